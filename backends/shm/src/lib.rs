@@ -1,0 +1,1 @@
+//! The shared-memory backend of unipgas: processes of one node.

@@ -1,0 +1,1 @@
+//! Benchmarks of unipgas beside the machine's limit and its peers.

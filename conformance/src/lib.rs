@@ -1,0 +1,1 @@
+//! The laws of the four specifications, run on every interface and backend.
