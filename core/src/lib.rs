@@ -1,5 +1,35 @@
 //! The engine of unipgas: registered regions, ordered queues, remote-completion notifications, atomics and
 //! collective schedules over any [`transport`].
-pub mod error;
+//!
+//! An [`Engine`] is one process's place. It allocates and registers [`Region`]s, connects to other processes by their
+//! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`](world::World) adds what programs
+//! with ranks need.
 
+pub mod atomic;
+pub mod bell;
+pub mod bundle;
+mod copy;
+pub mod deadline;
+pub mod endpoint;
+pub mod engine;
+pub mod error;
+pub mod inbox;
+pub mod job;
+pub mod loopback;
+pub mod mapped;
+pub mod op;
+pub mod region;
+pub(crate) mod sync;
+pub mod topology;
+pub mod transport;
+pub mod wait;
+
+pub use atomic::{AtomicOp, AtomicType};
+pub use bundle::{Address, RegionKey};
+pub use copy::copy;
+pub use deadline::Deadline;
+pub use endpoint::Endpoint;
+pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
+pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+pub use region::{Region, RemoteRegion, Rights};

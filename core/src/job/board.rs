@@ -1,0 +1,534 @@
+//! The job board: a small anonymous file that the launcher and the ranks of one machine share.
+//!
+//! It holds what ranks tell each other before they can communicate (addresses, keys), how far each has come (fences),
+//! and who is alive. It has no name in any file system: ranks open it through `/proc/<launcher>/fd/<fd>`, so nothing is
+//! left behind whoever dies. Every access is atomic, and nothing read from the memory is used as an offset or length
+//! before it is checked: a rank that has gone wild can spoil values, but not crash the others.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::{Error, Result};
+
+/// The largest job that a board can hold, in ranks.
+pub const MAX_SIZE: u32 = 65536;
+/// Keys that one rank can publish.
+pub const SLOTS_PER_RANK: usize = 16;
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 31;
+/// The longest value, in bytes.
+pub const MAX_VALUE: usize = 192;
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
+const VERSION: u32 = 1;
+
+const HEADER_BYTES: usize = 4096;
+const RANK_BYTES: usize = 64;
+const SLOT_BYTES: usize = 256;
+const SLOT_WORDS: usize = SLOT_BYTES / 4;
+
+// Offsets in the header, in bytes.
+const H_MAGIC: usize = 0;
+const H_VERSION: usize = 8;
+const H_SIZE: usize = 12;
+const H_CPUS: usize = 16;
+const H_PID: usize = 20;
+const H_JOB_ID: usize = 24;
+const H_START: usize = 32;
+// Bumped while others read the rest of the header: a line of its own.
+const H_DEATHS: usize = 128;
+
+// Offsets in a rank's record, in bytes.
+const R_STATE: usize = 0;
+const R_PID: usize = 4;
+const R_EPOCH: usize = 8;
+
+// Words of a slot.
+const S_SEQ: usize = 0;
+const S_LENGTHS: usize = 1;
+const S_KEY: usize = 2;
+const S_VALUE: usize = 10;
+const _: () = assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
+
+/// Where a rank is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RankState {
+    /// Started (or about to be), but not in the job yet.
+    Absent = 0,
+    /// In the job.
+    Joined = 1,
+    /// Has left the job in order.
+    Finalized = 2,
+    /// Its process has ended without leaving the job.
+    Dead = 3,
+}
+
+impl RankState {
+    /// A value that nobody of ours wrote counts as dead: no wait may depend on it.
+    fn from_word(word: u32) -> Self {
+        match word {
+            0 => RankState::Absent,
+            1 => RankState::Joined,
+            2 => RankState::Finalized,
+            _ => RankState::Dead,
+        }
+    }
+
+    /// Whether waits must still count on this rank.
+    fn counts(self) -> bool {
+        matches!(self, RankState::Absent | RankState::Joined)
+    }
+}
+
+/// One attachment to the board of a job. Any number may exist in any number of processes.
+#[derive(Debug)]
+pub struct Board {
+    base: NonNull<u8>,
+    len: usize,
+    size: u32,
+    cpus: u32,
+    job_id: u64,
+    pid: u32,
+    start: u64,
+    fd: i32,
+}
+
+// SAFETY:
+// - the mapping lives until Drop and is not tied to a thread;
+// - its memory is accessed through atomics only.
+unsafe impl Send for Board {}
+// SAFETY:
+// - every method takes `&self` and accesses the shared memory through atomics only.
+unsafe impl Sync for Board {}
+
+/// Serialises the publishing threads of this process: a slot has one writer at a time.
+static PUBLISHING: Mutex<()> = Mutex::new(());
+
+fn board_len(size: u32) -> usize {
+    slots_offset(size) + size as usize * SLOTS_PER_RANK * SLOT_BYTES
+}
+
+fn slots_offset(size: u32) -> usize {
+    HEADER_BYTES + (size as usize * RANK_BYTES).next_multiple_of(4096)
+}
+
+/// The start time of a process in clock ticks since boot (field 22 of `/proc/<pid>/stat`). Together with the pid it
+/// names a process for good: pids are used again, this pair is not.
+///
+/// # Errors
+/// [`Error::PeerDead`] when there is no such process.
+pub fn process_start_time(pid: u32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
+    // The second field is the program's name in parentheses, which may itself hold blanks and parentheses.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().ok_or(Error::PeerDead)?;
+    if matches!(state, "Z" | "X" | "x") {
+        return Err(Error::PeerDead);
+    }
+    fields.nth(18).and_then(|field| field.parse().ok()).ok_or(Error::PeerDead)
+}
+
+impl Board {
+    /// Makes the board of a job of `size` ranks (1 to [`MAX_SIZE`]). The caller keeps the descriptor open as long as ranks
+    /// may still attach.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another size, [`Error::Os`] when the system refuses the memory.
+    pub fn create(size: u32) -> Result<(Board, OwnedFd)> {
+        if size == 0 || size > MAX_SIZE {
+            return Err(Error::InvalidArgument(format!("a job has 1 to {MAX_SIZE} processes, not {size}")));
+        }
+        let len = board_len(size);
+        let fd = rustix::fs::memfd_create("unipgas-job", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
+        rustix::fs::ftruncate(&fd, len as u64).map_err(|e| Error::os("cannot size the job board", e))?;
+        // With its size sealed, no process can make the others' mappings fault.
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(|e| Error::os("cannot seal the job board", e))?;
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| Error::os("cannot draw a job id (getrandom)", e))?;
+        let pid = std::process::id();
+        let board = Board {
+            base: map(fd.as_fd(), len)?,
+            len,
+            size,
+            cpus: online_cpus(),
+            job_id: u64::from_ne_bytes(random),
+            pid,
+            start: process_start_time(pid)?,
+            fd: fd.as_raw_fd(),
+        };
+        board.word(H_VERSION).store(VERSION, Ordering::Relaxed);
+        board.word(H_SIZE).store(size, Ordering::Relaxed);
+        board.word(H_CPUS).store(board.cpus, Ordering::Relaxed);
+        board.word(H_PID).store(pid, Ordering::Relaxed);
+        board.long(H_JOB_ID).store(board.job_id, Ordering::Relaxed);
+        board.long(H_START).store(board.start, Ordering::Relaxed);
+        board.long(H_MAGIC).store(MAGIC, Ordering::Release);
+        Ok((board, fd))
+    }
+
+    /// What a rank needs to attach: `<launcher's pid>:<its start time>:<descriptor>`.
+    pub fn token(&self) -> String {
+        format!("{}:{}:{}", self.pid, self.start, self.fd)
+    }
+
+    /// Attaches to the board that a [`token`](Board::token) names.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a token of another form, [`Error::Unreachable`] when the launcher has ended or the
+    /// descriptor is not a board of this version.
+    pub fn attach(token: &str) -> Result<Board> {
+        let (pid, start, fd) = parse_token(token).ok_or_else(|| {
+            Error::InvalidArgument(format!("{token:?} is not a job (want <pid>:<start time>:<descriptor> from unipgas run)"))
+        })?;
+        let gone = || Error::Unreachable(format!("the launcher of this job (pid {pid}) has ended"));
+        if process_start_time(pid).map_err(|_| gone())? != start {
+            return Err(gone());
+        }
+        let file = rustix::fs::open(format!("/proc/{pid}/fd/{fd}"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| Error::Unreachable(format!("cannot open the job board of process {pid}: {e}")))?;
+        let other = |what: &str| Error::Unreachable(format!("descriptor {fd} of process {pid} is not a job board: {what}"));
+        // Sealed first, measured second: the length can no longer change.
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| other("not a memfd"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(other("not sealed"));
+        }
+        let stat = rustix::fs::fstat(&file).map_err(|e| Error::os("cannot measure the job board", e))?;
+        let len = usize::try_from(stat.st_size).unwrap_or(0);
+        if len < HEADER_BYTES {
+            return Err(other("too short"));
+        }
+        let mut board = Board { base: map(file.as_fd(), len)?, len, size: 0, cpus: 0, job_id: 0, pid, start, fd };
+        if board.long(H_MAGIC).load(Ordering::Acquire) != MAGIC {
+            return Err(other("its magic number differs"));
+        }
+        let version = board.word(H_VERSION).load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(other(&format!("its layout is version {version}, this library's is {VERSION}")));
+        }
+        if (board.word(H_PID).load(Ordering::Relaxed), board.long(H_START).load(Ordering::Relaxed)) != (pid, start) {
+            return Err(other("another process made it"));
+        }
+        let size = board.word(H_SIZE).load(Ordering::Relaxed);
+        if size == 0 || size > MAX_SIZE || board_len(size) != len {
+            return Err(other("its size is inconsistent"));
+        }
+        board.size = size;
+        board.cpus = board.word(H_CPUS).load(Ordering::Relaxed).max(1);
+        board.job_id = board.long(H_JOB_ID).load(Ordering::Relaxed);
+        Ok(board)
+    }
+
+    /// Number of ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Number of CPUs that the launcher may use; with more ranks than these, spinning is a waste.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// A random number that tells this job from others.
+    pub fn job_id(&self) -> u64 {
+        self.job_id
+    }
+
+    /// Pid of the process that made the board.
+    pub fn launcher_pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the process that made the board still runs. Reads `/proc`: not for fast paths.
+    pub fn launcher_alive(&self) -> bool {
+        process_start_time(self.pid) == Ok(self.start)
+    }
+
+    /// Publishes `value` (at most [`MAX_VALUE`] bytes) under `key` (1 to [`MAX_KEY`] bytes); the same key again
+    /// overwrites. Only the process that is `rank` may do this; its threads may do it concurrently.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank, key or value out of range, [`Error::Exhausted`] when the rank has published
+    /// [`SLOTS_PER_RANK`] other keys already.
+    pub fn publish(&self, rank: u32, key: &str, value: &[u8]) -> Result<()> {
+        self.check_rank(rank)?;
+        check_key(key)?;
+        if value.len() > MAX_VALUE {
+            return Err(Error::InvalidArgument(format!(
+                "a published value has at most {MAX_VALUE} bytes, not {}",
+                value.len()
+            )));
+        }
+        let _one_writer = PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = None;
+        let mut found = None;
+        for index in 0..SLOTS_PER_RANK {
+            let slot = self.slot(rank, index);
+            match slot.read_unguarded() {
+                Some((present, _)) if present == key.as_bytes() => {
+                    found = Some(slot);
+                    break;
+                }
+                Some(_) => {}
+                None => free = free.or(Some(slot)),
+            }
+        }
+        let slot = found.or(free).ok_or_else(|| {
+            Error::Exhausted(format!("places on the job board: a rank can publish {SLOTS_PER_RANK} keys"))
+        })?;
+        slot.write(key.as_bytes(), value);
+        Ok(())
+    }
+
+    /// What `rank` has published under `key`, if it has. Never blocks: while the value is just being written (or its
+    /// writer died in the middle) the answer is `None`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank or key out of range.
+    pub fn fetch(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>> {
+        self.check_rank(rank)?;
+        check_key(key)?;
+        for index in 0..SLOTS_PER_RANK {
+            match self.slot(rank, index).read() {
+                Some((present, value)) if present == key.as_bytes() => return Ok(Some(value)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says that `rank` has reached `epoch`. Epochs only grow; what the rank wrote before is visible to whoever sees
+    /// [`arrived`](Board::arrived).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn arrive(&self, rank: u32, epoch: u32) -> Result<()> {
+        self.record(rank, R_EPOCH)?.fetch_max(epoch, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether every rank that is neither dead nor finalized has reached `epoch` or a later one.
+    pub fn arrived(&self, epoch: u32) -> bool {
+        (0..self.size).all(|rank| {
+            let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
+            self.word(offset + R_EPOCH).load(Ordering::Acquire) >= epoch
+                || !RankState::from_word(self.word(offset + R_STATE).load(Ordering::Acquire)).counts()
+        })
+    }
+
+    /// Sets where `rank` is in its life. A dead rank stays dead.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn set_state(&self, rank: u32, state: RankState) -> Result<()> {
+        let word = self.record(rank, R_STATE)?;
+        // The value that was there is not of interest: with either outcome the word is final or ours.
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+            (RankState::from_word(old) != RankState::Dead).then_some(state as u32)
+        });
+        Ok(())
+    }
+
+    /// Where `rank` is in its life.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn state(&self, rank: u32) -> Result<RankState> {
+        Ok(RankState::from_word(self.record(rank, R_STATE)?.load(Ordering::Acquire)))
+    }
+
+    /// Marks `rank` dead and then counts it in [`deaths`](Board::deaths). The launcher does this when the process of a
+    /// rank has ended without having left the job. Once per rank: a second call changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn mark_dead(&self, rank: u32) -> Result<()> {
+        let old = self.record(rank, R_STATE)?.swap(RankState::Dead as u32, Ordering::AcqRel);
+        if RankState::from_word(old) != RankState::Dead {
+            self.word(H_DEATHS).fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// How many ranks have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
+    #[inline]
+    pub fn deaths(&self) -> u32 {
+        self.word(H_DEATHS).load(Ordering::Relaxed)
+    }
+
+    /// Stores the pid of the process that is `rank`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn set_pid(&self, rank: u32, pid: u32) -> Result<()> {
+        self.record(rank, R_PID)?.store(pid, Ordering::Release);
+        Ok(())
+    }
+
+    /// Pid of the process that is `rank`; 0 while it is not known.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn pid(&self, rank: u32) -> Result<u32> {
+        Ok(self.record(rank, R_PID)?.load(Ordering::Acquire))
+    }
+
+    fn check_rank(&self, rank: u32) -> Result<()> {
+        if rank >= self.size {
+            return Err(Error::InvalidArgument(format!("rank {rank} is not in a job of {}", self.size)));
+        }
+        Ok(())
+    }
+
+    fn record(&self, rank: u32, field: usize) -> Result<&AtomicU32> {
+        self.check_rank(rank)?;
+        Ok(self.word(HEADER_BYTES + rank as usize * RANK_BYTES + field))
+    }
+
+    /// `rank` has been checked, `index < SLOTS_PER_RANK`.
+    fn slot(&self, rank: u32, index: usize) -> Slot<'_> {
+        let offset = slots_offset(self.size) + (rank as usize * SLOTS_PER_RANK + index) * SLOT_BYTES;
+        assert!(offset + SLOT_BYTES <= self.len);
+        // SAFETY:
+        // - the range was just checked against the mapping, which lives as long as `self`;
+        // - `offset` is a multiple of 256 from a page boundary, so the words are aligned;
+        // - the memory is shared with other processes, which access it through atomics too.
+        Slot(unsafe { &*self.base.as_ptr().add(offset).cast::<[AtomicU32; SLOT_WORDS]>() })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY:
+        // - range and alignment were just checked; the mapping starts at a page and lives as long as `self`;
+        // - the memory is accessed through atomics only, here and in the other processes.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    fn long(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
+        // SAFETY:
+        // - range and alignment were just checked; the mapping starts at a page and lives as long as `self`;
+        // - the memory is accessed through atomics only, here and in the other processes.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - `base` and `len` are those of a mapping that this value owns;
+        // - no reference into it outlives `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// A sequence-locked key and value. The version is odd while the one writer is at work.
+struct Slot<'a>(&'a [AtomicU32; SLOT_WORDS]);
+
+impl Slot<'_> {
+    fn write(&self, key: &[u8], value: &[u8]) {
+        // A writer that died in the middle left the version odd: go on from there.
+        let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
+        self.0[S_SEQ].store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.0[S_LENGTHS].store((value.len() as u32) << 8 | key.len() as u32, Ordering::Relaxed);
+        store_bytes(&self.0[S_KEY..], key);
+        store_bytes(&self.0[S_VALUE..], value);
+        self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Key and value, if both were stable during the read within a bounded number of attempts.
+    fn read(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        for attempt in 0..64 {
+            let before = self.0[S_SEQ].load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let content = self.read_unguarded();
+                fence(Ordering::Acquire);
+                if self.0[S_SEQ].load(Ordering::Relaxed) == before {
+                    return content;
+                }
+            }
+            if attempt < 48 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        None
+    }
+
+    /// Key and value as they are; `None` for an empty slot and for lengths that cannot be.
+    fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let lengths = self.0[S_LENGTHS].load(Ordering::Relaxed);
+        let (key_len, value_len) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
+        if key_len == 0 || key_len > MAX_KEY || value_len > MAX_VALUE {
+            return None;
+        }
+        Some((load_bytes(&self.0[S_KEY..], key_len), load_bytes(&self.0[S_VALUE..], value_len)))
+    }
+}
+
+fn store_bytes(words: &[AtomicU32], bytes: &[u8]) {
+    for (word, chunk) in words.iter().zip(bytes.chunks(4)) {
+        let mut padded = [0u8; 4];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        word.store(u32::from_ne_bytes(padded), Ordering::Relaxed);
+    }
+}
+
+fn load_bytes(words: &[AtomicU32], len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        words.iter().take(len.div_ceil(4)).flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+fn check_key(key: &str) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        return Err(Error::InvalidArgument(format!("a key has 1 to {MAX_KEY} bytes, {key:?} has {}", key.len())));
+    }
+    Ok(())
+}
+
+fn parse_token(token: &str) -> Option<(u32, u64, i32)> {
+    let mut parts = token.split(':');
+    let parsed = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    (parts.next().is_none() && parsed.0 != 0 && parsed.2 >= 0).then_some(parsed)
+}
+
+fn online_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
+fn map(fd: BorrowedFd<'_>, len: usize) -> Result<NonNull<u8>> {
+    // SAFETY:
+    // - a new mapping at an address of the kernel's choice touches no existing memory;
+    // - the memory is accessed through atomics only, since other processes change it.
+    let base = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            fd,
+            0,
+        )
+    }
+    .map_err(|e| Error::os("cannot map the job board", e))?;
+    NonNull::new(base.cast()).ok_or_else(|| Error::Os("cannot map the job board: mapped at 0".into()))
+}
+
+#[cfg(test)]
+#[path = "board_tests.rs"]
+mod tests;

@@ -1,0 +1,4 @@
+//! The job: which rank this process is, of how many, and how ranks find each other before they can communicate.
+pub mod board;
+
+pub use board::{Board, RankState};
