@@ -1,0 +1,63 @@
+/*
+ * What programs use beside the procedures of GASPI 17.1: extensions of release 1.6 of the interface. None of them is in the text of
+ * GASPI 17.1. Return values as in GASPI.h, which includes this file.
+ */
+#ifndef UNIPGAS_GASPI_EXT_H
+#define UNIPGAS_GASPI_EXT_H
+
+#include "GASPI_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** 1 between gaspi_proc_init() and gaspi_proc_term(), otherwise 0. At any time. */
+gaspi_return_t gaspi_initialized (gaspi_number_t *initialized);
+
+/** Rank of this process among those of its node. */
+gaspi_return_t gaspi_proc_local_rank (gaspi_rank_t *local_rank);
+
+/** Number of processes on the node of this process. */
+gaspi_return_t gaspi_proc_local_num (gaspi_rank_t *local_num);
+
+/** Tests whether a process is alive. Errors: INV_RANK. GASPI_ERROR: it has died. */
+gaspi_return_t gaspi_proc_ping (gaspi_rank_t rank, gaspi_timeout_t timeout);
+
+/** Frequency of the clock that gaspi_time_ticks() counts, in MHz. */
+gaspi_return_t gaspi_cpu_frequency (gaspi_float *cpu_mhz);
+
+/** Writes a text as printf() does, with the rank in front. */
+void gaspi_printf (const char *format, ...);
+
+/** gaspi_printf() whose text is written by the process of that rank. */
+void gaspi_printf_to (gaspi_rank_t rank, const char *format, ...);
+
+/** Writes the processors on which this process may run. */
+void gaspi_print_affinity_mask (void);
+
+/** Number of the NUMA node on which the calling thread runs. */
+gaspi_return_t gaspi_numa_socket (gaspi_uchar *socket);
+
+/** Binds this process to the processors of a NUMA node. Errors: GASPI_ERROR (no such node). */
+gaspi_return_t gaspi_set_socket_affinity (gaspi_uchar socket);
+
+/** The text for a code; it is the library's: neither change nor free it. At any time. */
+gaspi_string_t gaspi_error_str (gaspi_return_t error_code);
+
+/** A segment name that is not in use on this process. Errors: MANY_SEG. */
+gaspi_return_t gaspi_segment_avail_local (gaspi_segment_id_t *segment_id);
+
+/** Bytes of a segment of a rank. Errors: INV_SEG, INV_RANK. */
+gaspi_return_t gaspi_segment_size (gaspi_segment_id_t segment_id, gaspi_rank_t rank, gaspi_size_t *size);
+
+/** Elements that one list operation may have. */
+gaspi_return_t gaspi_rw_list_elem_max (gaspi_number_t *elem_max);
+
+/** A short pause for loops that poll. */
+void gaspi_delay (void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
