@@ -1,0 +1,321 @@
+//! Atomic operations on one element of registered memory, done by the CPU of the initiator.
+//!
+//! The operations are those of libfabric 1.8 `fi_atomic(3)`; GASPI 17.1 §10 (fetch-and-add, compare-and-swap)
+//! and uTofu's ARMW operations are cells of the same table. [`supported`] and [`apply`] are made from one list, so
+//! that what a validity query promises is what runs.
+//!
+//! Every operation is a single atomic access, or a compare-exchange loop, of the element's full width with
+//! acquire-release ordering (a read is an acquire load, a write that fetches nothing a release store). They are
+//! therefore atomic with each other and with the program's own atomics of the same width, in any process that maps
+//! the memory.
+
+mod element;
+mod kernel;
+mod word;
+
+use crate::{Error, Result};
+use kernel::Args;
+
+/// Which calls an operation may be used with; see "Base", "Fetch-" and "Compare-Atomic Functions" in `fi_atomic(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicForm {
+    /// With or without fetching the initial value.
+    Update,
+    /// Only meaningful when the initial value is fetched.
+    FetchOnly,
+    /// Takes a compare value beside the operand; the initial value may be fetched.
+    Compare,
+}
+
+/// Makes the enums, the validity query and the dispatch from one list. A cell names the function in `kernel` that
+/// performs the operation on a class of types; `-` means that the combination is not defined.
+macro_rules! table {
+    (
+        types { $($(#[$type_doc:meta])* $ty:ident: $rust:ty, $class:ident;)* }
+        operations { $($(#[$op_doc:meta])* $op:ident: $form:ident, $integer:tt $real:tt $complex:tt;)* }
+    ) => {
+        /// The type of the element that an atomic operation works on (`fi_atomic(3)`, "Atomic Data Types").
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum AtomicType { $($(#[$type_doc])* $ty,)* }
+
+        impl AtomicType {
+            /// Every type, in the order of the discriminants.
+            pub const ALL: &'static [AtomicType] = &[$(AtomicType::$ty),*];
+
+            /// Size of one element in bytes; also the alignment that the target must have.
+            #[inline]
+            pub const fn size(self) -> usize {
+                match self { $(AtomicType::$ty => size_of::<$rust>(),)* }
+            }
+        }
+
+        /// An atomic operation (`fi_atomic(3)`, "Atomic Operations"). In the formulas `t` is the target, `b` the
+        /// operand and `c` the compare value.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum AtomicOp { $($(#[$op_doc])* $op,)* }
+
+        impl AtomicOp {
+            /// Every operation, in the order of the discriminants.
+            pub const ALL: &'static [AtomicOp] = &[$(AtomicOp::$op),*];
+
+            /// The calls that the operation may be used with.
+            #[inline]
+            pub const fn form(self) -> AtomicForm {
+                match self { $(AtomicOp::$op => AtomicForm::$form,)* }
+            }
+        }
+
+        mod defined {
+            use super::AtomicOp;
+            pub(super) const fn integer(op: AtomicOp) -> bool { match op { $(AtomicOp::$op => defined!($integer),)* } }
+            pub(super) const fn real(op: AtomicOp) -> bool { match op { $(AtomicOp::$op => defined!($real),)* } }
+            pub(super) const fn complex(op: AtomicOp) -> bool { match op { $(AtomicOp::$op => defined!($complex),)* } }
+        }
+
+        /// Whether the cell of the table is filled, whatever this machine can do.
+        #[inline]
+        const fn defined(op: AtomicOp, ty: AtomicType) -> bool {
+            match ty { $(AtomicType::$ty => defined::$class(op),)* }
+        }
+
+        mod cells {
+            use super::{AtomicOp, element::{Complex, Integer, Real}, kernel::{self, Args}};
+            use crate::{Error, Result};
+
+            #[inline(always)]
+            pub(super) unsafe fn integer<T: Integer>(op: AtomicOp, args: Args) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($integer, T, args),)* }
+            }
+
+            #[inline(always)]
+            pub(super) unsafe fn real<T: Real>(op: AtomicOp, args: Args) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($real, T, args),)* }
+            }
+
+            #[inline(always)]
+            pub(super) unsafe fn complex<T: Complex>(op: AtomicOp, args: Args) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($complex, T, args),)* }
+            }
+        }
+
+        /// Performs the operation; a combination that is not defined touches nothing.
+        ///
+        /// # Safety
+        /// As for [`apply`], and `args.target` is aligned to the type's size, which the machine can access atomically.
+        #[inline(never)]
+        unsafe fn dispatch(op: AtomicOp, ty: AtomicType, args: Args) -> Result<()> {
+            match ty {
+                $(AtomicType::$ty => {
+                    // SAFETY:
+                    // - the pointers and the alignment are the caller's promise, in terms of `ty`;
+                    // - the Rust type in this arm is the one that belongs to `ty`.
+                    unsafe { cells::$class::<$rust>(op, args) }
+                })*
+            }
+        }
+    };
+}
+
+macro_rules! defined {
+    (-) => {
+        false
+    };
+    ($kernel:ident) => {
+        true
+    };
+}
+
+macro_rules! cell {
+    (-, $t:ty, $args:ident) => {{
+        let _ = $args;
+        Err(Error::Unsupported)
+    }};
+    ($kernel:ident, $t:ty, $args:ident) => {{
+        // SAFETY:
+        // - `cells::*` pass on the promise of `dispatch`, of which they are part.
+        unsafe { kernel::$kernel::<$t>($args) };
+        Ok(())
+    }};
+}
+
+table! {
+    types {
+        /// `FI_INT8`.
+        I8: i8, integer;
+        /// `FI_UINT8`.
+        U8: u8, integer;
+        /// `FI_INT16`.
+        I16: i16, integer;
+        /// `FI_UINT16`.
+        U16: u16, integer;
+        /// `FI_INT32`.
+        I32: i32, integer;
+        /// `FI_UINT32`.
+        U32: u32, integer;
+        /// `FI_INT64`.
+        I64: i64, integer;
+        /// `FI_UINT64`; `gaspi_atomic_value_t`.
+        U64: u64, integer;
+        /// `FI_INT128`; 16-byte alignment.
+        I128: i128, integer;
+        /// `FI_UINT128`; 16-byte alignment.
+        U128: u128, integer;
+        /// `FI_FLOAT`.
+        F32: f32, real;
+        /// `FI_DOUBLE`.
+        F64: f64, real;
+        /// `FI_FLOAT_COMPLEX`: real part, then imaginary part; 8-byte alignment, more than C asks for.
+        ComplexF32: [f32; 2], complex;
+        /// `FI_DOUBLE_COMPLEX`: real part, then imaginary part; 16-byte alignment, more than C asks for.
+        ComplexF64: [f64; 2], complex;
+    }
+    operations {
+        // Operation: form, integer real complex
+        /// `if b < t { t = b }`. A NaN on either side compares false: a NaN operand never replaces, a NaN target stays.
+        Min: Update, min min -;
+        /// `if b > t { t = b }`. A NaN on either side compares false: a NaN operand never replaces, a NaN target stays.
+        Max: Update, max max -;
+        /// `t = t + b`; integers wrap.
+        Sum: Update, integer_sum sum sum;
+        /// `t = t * b`; integers wrap. The complex product is the plain formula, without C's recovery of infinities.
+        Prod: Update, product product product;
+        /// `t = t || b`, giving 1 or 0; a NaN counts as true, a complex number is true unless both parts are zero.
+        Lor: Update, logical_or logical_or logical_or;
+        /// `t = t && b`, giving 1 or 0.
+        Land: Update, logical_and logical_and logical_and;
+        /// `t = t | b`.
+        Bor: Update, bit_or - -;
+        /// `t = t & b`.
+        Band: Update, bit_and - -;
+        /// `t = (t && !b) || (!t && b)`, giving 1 or 0.
+        Lxor: Update, logical_xor logical_xor logical_xor;
+        /// `t = t ^ b`.
+        Bxor: Update, bit_xor - -;
+        /// `result = t`; the operand is ignored and may be null.
+        Read: FetchOnly, read read read;
+        /// `t = b`; with a result, a swap.
+        Write: Update, write write write;
+        /// `if c == t { t = b }`. Floating point compares by value: -0 equals 0, and a NaN equals nothing.
+        Cswap: Compare, integer_cswap cswap cswap;
+        /// `if c != t { t = b }`.
+        CswapNe: Compare, cswap_ne cswap_ne cswap_ne;
+        /// `if c <= t { t = b }`.
+        CswapLe: Compare, cswap_le cswap_le -;
+        /// `if c < t { t = b }`.
+        CswapLt: Compare, cswap_lt cswap_lt -;
+        /// `if c >= t { t = b }`.
+        CswapGe: Compare, cswap_ge cswap_ge -;
+        /// `if c > t { t = b }`.
+        CswapGt: Compare, cswap_gt cswap_gt -;
+        /// `t = (b & c) | (t & !c)`.
+        Mswap: Compare, masked_swap - -;
+    }
+}
+
+/// Whether [`apply`] performs this operation on this type, on this machine: the table has the cell and the CPU has an
+/// atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`).
+#[inline]
+pub fn supported(op: AtomicOp, ty: AtomicType) -> bool {
+    defined(op, ty) && (ty.size() <= 8 || word::wide_available())
+}
+
+/// Checks everything about an operation that does not depend on the memory's contents.
+#[inline]
+fn check(op: AtomicOp, ty: AtomicType, target: *mut u8, result: *mut u8) -> Result<()> {
+    if !supported(op, ty) || (op.form() == AtomicForm::FetchOnly && result.is_null()) {
+        return Err(Error::Unsupported);
+    }
+    if !target.addr().is_multiple_of(ty.size()) {
+        return Err(Error::Misaligned(ty.size()));
+    }
+    Ok(())
+}
+
+/// Performs `op` atomically on the one element of type `ty` at `target`.
+///
+/// `operand` and `compare` are read, `result` receives the value that the target had immediately before; these three
+/// may be unaligned. `result` is null to fetch nothing. `compare` is read by operations of
+/// [`AtomicForm::Compare`] only, `operand` by all but [`AtomicOp::Read`]; what is not read may be null.
+///
+/// # Errors
+/// - [`Error::Unsupported`]: [`supported`] is false, or a read has no result to go to;
+/// - [`Error::Misaligned`]: `target` is not a multiple of [`AtomicType::size`] bytes.
+///
+/// Nothing has been read or written then.
+///
+/// # Safety
+/// - `target` is valid for reads and writes of `ty.size()` bytes, in memory that other threads and processes access by
+///   atomics of the same width only as long as anybody may be changing it (a page mapped read-only is not valid even for
+///   [`AtomicOp::Read`] of 16-byte types, which `cmpxchg16b` performs);
+/// - `operand` and `compare`, where the operation reads them, are valid for reads of `ty.size()` bytes, and `result`,
+///   unless null, for writes; nobody else changes them during the call and none of them overlaps the target.
+#[inline]
+pub unsafe fn apply(
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+) -> Result<()> {
+    let args = Args { target, operand, compare, result };
+    // The two operations that every interface has and that programs live on come before the table.
+    if ty == AtomicType::U64 && target.addr().is_multiple_of(size_of::<u64>()) {
+        if op == AtomicOp::Sum {
+            // SAFETY:
+            // - the pointers are the caller's promise, the alignment has been tested.
+            unsafe { kernel::integer_sum::<u64>(args) };
+            return Ok(());
+        }
+        if op == AtomicOp::Cswap {
+            // SAFETY:
+            // - the pointers are the caller's promise, the alignment has been tested.
+            unsafe { kernel::integer_cswap::<u64>(args) };
+            return Ok(());
+        }
+    }
+    check(op, ty, target, result)?;
+    // SAFETY:
+    // - the pointers are the caller's promise;
+    // - `check` has tested the alignment and that the machine can access the width.
+    unsafe { dispatch(op, ty, args) }
+}
+
+/// Performs `op` on each of `count` consecutive elements, in order of their addresses. Each element is updated
+/// atomically, the array as a whole is not (`fi_atomic(3)`, NOTES). `operand`, `compare` and `result` are arrays of
+/// `count` elements with the rules of [`apply`].
+///
+/// # Errors
+/// As for [`apply`]; nothing has been read or written then, of any element.
+///
+/// # Safety
+/// The obligations of [`apply`] hold for every element of the arrays.
+pub unsafe fn apply_vector(
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    count: usize,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+) -> Result<()> {
+    check(op, ty, target, result)?;
+    let size = ty.size();
+    for index in 0..count {
+        // `wrapping_add`, because arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
+        let result = if result.is_null() { result } else { result.wrapping_add(index * size) };
+        let args = Args {
+            target: target.wrapping_add(index * size),
+            operand: operand.wrapping_add(index * size),
+            compare: compare.wrapping_add(index * size),
+            result,
+        };
+        // SAFETY:
+        // - the caller promises `count` valid elements, and `index < count`;
+        // - `check` has tested the alignment of the first, which that of the others follows from, and the width.
+        unsafe { dispatch(op, ty, args)? };
+    }
+    Ok(())
+}

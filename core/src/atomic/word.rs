@@ -1,0 +1,130 @@
+//! Atomic access to memory by words of 1, 2, 4, 8 and 16 bytes.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+
+/// An unsigned integer that memory is accessed as.
+///
+/// # Safety
+/// Of every method: `target` is aligned to the word's size and valid for reads and writes of it, by atomics of this
+/// width as far as others access it at the same time; and a 16-byte word needs [`wide_available`].
+pub(super) trait Word: Copy + Eq {
+    /// Acquire load.
+    unsafe fn load(target: *mut Self) -> Self;
+    /// Release store.
+    unsafe fn store(target: *mut Self, value: Self);
+    /// Exchange; the value before.
+    unsafe fn swap(target: *mut Self, value: Self) -> Self;
+    /// `Ok` if `current` was there and `new` has replaced it, else `Err` with what is there.
+    unsafe fn compare_exchange(target: *mut Self, current: Self, new: Self) -> Result<Self, Self>;
+    /// Wrapping addition; the value before.
+    unsafe fn fetch_add(target: *mut Self, value: Self) -> Self;
+    /// The value before.
+    unsafe fn fetch_and(target: *mut Self, value: Self) -> Self;
+    /// The value before.
+    unsafe fn fetch_or(target: *mut Self, value: Self) -> Self;
+    /// The value before.
+    unsafe fn fetch_xor(target: *mut Self, value: Self) -> Self;
+    /// `(value & mask)` in the bits of `mask`, the old value elsewhere.
+    fn masked(old: Self, value: Self, mask: Self) -> Self;
+}
+
+macro_rules! native {
+    (@method $atomic:ident, $name:ident($target:ident: $word:ty $(, $arg:ident)*) -> $out:ty = $call:expr) => {
+        #[inline(always)]
+        unsafe fn $name($target: *mut $word $(, $arg: $word)*) -> $out {
+            // SAFETY:
+            // - `target` is aligned and valid, and accessed by others through atomics of this width only, as the trait
+            //   asks for; the reference ends with the call.
+            let $target = unsafe { $atomic::from_ptr($target) };
+            $call
+        }
+    };
+    ($($word:ty => $atomic:ident),*) => {$(
+        impl Word for $word {
+            native!(@method $atomic, load(target: $word) -> $word = target.load(Acquire));
+            native!(@method $atomic, store(target: $word, value) -> () = target.store(value, Release));
+            native!(@method $atomic, swap(target: $word, value) -> $word = target.swap(value, AcqRel));
+            native!(@method $atomic, compare_exchange(target: $word, current, new) -> Result<$word, $word> =
+                target.compare_exchange(current, new, AcqRel, Acquire));
+            native!(@method $atomic, fetch_add(target: $word, value) -> $word = target.fetch_add(value, AcqRel));
+            native!(@method $atomic, fetch_and(target: $word, value) -> $word = target.fetch_and(value, AcqRel));
+            native!(@method $atomic, fetch_or(target: $word, value) -> $word = target.fetch_or(value, AcqRel));
+            native!(@method $atomic, fetch_xor(target: $word, value) -> $word = target.fetch_xor(value, AcqRel));
+            #[inline(always)]
+            fn masked(old: Self, value: Self, mask: Self) -> Self { (value & mask) | (old & !mask) }
+        }
+    )*};
+}
+
+native!(u8 => AtomicU8, u16 => AtomicU16, u32 => AtomicU32, u64 => AtomicU64);
+
+/// Whether 16-byte words can be accessed atomically.
+#[inline]
+pub(super) fn wide_available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("cmpxchg16b");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Replaces `current` by `new`; the value before.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
+    // SAFETY:
+    // - `target` is valid and aligned to 16 bytes, and the instruction exists, as `Word` asks for.
+    unsafe { std::arch::x86_64::cmpxchg16b(target, current, new, AcqRel, Acquire) }
+}
+
+/// `wide_available` is false on this architecture, so that nothing gets here.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn exchange_wide(_target: *mut u128, _current: u128, _new: u128) -> u128 {
+    unreachable!("16-byte atomics are refused on this architecture before they start")
+}
+
+/// Replaces the word by a function of it; the value before.
+#[inline(always)]
+unsafe fn update_wide(target: *mut u128, new: impl Fn(u128) -> u128) -> u128 {
+    let mut old = 0;
+    loop {
+        // SAFETY:
+        // - `target` and the machine are as `Word` asks for.
+        let found = unsafe { exchange_wide(target, old, new(old)) };
+        if found == old {
+            return old;
+        }
+        old = found;
+    }
+}
+
+macro_rules! wide {
+    ($($name:ident($target:ident $(, $arg:ident)*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($target: *mut u128 $(, $arg: u128)*) -> $out {
+            // SAFETY:
+            // - `target` and the machine are as the trait asks for.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Word for u128 {
+    wide! {
+        // There is no plain 16-byte load to rely on; this writes 0 over 0, or nothing.
+        load(target) -> u128 = exchange_wide(target, 0, 0);
+        store(target, value) -> () = { update_wide(target, |_| value); };
+        swap(target, value) -> u128 = update_wide(target, |_| value);
+        compare_exchange(target, current, new) -> Result<u128, u128> = {
+            let found = exchange_wide(target, current, new);
+            if found == current { Ok(found) } else { Err(found) }
+        };
+        fetch_add(target, value) -> u128 = update_wide(target, |old| old.wrapping_add(value));
+        fetch_and(target, value) -> u128 = update_wide(target, |old| old & value);
+        fetch_or(target, value) -> u128 = update_wide(target, |old| old | value);
+        fetch_xor(target, value) -> u128 = update_wide(target, |old| old ^ value);
+    }
+    #[inline(always)]
+    fn masked(old: Self, value: Self, mask: Self) -> Self {
+        (value & mask) | (old & !mask)
+    }
+}

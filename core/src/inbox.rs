@@ -1,0 +1,452 @@
+//! The inbox of an endpoint: a bounded ring of remote notices in shared memory, filled by many processes and emptied by
+//! one.
+//!
+//! A producer may be killed between any two instructions. It claims the slot at the tail by one compare-exchange that
+//! also records who it is; whoever finds a claimed slot at the tail moves the tail on, so that a dead claimant stops no
+//! other producer; and the consumer passes over a claimed slot once its claimant is known to be dead. Peers are trusted
+//! to keep to the protocol for delivery, but not for memory safety: whatever they write, nothing outside of the ring is
+//! touched, and no call goes on for ever.
+//!
+//! The state of a slot is one word: lap (38 bits), what it is (2 bits), producer (24 bits). Position `p` of the endless
+//! sequence of records is slot `p % capacity` in lap `p / capacity`, and goes through
+//! `EMPTY(lap)` → `CLAIMED(lap, producer)` → `READY(lap)` → `EMPTY(lap + 1)`.
+
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::{AtomicU64, Ordering::*};
+use crate::{Error, Result};
+
+/// A notice of a remote completion. What the fields mean is the business of those who send and receive it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Record {
+    /// Who sent it; opaque here.
+    pub source: u64,
+    /// What kind of notice it is.
+    pub kind: u32,
+    /// Length in bytes of the data that the notice is about.
+    pub len: u32,
+    /// Immediate data.
+    pub value: u64,
+    /// Where the data is, as an offset in bytes.
+    pub offset: u64,
+}
+
+const EMPTY: u64 = 0;
+const CLAIMED: u64 = 1;
+const READY: u64 = 2;
+
+const PRODUCER_BITS: u32 = 24;
+const LAP_SHIFT: u32 = PRODUCER_BITS + 2;
+const LAP_MASK: u64 = u64::MAX >> LAP_SHIFT;
+
+/// The greatest number that can name a producer; every Linux process id is below it.
+pub const MAX_PRODUCER: u32 = (1 << PRODUCER_BITS) - 1;
+
+#[inline(always)]
+const fn state(lap: u64, what: u64, producer: u32) -> u64 {
+    (lap << LAP_SHIFT) | (what << PRODUCER_BITS) | producer as u64
+}
+
+#[inline(always)]
+const fn what(state: u64) -> u64 {
+    (state >> PRODUCER_BITS) & 3
+}
+
+#[inline(always)]
+const fn producer(state: u64) -> u32 {
+    state as u32 & MAX_PRODUCER
+}
+
+/// The one the ring was made by; "unipgas" and the version of the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"unipgas\x01");
+
+/// One word on a cache line of its own.
+#[repr(C, align(64))]
+struct Line(AtomicU64);
+
+#[repr(C, align(64))]
+struct Header {
+    magic: AtomicU64,
+    capacity: AtomicU64,
+    /// Next position to be claimed, or one that has been claimed already.
+    tail: Line,
+    /// Next position to be taken; written by the consumer for one that comes after it.
+    head: Line,
+}
+
+#[repr(C, align(64))]
+struct Slot {
+    state: AtomicU64,
+    record: UnsafeCell<Record>,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 192 && size_of::<Record>() == 32);
+
+/// Size and alignment of the memory of an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InboxLayout {
+    capacity: usize,
+}
+
+impl InboxLayout {
+    /// Alignment of the memory in bytes.
+    pub const ALIGN: usize = align_of::<Header>();
+
+    /// The most records that an inbox can hold.
+    pub const MAX_CAPACITY: usize = 1 << 20;
+
+    /// An inbox that holds `capacity` records: a power of two, from 2 to [`Self::MAX_CAPACITY`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for any other capacity.
+    pub fn new(capacity: usize) -> Result<Self> {
+        if !capacity.is_power_of_two() || !(2..=Self::MAX_CAPACITY).contains(&capacity) {
+            return Err(Error::InvalidArgument(format!(
+                "inbox capacity {capacity}: must be a power of two from 2 to {}",
+                Self::MAX_CAPACITY
+            )));
+        }
+        Ok(Self { capacity })
+    }
+
+    /// How many records the inbox holds.
+    pub fn capacity(self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of memory that the inbox takes.
+    pub fn size(self) -> usize {
+        size_of::<Header>() + self.capacity * size_of::<Slot>()
+    }
+}
+
+/// Makes an empty inbox of `capacity` records at `ptr`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if [`InboxLayout::new`] refuses the capacity, [`Error::Misaligned`] if `ptr` is not a
+/// multiple of [`InboxLayout::ALIGN`]; nothing has been written then.
+///
+/// # Safety
+/// `ptr` is valid for writes of [`InboxLayout::size`] bytes, and nobody else uses them until this returns.
+pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
+    let layout = InboxLayout::new(capacity)?;
+    if !ptr.addr().is_multiple_of(InboxLayout::ALIGN) {
+        return Err(Error::Misaligned(InboxLayout::ALIGN));
+    }
+    // SAFETY:
+    // - the caller gives `layout.size()` bytes, which are a header and `capacity` slots, to this function alone;
+    // - `ptr` is aligned, and the sizes of header and slot are multiples of their alignment.
+    unsafe {
+        let slots = ptr.add(size_of::<Header>()).cast::<Slot>();
+        for index in 0..layout.capacity {
+            let slot = Slot { state: AtomicU64::new(state(0, EMPTY, 0)), record: UnsafeCell::new(Record::default()) };
+            slots.add(index).write(slot);
+        }
+        ptr.cast::<Header>().write(Header {
+            magic: AtomicU64::new(MAGIC),
+            capacity: AtomicU64::new(capacity as u64),
+            tail: Line(AtomicU64::new(0)),
+            head: Line(AtomicU64::new(0)),
+        });
+    }
+    Ok(())
+}
+
+/// The id of this process without a system call each time.
+mod process {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+    /// 0 if not known yet in this process.
+    static ID: AtomicU32 = AtomicU32::new(0);
+
+    #[inline]
+    pub(super) fn id() -> u32 {
+        match ID.load(Relaxed) {
+            0 => look_up(),
+            id => id,
+        }
+    }
+
+    extern "C" fn forget() {
+        ID.store(0, Relaxed);
+    }
+
+    #[cold]
+    fn look_up() -> u32 {
+        static REGISTERED: AtomicBool = AtomicBool::new(false);
+        // Not a `Once`, which a fork in another thread would leave locked; to register twice does no harm.
+        if !REGISTERED.load(Relaxed) {
+            // SAFETY:
+            // - the handler only stores to an atomic, which is allowed in the child of a process with threads.
+            let failed = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
+            assert_eq!(failed, 0, "no memory for a fork handler");
+            REGISTERED.store(true, Relaxed);
+        }
+        let id = std::process::id();
+        ID.store(id, Relaxed);
+        id
+    }
+}
+
+#[cold]
+fn not_an_inbox(why: &str) -> Error {
+    Error::InvalidArgument(format!("no inbox at this address: {why}"))
+}
+
+/// The ring as both sides see it. The capacity is read once, checked, and from then on nobody else's.
+#[derive(Clone, Copy)]
+struct Ring {
+    header: *const Header,
+    slots: *const Slot,
+    mask: u64,
+    lap_shift: u32,
+}
+
+impl Ring {
+    /// # Safety
+    /// As for [`InboxWriter::attach_as`].
+    #[inline]
+    unsafe fn attach(ptr: *mut u8, len: usize) -> Result<Self> {
+        if !ptr.addr().is_multiple_of(InboxLayout::ALIGN) {
+            return Err(Error::Misaligned(InboxLayout::ALIGN));
+        }
+        if len < size_of::<Header>() {
+            return Err(not_an_inbox("the memory is smaller than its header"));
+        }
+        let header = ptr.cast_const().cast::<Header>();
+        // SAFETY:
+        // - `ptr` is aligned and has room for a header, which was just tested;
+        // - it stays mapped, and every bit pattern is an atomic integer, so that a reference is sound.
+        let (magic, capacity) = unsafe { ((*header).magic.load(Acquire), (*header).capacity.load(Relaxed)) };
+        if magic != MAGIC {
+            return Err(not_an_inbox("it does not begin with the magic number"));
+        }
+        let layout = usize::try_from(capacity)
+            .ok()
+            .and_then(|capacity| InboxLayout::new(capacity).ok())
+            .ok_or_else(|| not_an_inbox("its capacity is not a power of two within the limits"))?;
+        if layout.size() > len {
+            return Err(not_an_inbox("the memory is smaller than its capacity needs"));
+        }
+        // SAFETY:
+        // - the memory is `layout.size()` bytes at least, so that the slots begin inside of it.
+        let slots = unsafe { ptr.add(size_of::<Header>()) }.cast_const().cast::<Slot>();
+        Ok(Self { header, slots, mask: capacity - 1, lap_shift: capacity.trailing_zeros() })
+    }
+
+    fn capacity(&self) -> usize {
+        self.mask as usize + 1
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        // SAFETY:
+        // - `attach` has tested size and alignment, and its caller keeps the memory mapped;
+        // - the header is atomics only, so that writes of others are no harm to the reference.
+        unsafe { &*self.header }
+    }
+
+    #[inline(always)]
+    fn slot(&self, position: u64) -> &Slot {
+        // SAFETY:
+        // - the index is masked by our own copy of the capacity, for which `attach` has tested the size;
+        // - a slot is an atomic and a cell, so that writes of others are no harm to the reference.
+        unsafe { &*self.slots.add((position & self.mask) as usize) }
+    }
+
+    #[inline(always)]
+    fn lap(&self, position: u64) -> u64 {
+        (position >> self.lap_shift) & LAP_MASK
+    }
+}
+
+/// One producer's access to an inbox. Threads of the process may share it, or clone it.
+#[derive(Clone)]
+pub struct InboxWriter {
+    ring: Ring,
+    producer: u32,
+}
+
+// SAFETY:
+// - the pointers are to shared memory that stays mapped wherever the writer is; only atomics, and the record of a slot that
+//   this very call has claimed, are accessed through them.
+unsafe impl Send for InboxWriter {}
+// SAFETY:
+// - as above; calls in several threads are several producers to the protocol.
+unsafe impl Sync for InboxWriter {}
+
+impl InboxWriter {
+    /// [`Self::attach_as`] with the id of this process as the producer's number. Costs a few loads.
+    ///
+    /// # Errors
+    /// As for [`Self::attach_as`].
+    ///
+    /// # Safety
+    /// As for [`Self::attach_as`].
+    #[inline]
+    pub unsafe fn attach(ptr: *mut u8, len: usize) -> Result<Self> {
+        // SAFETY:
+        // - the caller's promise.
+        unsafe { Self::attach_as(ptr, len, process::id()) }
+    }
+
+    /// Attaches to the inbox at `ptr` as `producer`, the number that the consumer's `is_dead` will be asked about.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no inbox, if it does not fit in `len` bytes, or if `producer` is above
+    /// [`MAX_PRODUCER`]; [`Error::Misaligned`] if `ptr` is not a multiple of [`InboxLayout::ALIGN`].
+    ///
+    /// # Safety
+    /// `ptr` is valid for reads and writes of `len` bytes for as long as the writer and its clones exist, and within
+    /// this process the inbox's bytes are accessed through the types of this module only.
+    #[inline]
+    pub unsafe fn attach_as(ptr: *mut u8, len: usize, producer: u32) -> Result<Self> {
+        if producer > MAX_PRODUCER {
+            return Err(Error::InvalidArgument(format!("producer {producer}: must not exceed {MAX_PRODUCER}")));
+        }
+        // SAFETY:
+        // - the caller's promise.
+        let ring = unsafe { Ring::attach(ptr, len)? };
+        Ok(Self { ring, producer })
+    }
+
+    /// How many records the inbox holds.
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    /// Delivers a record. The records of one thread arrive in the order of its calls, after everything that it wrote
+    /// before has become visible to the consumer. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::InboxFull`]: nothing was delivered; try again when the consumer has had time.
+    #[inline]
+    pub fn push(&self, record: Record) -> Result<()> {
+        let ring = &self.ring;
+        let tail = &ring.header().tail.0;
+        // Every turn but the last means that another producer got on. So many in one call can only come from a tail that
+        // somebody has overwritten; the bound keeps us from following it for ever.
+        for _ in 0..1024 + 64 * (ring.mask + 1) {
+            let position = tail.load(Relaxed);
+            let slot = ring.slot(position);
+            let lap = ring.lap(position);
+            let seen = slot.state.load(Relaxed);
+            let ahead = (seen >> LAP_SHIFT).wrapping_sub(lap) & LAP_MASK;
+            if seen == state(lap, EMPTY, 0) {
+                // Acquire: our write to the record comes after the consumer's reading of the one before.
+                if slot.state.compare_exchange(seen, state(lap, CLAIMED, self.producer), Acquire, Relaxed).is_err() {
+                    continue;
+                }
+                let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
+                // SAFETY:
+                // - the slot is claimed by this call, so that only it writes the record, and the consumer reads it only
+                //   after the state says so; volatile, as it is all the same in memory that garbled peers can write.
+                slot.record.with_mut(|cell| unsafe { cell.write_volatile(record) });
+                slot.state.store(state(lap, READY, 0), Release);
+                return Ok(());
+            }
+            if ahead > LAP_MASK / 2 {
+                // The record of an earlier lap has not been taken.
+                return Err(Error::InboxFull);
+            }
+            // Claimed in this lap, or even taken already: whoever did it may have died before moving the tail.
+            let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
+        }
+        Err(Error::InboxFull)
+    }
+}
+
+/// The consumer's access to an inbox; there must be only one at a time.
+pub struct InboxReader {
+    ring: Ring,
+    head: u64,
+    lost: u64,
+}
+
+// SAFETY:
+// - the pointers are to shared memory that stays mapped wherever the reader is; taking needs `&mut self`.
+unsafe impl Send for InboxReader {}
+// SAFETY:
+// - what `&self` allows is to load atomics.
+unsafe impl Sync for InboxReader {}
+
+impl InboxReader {
+    /// Attaches to the inbox at `ptr` to take records from where the reader before, if any, has stopped.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no inbox, or if it does not fit in `len` bytes; [`Error::Misaligned`] if
+    /// `ptr` is not a multiple of [`InboxLayout::ALIGN`].
+    ///
+    /// # Safety
+    /// `ptr` is valid for reads and writes of `len` bytes for as long as the reader exists, within this process the
+    /// inbox's bytes are accessed through the types of this module only, and no other reader of it exists anywhere.
+    pub unsafe fn attach(ptr: *mut u8, len: usize) -> Result<Self> {
+        // SAFETY:
+        // - the caller's promise.
+        let ring = unsafe { Ring::attach(ptr, len)? };
+        let head = ring.header().head.0.load(Acquire);
+        Ok(Self { ring, head, lost: 0 })
+    }
+
+    /// How many records the inbox holds.
+    pub fn capacity(&self) -> usize {
+        self.ring.capacity()
+    }
+
+    /// How many slots this reader has passed over: claimed by producers that died, or overwritten by garbled peers.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether [`Self::take`] has something to do: a record, or a slot that a producer has claimed. One load.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        let seen = self.ring.slot(self.head).state.load(Relaxed);
+        seen != state(self.ring.lap(self.head), EMPTY, 0)
+    }
+
+    /// Takes the next record, if there is one; everything that its producer wrote before is visible then. Does not wait.
+    ///
+    /// `is_dead(producer)` is asked when the next slot has been claimed by that producer and not been filled, on every
+    /// call until that changes. It must answer true only if no thread of the producer can run any more (a pidfd of the
+    /// process polls readable); a true answer gives the slot up.
+    #[inline]
+    pub fn take(&mut self, mut is_dead: impl FnMut(u32) -> bool) -> Option<Record> {
+        let ring = self.ring;
+        // One turn for each slot at most: a ring full of garbage is passed over once, and then is clean.
+        for _ in 0..=ring.mask {
+            let slot = ring.slot(self.head);
+            let lap = ring.lap(self.head);
+            let seen = slot.state.load(Acquire);
+            if seen == state(lap, READY, 0) {
+                // SAFETY:
+                // - the state says that the record is written, and no producer writes it again before the slot is freed;
+                // - were a garbled peer to do so nevertheless, a volatile read of plain integers gets some value.
+                let record = slot.record.with(|cell| unsafe { cell.read_volatile() });
+                self.free(slot, lap);
+                return Some(record);
+            }
+            if seen == state(lap, EMPTY, 0) {
+                return None;
+            }
+            if seen >> LAP_SHIFT == lap && what(seen) == CLAIMED && !is_dead(producer(seen)) {
+                return None;
+            }
+            // The claimant may have filled the slot before it died; then the next turn takes the record.
+            if slot.state.load(Acquire) == seen {
+                self.lost += 1;
+                self.free(slot, lap);
+            }
+        }
+        None
+    }
+
+    /// Gives the slot at the head to the producers of the next lap.
+    #[inline(always)]
+    fn free(&mut self, slot: &Slot, lap: u64) {
+        slot.state.store(state(lap.wrapping_add(1) & LAP_MASK, EMPTY, 0), Release);
+        self.head = self.head.wrapping_add(1);
+        self.ring.header().head.0.store(self.head, Relaxed);
+    }
+}
