@@ -81,7 +81,8 @@ struct Slot {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 192 && size_of::<Record>() == 32);
+const _: () =
+    assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 192 && size_of::<Record>() == 32);
 
 /// Size and alignment of the memory of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +141,10 @@ pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
     unsafe {
         let slots = ptr.add(size_of::<Header>()).cast::<Slot>();
         for index in 0..layout.capacity {
-            let slot = Slot { state: AtomicU64::new(state(0, EMPTY, 0)), record: UnsafeCell::new(Record::default()) };
+            let slot = Slot {
+                state: AtomicU64::new(state(0, EMPTY, 0)),
+                record: UnsafeCell::new(Record::default()),
+            };
             slots.add(index).write(slot);
         }
         ptr.cast::<Header>().write(Header {
@@ -218,7 +222,12 @@ impl Ring {
         // SAFETY:
         // - `ptr` is aligned and has room for a header, which was just tested;
         // - it stays mapped, and every bit pattern is an atomic integer, so that a reference is sound.
-        let (magic, capacity) = unsafe { ((*header).magic.load(Acquire), (*header).capacity.load(Relaxed)) };
+        let (magic, capacity) = unsafe {
+            (
+                (*header).magic.load(Acquire),
+                (*header).capacity.load(Relaxed),
+            )
+        };
         if magic != MAGIC {
             return Err(not_an_inbox("it does not begin with the magic number"));
         }
@@ -227,12 +236,21 @@ impl Ring {
             .and_then(|capacity| InboxLayout::new(capacity).ok())
             .ok_or_else(|| not_an_inbox("its capacity is not a power of two within the limits"))?;
         if layout.size() > len {
-            return Err(not_an_inbox("the memory is smaller than its capacity needs"));
+            return Err(not_an_inbox(
+                "the memory is smaller than its capacity needs",
+            ));
         }
         // SAFETY:
         // - the memory is `layout.size()` bytes at least, so that the slots begin inside of it.
-        let slots = unsafe { ptr.add(size_of::<Header>()) }.cast_const().cast::<Slot>();
-        Ok(Self { header, slots, mask: capacity - 1, lap_shift: capacity.trailing_zeros() })
+        let slots = unsafe { ptr.add(size_of::<Header>()) }
+            .cast_const()
+            .cast::<Slot>();
+        Ok(Self {
+            header,
+            slots,
+            mask: capacity - 1,
+            lap_shift: capacity.trailing_zeros(),
+        })
     }
 
     fn capacity(&self) -> usize {
@@ -303,7 +321,9 @@ impl InboxWriter {
     #[inline]
     pub unsafe fn attach_as(ptr: *mut u8, len: usize, producer: u32) -> Result<Self> {
         if producer > MAX_PRODUCER {
-            return Err(Error::InvalidArgument(format!("producer {producer}: must not exceed {MAX_PRODUCER}")));
+            return Err(Error::InvalidArgument(format!(
+                "producer {producer}: must not exceed {MAX_PRODUCER}"
+            )));
         }
         // SAFETY:
         // - the caller's promise.
@@ -335,14 +355,19 @@ impl InboxWriter {
             let ahead = (seen >> LAP_SHIFT).wrapping_sub(lap) & LAP_MASK;
             if seen == state(lap, EMPTY, 0) {
                 // Acquire: our write to the record comes after the consumer's reading of the one before.
-                if slot.state.compare_exchange(seen, state(lap, CLAIMED, self.producer), Acquire, Relaxed).is_err() {
+                if slot
+                    .state
+                    .compare_exchange(seen, state(lap, CLAIMED, self.producer), Acquire, Relaxed)
+                    .is_err()
+                {
                     continue;
                 }
                 let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
                 // SAFETY:
                 // - the slot is claimed by this call, so that only it writes the record, and the consumer reads it only
                 //   after the state says so; volatile, as it is all the same in memory that garbled peers can write.
-                slot.record.with_mut(|cell| unsafe { cell.write_volatile(record) });
+                slot.record
+                    .with_mut(|cell| unsafe { cell.write_volatile(record) });
                 slot.state.store(state(lap, READY, 0), Release);
                 return Ok(());
             }
@@ -386,7 +411,11 @@ impl InboxReader {
         // - the caller's promise.
         let ring = unsafe { Ring::attach(ptr, len)? };
         let head = ring.header().head.0.load(Acquire);
-        Ok(Self { ring, head, lost: 0 })
+        Ok(Self {
+            ring,
+            head,
+            lost: 0,
+        })
     }
 
     /// How many records the inbox holds.
@@ -445,7 +474,8 @@ impl InboxReader {
     /// Gives the slot at the head to the producers of the next lap.
     #[inline(always)]
     fn free(&mut self, slot: &Slot, lap: u64) {
-        slot.state.store(state(lap.wrapping_add(1) & LAP_MASK, EMPTY, 0), Release);
+        slot.state
+            .store(state(lap.wrapping_add(1) & LAP_MASK, EMPTY, 0), Release);
         self.head = self.head.wrapping_add(1);
         self.ring.header().head.0.store(self.head, Relaxed);
     }

@@ -20,7 +20,6 @@ pub mod mapped;
 pub mod op;
 pub mod region;
 pub(crate) mod sync;
-pub mod topology;
 pub mod transport;
 pub mod wait;
 

@@ -156,7 +156,8 @@ pub(super) unsafe fn integer_cswap<T: Integer>(args: Args) {
     //   by the promise of `super::dispatch`.
     unsafe {
         let (new, current) = (args.operand::<T>().to_word(), args.compare::<T>().to_word());
-        let (Ok(before) | Err(before)) = T::Word::compare_exchange(args.target.cast(), current, new);
+        let (Ok(before) | Err(before)) =
+            T::Word::compare_exchange(args.target.cast(), current, new);
         args.give(before);
     }
 }
@@ -168,7 +169,9 @@ pub(super) unsafe fn masked_swap<T: Integer>(args: Args) {
     // - operand and compare value are readable and the rest is as `update` needs it, by the promise of `super::dispatch`.
     unsafe {
         let (new, mask) = (args.operand::<T>().to_word(), args.compare::<T>().to_word());
-        update(args, |old: T| Some(T::from_word(T::Word::masked(old.to_word(), new, mask))));
+        update(args, |old: T| {
+            Some(T::from_word(T::Word::masked(old.to_word(), new, mask)))
+        });
     }
 }
 

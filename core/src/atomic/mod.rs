@@ -260,7 +260,12 @@ pub unsafe fn apply(
     compare: *const u8,
     result: *mut u8,
 ) -> Result<()> {
-    let args = Args { target, operand, compare, result };
+    let args = Args {
+        target,
+        operand,
+        compare,
+        result,
+    };
     // The two operations that every interface has and that programs live on come before the table.
     if ty == AtomicType::U64 && target.addr().is_multiple_of(size_of::<u64>()) {
         if op == AtomicOp::Sum {
@@ -305,7 +310,11 @@ pub unsafe fn apply_vector(
     let size = ty.size();
     for index in 0..count {
         // `wrapping_add`, because arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
-        let result = if result.is_null() { result } else { result.wrapping_add(index * size) };
+        let result = if result.is_null() {
+            result
+        } else {
+            result.wrapping_add(index * size)
+        };
         let args = Args {
             target: target.wrapping_add(index * size),
             operand: operand.wrapping_add(index * size),

@@ -54,7 +54,8 @@ const S_SEQ: usize = 0;
 const S_LENGTHS: usize = 1;
 const S_KEY: usize = 2;
 const S_VALUE: usize = 10;
-const _: () = assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
+const _: () =
+    assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
 
 /// Where a rank is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +134,10 @@ pub fn process_start_time(pid: u32) -> Result<u64> {
     if matches!(state, "Z" | "X" | "x") {
         return Err(Error::PeerDead);
     }
-    fields.nth(18).and_then(|field| field.parse().ok()).ok_or(Error::PeerDead)
+    fields
+        .nth(18)
+        .and_then(|field| field.parse().ok())
+        .ok_or(Error::PeerDead)
 }
 
 impl Board {
@@ -144,12 +148,18 @@ impl Board {
     /// [`Error::InvalidArgument`] for another size, [`Error::Os`] when the system refuses the memory.
     pub fn create(size: u32) -> Result<(Board, OwnedFd)> {
         if size == 0 || size > MAX_SIZE {
-            return Err(Error::InvalidArgument(format!("a job has 1 to {MAX_SIZE} processes, not {size}")));
+            return Err(Error::InvalidArgument(format!(
+                "a job has 1 to {MAX_SIZE} processes, not {size}"
+            )));
         }
         let len = board_len(size);
-        let fd = rustix::fs::memfd_create("unipgas-job", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
-        rustix::fs::ftruncate(&fd, len as u64).map_err(|e| Error::os("cannot size the job board", e))?;
+        let fd = rustix::fs::memfd_create(
+            "unipgas-job",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )
+        .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
+        rustix::fs::ftruncate(&fd, len as u64)
+            .map_err(|e| Error::os("cannot size the job board", e))?;
         // With its size sealed, no process can make the others' mappings fault.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| Error::os("cannot seal the job board", e))?;
@@ -189,34 +199,62 @@ impl Board {
     /// descriptor is not a board of this version.
     pub fn attach(token: &str) -> Result<Board> {
         let (pid, start, fd) = parse_token(token).ok_or_else(|| {
-            Error::InvalidArgument(format!("{token:?} is not a job (want <pid>:<start time>:<descriptor> from unipgas run)"))
+            Error::InvalidArgument(format!(
+                "{token:?} is not a job (want <pid>:<start time>:<descriptor> from unipgas run)"
+            ))
         })?;
         let gone = || Error::Unreachable(format!("the launcher of this job (pid {pid}) has ended"));
         if process_start_time(pid).map_err(|_| gone())? != start {
             return Err(gone());
         }
-        let file = rustix::fs::open(format!("/proc/{pid}/fd/{fd}"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| Error::Unreachable(format!("cannot open the job board of process {pid}: {e}")))?;
-        let other = |what: &str| Error::Unreachable(format!("descriptor {fd} of process {pid} is not a job board: {what}"));
+        let file = rustix::fs::open(
+            format!("/proc/{pid}/fd/{fd}"),
+            OFlags::RDWR | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|e| {
+            Error::Unreachable(format!("cannot open the job board of process {pid}: {e}"))
+        })?;
+        let other = |what: &str| {
+            Error::Unreachable(format!(
+                "descriptor {fd} of process {pid} is not a job board: {what}"
+            ))
+        };
         // Sealed first, measured second: the length can no longer change.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| other("not a memfd"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(other("not sealed"));
         }
-        let stat = rustix::fs::fstat(&file).map_err(|e| Error::os("cannot measure the job board", e))?;
+        let stat =
+            rustix::fs::fstat(&file).map_err(|e| Error::os("cannot measure the job board", e))?;
         let len = usize::try_from(stat.st_size).unwrap_or(0);
         if len < HEADER_BYTES {
             return Err(other("too short"));
         }
-        let mut board = Board { base: map(file.as_fd(), len)?, len, size: 0, cpus: 0, job_id: 0, pid, start, fd };
+        let mut board = Board {
+            base: map(file.as_fd(), len)?,
+            len,
+            size: 0,
+            cpus: 0,
+            job_id: 0,
+            pid,
+            start,
+            fd,
+        };
         if board.long(H_MAGIC).load(Ordering::Acquire) != MAGIC {
             return Err(other("its magic number differs"));
         }
         let version = board.word(H_VERSION).load(Ordering::Relaxed);
         if version != VERSION {
-            return Err(other(&format!("its layout is version {version}, this library's is {VERSION}")));
+            return Err(other(&format!(
+                "its layout is version {version}, this library's is {VERSION}"
+            )));
         }
-        if (board.word(H_PID).load(Ordering::Relaxed), board.long(H_START).load(Ordering::Relaxed)) != (pid, start) {
+        if (
+            board.word(H_PID).load(Ordering::Relaxed),
+            board.long(H_START).load(Ordering::Relaxed),
+        ) != (pid, start)
+        {
             return Err(other("another process made it"));
         }
         let size = board.word(H_SIZE).load(Ordering::Relaxed);
@@ -284,7 +322,9 @@ impl Board {
             }
         }
         let slot = found.or(free).ok_or_else(|| {
-            Error::Exhausted(format!("places on the job board: a rank can publish {SLOTS_PER_RANK} keys"))
+            Error::Exhausted(format!(
+                "places on the job board: a rank can publish {SLOTS_PER_RANK} keys"
+            ))
         })?;
         slot.write(key.as_bytes(), value);
         Ok(())
@@ -313,7 +353,8 @@ impl Board {
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn arrive(&self, rank: u32, epoch: u32) -> Result<()> {
-        self.record(rank, R_EPOCH)?.fetch_max(epoch, Ordering::AcqRel);
+        self.record(rank, R_EPOCH)?
+            .fetch_max(epoch, Ordering::AcqRel);
         Ok(())
     }
 
@@ -322,7 +363,8 @@ impl Board {
         (0..self.size).all(|rank| {
             let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
             self.word(offset + R_EPOCH).load(Ordering::Acquire) >= epoch
-                || !RankState::from_word(self.word(offset + R_STATE).load(Ordering::Acquire)).counts()
+                || !RankState::from_word(self.word(offset + R_STATE).load(Ordering::Acquire))
+                    .counts()
         })
     }
 
@@ -344,7 +386,9 @@ impl Board {
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn state(&self, rank: u32) -> Result<RankState> {
-        Ok(RankState::from_word(self.record(rank, R_STATE)?.load(Ordering::Acquire)))
+        Ok(RankState::from_word(
+            self.record(rank, R_STATE)?.load(Ordering::Acquire),
+        ))
     }
 
     /// Marks `rank` dead and then counts it in [`deaths`](Board::deaths). The launcher does this when the process of a
@@ -353,7 +397,9 @@ impl Board {
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn mark_dead(&self, rank: u32) -> Result<()> {
-        let old = self.record(rank, R_STATE)?.swap(RankState::Dead as u32, Ordering::AcqRel);
+        let old = self
+            .record(rank, R_STATE)?
+            .swap(RankState::Dead as u32, Ordering::AcqRel);
         if RankState::from_word(old) != RankState::Dead {
             self.word(H_DEATHS).fetch_add(1, Ordering::Release);
         }
@@ -385,7 +431,10 @@ impl Board {
 
     fn check_rank(&self, rank: u32) -> Result<()> {
         if rank >= self.size {
-            return Err(Error::InvalidArgument(format!("rank {rank} is not in a job of {}", self.size)));
+            return Err(Error::InvalidArgument(format!(
+                "rank {rank} is not in a job of {}",
+                self.size
+            )));
         }
         Ok(())
     }
@@ -397,13 +446,20 @@ impl Board {
 
     /// `rank` has been checked, `index < SLOTS_PER_RANK`.
     fn slot(&self, rank: u32, index: usize) -> Slot<'_> {
-        let offset = slots_offset(self.size) + (rank as usize * SLOTS_PER_RANK + index) * SLOT_BYTES;
+        let offset =
+            slots_offset(self.size) + (rank as usize * SLOTS_PER_RANK + index) * SLOT_BYTES;
         assert!(offset + SLOT_BYTES <= self.len);
         // SAFETY:
         // - the range was just checked against the mapping, which lives as long as `self`;
         // - `offset` is a multiple of 256 from a page boundary, so the words are aligned;
         // - the memory is shared with other processes, which access it through atomics too.
-        Slot(unsafe { &*self.base.as_ptr().add(offset).cast::<[AtomicU32; SLOT_WORDS]>() })
+        Slot(unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .add(offset)
+                .cast::<[AtomicU32; SLOT_WORDS]>()
+        })
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -442,7 +498,10 @@ impl Slot<'_> {
         let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
         self.0[S_SEQ].store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.0[S_LENGTHS].store((value.len() as u32) << 8 | key.len() as u32, Ordering::Relaxed);
+        self.0[S_LENGTHS].store(
+            (value.len() as u32) << 8 | key.len() as u32,
+            Ordering::Relaxed,
+        );
         store_bytes(&self.0[S_KEY..], key);
         store_bytes(&self.0[S_VALUE..], value);
         self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
@@ -475,7 +534,10 @@ impl Slot<'_> {
         if key_len == 0 || key_len > MAX_KEY || value_len > MAX_VALUE {
             return None;
         }
-        Some((load_bytes(&self.0[S_KEY..], key_len), load_bytes(&self.0[S_VALUE..], value_len)))
+        Some((
+            load_bytes(&self.0[S_KEY..], key_len),
+            load_bytes(&self.0[S_VALUE..], value_len),
+        ))
     }
 }
 
@@ -488,22 +550,32 @@ fn store_bytes(words: &[AtomicU32], bytes: &[u8]) {
 }
 
 fn load_bytes(words: &[AtomicU32], len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> =
-        words.iter().take(len.div_ceil(4)).flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
+    let mut bytes: Vec<u8> = words
+        .iter()
+        .take(len.div_ceil(4))
+        .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+        .collect();
     bytes.truncate(len);
     bytes
 }
 
 fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY {
-        return Err(Error::InvalidArgument(format!("a key has 1 to {MAX_KEY} bytes, {key:?} has {}", key.len())));
+        return Err(Error::InvalidArgument(format!(
+            "a key has 1 to {MAX_KEY} bytes, {key:?} has {}",
+            key.len()
+        )));
     }
     Ok(())
 }
 
 fn parse_token(token: &str) -> Option<(u32, u64, i32)> {
     let mut parts = token.split(':');
-    let parsed = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let parsed = (
+        parts.next()?.parse().ok()?,
+        parts.next()?.parse().ok()?,
+        parts.next()?.parse().ok()?,
+    );
     (parts.next().is_none() && parsed.0 != 0 && parsed.2 >= 0).then_some(parsed)
 }
 
@@ -526,7 +598,8 @@ fn map(fd: BorrowedFd<'_>, len: usize) -> Result<NonNull<u8>> {
         )
     }
     .map_err(|e| Error::os("cannot map the job board", e))?;
-    NonNull::new(base.cast()).ok_or_else(|| Error::Os("cannot map the job board: mapped at 0".into()))
+    NonNull::new(base.cast())
+        .ok_or_else(|| Error::Os("cannot map the job board: mapped at 0".into()))
 }
 
 #[cfg(test)]

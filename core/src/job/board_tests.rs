@@ -26,37 +26,72 @@ fn what_one_attachment_publishes_the_other_fetches() {
 #[test]
 fn arguments_out_of_range_are_refused() {
     assert!(matches!(Board::create(0), Err(Error::InvalidArgument(_))));
-    assert!(matches!(Board::create(MAX_SIZE + 1), Err(Error::InvalidArgument(_))));
+    assert!(matches!(
+        Board::create(MAX_SIZE + 1),
+        Err(Error::InvalidArgument(_))
+    ));
     let (a, _fd, _b) = pair(2);
-    assert!(matches!(a.publish(2, "k", b""), Err(Error::InvalidArgument(_))));
-    assert!(matches!(a.publish(0, "", b""), Err(Error::InvalidArgument(_))));
-    assert!(matches!(a.publish(0, &"k".repeat(MAX_KEY + 1), b""), Err(Error::InvalidArgument(_))));
-    assert!(matches!(a.publish(0, "k", &[0; MAX_VALUE + 1]), Err(Error::InvalidArgument(_))));
-    assert!(matches!(a.fetch(u32::MAX, "k"), Err(Error::InvalidArgument(_))));
+    assert!(matches!(
+        a.publish(2, "k", b""),
+        Err(Error::InvalidArgument(_))
+    ));
+    assert!(matches!(
+        a.publish(0, "", b""),
+        Err(Error::InvalidArgument(_))
+    ));
+    assert!(matches!(
+        a.publish(0, &"k".repeat(MAX_KEY + 1), b""),
+        Err(Error::InvalidArgument(_))
+    ));
+    assert!(matches!(
+        a.publish(0, "k", &[0; MAX_VALUE + 1]),
+        Err(Error::InvalidArgument(_))
+    ));
+    assert!(matches!(
+        a.fetch(u32::MAX, "k"),
+        Err(Error::InvalidArgument(_))
+    ));
     assert!(matches!(a.set_pid(2, 1), Err(Error::InvalidArgument(_))));
     for index in 0..SLOTS_PER_RANK {
-        a.publish(0, &format!("{index}{}", "k".repeat(29)), b"v").unwrap();
+        a.publish(0, &format!("{index}{}", "k".repeat(29)), b"v")
+            .unwrap();
     }
-    assert!(matches!(a.publish(0, "one more", b"v"), Err(Error::Exhausted(_))));
-    a.publish(0, &format!("3{}", "k".repeat(29)), b"again").unwrap();
+    assert!(matches!(
+        a.publish(0, "one more", b"v"),
+        Err(Error::Exhausted(_))
+    ));
+    a.publish(0, &format!("3{}", "k".repeat(29)), b"again")
+        .unwrap();
 }
 
 #[test]
 fn tokens_that_lead_nowhere_are_refused() {
-    for token in ["", "1", "1:2", "1:2:3:4", "a:b:c", "0:1:2", "1:1:-1", "-1:0:0"] {
-        assert!(matches!(Board::attach(token), Err(Error::InvalidArgument(_))), "{token}");
+    for token in [
+        "", "1", "1:2", "1:2:3:4", "a:b:c", "0:1:2", "1:1:-1", "-1:0:0",
+    ] {
+        assert!(
+            matches!(Board::attach(token), Err(Error::InvalidArgument(_))),
+            "{token}"
+        );
     }
     let (a, fd, _b) = pair(1);
     let start = process_start_time(std::process::id()).unwrap();
     let pid = std::process::id();
     // Another start time, another kind of file, and no file at all.
-    let null = fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+    let null = fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
     for token in [
         format!("{pid}:{}:{}", start + 1, fd.as_raw_fd()),
         format!("{pid}:{start}:{}", null.as_raw_fd()),
         format!("{pid}:{start}:1000000"),
     ] {
-        assert!(matches!(Board::attach(&token), Err(Error::Unreachable(_))), "{token}");
+        assert!(
+            matches!(Board::attach(&token), Err(Error::Unreachable(_))),
+            "{token}"
+        );
     }
     let token = a.token();
     drop(fd);
@@ -65,8 +100,14 @@ fn tokens_that_lead_nowhere_are_refused() {
 
 #[test]
 fn a_memfd_that_is_not_a_board_is_refused() {
-    let fd = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    let token = format!("{}:{}:{}", std::process::id(), process_start_time(std::process::id()).unwrap(), fd.as_raw_fd());
+    let fd =
+        rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let token = format!(
+        "{}:{}:{}",
+        std::process::id(),
+        process_start_time(std::process::id()).unwrap(),
+        fd.as_raw_fd()
+    );
     let refused = |why: &str| match Board::attach(&token) {
         Err(Error::Unreachable(text)) => assert!(text.contains(why), "{text} has no {why}"),
         other => panic!("{other:?}"),
@@ -75,13 +116,23 @@ fn a_memfd_that_is_not_a_board_is_refused() {
     refused("not sealed");
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
     refused("magic");
-    let header = |at: usize, bytes: &[u8]| assert_eq!(rustix::io::pwrite(&fd, bytes, at as u64).unwrap(), bytes.len());
+    let header = |at: usize, bytes: &[u8]| {
+        assert_eq!(
+            rustix::io::pwrite(&fd, bytes, at as u64).unwrap(),
+            bytes.len()
+        )
+    };
     header(H_MAGIC, &MAGIC.to_ne_bytes());
     refused("version 0");
     header(H_VERSION, &VERSION.to_ne_bytes());
     refused("another process");
     header(H_PID, &std::process::id().to_ne_bytes());
-    header(H_START, &process_start_time(std::process::id()).unwrap().to_ne_bytes());
+    header(
+        H_START,
+        &process_start_time(std::process::id())
+            .unwrap()
+            .to_ne_bytes(),
+    );
     header(H_SIZE, &u32::MAX.to_ne_bytes());
     refused("inconsistent");
     header(H_SIZE, &3u32.to_ne_bytes());
@@ -194,12 +245,23 @@ fn two_processes_share_a_board() {
     board.publish(0, "question", b"?").unwrap();
     board.arrive(0, 1).unwrap();
     while !board.arrived(1) {
-        assert!(child.try_wait().unwrap().is_none_or(|status| status.success()));
+        assert!(
+            child
+                .try_wait()
+                .unwrap()
+                .is_none_or(|status| status.success())
+        );
         std::thread::yield_now();
     }
     assert!(child.wait().unwrap().success());
-    assert_eq!(board.fetch(1, "answer").unwrap().unwrap(), board.job_id().to_ne_bytes());
-    assert_eq!((board.state(1).unwrap(), board.pid(1).unwrap()), (RankState::Joined, child.id()));
+    assert_eq!(
+        board.fetch(1, "answer").unwrap().unwrap(),
+        board.job_id().to_ne_bytes()
+    );
+    assert_eq!(
+        (board.state(1).unwrap(), board.pid(1).unwrap()),
+        (RankState::Joined, child.id())
+    );
 }
 
 fn answer_the_parent(token: &str) {
@@ -209,6 +271,8 @@ fn answer_the_parent(token: &str) {
     while board.fetch(0, "question").unwrap().is_none() {
         std::thread::yield_now();
     }
-    board.publish(1, "answer", &board.job_id().to_ne_bytes()).unwrap();
+    board
+        .publish(1, "answer", &board.job_id().to_ne_bytes())
+        .unwrap();
     board.arrive(1, 1).unwrap();
 }

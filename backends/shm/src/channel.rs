@@ -1,0 +1,217 @@
+//! The backend's issue context: the mapped data path, and the detour for memory that only its owner maps.
+
+use std::sync::Arc;
+
+use unipgas_core::inbox::Record;
+use unipgas_core::mapped::MappedChannel;
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::transport::Channel;
+use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
+
+use crate::agent;
+use crate::transport::Peers;
+
+/// An issue context. Nothing is ever pending: all flags are met by program order.
+pub struct ShmChannel {
+    peers: Arc<Peers>,
+}
+
+impl ShmChannel {
+    pub fn new(peers: Arc<Peers>) -> Self {
+        ShmChannel { peers }
+    }
+
+    /// Copies by the kernel between this process and memory that only the peer maps.
+    #[cold]
+    fn kernel_copy(
+        &self,
+        local: *mut u8,
+        remote: Remote<'_>,
+        len: usize,
+        write: bool,
+    ) -> Result<Outcome> {
+        let need = if write { Rights::WRITE } else { Rights::READ };
+        remote.region.check(remote.offset, len, need)?;
+        let peer = self.peers.get(remote.region.parts().peer)?;
+        let mut done = 0;
+        while done < len {
+            let here = libc::iovec {
+                iov_base: local.wrapping_add(done).cast(),
+                iov_len: len - done,
+            };
+            let there = libc::iovec {
+                iov_base: (remote.region.parts().detail[0] as usize + remote.offset + done)
+                    as *mut _,
+                iov_len: len - done,
+            };
+            // SAFETY:
+            // - the local bytes are valid by the word of the operation's caller; the kernel checks the remote ones.
+            let moved = unsafe {
+                if write {
+                    libc::process_vm_writev(peer.pid() as i32, &here, 1, &there, 1, 0)
+                } else {
+                    libc::process_vm_readv(peer.pid() as i32, &here, 1, &there, 1, 0)
+                }
+            };
+            if moved <= 0 {
+                let error = std::io::Error::last_os_error();
+                return Err(match error.raw_os_error() {
+                    Some(libc::ESRCH) => Error::PeerDead,
+                    Some(libc::EFAULT) => Error::StaleRegion,
+                    _ => Error::os("copy to or from a peer's private memory", error),
+                });
+            }
+            done += moved as usize;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    #[cold]
+    fn private_notify(&self, notice: Notice<'_>) -> Result<Outcome> {
+        let value = notice.value;
+        let request = AtomicRequest {
+            op: AtomicOp::Write,
+            ty: AtomicType::U32,
+            count: 1,
+            operand: (&raw const value).cast(),
+            compare: std::ptr::null(),
+            result: std::ptr::null_mut(),
+        };
+        notice
+            .slot
+            .region
+            .check(notice.slot.offset, 4, Rights::WRITE)?;
+        let peer = self.peers.get(notice.slot.region.parts().peer)?;
+        // SAFETY:
+        // - the operand is a local.
+        unsafe { agent::perform(&peer, notice.slot, &request)? };
+        ring(notice.slot.region);
+        Ok(Outcome::Complete)
+    }
+}
+
+fn ring(region: &RemoteRegion) {
+    if let Some(bell) = region.bell() {
+        bell.ring_if_heard();
+    }
+}
+
+#[inline(always)]
+fn mapped(region: &RemoteRegion) -> bool {
+    !region.parts().base.is_null()
+}
+
+impl Channel for ShmChannel {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        if mapped(dst.region) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { MappedChannel.put(src, dst, len, flags, context) };
+        }
+        let outcome = self.kernel_copy(src.ptr, dst, len, true)?;
+        if flags.contains(Flags::WAKE) {
+            ring(dst.region);
+        }
+        Ok(outcome)
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        if mapped(src.region) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { MappedChannel.get(dst, src, len, flags, context) };
+        }
+        self.kernel_copy(dst.ptr, src, len, false)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        if mapped(notice.slot.region) {
+            return MappedChannel.notify(notice, flags, context);
+        }
+        self.private_notify(notice)
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        if mapped(dst.region) && mapped(notice.slot.region) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { MappedChannel.put_notify(src, dst, len, notice, flags, context) };
+        }
+        // Nothing may be written when the notice is going to be refused.
+        notice
+            .slot
+            .region
+            .check(notice.slot.offset, 4, Rights::WRITE)?;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.put(src, dst, len, Flags::empty(), context)? };
+        self.notify(notice, flags, context)
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        if mapped(dst.region) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { MappedChannel.atomic(dst, request, flags, context) };
+        }
+        let len = request.count.saturating_mul(request.ty.size());
+        dst.region.check(dst.offset, len, Rights::ATOMIC)?;
+        let peer = self.peers.get(dst.region.parts().peer)?;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { agent::perform(&peer, dst, request)? };
+        if flags.contains(Flags::WAKE) {
+            ring(dst.region);
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn deliver(
+        &self,
+        inbox: &RemoteRegion,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        if mapped(inbox) {
+            return MappedChannel.deliver(inbox, record, flags, context);
+        }
+        Err(Error::InvalidArgument(
+            "an inbox must be allocated by the library".into(),
+        ))
+    }
+
+    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
+
+    fn pending(&self) -> usize {
+        0
+    }
+}

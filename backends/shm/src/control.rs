@@ -1,0 +1,225 @@
+//! The control block at the beginning of every pool: what peers read and ring without the owner's help.
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use unipgas_core::bell::Bell;
+use unipgas_core::{Error, Result, Rights};
+
+/// "unipgas" and the layout's version; a process that finds another value keeps out.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas1");
+/// Regions that a process can have registered at a time.
+pub const SLOTS: usize = 16_384;
+/// Atomic requests to a process's agent that can be under way at a time.
+pub const REQUESTS: usize = 64;
+
+/// Life of the process that owns the pool.
+pub const ALIVE: u32 = 1;
+/// It has left properly.
+pub const LEFT: u32 = 2;
+
+/// What lies at offset 0 of a pool. All-zero bytes are a block that is not initialised yet.
+#[repr(C)]
+pub struct Control {
+    /// [`MAGIC`], stored last when the owner initialises the block.
+    pub magic: AtomicU64,
+    /// Bytes of the pool file, which peers map whole.
+    pub window: AtomicU64,
+    /// Start time of the process in clock ticks after boot: tells it from a later one with the same pid.
+    pub start_time: AtomicU64,
+    /// Process id.
+    pub pid: AtomicU32,
+    /// [`ALIVE`] or [`LEFT`].
+    pub state: AtomicU32,
+    /// The file of adopted memory (offset = address in the owner), a descriptor number of the owner.
+    pub mirror_fd: AtomicU32,
+    /// Slots at and above this index have never been used.
+    pub slots_used: AtomicU32,
+    /// Where this process's waiters sleep.
+    pub bell: Bell,
+    /// Where this process's agent sleeps.
+    pub agent_bell: Bell,
+    /// Requests to the agent.
+    pub requests: [Request; REQUESTS],
+    /// The registered regions.
+    pub slots: [Slot; SLOTS],
+}
+
+/// One registered region. A cache line of its own, since peers read `generation` at every access.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Odd while the region is registered.
+    pub generation: AtomicU32,
+    /// [`Rights`] in the low bits, the [`Kind`] above them.
+    pub flags: AtomicU32,
+    /// Offset in the pool file.
+    pub offset: AtomicU64,
+    /// Length in bytes.
+    pub len: AtomicU64,
+    /// Address in the owner.
+    pub address: AtomicU64,
+}
+
+/// How peers reach a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// An extent of the pool.
+    Pool = 0,
+    /// Adopted user memory: the mirror file at the offset that is its address.
+    Mirror = 1,
+    /// Private user memory: copies by the kernel, atomics by the owner's agent.
+    Private = 2,
+}
+
+const KIND_SHIFT: u32 = 8;
+
+/// What a slot says.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// How to reach it.
+    pub kind: Kind,
+    /// What peers may do.
+    pub rights: Rights,
+    /// Offset in the pool file ([`Kind::Pool`]).
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Address in the owner.
+    pub address: u64,
+}
+
+impl Slot {
+    /// Publishes an entry; the slot must be free. Gives the generation that peers must find.
+    pub fn open(&self, entry: Entry) -> u32 {
+        self.flags.store(
+            entry.rights.bits() | (entry.kind as u32) << KIND_SHIFT,
+            Ordering::Relaxed,
+        );
+        self.offset.store(entry.offset, Ordering::Relaxed);
+        self.len.store(entry.len, Ordering::Relaxed);
+        self.address.store(entry.address, Ordering::Relaxed);
+        let live = (self.generation.load(Ordering::Relaxed) | 1).wrapping_add(
+            // A live slot (which nobody should open again) still gets a new odd number.
+            2 * (self.generation.load(Ordering::Relaxed) & 1),
+        );
+        self.generation.store(live, Ordering::Release);
+        live
+    }
+
+    /// Ends the registration if it still has `generation`.
+    pub fn close(&self, generation: u32) {
+        let _ = self.generation.compare_exchange(
+            generation,
+            generation.wrapping_add(1),
+            Ordering::SeqCst,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Reads the entry of `generation`. Errors: [`Error::StaleRegion`].
+    pub fn read(&self, generation: u32) -> Result<Entry> {
+        let before = self.generation.load(Ordering::Acquire);
+        let flags = self.flags.load(Ordering::Relaxed);
+        let entry = Entry {
+            kind: match flags >> KIND_SHIFT {
+                0 => Kind::Pool,
+                1 => Kind::Mirror,
+                2 => Kind::Private,
+                _ => return Err(Error::StaleRegion),
+            },
+            rights: Rights::from_bits_truncate(flags & ((1 << KIND_SHIFT) - 1)),
+            offset: self.offset.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            address: self.address.load(Ordering::Relaxed),
+        };
+        std::sync::atomic::fence(Ordering::Acquire);
+        let after = self.generation.load(Ordering::Relaxed);
+        if before != generation || after != generation || generation & 1 == 0 {
+            return Err(Error::StaleRegion);
+        }
+        Ok(entry)
+    }
+}
+
+/// A request for an atomic operation on memory that only its owner can reach.
+#[repr(C, align(128))]
+pub struct Request {
+    /// 0 free; a pid: being written by that process; [`POSTED`]; [`DONE`]: the answer is there.
+    pub state: AtomicU32,
+    /// Who waits for the answer.
+    pub requester: AtomicU32,
+    /// Which region.
+    pub slot: AtomicU32,
+    /// Which generation of it.
+    pub generation: AtomicU32,
+    /// Offset of the element.
+    pub offset: AtomicU64,
+    /// Operation and type, as their indices.
+    pub what: AtomicU64,
+    /// The operand, up to 16 bytes.
+    pub operand: [AtomicU64; 2],
+    /// The comparand, up to 16 bytes.
+    pub compare: [AtomicU64; 2],
+    /// The previous value, up to 16 bytes.
+    pub result: [AtomicU64; 2],
+    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied.
+    pub status: AtomicU32,
+}
+
+/// A request is complete and waits for the agent. Above every possible pid.
+pub const POSTED: u32 = 0x8000_0001;
+/// The agent has answered.
+pub const DONE: u32 = 0x8000_0002;
+
+/// Bytes at the beginning of a pool that are not for regions.
+pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
+
+/// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`].
+pub fn start_time(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
+    stat.rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19))
+        .and_then(|field| field.parse().ok())
+        .ok_or(Error::PeerDead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{align_of, offset_of};
+
+    #[test]
+    fn layout_keeps_hot_words_apart() {
+        assert_eq!(size_of::<Slot>(), 64);
+        assert_eq!(size_of::<Bell>() % 128, 0);
+        assert_eq!(align_of::<Control>() % 128, 0);
+        assert_eq!(offset_of!(Control, bell) % 128, 0);
+        assert!(size_of::<Request>() <= 128);
+    }
+
+    #[test]
+    fn a_closed_slot_is_stale_and_opens_with_a_new_generation() {
+        // SAFETY:
+        // - all-zero bytes are valid for a struct of atomics.
+        let slot: Slot = unsafe { std::mem::zeroed() };
+        let entry = Entry {
+            kind: Kind::Mirror,
+            rights: Rights::READ,
+            offset: 4096,
+            len: 10,
+            address: 77,
+        };
+        let first = slot.open(entry);
+        assert_eq!(first & 1, 1);
+        let read = slot.read(first).unwrap();
+        assert_eq!((read.len, read.address, read.kind), (10, 77, Kind::Mirror));
+        slot.close(first);
+        assert!(matches!(slot.read(first), Err(Error::StaleRegion)));
+        let second = slot.open(entry);
+        assert_ne!(first, second);
+        assert!(slot.read(first).is_err() && slot.read(second).is_ok());
+        slot.close(first);
+        assert!(slot.read(second).is_ok(), "an old close hit a new region");
+    }
+}

@@ -1,0 +1,139 @@
+//! Regions of this process: slots in the control block, and the memory behind them.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use bytemuck::bytes_of;
+use unipgas_core::region::Memory;
+use unipgas_core::{Error, Result, Rights};
+
+use crate::control::{Entry, Kind, SLOTS};
+use crate::peer::ShmKey;
+use crate::pool::Pool;
+
+/// What the registrations of a process share.
+pub struct Home {
+    /// The pool.
+    pub pool: Pool,
+    free_slots: Mutex<Vec<u32>>,
+}
+
+impl Home {
+    pub fn new(pool: Pool) -> Self {
+        Home {
+            pool,
+            free_slots: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn take_slot(&self) -> Result<u32> {
+        if let Some(slot) = self
+            .free_slots
+            .lock()
+            .expect("no panic under this lock")
+            .pop()
+        {
+            return Ok(slot);
+        }
+        let control = self.pool.view().control();
+        let slot = control.slots_used.fetch_add(1, Ordering::AcqRel);
+        if slot as usize >= SLOTS {
+            control.slots_used.fetch_sub(1, Ordering::AcqRel);
+            return Err(Error::Exhausted(format!(
+                "region slots (a process can register {SLOTS} regions)"
+            )));
+        }
+        Ok(slot)
+    }
+}
+
+/// What ends with the registration, after the slot is closed.
+pub enum Backing {
+    /// An extent of the pool at this offset.
+    Extent(u64),
+    /// The user's memory, unchanged.
+    Private,
+}
+
+/// One registered region.
+pub struct Registration {
+    home: Arc<Home>,
+    slot: u32,
+    generation: u32,
+    base: *mut u8,
+    len: usize,
+    backing: Backing,
+}
+
+// SAFETY:
+// - `base` leads to registered memory, which is shared by purpose; the rest is plain data.
+unsafe impl Send for Registration {}
+// SAFETY:
+// - as for Send; no interior mutability outside atomics.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Opens a slot for memory that `backing` describes.
+    pub fn open(
+        home: &Arc<Home>,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        backing: Backing,
+    ) -> Result<Self> {
+        let slot = home.take_slot()?;
+        let (kind, offset) = match backing {
+            Backing::Extent(offset) => (Kind::Pool, offset),
+            Backing::Private => (Kind::Private, 0),
+        };
+        let generation = home.pool.view().control().slots[slot as usize].open(Entry {
+            kind,
+            rights,
+            offset,
+            len: len as u64,
+            address: base as u64,
+        });
+        Ok(Registration {
+            home: home.clone(),
+            slot,
+            generation,
+            base,
+            len,
+            backing,
+        })
+    }
+}
+
+impl Memory for Registration {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn key(&self) -> Vec<u8> {
+        bytes_of(&ShmKey {
+            slot: self.slot,
+            generation: self.generation,
+        })
+        .to_vec()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let home = &self.home;
+        home.pool.view().control().slots[self.slot as usize].close(self.generation);
+        match self.backing {
+            Backing::Extent(offset) => home.pool.give_back(offset, self.len),
+            Backing::Private => {}
+        }
+        home.free_slots
+            .lock()
+            .expect("no panic under this lock")
+            .push(self.slot);
+    }
+}

@@ -1,0 +1,207 @@
+//! The backend's transport: this process among those of its node.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytemuck::bytes_of;
+use dashmap::DashMap;
+use once_cell::sync::OnceCell;
+use unipgas_core::bell::{Bell, barriers_available, register_for_barriers};
+use unipgas_core::bundle::Tag;
+use unipgas_core::region::Memory;
+use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
+use unipgas_core::{Error, Result, Rights};
+
+use crate::agent::Agent;
+use crate::channel::ShmChannel;
+use crate::control::{ALIVE, LEFT, MAGIC, start_time};
+use crate::peer::{PeerProcess, ShmAddress, ShmPeer};
+use crate::pool::Pool;
+use crate::registration::{Backing, Home, Registration};
+
+/// The peers that a process has connected to, by the index that remote regions carry.
+#[derive(Default)]
+pub struct Peers {
+    by_address: DashMap<ShmAddress, Arc<PeerProcess>>,
+    by_index: DashMap<u32, Arc<PeerProcess>>,
+    next: AtomicU32,
+}
+
+impl Peers {
+    /// The peer of a remote region.
+    pub fn get(&self, index: u32) -> Result<Arc<PeerProcess>> {
+        self.by_index
+            .get(&index)
+            .map(|peer| peer.clone())
+            .ok_or(Error::PeerDead)
+    }
+}
+
+/// This process, with its pool.
+pub struct Shm {
+    home: Arc<Home>,
+    peers: Arc<Peers>,
+    me: ShmAddress,
+    agent: OnceCell<Agent>,
+}
+
+impl Shm {
+    /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
+    pub fn open(peers: usize) -> Result<Self> {
+        register_for_barriers();
+        let pool = Pool::create(peers)?;
+        let pid = std::process::id();
+        let me = ShmAddress {
+            node: boot_id()?,
+            start_time: start_time(pid)?,
+            pid,
+            fd: pool.file().as_raw_fd() as u32,
+        };
+        let control = pool.view().control();
+        control.pid.store(pid, Ordering::Relaxed);
+        control.start_time.store(me.start_time, Ordering::Relaxed);
+        control.window.store(
+            rustix::fs::fstat(pool.file())
+                .map_err(|e| Error::os("fstat of the pool", e))?
+                .st_size as u64,
+            Ordering::Relaxed,
+        );
+        control.state.store(ALIVE, Ordering::Relaxed);
+        control.magic.store(MAGIC, Ordering::Release);
+        Ok(Shm {
+            home: Arc::new(Home::new(pool)),
+            peers: Arc::default(),
+            me,
+            agent: OnceCell::new(),
+        })
+    }
+}
+
+/// The first half of the boot id tells machines, and boots of one machine, apart.
+fn boot_id() -> Result<u64> {
+    static ID: OnceLock<Option<u64>> = OnceLock::new();
+    ID.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = text
+            .chars()
+            .filter(char::is_ascii_hexdigit)
+            .take(16)
+            .collect();
+        u64::from_str_radix(&digits, 16).ok()
+    })
+    .ok_or_else(|| Error::Os("/proc/sys/kernel/random/boot_id cannot be read".into()))
+}
+
+/// Whether the backend can work here; the text says what is missing.
+pub fn probe() -> std::result::Result<(), String> {
+    Shm::open(1).map_err(|e| e.to_string())?;
+    std::fs::read_dir("/proc/self/fd").map_err(|e| format!("/proc/self/fd: {e}"))?;
+    barriers_available()
+}
+
+impl Transport for Shm {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn tag(&self) -> Tag {
+        Tag::Shm
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            asynchronous: false,
+            registers_user_memory: true,
+        }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        bytes_of(&self.me).to_vec()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+        let address: ShmAddress = bytemuck::try_pod_read_unaligned(address)
+            .map_err(|_| Error::Unreachable("not an address of the shm backend".into()))?;
+        if address.node != self.me.node {
+            return Err(Error::Unreachable(
+                "the process runs on another machine".into(),
+            ));
+        }
+        if let Some(process) = self.peers.by_address.get(&address) {
+            return Ok(Arc::new(ShmPeer {
+                process: process.clone(),
+            }));
+        }
+        let index = self.peers.next.fetch_add(1, Ordering::Relaxed);
+        let process = Arc::new(if address == self.me {
+            PeerProcess::myself(self.home.pool.view_shared(), index)
+        } else {
+            PeerProcess::open(&address, index)?
+        });
+        // Two threads may connect at once: both views are good, the first one is kept.
+        let process = self
+            .peers
+            .by_address
+            .entry(address)
+            .or_insert(process)
+            .clone();
+        self.peers.by_index.insert(process.index(), process.clone());
+        Ok(Arc::new(ShmPeer { process }))
+    }
+
+    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
+        let pool = &self.home.pool;
+        let offset = pool.take(len)?;
+        let base = pool
+            .view()
+            .at(offset, len as u64)
+            .expect("extents lie in the window");
+        Ok(Box::new(Registration::open(
+            &self.home,
+            base,
+            len,
+            rights,
+            Backing::Extent(offset),
+        )?))
+    }
+
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+    ) -> Result<Box<dyn Memory>> {
+        self.agent.get_or_try_init(|| Agent::start(&self.home))?;
+        Ok(Box::new(Registration::open(
+            &self.home,
+            base,
+            len,
+            rights,
+            Backing::Private,
+        )?))
+    }
+
+    fn open_channel(&self) -> Result<Box<dyn Channel>> {
+        Ok(Box::new(ShmChannel::new(self.peers.clone())))
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.home.pool.view().control().bell
+    }
+
+    fn leave(&self) {
+        self.home
+            .pool
+            .view()
+            .control()
+            .state
+            .store(LEFT, Ordering::Release);
+    }
+}
+
+impl Drop for Shm {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,148 @@
+//! Parking and waking: the word that a sleeper watches and that a notifier rings.
+//!
+//! The notifier's fast path is one plain load: the sleeper pays for the ordering. It announces itself, makes every
+//! running core of every registered process issue a barrier (`membarrier(GLOBAL_EXPEDITED)`), and looks once more before
+//! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
+//! since every sleep is at most [`SLICE`] long.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+/// The longest sleep without a look at the world.
+pub const SLICE: Duration = Duration::from_millis(50);
+
+/// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub struct Bell {
+    sleepers: AtomicU32,
+    pad: [u32; 15],
+    rung: AtomicU32,
+}
+
+/// What a sleeper has seen of the bell before its last look at the condition it waits for.
+#[derive(Debug)]
+pub struct Listening<'a> {
+    bell: &'a Bell,
+    seen: u32,
+}
+
+impl Bell {
+    /// Wakes the sleepers, if there are any. Call it after the release store that they wait for.
+    #[inline(always)]
+    pub fn ring_if_heard(&self) {
+        // The processor's own store-load reordering is answered by the sleeper's membarrier.
+        compiler_fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.ring();
+        }
+    }
+
+    /// Wakes all sleepers.
+    #[cold]
+    pub fn ring(&self) {
+        self.rung.fetch_add(1, Ordering::Release);
+        // A failure to wake can only mean that nobody sleeps there.
+        let _ = futex::wake(&self.rung, futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// Announces a sleeper. Look at the condition again before [`Listening::sleep`].
+    pub fn listen(&self) -> Listening<'_> {
+        register_for_barriers();
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let seen = self.rung.load(Ordering::SeqCst);
+        heavy_barrier();
+        Listening { bell: self, seen }
+    }
+
+    /// Threads that sleep or are about to.
+    pub fn sleepers(&self) -> u32 {
+        self.sleepers.load(Ordering::Relaxed)
+    }
+}
+
+impl Listening<'_> {
+    /// Sleeps until the bell rings, at most for `limit` and never longer than [`SLICE`]. Returns early at a signal.
+    pub fn sleep(self, limit: Duration) {
+        let limit = limit.min(SLICE);
+        let limit = futex::Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos() as _,
+        };
+        // Woken, timed out, interrupted or too late: the caller looks at its condition in every case.
+        let _ = futex::wait(
+            &self.bell.rung,
+            futex::Flags::empty(),
+            self.seen,
+            Some(&limit),
+        );
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.bell.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Lets other processes' [`heavy_barrier`] reach this one. Idempotent; errors only cost wake-up time (see the module).
+pub fn register_for_barriers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+    });
+}
+
+fn heavy_barrier() {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY:
+    // - membarrier takes three integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Whether this kernel lets sleepers spare their notifiers the fence; the text says what is missing.
+pub fn barriers_available() -> std::result::Result<(), String> {
+    if membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) {
+        Ok(())
+    } else {
+        Err(format!("membarrier: {}", std::io::Error::last_os_error()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    #[test]
+    fn a_ring_ends_a_sleep() {
+        let bell = Bell::default();
+        let flag = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while bell.sleepers() == 0 {
+                    std::thread::yield_now();
+                }
+                flag.store(true, Ordering::Release);
+                bell.ring_if_heard();
+            });
+            let start = Instant::now();
+            while !flag.load(Ordering::Acquire) {
+                let listening = bell.listen();
+                if !flag.load(Ordering::Acquire) {
+                    listening.sleep(SLICE);
+                }
+                assert!(start.elapsed() < Duration::from_secs(20), "never woken");
+            }
+        });
+        assert_eq!(bell.sleepers(), 0);
+    }
+}

@@ -1,0 +1,104 @@
+//! Sixty-four opaque bytes that carry one part per transport: the wire form of addresses and region keys.
+
+use crate::{Error, Result};
+
+/// Names a kind of transport inside an [`Address`](crate::Address) or a [`RegionKey`](crate::RegionKey).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Tag {
+    /// Threads of one process that play several processes.
+    Loopback = 1,
+    /// Shared memory of one machine.
+    Shm = 2,
+}
+
+/// Bytes of a bundle.
+pub const BUNDLE_LEN: usize = 64;
+
+/// Parts, one after the other: tag (1 byte), length (1 byte), bytes. A zero tag ends the list.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub struct Bundle([u8; BUNDLE_LEN]);
+
+impl Bundle {
+    /// Packs `parts`. Errors: [`Error::Exhausted`] where they need more than 64 bytes.
+    pub fn pack<'a>(parts: impl IntoIterator<Item = (Tag, &'a [u8])>) -> Result<Self> {
+        let mut bytes = [0u8; BUNDLE_LEN];
+        let mut at = 0;
+        for (tag, part) in parts {
+            let end = at + 2 + part.len();
+            if end > BUNDLE_LEN {
+                return Err(Error::Exhausted("room in a 64-byte address or key".into()));
+            }
+            bytes[at] = tag as u8;
+            bytes[at + 1] = part.len() as u8;
+            bytes[at + 2..end].copy_from_slice(part);
+            at = end;
+        }
+        Ok(Bundle(bytes))
+    }
+
+    /// The part of `tag`, if there is one. Garbage gives `None`, never a panic.
+    pub fn part(&self, tag: Tag) -> Option<&[u8]> {
+        let mut at = 0;
+        while at + 2 <= BUNDLE_LEN && self.0[at] != 0 {
+            let end = at + 2 + self.0[at + 1] as usize;
+            if end > BUNDLE_LEN {
+                return None;
+            }
+            if self.0[at] == tag as u8 {
+                return Some(&self.0[at + 2..end]);
+            }
+            at = end;
+        }
+        None
+    }
+
+    /// The wire form.
+    pub fn as_bytes(&self) -> &[u8; BUNDLE_LEN] {
+        &self.0
+    }
+
+    /// From the wire form; other lengths than 64 are refused.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        bytes.try_into().map(Bundle).map_err(|_| {
+            Error::InvalidArgument(format!(
+                "an address or key has 64 bytes, not {}",
+                bytes.len()
+            ))
+        })
+    }
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let used = self.0.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+        for byte in &self.0[..used] {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of an endpoint's process: opaque, fixed-size, may be told to anyone by any means.
+pub type Address = Bundle;
+
+/// The wire form of a registered region's name: whoever has it (and reaches the owner) may import the region.
+pub type RegionKey = Bundle;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_and_garbage_is_refused() {
+        let bundle = Bundle::pack([(Tag::Loopback, &b"ab"[..]), (Tag::Shm, &[7; 30][..])]).unwrap();
+        assert_eq!(bundle.part(Tag::Loopback), Some(&b"ab"[..]));
+        assert_eq!(bundle.part(Tag::Shm), Some(&[7; 30][..]));
+        assert_eq!(Bundle::from_bytes(bundle.as_bytes()).unwrap(), bundle);
+        assert!(Bundle::from_bytes(b"short").is_err());
+        assert!(Bundle::pack([(Tag::Shm, &[0; 63][..])]).is_err());
+        let garbage = Bundle::from_bytes(&[0xff; 64]).unwrap();
+        assert_eq!(garbage.part(Tag::Shm), None);
+    }
+}

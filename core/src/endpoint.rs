@@ -1,0 +1,307 @@
+//! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam::queue::SegQueue;
+use crossbeam::utils::CachePadded;
+
+use crate::engine::Engine;
+use crate::inbox::Record;
+use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::region::RemoteRegion;
+use crate::transport::Channel;
+use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
+
+/// Set while a thread waits for the endpoint to drain; the rest of the word counts posted requests.
+const DRAINING: u64 = 1 << 63;
+
+/// An issue context. All calls may come from any thread.
+pub struct Endpoint {
+    channels: Box<[Box<dyn Channel>]>,
+    depth: u64,
+    /// Requests claimed since the last drain, and whether a drain is running.
+    posted: CachePadded<AtomicU64>,
+    failed: SegQueue<Completion>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(channels: Box<[Box<dyn Channel>]>, depth: u32) -> Self {
+        Endpoint {
+            channels,
+            depth: u64::from(depth),
+            posted: CachePadded::new(AtomicU64::new(0)),
+            failed: SegQueue::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn channel(&self, region: &RemoteRegion) -> &dyn Channel {
+        &*self.channels[region.route()]
+    }
+
+    /// Takes `requests` places of the queue. They are free again after [`drain`](Endpoint::drain).
+    /// Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains (wait and try again).
+    #[inline]
+    pub fn claim(&self, requests: u32) -> Result<()> {
+        let before = self
+            .posted
+            .fetch_add(u64::from(requests), Ordering::Relaxed);
+        if before + u64::from(requests) > self.depth {
+            return Err(self.unclaim(before, requests));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn unclaim(&self, before: u64, requests: u32) -> Error {
+        self.posted
+            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+        if before & DRAINING != 0 {
+            Error::Busy
+        } else {
+            Error::QueueFull
+        }
+    }
+
+    /// Gives back places of requests that were claimed and then refused.
+    #[cold]
+    pub fn give_back(&self, requests: u32) {
+        self.posted
+            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+    }
+
+    /// Requests posted since the last drain.
+    pub fn posted(&self) -> u32 {
+        (self.posted.load(Ordering::Relaxed) & !DRAINING) as u32
+    }
+
+    /// Waits until everything posted so far is complete, then frees its places. One thread at a time; posting waits meanwhile.
+    /// Errors: [`Error::Timeout`]; the first failure of a request, after which the queue's state is undefined until
+    /// [`purge`](Endpoint::purge) (GASPI 17.1 §8.2.3).
+    pub fn drain(
+        &self,
+        engine: &Engine,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        engine.wait(deadline, check, || {
+            let before = self.posted.fetch_or(DRAINING, Ordering::Acquire);
+            Ok((before & DRAINING == 0).then_some(()))
+        })?;
+        let covered = self.posted();
+        let result = engine.wait(deadline, check, || {
+            self.progress();
+            Ok((self.pending() == 0).then_some(()))
+        });
+        let result = match (result, self.failed.pop()) {
+            (Ok(()), None) => {
+                self.posted.fetch_sub(u64::from(covered), Ordering::Relaxed);
+                Ok(())
+            }
+            (Ok(()), Some(failure)) => {
+                let error = failure.result.clone().err().unwrap_or(Error::PeerDead);
+                self.failed.push(failure);
+                Err(error)
+            }
+            (Err(error), _) => Err(error),
+        };
+        self.posted.fetch_and(!DRAINING, Ordering::Release);
+        result
+    }
+
+    /// Drops the knowledge of failed requests and frees all places. Pending operations still end on their own.
+    pub fn purge(&self) {
+        while self.failed.pop().is_some() {}
+        let covered = self.posted();
+        self.posted.fetch_sub(u64::from(covered), Ordering::Relaxed);
+    }
+
+    /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
+    #[inline]
+    pub fn progress(&self) {
+        for channel in &self.channels {
+            channel.poll(&mut |completion| {
+                if completion.result.is_err() {
+                    self.failed.push(completion);
+                }
+            });
+        }
+    }
+
+    /// Moves pending operations on and hands every end to `sink`; for interfaces that report completions one by one.
+    pub fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        for channel in &self.channels {
+            channel.poll(sink);
+        }
+    }
+
+    /// Operations under way.
+    pub fn pending(&self) -> usize {
+        self.channels.iter().map(|c| c.pending()).sum()
+    }
+
+    /// See [`Channel::put`].
+    ///
+    /// # Safety
+    /// As [`Channel::put`].
+    #[inline]
+    pub unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.channel(dst.region).put(src, dst, len, flags, context) }
+    }
+
+    /// See [`Channel::get`].
+    ///
+    /// # Safety
+    /// As [`Channel::get`].
+    #[inline]
+    pub unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.channel(src.region).get(dst, src, len, flags, context) }
+    }
+
+    /// See [`Channel::notify`].
+    #[inline]
+    pub fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        self.channel(notice.slot.region)
+            .notify(notice, flags, context)
+    }
+
+    /// See [`Channel::put_notify`]. Both regions must belong to one peer.
+    ///
+    /// # Safety
+    /// As [`Channel::put_notify`].
+    #[inline]
+    pub unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            self.channel(dst.region)
+                .put_notify(src, dst, len, notice, flags, context)
+        }
+    }
+
+    /// See [`Channel::atomic`].
+    ///
+    /// # Safety
+    /// As [`Channel::atomic`].
+    #[inline]
+    pub unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            self.channel(dst.region)
+                .atomic(dst, request, flags, context)
+        }
+    }
+
+    /// See [`Channel::deliver`].
+    pub fn deliver(
+        &self,
+        inbox: &RemoteRegion,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.channel(inbox).deliver(inbox, record, flags, context)
+    }
+
+    /// Adds `value` to the u64 at `dst` and gives what was there before, waiting for it if need be. `dst` must be 8-byte aligned.
+    #[inline]
+    pub fn fetch_add(
+        &self,
+        engine: &Engine,
+        dst: Remote<'_>,
+        value: u64,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        self.fetch(engine, dst, AtomicOp::Sum, value, 0, deadline)
+    }
+
+    /// Replaces the u64 at `dst` by `value` if it equals `expected`; gives what was there before.
+    #[inline]
+    pub fn compare_swap(
+        &self,
+        engine: &Engine,
+        dst: Remote<'_>,
+        expected: u64,
+        value: u64,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        self.fetch(engine, dst, AtomicOp::Cswap, value, expected, deadline)
+    }
+
+    #[inline(always)]
+    fn fetch(
+        &self,
+        engine: &Engine,
+        dst: Remote<'_>,
+        op: AtomicOp,
+        operand: u64,
+        compare: u64,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        let mut result = 0u64;
+        let request = AtomicRequest {
+            op,
+            ty: AtomicType::U64,
+            count: 1,
+            operand: (&raw const operand).cast(),
+            compare: (&raw const compare).cast(),
+            result: (&raw mut result).cast(),
+        };
+        // SAFETY:
+        // - operand, comparand and result live until the call returns; where the operation is pending, `settle` does not
+        //   return before it has ended (a deadline cannot recall it).
+        let outcome = unsafe { self.atomic(dst, &request, Flags::empty(), 0) }?;
+        if outcome == Outcome::Pending {
+            self.settle(engine, deadline)?;
+        }
+        // SAFETY:
+        // - a plain local; the volatile read only keeps the compiler from assuming that nobody wrote it.
+        Ok(unsafe { (&raw const result).read_volatile() })
+    }
+
+    /// Waits for everything pending, since results go to the caller's frame.
+    #[cold]
+    fn settle(&self, engine: &Engine, _deadline: Deadline) -> Result<()> {
+        engine.wait(Deadline::Never, &mut || Ok(()), || {
+            self.progress();
+            Ok((self.pending() == 0).then_some(()))
+        })?;
+        match self.failed.pop() {
+            Some(failure) => failure.result,
+            None => Ok(()),
+        }
+    }
+}

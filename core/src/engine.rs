@@ -1,0 +1,164 @@
+//! One process's engine: its transports, and the way from an address or a key to the backend that serves it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::bundle::{Address, RegionKey};
+use crate::endpoint::Endpoint;
+use crate::region::{Region, RemoteRegion, Rights};
+use crate::transport::{Peer, Transport};
+use crate::wait::Patience;
+use crate::{Deadline, Error, Result};
+
+/// The engine of one process (or, over the loopback, of one thread that plays a process).
+pub struct Engine {
+    transports: Box<[Arc<dyn Transport>]>,
+    crowded: AtomicBool,
+    self_driven: bool,
+}
+
+/// A process that this one has connected to.
+#[derive(Clone)]
+pub struct Connection {
+    route: u8,
+    peer: Arc<dyn Peer>,
+    tag: crate::bundle::Tag,
+}
+
+impl Engine {
+    /// `transports` in order of preference; the first one allocates memory and owns the bell. Errors:
+    /// [`Error::InvalidArgument`] without any.
+    pub fn new(transports: Vec<Arc<dyn Transport>>) -> Result<Self> {
+        if transports.is_empty() {
+            return Err(Error::InvalidArgument("an engine needs a transport".into()));
+        }
+        Ok(Engine {
+            self_driven: transports.iter().any(|t| t.capabilities().asynchronous),
+            transports: transports.into(),
+            crowded: AtomicBool::new(false),
+        })
+    }
+
+    /// The preferred transport.
+    pub fn transport(&self) -> &dyn Transport {
+        &*self.transports[0]
+    }
+
+    /// The name by which other processes connect to this one.
+    pub fn address(&self) -> Result<Address> {
+        let parts: Vec<_> = self
+            .transports
+            .iter()
+            .map(|t| (t.tag(), t.address()))
+            .collect();
+        Address::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice())))
+    }
+
+    /// Says whether more processes than cores take part, so that waiters yield at once.
+    pub fn set_crowded(&self, crowded: bool) {
+        self.crowded.store(crowded, Ordering::Relaxed);
+    }
+
+    /// Connects to the process behind `address` over the first transport that both have.
+    pub fn connect(&self, address: &Address) -> Result<Connection> {
+        let mut why = Error::Unreachable("the two processes have no transport in common".into());
+        for (route, transport) in self.transports.iter().enumerate() {
+            let Some(part) = address.part(transport.tag()) else {
+                continue;
+            };
+            match transport.connect(part) {
+                Ok(peer) => {
+                    return Ok(Connection {
+                        route: route as u8,
+                        peer,
+                        tag: transport.tag(),
+                    });
+                }
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Allocates `len` zeroed bytes that peers may use. Errors: [`Error::InvalidArgument`] for 0 bytes, [`Error::Exhausted`].
+    pub fn allocate(&self, len: usize, rights: Rights) -> Result<Region> {
+        if len == 0 {
+            return Err(Error::InvalidArgument(
+                "a region needs at least 1 byte".into(),
+            ));
+        }
+        self.name(self.transports[0].allocate(len, rights)?)
+    }
+
+    /// Registers memory of the user, in place.
+    ///
+    /// # Safety
+    /// `len` bytes at `base` stay valid until the region is dropped.
+    pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
+        if len == 0 || base.is_null() || (base as usize).checked_add(len).is_none() {
+            return Err(Error::InvalidArgument(
+                "memory to register needs an address and at least 1 byte".into(),
+            ));
+        }
+        // SAFETY:
+        // - the caller's word.
+        self.name(unsafe { self.transports[0].register(base, len, rights) }?)
+    }
+
+    fn name(&self, memory: Box<dyn crate::region::Memory>) -> Result<Region> {
+        let key = RegionKey::pack([(self.transports[0].tag(), memory.key().as_slice())])?;
+        Ok(Region { memory, key })
+    }
+
+    /// A new endpoint whose queue holds `depth` requests.
+    pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
+        let channels: Result<Vec<_>> = self.transports.iter().map(|t| t.open_channel()).collect();
+        Ok(Endpoint::new(channels?.into(), depth))
+    }
+
+    /// Whether operations may be pending after their calls.
+    pub fn asynchronous(&self) -> bool {
+        self.self_driven
+    }
+
+    /// Waits as [`Patience::wait`] does, at this engine's bell.
+    #[inline]
+    pub fn wait<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        poll: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        Patience {
+            bell: self.transports[0].bell(),
+            crowded: self.crowded.load(Ordering::Relaxed),
+            self_driven: self.self_driven,
+        }
+        .wait(deadline, check, poll)
+    }
+
+    /// Wakes this process's own waiters.
+    pub fn ring(&self) {
+        self.transports[0].bell().ring_if_heard();
+    }
+
+    /// Leaves the network properly.
+    pub fn leave(&self) {
+        for transport in &self.transports {
+            transport.leave();
+        }
+    }
+}
+
+impl Connection {
+    /// Resolves a region of that process. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
+    pub fn import(&self, key: &RegionKey) -> Result<RemoteRegion> {
+        let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
+        Ok(self.peer.import(part)?.with_route(self.route))
+    }
+
+    /// Whether the process lives; may make a system call.
+    pub fn alive(&self) -> bool {
+        self.peer.alive()
+    }
+}

@@ -1,0 +1,247 @@
+//! The smallest backend: several "processes" in one process, usually one a thread. It lets everything above the
+//! [`transport`](crate::transport) be tested without starting anything, and shows how a backend is written.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::bell::Bell;
+use crate::bundle::Tag;
+use crate::mapped::MappedChannel;
+use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
+use crate::transport::{Capabilities, Channel, Peer, Transport};
+use crate::{Error, Result};
+
+const PAGE: usize = 4096;
+
+/// A network inside this process. Dropping it (and what was made from it) frees everything.
+#[derive(Default)]
+pub struct LoopbackNet {
+    nodes: Mutex<Vec<Weak<Node>>>,
+}
+
+/// One place in the network.
+struct Node {
+    bell: Bell,
+    gone: AtomicBool,
+    regions: Mutex<Vec<Arc<Block>>>,
+}
+
+/// The memory of one region, kept as long as anyone may reach it.
+struct Block {
+    base: *mut u8,
+    len: usize,
+    rights: Rights,
+    owned: bool,
+    /// 1 while registered.
+    generation: AtomicU32,
+}
+
+// SAFETY:
+// - the memory behind `base` is shared memory by purpose; all access to it is by atomics and raw copies.
+unsafe impl Send for Block {}
+// SAFETY:
+// - as above; the other fields are atomics or immutable.
+unsafe impl Sync for Block {}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY:
+            // - allocated in `allocate` with this layout, freed once.
+            unsafe { std::alloc::dealloc(self.base, layout(self.len)) };
+        }
+    }
+}
+
+fn layout(len: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(len.next_multiple_of(PAGE), PAGE)
+        .expect("checked by allocate")
+}
+
+struct Registration {
+    node: Arc<Node>,
+    block: Arc<Block>,
+    index: u32,
+}
+
+impl Memory for Registration {
+    fn base(&self) -> *mut u8 {
+        self.block.base
+    }
+    fn len(&self) -> usize {
+        self.block.len
+    }
+    fn key(&self) -> Vec<u8> {
+        self.index.to_le_bytes().to_vec()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.block.generation.store(0, Ordering::SeqCst);
+        let _ = &self.node;
+    }
+}
+
+/// One process's place.
+pub struct Loopback {
+    net: Arc<LoopbackNet>,
+    node: Arc<Node>,
+    index: u32,
+}
+
+impl Loopback {
+    /// Joins `net`.
+    pub fn join(net: &Arc<LoopbackNet>) -> Self {
+        let node = Arc::new(Node {
+            bell: Bell::default(),
+            gone: AtomicBool::new(false),
+            regions: Mutex::new(Vec::new()),
+        });
+        let mut nodes = net.nodes.lock().expect("no panic under this lock");
+        nodes.push(Arc::downgrade(&node));
+        Loopback {
+            net: net.clone(),
+            index: nodes.len() as u32 - 1,
+            node,
+        }
+    }
+
+    fn enrol(&self, block: Block) -> Box<dyn Memory> {
+        let block = Arc::new(block);
+        let mut regions = self.node.regions.lock().expect("no panic under this lock");
+        regions.push(block.clone());
+        Box::new(Registration {
+            node: self.node.clone(),
+            block,
+            index: regions.len() as u32 - 1,
+        })
+    }
+}
+
+impl Transport for Loopback {
+    fn name(&self) -> &'static str {
+        "loopback"
+    }
+
+    fn tag(&self) -> Tag {
+        Tag::Loopback
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            asynchronous: false,
+            registers_user_memory: true,
+        }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.index.to_le_bytes().to_vec()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+        let index = parse(address)?;
+        let nodes = self.net.nodes.lock().expect("no panic under this lock");
+        let node = nodes
+            .get(index as usize)
+            .ok_or_else(|| Error::Unreachable(format!("no loopback process {index}")))?
+            .upgrade()
+            .ok_or(Error::PeerDead)?;
+        Ok(Arc::new(Neighbour { node, index }))
+    }
+
+    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
+        if len > isize::MAX as usize / 2 {
+            return Err(Error::Exhausted(format!("memory for {len} bytes")));
+        }
+        // SAFETY:
+        // - the layout is not empty: the length is rounded up to a page, and zero is refused by the engine.
+        let base = unsafe { std::alloc::alloc_zeroed(layout(len.max(1))) };
+        if base.is_null() {
+            return Err(Error::Exhausted(format!("memory for {len} bytes")));
+        }
+        Ok(self.enrol(Block {
+            base,
+            len,
+            rights,
+            owned: true,
+            generation: AtomicU32::new(1),
+        }))
+    }
+
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+    ) -> Result<Box<dyn Memory>> {
+        Ok(self.enrol(Block {
+            base,
+            len,
+            rights,
+            owned: false,
+            generation: AtomicU32::new(1),
+        }))
+    }
+
+    fn open_channel(&self) -> Result<Box<dyn Channel>> {
+        Ok(Box::new(MappedChannel))
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.node.bell
+    }
+
+    fn leave(&self) {
+        self.node.gone.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Another process, as seen from one.
+struct Neighbour {
+    node: Arc<Node>,
+    index: u32,
+}
+
+impl Peer for Neighbour {
+    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
+        let regions = self.node.regions.lock().expect("no panic under this lock");
+        let block = regions
+            .get(parse(key)? as usize)
+            .ok_or(Error::StaleRegion)?;
+        if block.generation.load(Ordering::Acquire) != 1 {
+            return Err(Error::StaleRegion);
+        }
+        let parts = RemoteParts {
+            base: block.base,
+            len: block.len,
+            generation: &block.generation,
+            expected: 1,
+            rights: block.rights,
+            bell: &self.node.bell,
+            peer: self.index,
+            detail: [0; 2],
+        };
+        let alive: Arc<(Arc<Block>, Arc<Node>)> = Arc::new((block.clone(), self.node.clone()));
+        // SAFETY:
+        // - `alive` keeps the block (memory and generation) and the node (bell).
+        Ok(unsafe { RemoteRegion::new(parts, alive) })
+    }
+
+    fn alive(&self) -> bool {
+        !self.node.gone.load(Ordering::Acquire)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<u32> {
+    bytes
+        .try_into()
+        .map(u32::from_le_bytes)
+        .map_err(|_| Error::Unreachable("not a loopback address or key".into()))
+}

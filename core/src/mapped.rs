@@ -1,0 +1,212 @@
+//! The data path of backends whose peers' memory is mapped here: loads, stores, CPU atomics. Nobody is called, nothing is
+//! allocated, no system call is made unless somebody sleeps.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::atomic;
+use crate::copy::copy;
+use crate::inbox::{InboxWriter, Record};
+use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::region::{RemoteRegion, Rights};
+use crate::transport::Channel;
+use crate::{Error, Result};
+
+/// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns, so
+/// that any flags are met: program order and the release store of the notice are the order.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct MappedChannel;
+
+#[inline(always)]
+fn place(at: Remote<'_>, len: usize, need: Rights) -> Result<*mut u8> {
+    at.region.check(at.offset, len, need)?;
+    debug_assert!(!at.region.parts().base.is_null());
+    Ok(at.region.parts().base.wrapping_add(at.offset))
+}
+
+/// Copies so that a peer which polls an aligned word of 1, 2, 4 or 8 bytes never sees half of it.
+///
+/// # Safety
+/// `len` bytes are valid at both ends.
+#[inline(always)]
+unsafe fn transfer(src: *const u8, dst: *mut u8, len: usize) {
+    let aligned = (dst as usize) & (len.wrapping_sub(1)) == 0;
+    // SAFETY:
+    // - valid for `len` bytes by the caller's word; atomic accesses are aligned as just checked; sources are read unaligned.
+    unsafe {
+        match len {
+            8 if aligned => AtomicU64::from_ptr(dst.cast())
+                .store(src.cast::<u64>().read_unaligned(), Ordering::Release),
+            4 if aligned => AtomicU32::from_ptr(dst.cast())
+                .store(src.cast::<u32>().read_unaligned(), Ordering::Release),
+            2 if aligned => AtomicU16::from_ptr(dst.cast())
+                .store(src.cast::<u16>().read_unaligned(), Ordering::Release),
+            1 => AtomicU8::from_ptr(dst).store(src.read(), Ordering::Release),
+            _ => copy(src, dst, len),
+        }
+    }
+}
+
+#[inline(always)]
+fn set_word(notice: &Notice<'_>, word: *mut u8) {
+    // SAFETY:
+    // - `word` is 4 aligned bytes in bounds of a live mapping (checked by `notice_word`).
+    unsafe { AtomicU32::from_ptr(word.cast()) }.store(notice.value, Ordering::Release);
+    ring(notice.slot.region);
+}
+
+#[inline(always)]
+fn notice_word(notice: &Notice<'_>) -> Result<*mut u8> {
+    let word = place(notice.slot, 4, Rights::WRITE)?;
+    if (word as usize) & 3 != 0 {
+        return Err(Error::Misaligned(4));
+    }
+    Ok(word)
+}
+
+#[inline(always)]
+fn ring(region: &RemoteRegion) {
+    if let Some(bell) = region.bell() {
+        bell.ring_if_heard();
+    }
+}
+
+impl Channel for MappedChannel {
+    #[inline]
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        let to = place(dst, len, Rights::WRITE)?;
+        // SAFETY:
+        // - the source is valid by the caller's word, the destination by `place`.
+        unsafe { transfer(src.ptr, to, len) };
+        if flags.contains(Flags::WAKE) {
+            ring(dst.region);
+        }
+        Ok(Outcome::Complete)
+    }
+
+    #[inline]
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        let from = place(src, len, Rights::READ)?;
+        // SAFETY:
+        // - the destination is valid by the caller's word, the source by `place`.
+        unsafe { transfer(from, dst.ptr, len) };
+        // What is read later must not be older than what this get has seen.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(Outcome::Complete)
+    }
+
+    #[inline]
+    fn notify(&self, notice: Notice<'_>, _flags: Flags, _context: u64) -> Result<Outcome> {
+        set_word(&notice, notice_word(&notice)?);
+        Ok(Outcome::Complete)
+    }
+
+    #[inline]
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        let to = place(dst, len, Rights::WRITE)?;
+        let word = notice_word(&notice)?;
+        // SAFETY:
+        // - the source is valid by the caller's word, the destination by `place`.
+        unsafe { transfer(src.ptr, to, len) };
+        set_word(&notice, word);
+        Ok(Outcome::Complete)
+    }
+
+    #[inline]
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        let size = request.ty.size();
+        let len = if request.count == 1 {
+            size
+        } else {
+            request.count.checked_mul(size).ok_or(Error::OutOfBounds {
+                offset: dst.offset,
+                len: usize::MAX,
+                region_len: dst.region.len(),
+            })?
+        };
+        let at = place(dst, len, Rights::ATOMIC)?;
+        // SAFETY:
+        // - the target is in bounds (`place`); operands and results are valid by the caller's word.
+        unsafe {
+            if request.count == 1 {
+                atomic::apply(
+                    request.op,
+                    request.ty,
+                    at,
+                    request.operand,
+                    request.compare,
+                    request.result,
+                )?;
+            } else {
+                atomic::apply_vector(
+                    request.op,
+                    request.ty,
+                    at,
+                    request.count,
+                    request.operand,
+                    request.compare,
+                    request.result,
+                )?;
+            }
+        }
+        if flags.contains(Flags::WAKE) {
+            ring(dst.region);
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn deliver(
+        &self,
+        inbox: &RemoteRegion,
+        record: Record,
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        let at = place(
+            Remote {
+                region: inbox,
+                offset: 0,
+            },
+            inbox.len(),
+            Rights::WRITE,
+        )?;
+        // SAFETY:
+        // - the whole region is mapped here for as long as `inbox` lives.
+        unsafe { InboxWriter::attach(at, inbox.len())?.push(record)? };
+        ring(inbox);
+        Ok(Outcome::Complete)
+    }
+
+    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
+
+    fn pending(&self) -> usize {
+        0
+    }
+}

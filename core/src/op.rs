@@ -1,0 +1,82 @@
+//! What an operation is made of: its two ends, its flags, its outcome.
+
+use crate::atomic::{AtomicOp, AtomicType};
+use crate::{RemoteRegion, Result};
+
+bitflags::bitflags! {
+    /// How an operation is to be carried out.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Flags: u32 {
+        /// After all earlier operations of this endpoint to the same peer are visible there
+        /// (GASPI 17.1 §8.3.2: a notification does not overtake earlier writes of its queue).
+        const ORDERED = 1;
+        /// The source bytes are taken before the call returns; the caller may change them at once.
+        const INLINE = 2;
+        /// Sleepers of the target are woken even though the operation carries no notice.
+        const WAKE = 4;
+    }
+}
+
+/// Memory of this process, as the source or destination of an operation.
+///
+/// The bytes must stay valid, and a destination unused, until the operation is complete.
+#[derive(Debug, Clone, Copy)]
+pub struct Local {
+    /// First byte.
+    pub ptr: *mut u8,
+    /// The backend's descriptor of the registration (`Region::desc`), 0 where a backend needs none.
+    pub desc: u64,
+}
+
+/// A place in a peer's region.
+#[derive(Debug, Clone, Copy)]
+pub struct Remote<'a> {
+    /// The region.
+    pub region: &'a RemoteRegion,
+    /// Bytes from its beginning.
+    pub offset: usize,
+}
+
+/// A notification: the u32 at `slot` becomes `value`, and whoever waits there is woken.
+#[derive(Debug, Clone, Copy)]
+pub struct Notice<'a> {
+    /// A word of 4 bytes, aligned.
+    pub slot: Remote<'a>,
+    /// Its new value.
+    pub value: u32,
+}
+
+/// One atomic operation on `count` consecutive elements.
+#[derive(Debug, Clone, Copy)]
+pub struct AtomicRequest {
+    /// The operation.
+    pub op: AtomicOp,
+    /// The element type.
+    pub ty: AtomicType,
+    /// Number of elements; each is atomic on its own.
+    pub count: usize,
+    /// `count` operands; read before the call returns.
+    pub operand: *const u8,
+    /// `count` comparands for the compare-and-swap family; read before the call returns; else unused.
+    pub compare: *const u8,
+    /// Where the previous values go (`count` elements, valid until completion), or null.
+    pub result: *mut u8,
+}
+
+/// How far an operation has come when its call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done: the source may be reused, results are there. No completion will follow.
+    Complete,
+    /// Under way: a [`Completion`] with the call's context will follow.
+    Pending,
+}
+
+/// The end of an operation that was [`Outcome::Pending`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The context given with the operation.
+    pub context: u64,
+    /// Success, or why nothing (more) was written.
+    pub result: Result<()>,
+}

@@ -1,0 +1,239 @@
+//! Regions: memory that peers may touch, seen from its owner and from a peer.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::bell::Bell;
+use crate::bundle::RegionKey;
+use crate::op::Local;
+use crate::{Error, Result};
+
+bitflags::bitflags! {
+    /// What peers may do to a region.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Rights: u32 {
+        /// Peers may get.
+        const READ = 1;
+        /// Peers may put and notify.
+        const WRITE = 2;
+        /// Peers may use atomic operations.
+        const ATOMIC = 4;
+    }
+}
+
+/// A backend's registration of memory; dropping it ends the registration (and frees what it allocated).
+pub trait Memory: Send + Sync {
+    /// First byte, in this process.
+    fn base(&self) -> *mut u8;
+    /// Length in bytes.
+    fn len(&self) -> usize;
+    /// Whether the length is zero.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// What a peer needs to import it: the backend's part of the region's key.
+    fn key(&self) -> Vec<u8>;
+    /// The backend's descriptor for local use, 0 where it needs none.
+    fn desc(&self) -> u64 {
+        0
+    }
+}
+
+/// Registered memory of this process. Dropping it ends the registration: peers' later operations get
+/// [`Error::StaleRegion`].
+pub struct Region {
+    pub(crate) memory: Box<dyn Memory>,
+    pub(crate) key: RegionKey,
+}
+
+impl Region {
+    /// First byte.
+    pub fn base(&self) -> *mut u8 {
+        self.memory.base()
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// The name by which peers import the region.
+    pub fn key(&self) -> RegionKey {
+        self.key
+    }
+
+    /// `len` bytes at `offset` as an operand. Errors: [`Error::OutOfBounds`].
+    #[inline]
+    pub fn local(&self, offset: usize, len: usize) -> Result<Local> {
+        check_range(offset, len, self.memory.len())?;
+        Ok(Local {
+            ptr: self.memory.base().wrapping_add(offset),
+            desc: self.memory.desc(),
+        })
+    }
+
+    /// The word of 4 bytes at `offset`, which peers change by notices and atomics.
+    /// Errors: [`Error::OutOfBounds`], [`Error::Misaligned`].
+    #[inline]
+    pub fn word(&self, offset: usize) -> Result<&AtomicU32> {
+        check_range(offset, 4, self.memory.len())?;
+        let ptr = self.memory.base().wrapping_add(offset);
+        if !(ptr as usize).is_multiple_of(4) {
+            return Err(Error::Misaligned(4));
+        }
+        // SAFETY:
+        // - in bounds and aligned, as just checked; the memory lives as long as self.
+        // - peers and other threads change it by atomic operations only (the contract of notices).
+        Ok(unsafe { AtomicU32::from_ptr(ptr.cast()) })
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({:p}, {} bytes)", self.base(), self.len())
+    }
+}
+
+#[inline(always)]
+pub(crate) fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
+    if offset > region_len || len > region_len - offset {
+        return Err(out_of_bounds(offset, len, region_len));
+    }
+    Ok(())
+}
+
+#[cold]
+fn out_of_bounds(offset: usize, len: usize, region_len: usize) -> Error {
+    Error::OutOfBounds {
+        offset,
+        len,
+        region_len,
+    }
+}
+
+/// A peer's region, resolved once: plain data that the fast path reads.
+#[derive(Clone)]
+pub struct RemoteRegion {
+    parts: RemoteParts,
+    route: u8,
+    _alive: Arc<dyn Any + Send + Sync>,
+}
+
+/// What a backend says of a remote region that it has imported.
+#[derive(Debug, Clone, Copy)]
+pub struct RemoteParts {
+    /// Where this process can load and store the region's first byte; null where it cannot.
+    pub base: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+    /// The word that changes when the owner releases the region (or dies); null where the backend has none.
+    pub generation: *const AtomicU32,
+    /// The value of that word while the region lives.
+    pub expected: u32,
+    /// What the owner allows.
+    pub rights: Rights,
+    /// The bell of the owner; null where there is none that this process could ring.
+    pub bell: *const Bell,
+    /// The backend's own index of the peer.
+    pub peer: u32,
+    /// The backend's own data (a remote virtual address, an rkey, …).
+    pub detail: [u64; 2],
+}
+
+// SAFETY:
+// - the pointers lead to memory shared by processes, which is accessed by atomics and by copies whose races are the
+//   application's business; they stay valid on every thread as long as `_alive` does (contract of `new`).
+unsafe impl Send for RemoteRegion {}
+// SAFETY:
+// - as for Send: there is no thread-bound state and no interior mutability outside shared memory.
+unsafe impl Sync for RemoteRegion {}
+
+impl RemoteRegion {
+    /// For backends.
+    ///
+    /// # Safety
+    /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation` and `bell`, unless
+    /// null, lead to a valid word and bell.
+    pub unsafe fn new(parts: RemoteParts, alive: Arc<dyn Any + Send + Sync>) -> Self {
+        RemoteRegion {
+            parts,
+            route: 0,
+            _alive: alive,
+        }
+    }
+
+    pub(crate) fn with_route(mut self, route: u8) -> Self {
+        self.route = route;
+        self
+    }
+
+    /// Which of the engine's transports leads there.
+    #[inline(always)]
+    pub(crate) fn route(&self) -> usize {
+        self.route as usize
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.parts.len
+    }
+
+    /// Whether the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.parts.len == 0
+    }
+
+    /// What the backend knows of it.
+    #[inline(always)]
+    pub fn parts(&self) -> &RemoteParts {
+        &self.parts
+    }
+
+    /// Bounds, rights and liveness of an access; what is left is the access itself.
+    #[inline(always)]
+    pub fn check(&self, offset: usize, len: usize, need: Rights) -> Result<()> {
+        check_range(offset, len, self.parts.len)?;
+        if !self.parts.rights.contains(need) {
+            return Err(Error::AccessDenied);
+        }
+        if !self.is_current() {
+            return Err(Error::StaleRegion);
+        }
+        Ok(())
+    }
+
+    /// Whether the owner still offers the region.
+    #[inline(always)]
+    pub fn is_current(&self) -> bool {
+        // SAFETY:
+        // - not null, so valid while `_alive` lives (contract of `new`).
+        self.parts.generation.is_null()
+            || unsafe { (*self.parts.generation).load(Ordering::Relaxed) } == self.parts.expected
+    }
+
+    /// The owner's bell, if this process can ring it.
+    #[inline(always)]
+    pub fn bell(&self) -> Option<&Bell> {
+        // SAFETY:
+        // - null, or valid while `_alive` lives (contract of `new`).
+        unsafe { self.parts.bell.as_ref() }
+    }
+}
+
+impl fmt::Debug for RemoteRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "RemoteRegion(peer {}, {} bytes)",
+            self.parts.peer, self.parts.len
+        )
+    }
+}

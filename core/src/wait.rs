@@ -1,0 +1,110 @@
+//! Adaptive waiting: spin while an answer is nanoseconds away, yield while somebody else needs the core, then sleep.
+
+use std::time::{Duration, Instant};
+
+use crate::bell::{Bell, SLICE};
+use crate::{Deadline, Error, Result};
+
+/// Polls between two looks at the clock while spinning.
+const BURST: u32 = 128;
+/// How long a waiter keeps its core when every process has one.
+const SPIN: Duration = Duration::from_micros(20);
+/// How long it then offers its core to others before it sleeps. Beyond the round trip of a barrier of processes that share a
+/// core, so that such a barrier never sleeps.
+const YIELD: Duration = Duration::from_micros(300);
+/// The longest sleep of a process that has to move its own pending operations on.
+const PROGRESS_SLICE: Duration = Duration::from_micros(500);
+
+/// How this process waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience<'a> {
+    /// Where it sleeps.
+    pub bell: &'a Bell,
+    /// More processes than cores: spinning would keep the awaited peer from running.
+    pub crowded: bool,
+    /// The poll moves operations on that nobody else would.
+    pub self_driven: bool,
+}
+
+impl Patience<'_> {
+    /// Polls until it gives a value, an error, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while
+    /// nothing happens (at the latest every [`SLICE`]); its error ends the wait: it is where the liveness of peers is watched.
+    #[inline]
+    pub fn wait<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        mut poll: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        if let Some(value) = poll()? {
+            return Ok(value);
+        }
+        if deadline == Deadline::Now {
+            check()?;
+            return Err(Error::Timeout);
+        }
+        self.wait_longer(deadline, check, poll)
+    }
+
+    fn wait_longer<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        mut poll: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        if !self.crowded {
+            // The clock is not read at all for answers that come within the first burst.
+            let mut start = None;
+            loop {
+                for _ in 0..BURST {
+                    if let Some(value) = poll()? {
+                        return Ok(value);
+                    }
+                }
+                let now = Instant::now();
+                if now - *start.get_or_insert(now) >= SPIN {
+                    break;
+                }
+                if deadline.expired() {
+                    check()?;
+                    return Err(Error::Timeout);
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let start = Instant::now();
+        loop {
+            std::thread::yield_now();
+            if let Some(value) = poll()? {
+                return Ok(value);
+            }
+            if start.elapsed() >= YIELD {
+                break;
+            }
+            if deadline.expired() {
+                check()?;
+                return Err(Error::Timeout);
+            }
+        }
+        let slice = if self.self_driven {
+            PROGRESS_SLICE
+        } else {
+            SLICE
+        };
+        loop {
+            check()?;
+            let listening = self.bell.listen();
+            if let Some(value) = poll()? {
+                return Ok(value);
+            }
+            let remaining = deadline.remaining().unwrap_or(slice);
+            if remaining.is_zero() {
+                return Err(Error::Timeout);
+            }
+            listening.sleep(remaining.min(slice));
+            if let Some(value) = poll()? {
+                return Ok(value);
+            }
+        }
+    }
+}
