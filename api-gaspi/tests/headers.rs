@@ -1,0 +1,342 @@
+//! The C headers as a contract: each compiles alone as C and C++, source of release 1.6 and source of the 17.1 text both compile,
+//! layout and values are what compiled programs expect, and symbols.txt lists exactly what is declared.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+#[path = "headers/layout.rs"]
+mod layout;
+
+const HEADERS: &[&str] = &[
+    "GASPI.h",
+    "GASPI_types.h",
+    "GASPI_Ext.h",
+    "PGASPI.h",
+    "GPI2_VERSION.h",
+];
+const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"];
+
+/// A language and the standards that must do.
+#[derive(Clone, Copy, Debug)]
+enum Language {
+    C99,
+    C11,
+    Cxx11,
+}
+
+const LANGUAGES: [Language; 3] = [Language::C99, Language::C11, Language::Cxx11];
+
+impl Language {
+    fn command(self) -> Command {
+        let (variable, default, standard, name) = match self {
+            Language::C99 => ("CC", "cc", "c99", "c"),
+            Language::C11 => ("CC", "cc", "c11", "c"),
+            Language::Cxx11 => ("CXX", "c++", "c++11", "c++"),
+        };
+        let compiler = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+        let mut command = Command::new(compiler);
+        command.arg(format!("-std={standard}")).args(STRICT);
+        command
+            .arg("-I")
+            .arg(crate_dir().join("include"))
+            .args(["-x", name]);
+        command
+    }
+}
+
+fn crate_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A file of this test in cargo's scratch directory.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("headers-{name}"))
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| {
+        panic!(
+            "{:?} does not start ({e}): install gcc and g++, or set CC and CXX",
+            command.get_program()
+        )
+    })
+}
+
+fn demand(command: &mut Command) -> String {
+    let output = run(command);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("output is text")
+}
+
+fn write(name: &str, text: &str) -> PathBuf {
+    let path = scratch(name);
+    fs::write(&path, text).expect("scratch directory is writable");
+    path
+}
+
+fn source(name: &str) -> PathBuf {
+    crate_dir().join("tests/headers").join(name)
+}
+
+/// Compiles a source of tests/headers in a language; the object's path.
+fn compile(name: &str, language: Language, options: &[&str]) -> PathBuf {
+    let object = scratch(&format!("{name}-{language:?}.o"));
+    demand(
+        language
+            .command()
+            .args(options)
+            .arg("-c")
+            .arg(source(name))
+            .arg("-o")
+            .arg(&object),
+    );
+    object
+}
+
+#[test]
+fn each_header_compiles_alone() {
+    for header in HEADERS {
+        // Twice, for the guard; the declaration keeps strict C from finding the unit empty.
+        let text = format!("#include <{header}>\n#include <{header}>\nextern int not_empty;\n");
+        let path = write(&format!("alone-{header}.in"), &text);
+        for language in LANGUAGES {
+            demand(language.command().arg("-fsyntax-only").arg(&path));
+        }
+    }
+}
+
+#[test]
+fn no_header_is_forgotten() {
+    let found: BTreeSet<String> = fs::read_dir(crate_dir().join("include"))
+        .expect("include directory")
+        .map(|entry| {
+            entry
+                .expect("entry")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    assert_eq!(found, HEADERS.iter().map(|&h| h.to_owned()).collect());
+}
+
+#[test]
+fn source_of_release_1_6_compiles() {
+    for language in LANGUAGES {
+        compile("style_16.c", language, &[]);
+    }
+}
+
+#[test]
+fn source_of_the_17_1_text_compiles() {
+    for language in LANGUAGES {
+        compile("style_17.c", language, &[]);
+    }
+}
+
+/// The definitions return a number each, so the calls tell which one they reached.
+#[test]
+fn argument_types_choose_the_function() {
+    for language in LANGUAGES {
+        let definitions = compile("choice_definitions.c", language, &[]);
+        let calls = compile("choice_calls.c", language, &[]);
+        let program = scratch(&format!("choice-{language:?}"));
+        // A C++ compiler links both kinds of objects.
+        let mut link = Command::new(Language::Cxx11.command().get_program());
+        demand(link.arg(definitions).arg(calls).arg("-o").arg(&program));
+        let output = run(&mut Command::new(&program));
+        assert!(
+            output.status.success(),
+            "{language:?}: wrong choice: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}
+
+/// The choice by type must not accept what no signature accepts.
+#[test]
+fn wrong_types_do_not_compile() {
+    let calls = [
+        ("int x = 0;", "gaspi_time_ticks (&x)"),
+        (
+            "double x = 0;",
+            "gaspi_statistic_counter_get (0, GASPI_STATISTIC_ARGUMENT_NONE, &x)",
+        ),
+        ("int x = 0;", "gaspi_state_vec_get (&x)"),
+        (
+            "double (*x) (double) = 0;",
+            "gaspi_allreduce_user (0, 0, 1, 8, x, 0, GASPI_GROUP_ALL, GASPI_BLOCK)",
+        ),
+        ("double x = 0;", "gaspi_segment_ptr (0, x)"),
+    ];
+    for (index, (variable, call)) in calls.iter().enumerate() {
+        let text = |call: &str| {
+            format!(
+                "#include <GASPI.h>\nint f (void);\nint f (void) {{ {variable} (void) x; return (int) {call}; }}\n"
+            )
+        };
+        let wrong = write(&format!("wrong-{index}.in"), &text(call));
+        let right = write(
+            &format!("right-{index}.in"),
+            &text("gaspi_wait (0, GASPI_BLOCK)"),
+        );
+        for language in LANGUAGES {
+            demand(language.command().arg("-fsyntax-only").arg(&right));
+            let output = run(language.command().arg("-fsyntax-only").arg(&wrong));
+            assert!(
+                !output.status.success(),
+                "{language:?} accepts {call} with {variable}"
+            );
+        }
+    }
+}
+
+/// Prints the value of each C expression, in the given language.
+fn values_of(expressions: &[String], language: Language) -> Vec<i128> {
+    let mut text = String::from(
+        "#include <GASPI.h>\n#include <stdio.h>\n#include <stddef.h>\nint main (void)\n{\n",
+    );
+    for expression in expressions {
+        // As sign and magnitude, since neither long nor unsigned long holds all values.
+        text += &format!(
+            "  printf (\"%d %lu\\n\", ({expression}) < 1 && ({expression}) != 0, (unsigned long) ({expression}));\n"
+        );
+    }
+    text += "  return 0;\n}\n";
+    let path = write(&format!("values-{language:?}.in"), &text);
+    let program = scratch(&format!("values-{language:?}"));
+    // Comparing an unsigned value is the point here.
+    demand(
+        language
+            .command()
+            .args(["-Wno-type-limits", "-Wno-bool-compare"])
+            .arg(&path)
+            .arg("-o")
+            .arg(&program),
+    );
+    demand(&mut Command::new(&program))
+        .lines()
+        .map(|line| {
+            let (negative, value) = line.split_once(' ').expect("two numbers");
+            let value: u64 = value.parse().expect("number");
+            if negative == "1" {
+                i128::from(value.cast_signed())
+            } else {
+                i128::from(value)
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn layout_and_values_are_those_of_release_1_6() {
+    let mut table: Vec<(String, i128)> = Vec::new();
+    for (name, size, align) in layout::TYPES {
+        table.push((format!("sizeof ({name})"), *size));
+        table.push((format!("__alignof__ ({name})"), *align));
+    }
+    for (field, offset, size) in layout::CONFIG {
+        table.push((format!("offsetof (gaspi_config_t, {field})"), *offset));
+        table.push((format!("sizeof (((gaspi_config_t *) 0)->{field})"), *size));
+    }
+    for name in layout::UNSIGNED {
+        table.push((format!("({name}) -1 > ({name}) 0"), 1));
+    }
+    for (name, value) in layout::VALUES {
+        table.push(((*name).to_owned(), *value));
+    }
+    table.push(("(int) (GASPI_VERSION * 100.0f + 0.5f)".to_owned(), 160));
+    let expressions: Vec<String> = table
+        .iter()
+        .map(|(expression, _)| expression.clone())
+        .collect();
+    for language in LANGUAGES {
+        let found = values_of(&expressions, language);
+        assert_eq!(found.len(), table.len());
+        let wrong: Vec<String> = table
+            .iter()
+            .zip(found)
+            .filter(|((_, expected), found)| expected != found)
+            .map(|((expression, expected), found)| {
+                format!("{expression} is {found}, not {expected}")
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{language:?}: {}", wrong.join("; "));
+    }
+}
+
+/// Functions that the preprocessed text declares: every pgaspi_ name, and every gaspi_ name before a parenthesis that is not a type.
+fn declared(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        rest = &rest[start..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let (word, tail) = rest.split_at(end);
+        let before_parenthesis = tail.trim_start().starts_with('(') && !word.ends_with("_t");
+        if word.starts_with("pgaspi_") || (word.starts_with("gaspi_") && before_parenthesis) {
+            names.insert(word.to_owned());
+        }
+        rest = tail;
+    }
+    names
+}
+
+fn symbols() -> BTreeSet<String> {
+    let text = fs::read_to_string(crate_dir().join("symbols.txt")).expect("symbols.txt");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(lines.is_sorted(), "symbols.txt is not sorted");
+    let set: BTreeSet<String> = lines.iter().map(|&line| line.to_owned()).collect();
+    assert_eq!(set.len(), lines.len(), "symbols.txt has a line twice");
+    set
+}
+
+#[test]
+fn symbols_are_what_the_headers_declare() {
+    let all = write(
+        "all.in",
+        "#define GASPI_NO_OVERLOADS\n#include <PGASPI.h>\n",
+    );
+    let text = demand(Language::C11.command().args(["-E", "-P"]).arg(&all));
+    let (declared, listed) = (declared(&text), symbols());
+    let differences: Vec<&String> = declared.symmetric_difference(&listed).collect();
+    assert!(
+        differences.is_empty(),
+        "only in the headers or only in symbols.txt: {differences:?}"
+    );
+}
+
+#[test]
+fn every_function_has_its_shifted_name_with_the_same_type() {
+    let symbols = symbols();
+    let mut text = String::from("#include <PGASPI.h>\n");
+    for name in symbols.iter().filter(|name| name.starts_with("gaspi_")) {
+        assert!(
+            symbols.contains(&format!("p{name}")),
+            "p{name} is missing in symbols.txt"
+        );
+        text += &format!(
+            "_Static_assert (__builtin_types_compatible_p (__typeof__ ({name}), __typeof__ (p{name})), \"{name}\");\n"
+        );
+    }
+    let shifted = symbols
+        .iter()
+        .filter(|name| name.starts_with("pgaspi_"))
+        .count();
+    assert_eq!(shifted * 2, symbols.len());
+    demand(
+        Language::C11
+            .command()
+            .arg("-fsyntax-only")
+            .arg(write("shifted.in", &text)),
+    );
+}
