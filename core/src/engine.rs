@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::bundle::{Address, RegionKey};
 use crate::endpoint::Endpoint;
 use crate::region::{Region, RemoteRegion, Rights};
-use crate::transport::{Peer, Transport};
+use crate::transport::{Life, Peer, Transport};
 use crate::wait::Patience;
 use crate::{Deadline, Error, Result};
 
@@ -158,7 +158,7 @@ impl Connection {
     }
 
     /// Whether the process lives; may make a system call.
-    pub fn alive(&self) -> bool {
-        self.peer.alive()
+    pub fn life(&self) -> Life {
+        self.peer.life()
     }
 }

@@ -8,7 +8,7 @@ use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::mapped::MappedChannel;
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
-use crate::transport::{Capabilities, Channel, Peer, Transport};
+use crate::transport::{Capabilities, Channel, Life, Peer, Transport};
 use crate::{Error, Result};
 
 const PAGE: usize = 4096;
@@ -234,8 +234,12 @@ impl Peer for Neighbour {
         Ok(unsafe { RemoteRegion::new(parts, alive) })
     }
 
-    fn alive(&self) -> bool {
-        !self.node.gone.load(Ordering::Acquire)
+    fn life(&self) -> Life {
+        if self.node.gone.load(Ordering::Acquire) {
+            Life::Left
+        } else {
+            Life::Alive
+        }
     }
 }
 

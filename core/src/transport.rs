@@ -54,8 +54,19 @@ pub trait Transport: Send + Sync {
 pub trait Peer: Send + Sync {
     /// Resolves the backend's part of a region key. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
     fn import(&self, key: &[u8]) -> Result<RemoteRegion>;
-    /// Whether the process lives. May make a system call. Once false, it stays false, and what was imported is refused.
-    fn alive(&self) -> bool;
+    /// Whether the process lives. May make a system call. Once it has ended, what was imported from it is refused.
+    fn life(&self) -> Life;
+}
+
+/// What is known of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It runs.
+    Alive,
+    /// It has left properly ([`Transport::leave`]).
+    Left,
+    /// It has ended without leaving.
+    Dead,
 }
 
 /// An issue context. Operations of one channel to one peer may overtake each other unless [`Flags::ORDERED`] says otherwise;

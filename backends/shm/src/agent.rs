@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 
 use unipgas_core::bell::SLICE;
 use unipgas_core::op::{AtomicRequest, Remote};
-use unipgas_core::transport::Peer;
+use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, atomic};
 
-use crate::control::{ALIVE, Control, DONE, POSTED, REQUESTS, Request};
+use crate::control::{Control, DONE, POSTED, REQUESTS, Request};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::Home;
 
@@ -303,9 +303,7 @@ fn until<T>(peer: &Arc<PeerProcess>, mut poll: impl FnMut(usize) -> Option<T>) -
             return Ok(value);
         }
         turn += 1;
-        if turn.is_multiple_of(4096)
-            && (peer.control().state.load(Ordering::Acquire) != ALIVE || !handle.alive())
-        {
+        if turn.is_multiple_of(4096) && handle.life() != Life::Alive {
             return Err(Error::PeerDead);
         }
         std::thread::yield_now();

@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use unipgas_core::region::RemoteParts;
-use unipgas_core::transport::Peer;
+use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Error, RemoteRegion, Result};
 
 use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, start_time};
@@ -227,19 +227,26 @@ impl Peer for ShmPeer {
         Ok(unsafe { RemoteRegion::new(parts, alive) })
     }
 
-    fn alive(&self) -> bool {
+    fn life(&self) -> Life {
         let process = &self.process;
-        if process.dead.load(Ordering::Acquire) {
-            return false;
+        let left = || process.control().state.load(Ordering::Acquire) != ALIVE;
+        if left() {
+            return Life::Left;
         }
-        let left = process.control().state.load(Ordering::Acquire) != ALIVE;
-        let ended = process.life.as_ref().is_some_and(|life| {
-            let mut fds = [PollFd::new(life, PollFlags::IN)];
-            matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(n) if n > 0)
-        });
-        if left || ended {
-            process.bury();
+        let ended = process.dead.load(Ordering::Acquire)
+            || process.life.as_ref().is_some_and(|life| {
+                let mut fds = [PollFd::new(life, PollFlags::IN)];
+                let at_once = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
+            });
+        if !ended {
+            return Life::Alive;
         }
-        !(left || ended)
+        process.bury();
+        // It may have left properly just before it ended.
+        if left() { Life::Left } else { Life::Dead }
     }
 }
