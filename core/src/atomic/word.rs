@@ -68,12 +68,31 @@ pub(super) fn wide_available() -> bool {
 }
 
 /// Replaces `current` by `new`; the value before.
+///
+/// Assembly, because `core::arch::x86_64::cmpxchg16b` becomes a call into libatomic wherever it is not inlined into code
+/// that is compiled for the feature, as in builds with little optimisation.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
+    let (low, high): (u64, u64);
     // SAFETY:
-    // - `target` is valid and aligned to 16 bytes, and the instruction exists, as `Word` asks for.
-    unsafe { std::arch::x86_64::cmpxchg16b(target, current, new, AcqRel, Acquire) }
+    // - `target` is valid and aligned to 16 bytes, and the instruction exists, as `Word` asks for;
+    // - rbx, which the compiler keeps for itself, is put back before the end; all other registers are named ones, so that
+    //   none of them is rbx.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, rsi",
+            "lock cmpxchg16b xmmword ptr [rdi]",
+            "mov rbx, rsi",
+            in("rdi") target,
+            inout("rsi") new as u64 => _,
+            in("rcx") (new >> 64) as u64,
+            inout("rax") current as u64 => low,
+            inout("rdx") (current >> 64) as u64 => high,
+            options(nostack),
+        );
+    }
+    u128::from(high) << 64 | u128::from(low)
 }
 
 /// `wide_available` is false on this architecture, so that nothing gets here.
