@@ -1,0 +1,125 @@
+//! Hand-written barriers and sums. With a core for each process they spin, otherwise they yield.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::arena::LINE;
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+const BASE: usize = 8 << 20;
+
+fn each(ctx: &Ctx) -> usize {
+    if ctx.crowded { 100 } else { 500 }
+}
+
+/// Clears the words that this rank owns, then measures `one`, which gets the number of the round (from 1). us.
+fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
+    for at in 0..64 {
+        ctx.arena.word(ctx.rank, BASE + at * LINE).store(0, Relaxed);
+        ctx.arena.word(ctx.rank, BASE + at * LINE + 8).store(0, Relaxed);
+    }
+    ctx.sync();
+    let mut round = 0;
+    ctx.per_op(each(ctx), |n| {
+        for _ in 0..n {
+            round += 1;
+            one(round);
+        }
+    }) / 1e3
+}
+
+fn until(ctx: &Ctx, word: &AtomicU64, round: u64) {
+    while word.load(Acquire) < round {
+        ctx.relax();
+    }
+}
+
+/// One counter, and one word that says which round is over.
+pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let (counter, over) = (ctx.arena.word(0, BASE), ctx.arena.word(0, BASE + LINE));
+    let size = ctx.size as u64;
+    Ok(rounds(ctx, |round| {
+        if counter.fetch_add(1, AcqRel) + 1 == round * size {
+            over.store(round, Release);
+        } else {
+            until(ctx, over, round);
+        }
+    }))
+}
+
+/// Each raises its own flag and reads those of all others.
+pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let all: Vec<&AtomicU64> = (0..ctx.size).map(|rank| ctx.arena.word(rank, BASE)).collect();
+    Ok(rounds(ctx, |round| {
+        all[ctx.rank].store(round, Release);
+        for flag in &all {
+            until(ctx, flag, round);
+        }
+    }))
+}
+
+/// In step k each tells the process 2^k further on.
+pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let steps: Vec<(&AtomicU64, &AtomicU64)> = (0..)
+        .take_while(|k| 1 << k < ctx.size)
+        .map(|k| {
+            let to = (ctx.rank + (1 << k)) % ctx.size;
+            (ctx.arena.word(to, BASE + k * LINE), ctx.arena.word(ctx.rank, BASE + k * LINE))
+        })
+        .collect();
+    Ok(rounds(ctx, |round| {
+        for (theirs, mine) in &steps {
+            theirs.store(round, Release);
+            until(ctx, mine, round);
+        }
+    }))
+}
+
+fn expected(ctx: &Ctx, round: u64) -> f64 {
+    (0..ctx.size).map(|rank| (rank as u64 + round) as f64).sum()
+}
+
+/// Each leaves its value and a flag in a line of its own; everyone reads all. Two sets of lines take turns.
+pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let all: Vec<[(&AtomicU64, &AtomicU64); 2]> = (0..ctx.size)
+        .map(|rank| [0, LINE].map(|at| (ctx.arena.word(rank, BASE + at), ctx.arena.word(rank, BASE + at + 8))))
+        .collect();
+    let mut wrong = false;
+    let us = rounds(ctx, |round| {
+        let set = round as usize % 2;
+        let (value, flag) = all[ctx.rank][set];
+        value.store(((ctx.rank as u64 + round) as f64).to_bits(), Relaxed);
+        flag.store(round, Release);
+        let mut sum = 0.0;
+        for peer in &all {
+            let (value, flag) = peer[set];
+            until(ctx, flag, round);
+            sum += f64::from_bits(value.load(Relaxed));
+        }
+        wrong |= sum != expected(ctx, round);
+    });
+    if wrong { Err("a sum was wrong".into()) } else { Ok(us) }
+}
+
+/// Each leaves its value; whoever comes last adds them up and publishes the sum.
+pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let values: Vec<&AtomicU64> = (0..ctx.size).map(|rank| ctx.arena.word(rank, BASE + 2 * LINE)).collect();
+    let (counter, over) = (ctx.arena.word(0, BASE), ctx.arena.word(0, BASE + LINE));
+    let result = ctx.arena.word(0, BASE + LINE + 8);
+    let size = ctx.size as u64;
+    let mut wrong = false;
+    let us = rounds(ctx, |round| {
+        values[ctx.rank].store(((ctx.rank as u64 + round) as f64).to_bits(), Relaxed);
+        if counter.fetch_add(1, AcqRel) + 1 == round * size {
+            let sum: f64 = values.iter().map(|v| f64::from_bits(v.load(Relaxed))).sum();
+            result.store(sum.to_bits(), Relaxed);
+            over.store(round, Release);
+        } else {
+            until(ctx, over, round);
+        }
+        // Nobody can publish the next sum before this process has arrived again.
+        wrong |= f64::from_bits(result.load(Relaxed)) != expected(ctx, round);
+    });
+    if wrong { Err("a sum was wrong".into()) } else { Ok(us) }
+}

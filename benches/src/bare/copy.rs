@@ -1,0 +1,80 @@
+//! Copies between mappings.
+
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+/// Operations in a batch, so that a batch moves about 32 MiB.
+pub fn each(bytes: u64) -> usize {
+    ((32 << 20) / bytes).clamp(1, 4096) as usize
+}
+
+fn between(ctx: &Ctx, case: &Case, copy: impl Fn(*const u8, *mut u8, usize)) -> Result<f64, String> {
+    let len = case.bytes as usize;
+    let mut value = 0.0;
+    if ctx.rank == 0 {
+        let from = ctx.arena.area(0, 0, len);
+        let to = ctx.arena.area(1, 0, len);
+        // SAFETY:
+        // - `from` has `len` bytes, which nobody else uses during this measurement
+        unsafe { from.write_bytes(0x5a, len) };
+        let ns = ctx.per_op(each(case.bytes), |n| {
+            for _ in 0..n {
+                copy(std::hint::black_box(from), std::hint::black_box(to), len);
+            }
+        });
+        value = len as f64 / ns;
+    }
+    ctx.sync();
+    Ok(value)
+}
+
+/// memcpy from this process's shared mapping to that of the other. Returns GB/s.
+pub fn plain(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    between(ctx, case, |from, to, len| {
+        // SAFETY:
+        // - `between` hands over two disjoint areas of `len` bytes
+        unsafe { to.copy_from_nonoverlapping(from, len) }
+    })
+}
+
+/// The same with stores that bypass the cache. Returns GB/s.
+#[cfg(target_arch = "x86_64")]
+pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    between(ctx, case, |from, to, len| {
+        let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+        // SAFETY:
+        // - `between` hands over two disjoint areas of `len` bytes, aligned to pages; `len` is a multiple of 64
+        // - SSE2 is part of x86-64
+        unsafe {
+            for at in (0..len / 16).step_by(4) {
+                let line = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(at + i)));
+                for (i, part) in line.into_iter().enumerate() {
+                    _mm_stream_si128(to.add(at + i), part);
+                }
+            }
+            _mm_sfence();
+        }
+    })
+}
+
+/// The same with stores that bypass the cache.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn non_temporal(_: &Ctx, _: &Case) -> Result<f64, String> {
+    Err("measured on x86-64 only".into())
+}
+
+/// memcpy of as much memory as a registration covers, between touched private buffers. Returns us.
+pub fn private(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let len = case.bytes as usize;
+    let mut value = 0.0;
+    if ctx.rank == 0 {
+        let (from, mut to) = (vec![0x5au8; len], vec![1u8; len]);
+        let start = std::time::Instant::now();
+        to.copy_from_slice(std::hint::black_box(&from));
+        value = start.elapsed().as_nanos() as f64 / 1e3;
+        std::hint::black_box(&to);
+    }
+    ctx.sync();
+    Ok(value)
+}

@@ -1,0 +1,36 @@
+//! The machine's limits: what the same exchange costs when it is written by hand on plain shared memory.
+
+mod collective;
+mod copy;
+mod exchange;
+mod kernel;
+
+use crate::case::{Case, Metric};
+use crate::worker::Body;
+
+/// The hand-written ways to do a case.
+pub fn bodies(case: &Case) -> Vec<Body> {
+    let one = |run| vec![Body { api: "bare", run }];
+    match case.metric {
+        Metric::PutNotice => one(exchange::two_lines),
+        Metric::OneLine => one(exchange::one_line),
+        Metric::FetchAdd => one(exchange::fetch_add),
+        Metric::PutRate => one(exchange::rate),
+        Metric::Bandwidth => one(copy::plain),
+        Metric::CopyNt => one(copy::non_temporal),
+        Metric::Barrier => vec![
+            Body { api: "bare/central", run: collective::central },
+            Body { api: "bare/flags", run: collective::flags },
+            Body { api: "bare/dissemination", run: collective::dissemination },
+        ],
+        Metric::Allreduce => vec![
+            Body { api: "bare/central", run: collective::sum_central },
+            Body { api: "bare/flags", run: collective::sum_flags },
+        ],
+        Metric::Wake => one(kernel::wake),
+        Metric::ProcessVm => one(kernel::process_vm),
+        // The cost of a small registration is that of system calls; only large ones are compared with a copy.
+        Metric::Register if case.bytes >= 1 << 20 => one(copy::private),
+        Metric::Register | Metric::Start => Vec::new(),
+    }
+}

@@ -1,0 +1,173 @@
+//! What is measured: metrics, and the cases (metric x processes x bytes) of a run.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A quantity that the benchmark measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Metric {
+    /// One-way latency of a put with a notice, in ns: half a ping-pong.
+    PutNotice,
+    /// One-way latency of 8 bytes whose arrival is seen by polling the bytes themselves, in ns.
+    OneLine,
+    /// Latency of a fetch-and-add on a word of a process that does not touch it, in ns.
+    FetchAdd,
+    /// 8-byte puts per second, in millions.
+    PutRate,
+    /// Bytes per ns of puts into the memory of another process.
+    Bandwidth,
+    /// The same with stores that bypass the cache.
+    CopyNt,
+    /// Barrier of all processes, in us.
+    Barrier,
+    /// Sum of one double over all processes, in us.
+    Allreduce,
+    /// From the notice to the run of a parked waiter, in us.
+    Wake,
+    /// Write of 8 bytes by process_vm_writev, in ns.
+    ProcessVm,
+    /// Registration of user memory, in us.
+    Register,
+    /// From the launch of a job to the first line of main work in all its processes, in ms.
+    Start,
+}
+
+impl Metric {
+    /// Every metric, in the order of the table.
+    pub const ALL: [Metric; 12] = [
+        Metric::PutNotice,
+        Metric::OneLine,
+        Metric::FetchAdd,
+        Metric::PutRate,
+        Metric::Bandwidth,
+        Metric::CopyNt,
+        Metric::Barrier,
+        Metric::Allreduce,
+        Metric::Wake,
+        Metric::ProcessVm,
+        Metric::Register,
+        Metric::Start,
+    ];
+
+    /// The name in records and in `--only`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::PutNotice => "put_notice",
+            Metric::OneLine => "one_line",
+            Metric::FetchAdd => "fetch_add",
+            Metric::PutRate => "put_rate",
+            Metric::Bandwidth => "bandwidth",
+            Metric::CopyNt => "copy_nt",
+            Metric::Barrier => "barrier",
+            Metric::Allreduce => "allreduce",
+            Metric::Wake => "wake",
+            Metric::ProcessVm => "process_vm_writev",
+            Metric::Register => "register",
+            Metric::Start => "start",
+        }
+    }
+
+    /// The unit of its values.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Metric::PutNotice | Metric::OneLine | Metric::FetchAdd | Metric::ProcessVm => "ns",
+            Metric::PutRate => "M/s",
+            Metric::Bandwidth | Metric::CopyNt => "GB/s",
+            Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
+            Metric::Start => "ms",
+        }
+    }
+
+    /// Whether a larger value is the better one.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Metric::PutRate | Metric::Bandwidth | Metric::CopyNt)
+    }
+
+    /// The metric whose bare value is the limit of this one.
+    pub fn limit(self) -> Metric {
+        self
+    }
+
+    /// One line for the table.
+    pub fn about(self) -> &'static str {
+        match self {
+            Metric::PutNotice => "put + notice, one way (limit: data and flag in two cache lines)",
+            Metric::OneLine => "8 bytes and their flag in one cache line, one way",
+            Metric::FetchAdd => "fetch-and-add on an idle remote word",
+            Metric::PutRate => "8-byte puts into a 4 KiB window",
+            Metric::Bandwidth => "puts between two shared mappings (limit: plain memcpy)",
+            Metric::CopyNt => "the same copy with non-temporal stores",
+            Metric::Barrier => "barrier (limit: the best of the hand-written ones)",
+            Metric::Allreduce => "sum of one double over all processes",
+            Metric::Wake => "from the notice to the run of a parked waiter (limit: futex)",
+            Metric::ProcessVm => "8 bytes by process_vm_writev",
+            Metric::Register => "registration of user memory (limit: one memcpy of it)",
+            Metric::Start => "from launch to the first line of main work in every process",
+        }
+    }
+}
+
+/// One metric at one size and number of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Case {
+    /// What is measured.
+    pub metric: Metric,
+    /// Number of processes.
+    pub processes: u32,
+    /// Size of the payload, 0 where there is none.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.metric.name(), self.processes, self.bytes)
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is not METRIC:PROCESSES:BYTES");
+        let mut parts = text.split(':');
+        let (name, processes, bytes) =
+            (parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?);
+        Ok(Case {
+            metric: Metric::ALL.into_iter().find(|m| m.name() == name).ok_or_else(bad)?,
+            processes: processes.parse().map_err(|_| bad())?,
+            bytes: bytes.parse().map_err(|_| bad())?,
+        })
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// The cases of a run; `quick` leaves out the sizes between the ones that have a target.
+pub fn all(quick: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |metric, processes, bytes: &[u64]| {
+        cases.extend(bytes.iter().map(|&bytes| Case { metric, processes, bytes }));
+    };
+    if quick {
+        add(Metric::PutNotice, 2, &[8, 4 * KIB]);
+    } else {
+        add(Metric::PutNotice, 2, &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB]);
+    }
+    add(Metric::OneLine, 2, &[8]);
+    add(Metric::FetchAdd, 2, &[8]);
+    add(Metric::PutRate, 2, &[8]);
+    let sizes: &[u64] =
+        if quick { &[MIB, 64 * MIB] } else { &[64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB] };
+    add(Metric::Bandwidth, 2, sizes);
+    add(Metric::CopyNt, 2, sizes);
+    add(Metric::Wake, 2, &[0]);
+    add(Metric::ProcessVm, 2, &[8]);
+    add(Metric::Register, 2, &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }]);
+    for processes in [2, 4, 8] {
+        add(Metric::Barrier, processes, &[0]);
+        add(Metric::Allreduce, processes, &[8]);
+    }
+    add(Metric::Start, 48, &[0]);
+    cases
+}

@@ -1,0 +1,138 @@
+//! The command line of `unipgas bench`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::case::{self, Case};
+use crate::samples::Samples;
+use crate::{job, record, table, worker};
+
+/// Measures latency, rate, bandwidth, atomics and collectives beside the machine's limit and installed peers.
+#[derive(Parser, Debug)]
+#[command(name = "unipgas bench")]
+struct Args {
+    /// Writes one JSON record a line of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes latency and bandwidth over size as SVG into this directory
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Fewer sizes and rounds
+    #[arg(long)]
+    quick: bool,
+    /// Only the cases METRIC:PROCESSES:BYTES that contain this
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Leaves out other libraries
+    #[arg(long)]
+    no_peers: bool,
+    /// Lists the cases and the peers, and measures nothing
+    #[arg(long)]
+    list: bool,
+    #[arg(long, hide = true)]
+    worker: Option<String>,
+}
+
+/// Runs `unipgas bench` with the arguments after it.
+pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    let args = match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args)) {
+        Ok(args) => args,
+        Err(e) if !e.use_stderr() => {
+            print!("{e}");
+            return ExitCode::SUCCESS;
+        }
+        Err(e) => {
+            let text = e.to_string();
+            let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            eprintln!("unipgas bench: {line}; `unipgas bench --help` lists what there is");
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = match &args.worker {
+        Some(order) => worker::run(order),
+        None => bench(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("unipgas bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(args: &Args) -> Result<(), String> {
+    let mut cases = case::all(args.quick);
+    if let Some(pattern) = &args.only {
+        cases.retain(|c| c.to_string().contains(pattern.as_str()));
+        if cases.is_empty() {
+            return Err(format!("no case contains '{pattern}'; --list lists them"));
+        }
+    }
+    if args.list {
+        return list(&cases);
+    }
+    let rounds = if args.quick { 2 } else { 5 };
+    let visits = if args.quick { 3 } else { 5 };
+    let mut samples = Samples::default();
+    let mut sizes: Vec<u32> = cases.iter().map(|c| c.processes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let progress = progress((rounds * sizes.len()) as u64);
+    for _ in 0..rounds {
+        for &size in &sizes {
+            let now: Vec<Case> = cases.iter().copied().filter(|c| c.processes == size).collect();
+            progress.set_message(format!("bare and ours, {size} processes"));
+            if let Err(why) = job::run(&now, visits, args.quick, Duration::from_secs(120), &mut samples) {
+                samples.note(format!("{size} processes: {why}"));
+            }
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let records = record::all(&cases, &samples);
+    print!("{}", table::render(&records));
+    if !samples.notes.is_empty() {
+        println!("\nNot measured:");
+        for note in &samples.notes {
+            println!("  {note}");
+        }
+    }
+    if let Some(path) = &args.json {
+        write_json(path, &records)?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &std::path::Path, records: &[record::Record]) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+    for record in records {
+        serde_json::to_writer(&mut file, record).map_err(|e| failed(e.into()))?;
+        file.write_all(b"\n").map_err(failed)?;
+    }
+    file.flush().map_err(failed)
+}
+
+fn list(cases: &[Case]) -> Result<(), String> {
+    for case in cases {
+        println!("{case:<28} {}", case.metric.about());
+    }
+    Ok(())
+}
+
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed}, about {eta} left)") {
+        bar.set_style(style);
+    }
+    bar
+}

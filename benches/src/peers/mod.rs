@@ -1,0 +1,1 @@
+//! Other libraries, measured in the same run when they are installed.

@@ -1,0 +1,1 @@
+//! Latency and bandwidth over size as SVG.

@@ -1,0 +1,70 @@
+//! The table for the terminal.
+
+use std::fmt::Write as _;
+
+use crate::case::Metric;
+use crate::record::{Record, is_ours};
+use crate::samples::family;
+
+/// A size as people write it.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0 => "-".into(),
+        b if b >= 1 << 30 && b % (1 << 30) == 0 => format!("{} GiB", b >> 30),
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+/// A value with three significant digits.
+pub fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The whole table.
+pub fn render(records: &[Record]) -> String {
+    let mut out = String::new();
+    for metric in Metric::ALL {
+        let rows: Vec<&Record> = records.iter().filter(|r| r.case.metric == metric).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n{}: {}, in {}", metric.name(), metric.about(), metric.unit());
+        let _ = writeln!(
+            out,
+            "  {:>5} {:>8}  {:<20} {:>9} {:>9} {:>9}  target",
+            "procs", "size", "column", "median", "x limit", "x peer"
+        );
+        let mut previous = None;
+        for row in rows {
+            let first = previous.replace(row.case) != Some(row.case);
+            let (procs, bytes) =
+                if first { (row.processes.to_string(), size(row.bytes)) } else { (String::new(), String::new()) };
+            let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
+            let peer = if is_ours(family(&row.api)) { ratio(row.ratio_to_best_peer) } else { "-".into() };
+            let target = row.target.as_ref().map_or(String::new(), |target| {
+                let met = match row.met {
+                    Some(true) => "met",
+                    Some(false) => "MISSED",
+                    None => "not judged",
+                };
+                format!("{met}: {target}")
+            });
+            let line = format!(
+                "  {procs:>5} {bytes:>8}  {:<20} {:>9} {:>9} {peer:>9}  {target}",
+                row.api,
+                number(row.value),
+                ratio(row.ratio_to_limit),
+            );
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    }
+    out
+}

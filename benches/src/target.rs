@@ -1,0 +1,69 @@
+//! What must be reached.
+
+use crate::case::{Case, Metric};
+
+/// A bound on one figure of ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Value at most this multiple of the limit.
+    AtMostLimit(f64),
+    /// Value at least this multiple of the limit.
+    AtLeastLimit(f64),
+    /// Better than the best peer by at least this factor.
+    AheadOfPeers(f64),
+    /// Better than this peer by at least this factor.
+    AheadOf(&'static str, f64),
+    /// Value at most this.
+    AtMost(f64),
+}
+
+impl Target {
+    /// In words.
+    pub fn words(self, case: Case) -> String {
+        let (unit, limit) = (case.metric.unit(), limit_words(case));
+        match self {
+            Target::AtMostLimit(f) => format!("at most {f:.2} x {limit}"),
+            Target::AtLeastLimit(f) => format!("at least {f:.2} x {limit}"),
+            Target::AheadOfPeers(1.0) => "ahead of every peer".into(),
+            Target::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
+            Target::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
+            Target::AtMost(v) => format!("at most {v} {unit}"),
+        }
+    }
+}
+
+fn limit_words(case: Case) -> &'static str {
+    match case.metric {
+        Metric::PutNotice => "the bare two-line exchange",
+        Metric::FetchAdd => "the bare locked add",
+        Metric::Bandwidth => "plain memcpy",
+        Metric::Barrier => "the best bare barrier",
+        Metric::Wake => "a bare futex wake",
+        Metric::Register => "one memcpy of it",
+        _ => "the limit",
+    }
+}
+
+/// The targets of a column.
+pub fn of(case: Case, api: &str) -> Vec<Target> {
+    use Target::*;
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    match (case.metric, case.processes, case.bytes, api) {
+        (Metric::PutNotice, _, 8, "core") => vec![AtMostLimit(1.10)],
+        (Metric::PutNotice, _, 8, "gaspi") => vec![AtMostLimit(1.20)],
+        (Metric::PutNotice, _, b, "core" | "gaspi") if b == 4 * KIB => vec![AtMostLimit(1.15)],
+        (Metric::FetchAdd, _, _, "core") => vec![AtMostLimit(2.0)],
+        (Metric::FetchAdd, _, _, "gaspi") => vec![AtMostLimit(4.0), AheadOfPeers(1.0)],
+        (Metric::PutRate, _, 8, "core") => vec![AheadOfPeers(1.2)],
+        (Metric::Bandwidth, _, b, "core" | "gaspi") if b == MIB => vec![AtLeastLimit(0.97)],
+        (Metric::Bandwidth, _, b, "core" | "gaspi") if b == 64 * MIB => vec![AtLeastLimit(1.2)],
+        (Metric::Barrier, 2, _, "core" | "gaspi") => vec![AtMostLimit(1.2)],
+        (Metric::Barrier, 8, _, "core" | "gaspi") => vec![AtMostLimit(1.5), AheadOf("openmpi", 2.0)],
+        (Metric::Wake, _, _, "core" | "gaspi") => vec![AtMostLimit(1.5)],
+        (Metric::Register, _, b, "core" | "gaspi") if b == 4 * KIB => vec![AtMost(40.0)],
+        (Metric::Register, _, b, "core" | "gaspi") if b >= MIB => vec![AtMostLimit(2.0)],
+        (Metric::Start, 48, _, "gaspi") => vec![AtMost(1000.0)],
+        _ => Vec::new(),
+    }
+}
