@@ -1,0 +1,80 @@
+# Build, install, try and test unipgas. `make help` lists what there is.
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DESTDIR ?=
+
+CARGO ?= cargo
+INSTALL ?= install
+OBJCOPY ?= objcopy
+
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+RELEASE := $(TARGET)/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# What Rust's own library needs when libunipgas.a is linked.
+NATIVE_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+
+SONAME := libunipgas.so.0
+LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so
+ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a
+HEADERS := $(notdir $(wildcard api-gaspi/include/*.h))
+PKGCONFIG := unipgas.pc GPI2.pc
+
+DEMO := $(TARGET)/demo
+STAGE := $(TARGET)/stage
+
+.DEFAULT_GOAL := build
+.PHONY: build install uninstall demo test lint prepare clean help
+
+build: prepare ## the command and the libraries, optimised (the default)
+	$(CARGO) build --release -p unipgas -p unipgas-command
+
+install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built
+	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
+	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
+	$(INSTALL) -m 755 $(RELEASE)/unipgas packaging/gaspi_run "$(DESTDIR)$(BINDIR)/"
+	$(INSTALL) -m 644 $(addprefix api-gaspi/include/,$(HEADERS)) "$(DESTDIR)$(INCLUDEDIR)/"
+	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
+	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
+	# In the archive too, a program or tool may put its own gaspi_x before ours.
+	$(OBJCOPY) --wildcard --weaken-symbol='gaspi_*' $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
+	for file in $(PKGCONFIG); do \
+	    sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@LIBDIR@|$(abspath $(LIBDIR))|' -e 's|@INCLUDEDIR@|$(abspath $(INCLUDEDIR))|' \
+	        -e 's|@VERSION@|$(VERSION)|' -e 's|@NATIVE_LIBS@|$(NATIVE_LIBS)|' \
+	        packaging/$$file.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; \
+	done
+
+uninstall: ## removes from PREFIX what install put there
+	rm -f $(foreach f,unipgas gaspi_run,"$(DESTDIR)$(BINDIR)/$(f)") \
+	    $(foreach f,$(HEADERS),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
+	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
+	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
+
+demo: build ## builds everything, compiles a GASPI program and runs it on 4 processes
+	@$(MAKE) --no-print-directory install PREFIX="$(DEMO)" DESTDIR= >/dev/null
+	"$(DEMO)/bin/unipgas" cc --api gaspi -O2 examples/gaspi/heat2d.c -o "$(DEMO)/heat2d"
+	"$(DEMO)/bin/unipgas" run -n 4 "$(DEMO)/heat2d"
+
+lint: prepare ## format and clippy, as the tests demand them
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+test: lint ## lint, all Rust and header tests, conformance, the examples; ends at the first failure
+	$(CARGO) test --workspace
+	$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
+	"$(STAGE)/bin/unipgas" conform
+	packaging/run-examples "$(STAGE)" 1 2 4 5
+
+prepare: ## looks for the packages that the build needs, and installs them if it can
+	@packaging/prepare
+
+clean: ## removes what was built
+	$(CARGO) clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
