@@ -67,7 +67,8 @@ test: lint ## lint, all Rust and header tests, conformance, the examples; ends a
 	$(CARGO) test --workspace
 	$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
-	"$(STAGE)/bin/unipgas" conform
+	"$(STAGE)/bin/unipgas" conform --backend shm
+	"$(STAGE)/bin/unipgas" conform --backend chaos
 	packaging/run-examples "$(STAGE)" 1 2 4 5
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
