@@ -239,6 +239,6 @@ main (int argc, char *argv[])
         }
     }
 
-  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+  leave ();
   return status;
 }

@@ -14,7 +14,7 @@ main (int argc, char *argv[])
     {
       if (rank == 0)
         fprintf (stderr, "%s: no arguments, please\n", argv[0]);
-      SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+      leave ();
       return 2;
     }
 
@@ -27,6 +27,6 @@ main (int argc, char *argv[])
   if (rank == 0 && !complete)
     fprintf (stderr, "hello: the ranks do not sum up: %lu\n", sum);
 
-  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+  leave ();
   return complete ? EXIT_SUCCESS : EXIT_FAILURE;
 }

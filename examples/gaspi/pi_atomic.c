@@ -89,6 +89,6 @@ main (int argc, char *argv[])
       status = 2;
     }
 
-  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+  leave ();
   return status;
 }

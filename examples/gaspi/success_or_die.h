@@ -1,4 +1,4 @@
-/* What the examples share: ending with a message when a call fails, posting to a queue that may be full, and arguments. */
+/* What the examples share: ending with a message when a call fails, posting to a queue that may be full, leaving, arguments. */
 #ifndef SUCCESS_OR_DIE_H
 #define SUCCESS_OR_DIE_H
 
@@ -34,6 +34,17 @@ success_or_die (const char *file, int line, const char *call, gaspi_return_t cod
     fprintf (stderr, "%s:%d: %s: %s\n", file, line, call, text);
   free (text);
   exit (EXIT_FAILURE);
+}
+
+/**
+ * Leaves the job when all others do, with everything printed: a launcher may end the rest as soon as one process has failed.
+ */
+static inline void
+leave (void)
+{
+  fflush (stdout);
+  SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
 }
 
 /** Reads a whole number between min and max from an argument. Returns 0 if it is none. */

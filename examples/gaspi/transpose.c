@@ -107,6 +107,6 @@ main (int argc, char *argv[])
       status = all ? EXIT_SUCCESS : EXIT_FAILURE;
     }
 
-  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+  leave ();
   return status;
 }
