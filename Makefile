@@ -42,8 +42,10 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(OBJCOPY) --wildcard --weaken-symbol='gaspi_*' $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
+	absolute() { realpath -ms -- "$$1"; }; \
 	for file in $(PKGCONFIG); do \
-	    sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@LIBDIR@|$(abspath $(LIBDIR))|' -e 's|@INCLUDEDIR@|$(abspath $(INCLUDEDIR))|' \
+	    sed -e "s|@PREFIX@|$$(absolute "$(PREFIX)")|" -e "s|@LIBDIR@|$$(absolute "$(LIBDIR)")|" \
+	        -e "s|@INCLUDEDIR@|$$(absolute "$(INCLUDEDIR)")|" \
 	        -e 's|@VERSION@|$(VERSION)|' -e 's|@NATIVE_LIBS@|$(NATIVE_LIBS)|' \
 	        packaging/$$file.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; \
 	done
