@@ -256,11 +256,9 @@ fn a_slot_whose_claimant_died_is_passed_over() {
     memory.scribble(SLOTS + 64, claimed(0, 77));
     writer.push(record(0, 1)).unwrap();
     assert_eq!(reader.take(nobody), Some(record(0, 0)));
-    let mut asked = 0;
-    let mut is = |dead: bool| {
+    let is = |dead: bool| {
         move |producer: u32| {
             assert_eq!(producer, 77);
-            asked += 1;
             dead
         }
     };

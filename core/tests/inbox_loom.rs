@@ -72,46 +72,73 @@ fn push(writer: &InboxWriter, record: Record) {
     }
 }
 
-/// Takes `count` records, which must be each source's in order.
-fn take_all(reader: &mut InboxReader, count: usize) {
-    let mut next = [0u64; 2];
-    for _ in 0..count {
-        let got = loop {
-            match reader.take(|_| false) {
-                Some(got) => break got,
-                None => thread::yield_now(),
-            }
-        };
+/// Checks that the records are `sent[source]` of each source, in their order.
+fn assert_arrived(arrived: &[Record], sent: [u64; 2]) {
+    let mut next = [0; 2];
+    for &got in arrived {
         let expected = &mut next[got.source as usize];
         assert_eq!(got, record(got.source, *expected));
         *expected += 1;
     }
-    assert_eq!((reader.take(|_| false), reader.lost()), (None, 0));
+    assert_eq!(next, sent);
 }
 
-#[test]
-fn two_producers_lose_nothing_and_keep_their_order() {
-    model(3, || {
+/// Two producers make one attempt for each of their records on a ring that begins with `before` records in it, while
+/// the consumer makes `takes` attempts; what was accepted must arrive. Nobody waits in a loop, which keeps the model finite.
+fn attempts(preemptions: usize, before: u64, each: [u64; 2], takes: usize) {
+    model(preemptions, move || {
         let inbox = Inbox::new(2);
+        let mut sent = [before, 0];
+        let first = inbox.writer(0);
+        for n in 0..before {
+            first.push(record(0, n)).unwrap();
+        }
         let producers = [0, 1].map(|me| {
-            let inbox = inbox.clone();
+            let (inbox, mut next) = (inbox.clone(), sent[me]);
             thread::spawn(move || {
                 let writer = inbox.writer(me as u32);
-                // Three records in all, so that the ring of two laps.
-                for n in 0..2 - me {
-                    push(&writer, record(me, n));
+                for _ in 0..each[me] {
+                    match writer.push(record(me as u64, next)) {
+                        Ok(()) => next += 1,
+                        Err(error) => assert_eq!(error, Error::InboxFull),
+                    }
                 }
+                next
             })
         });
-        take_all(&mut inbox.reader(), 3);
-        for producer in producers {
-            producer.join().unwrap();
+        let mut reader = inbox.reader();
+        let mut arrived: Vec<_> = (0..takes).filter_map(|_| reader.take(|_| false)).collect();
+        for (producer, sent) in producers.into_iter().zip(&mut sent) {
+            *sent = producer.join().unwrap();
         }
+        while let Some(record) = reader.take(|_| false) {
+            arrived.push(record);
+        }
+        assert_arrived(&arrived, sent);
+        assert_eq!((reader.has_work(), reader.lost()), (false, 0));
+        // Whatever happened, the ring is whole: it takes two records, and not a third.
+        assert!(first.push(record(0, 0)).is_ok() && first.push(record(0, 1)).is_ok());
+        assert_eq!(first.push(record(0, 2)), Err(Error::InboxFull));
     });
 }
 
 #[test]
-fn a_full_ring_is_refused_and_then_reused() {
+fn two_producers_on_an_empty_ring() {
+    attempts(3, 0, [1, 1], 2);
+}
+
+#[test]
+fn two_producers_race_for_the_next_lap() {
+    attempts(3, 2, [1, 1], 2);
+}
+
+#[test]
+fn two_producers_go_round_the_ring() {
+    attempts(2, 1, [2, 1], 3);
+}
+
+#[test]
+fn a_producer_waits_for_room() {
     model(3, || {
         let inbox = Inbox::new(2);
         let producer = {
@@ -123,8 +150,41 @@ fn a_full_ring_is_refused_and_then_reused() {
                 }
             })
         };
-        take_all(&mut inbox.reader(), 3);
+        let mut reader = inbox.reader();
+        let mut arrived = Vec::new();
+        while arrived.len() < 3 {
+            match reader.take(|_| false) {
+                Some(record) => arrived.push(record),
+                None => thread::yield_now(),
+            }
+        }
+        assert_arrived(&arrived, [3, 0]);
         producer.join().unwrap();
+    });
+}
+
+/// A producer that dies after its last record: finding it dead must not cost that record.
+#[test]
+fn the_last_record_of_a_dead_producer_arrives() {
+    model(4, || {
+        let inbox = Inbox::new(2);
+        let dead = Arc::new(AtomicU32::new(0));
+        let producer = {
+            let (inbox, dead) = (inbox.clone(), dead.clone());
+            thread::spawn(move || {
+                inbox.writer(1).push(record(0, 0)).unwrap();
+                dead.store(1, Ordering::Release);
+            })
+        };
+        let mut reader = inbox.reader();
+        let is_dead = |id| {
+            assert_eq!(id, 1);
+            dead.load(Ordering::Acquire) == 1
+        };
+        let early = reader.take(is_dead);
+        producer.join().unwrap();
+        assert_eq!(early.or_else(|| reader.take(is_dead)), Some(record(0, 0)));
+        assert_eq!(reader.lost(), 0);
     });
 }
 
