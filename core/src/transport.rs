@@ -34,7 +34,8 @@ pub trait Transport: Send + Sync {
     fn address(&self) -> Vec<u8>;
     /// Finds the process behind `address`. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>>;
-    /// Allocates zeroed registered memory, aligned to a page.
+    /// Allocates zeroed registered memory, aligned to a page. It stays mapped until the transport is dropped, though nobody's
+    /// any more once the registration is.
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>>;
     /// Registers memory of the user in place.
     ///

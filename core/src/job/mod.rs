@@ -1,4 +1,6 @@
 //! The job: which rank this process is, of how many, and how ranks find each other before they can communicate.
 pub mod board;
+mod context;
 
 pub use board::{Board, RankState};
+pub use context::Job;

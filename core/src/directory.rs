@@ -1,0 +1,219 @@
+//! A process's directory: a region of its own in which it lists what its peers may look up by number, read by one-sided gets.
+//!
+//! Nobody has to answer: a process that never calls the library is read all the same. Entries carry a sequence number, even
+//! while they are at rest.
+
+use std::mem::{offset_of, size_of};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::bundle::{BUNDLE_LEN, RegionKey};
+use crate::engine::Engine;
+use crate::region::{Region, Rights};
+use crate::{Error, Result};
+
+/// Numbers that regions can be listed under.
+pub const REGION_IDS: usize = 256;
+/// Groups that can be under way of being formed, or formed, at a time.
+pub const GROUP_PLACES: usize = 64;
+
+/// A pair of regions under a number: data, and the notification words that belong to it.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(8))]
+pub struct RegionEntry {
+    sequence: u32,
+    listed: u32,
+    /// Key of the data.
+    pub data: [u8; BUNDLE_LEN],
+    /// Key of the notification words.
+    pub notices: [u8; BUNDLE_LEN],
+}
+
+/// A member's arena for a group that it is forming.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(8))]
+pub struct GroupEntry {
+    sequence: u32,
+    listed: u32,
+    /// Who the members are, and the how manyeth group of exactly these it is.
+    pub name: [u64; 2],
+    /// Key of the arena.
+    pub arena: [u8; BUNDLE_LEN],
+}
+
+/// Where things lie, in every process alike.
+pub const fn region_entry(id: usize) -> usize {
+    id * size_of::<RegionEntry>()
+}
+/// Offset of the group places.
+pub const GROUPS: usize = REGION_IDS * size_of::<RegionEntry>();
+/// Looks at an entry that is being written before its owner is taken for dead.
+const WRITING: usize = 100_000;
+const BITS: usize = (GROUPS + GROUP_PLACES * size_of::<GroupEntry>()).next_multiple_of(64);
+
+/// Offset of the word that holds, for region `id`, whether rank `rank` may see it.
+pub fn visibility_word(id: usize, rank: usize, ranks: usize) -> usize {
+    BITS + 8 * (id * ranks.div_ceil(64) + rank / 64)
+}
+
+fn directory_len(ranks: usize) -> usize {
+    BITS + 8 * REGION_IDS * ranks.div_ceil(64)
+}
+
+/// A listed thing, as read by a peer: both sequence numbers equal and even, and listed.
+pub trait Listed: Pod {
+    /// The entry's sequence number.
+    fn sequence(&self) -> u32;
+    /// Whether something is listed.
+    fn listed(&self) -> bool;
+}
+
+impl Listed for RegionEntry {
+    fn sequence(&self) -> u32 {
+        self.sequence
+    }
+    fn listed(&self) -> bool {
+        self.listed != 0
+    }
+}
+
+impl Listed for GroupEntry {
+    fn sequence(&self) -> u32 {
+        self.sequence
+    }
+    fn listed(&self) -> bool {
+        self.listed != 0
+    }
+}
+
+/// The own directory.
+pub struct Directory {
+    region: Region,
+    ranks: usize,
+    writing: Mutex<()>,
+}
+
+impl Directory {
+    /// For a job of `ranks` processes.
+    pub fn new(engine: &Engine, ranks: usize) -> Result<Self> {
+        Ok(Directory {
+            region: engine.allocate(directory_len(ranks), Rights::READ)?,
+            ranks,
+            writing: Mutex::new(()),
+        })
+    }
+
+    /// The key that peers import.
+    pub fn key(&self) -> RegionKey {
+        self.region.key()
+    }
+
+    /// Lists two regions under `id`, visible to nobody yet.
+    pub fn list_region(&self, id: usize, data: &RegionKey, notices: &RegionKey) -> Result<()> {
+        let entry = RegionEntry {
+            sequence: 0,
+            listed: 1,
+            data: *data.as_bytes(),
+            notices: *notices.as_bytes(),
+        };
+        for word in 0..self.ranks.div_ceil(64) {
+            self.bits(visibility_word(id, word * 64, self.ranks))?
+                .store(0, Ordering::Release);
+        }
+        self.write(region_entry(id), &entry)
+    }
+
+    /// Lets `rank` see what is listed under `id`.
+    pub fn show_region(&self, id: usize, rank: usize) -> Result<()> {
+        self.bits(visibility_word(id, rank, self.ranks))?
+            .fetch_or(1 << (rank % 64), Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Takes `id` off the list.
+    pub fn unlist_region(&self, id: usize) -> Result<()> {
+        self.write(region_entry(id), &RegionEntry::zeroed())
+    }
+
+    /// Lists an arena in the first free place; gives the place. Errors: [`Error::Exhausted`].
+    pub fn list_group(&self, name: [u64; 2], arena: &RegionKey) -> Result<usize> {
+        for place in 0..GROUP_PLACES {
+            let at = GROUPS + place * size_of::<GroupEntry>();
+            let taken = self.region.word(at + offset_of!(GroupEntry, listed))?;
+            // Claimed before it is written, so that two threads never take the same place.
+            if taken
+                .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                let entry = GroupEntry {
+                    sequence: 0,
+                    listed: 1,
+                    name,
+                    arena: *arena.as_bytes(),
+                };
+                self.write(at, &entry)?;
+                return Ok(place);
+            }
+        }
+        Err(Error::Exhausted(format!(
+            "groups (a process can be in {GROUP_PLACES} at a time)"
+        )))
+    }
+
+    /// Frees a place.
+    pub fn unlist_group(&self, place: usize) -> Result<()> {
+        self.write(
+            GROUPS + place * size_of::<GroupEntry>(),
+            &GroupEntry::zeroed(),
+        )
+    }
+
+    fn bits(&self, offset: usize) -> Result<&AtomicU64> {
+        let local = self.region.local(offset, 8)?;
+        // SAFETY:
+        // - in bounds; the region is page-aligned and the offset a multiple of 8; lives as long as self; atomics only.
+        Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
+    }
+
+    fn write<T: Pod>(&self, at: usize, entry: &T) -> Result<()> {
+        let bytes = bytemuck::bytes_of(entry);
+        self.region.local(at, bytes.len())?;
+        let _writing = self.writing.lock().expect("no panic under this lock");
+        let sequence = self.region.word(at)?;
+        sequence.fetch_add(1, Ordering::AcqRel);
+        for (word, value) in (at + 4..at + bytes.len())
+            .step_by(4)
+            .zip(bytes[4..].chunks_exact(4))
+        {
+            let value = u32::from_ne_bytes(value.try_into().expect("four bytes"));
+            self.region.word(word)?.store(value, Ordering::Release);
+        }
+        sequence.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// Reads a listed thing from the bytes at `at` of a peer's directory by `get(offset, buffer)`. `Ok(None)`: nothing is listed.
+pub fn read_listed<T: Listed>(
+    at: usize,
+    mut get: impl FnMut(usize, &mut [u8]) -> Result<()>,
+) -> Result<Option<T>> {
+    let mut entry = T::zeroed();
+    let mut after = 0u32;
+    for _ in 0..WRITING {
+        get(at, bytemuck::bytes_of_mut(&mut entry))?;
+        get(at, bytemuck::bytes_of_mut(&mut after))?;
+        if entry.sequence() == after && after % 2 == 0 {
+            return Ok(entry.listed().then_some(entry));
+        }
+        // The owner is writing: a few dozen nanoseconds, unless it has just lost its core.
+        std::thread::yield_now();
+    }
+    // It died while it was writing.
+    Err(Error::PeerDead)
+}
+
+const _: () = assert!(size_of::<RegionEntry>() % 8 == 0 && size_of::<GroupEntry>() % 8 == 0);
+const _: () = assert!(offset_of!(RegionEntry, sequence) == 0 && offset_of!(GroupEntry, sequence) == 0);

@@ -1,0 +1,167 @@
+//! What a process knows of its job: its rank, the number of ranks, and the place where they publish what the others need.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::{Board, RankState};
+use crate::{Deadline, Error, Result};
+
+/// How long a wait at the board yields before it sleeps.
+const YIELD: Duration = Duration::from_millis(1);
+/// Shortest and longest sleep after that.
+const SLEEP: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
+
+/// The job of this process. Without a launcher it is a job of one.
+pub struct Job {
+    rank: u32,
+    size: u32,
+    board: Option<Board>,
+    /// What a job of one has published.
+    own: Mutex<Vec<(String, Vec<u8>)>>,
+}
+
+impl Job {
+    /// The job that the environment names: UNIPGAS_JOB (the board), UNIPGAS_RANK and UNIPGAS_SIZE; a job of one without
+    /// UNIPGAS_JOB. Errors: [`Error::InvalidArgument`] for values that do not fit together, [`Error::Unreachable`] if the
+    /// launcher has gone.
+    pub fn from_env() -> Result<Self> {
+        let Some(token) = std::env::var("UNIPGAS_JOB").ok().filter(|t| !t.is_empty()) else {
+            return Ok(Job::alone());
+        };
+        let number = |name: &str| -> Result<u32> {
+            std::env::var(name)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| {
+                    Error::InvalidArgument(format!(
+                        "{name} must be a number beside UNIPGAS_JOB: start the program by `unipgas run`"
+                    ))
+                })
+        };
+        let (rank, size) = (number("UNIPGAS_RANK")?, number("UNIPGAS_SIZE")?);
+        let board = Board::attach(&token)?;
+        if size != board.size() {
+            return Err(Error::InvalidArgument(format!(
+                "UNIPGAS_SIZE is {size}, but the job has {} ranks",
+                board.size()
+            )));
+        }
+        Job::on_board(board, rank)
+    }
+
+    /// Rank `rank` of the job on `board`. Errors: [`Error::InvalidArgument`] for a rank that the job does not have.
+    pub fn on_board(board: Board, rank: u32) -> Result<Self> {
+        if rank >= board.size() {
+            return Err(Error::InvalidArgument(format!(
+                "rank {rank} is not below the job's size of {}",
+                board.size()
+            )));
+        }
+        board.set_pid(rank, std::process::id())?;
+        board.set_state(rank, RankState::Joined)?;
+        Ok(Job {
+            rank,
+            size: board.size(),
+            board: Some(board),
+            own: Mutex::default(),
+        })
+    }
+
+    /// A job of one.
+    pub fn alone() -> Self {
+        Job {
+            rank: 0,
+            size: 1,
+            board: None,
+            own: Mutex::default(),
+        }
+    }
+
+    /// This process's rank, from 0.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The board, unless this is a job of one.
+    pub fn board(&self) -> Option<&Board> {
+        self.board.as_ref()
+    }
+
+    /// Tells the other ranks `value` (at most 192 bytes) under `key` (at most 31). The same key overwrites.
+    pub fn publish(&self, key: &str, value: &[u8]) -> Result<()> {
+        if let Some(board) = &self.board {
+            return board.publish(self.rank, key, value);
+        }
+        let mut own = self.own.lock().expect("no panic under this lock");
+        own.retain(|(known, _)| known != key);
+        own.push((key.into(), value.into()));
+        Ok(())
+    }
+
+    /// What `rank` has published under `key`, waiting for it. Errors: [`Error::Timeout`], [`Error::RankDead`].
+    pub fn fetch(&self, rank: u32, key: &str, deadline: Deadline) -> Result<Vec<u8>> {
+        self.wait(deadline, || match &self.board {
+            Some(board) => {
+                let value = board.fetch(rank, key)?;
+                if value.is_none() && matches!(board.state(rank)?, RankState::Dead) {
+                    return Err(Error::RankDead(rank));
+                }
+                Ok(value)
+            }
+            None => {
+                let own = self.own.lock().expect("no panic under this lock");
+                Ok(own
+                    .iter()
+                    .find(|(known, _)| rank == 0 && known == key)
+                    .map(|(_, value)| value.clone()))
+            }
+        })
+    }
+
+    /// Waits until every rank has come to fence number `epoch` (from 1 on). Errors: [`Error::Timeout`]: call again;
+    /// [`Error::RankDead`] if a rank has died.
+    pub fn fence(&self, epoch: u32, deadline: Deadline) -> Result<()> {
+        let Some(board) = &self.board else {
+            return Ok(());
+        };
+        board.arrive(self.rank, epoch)?;
+        self.wait(deadline, || {
+            if board.deaths() > 0 {
+                for rank in 0..self.size {
+                    if matches!(board.state(rank)?, RankState::Dead) {
+                        return Err(Error::RankDead(rank));
+                    }
+                }
+            }
+            Ok(board.arrived(epoch).then_some(()))
+        })
+    }
+
+    fn wait<T>(
+        &self,
+        deadline: Deadline,
+        mut poll: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let start = Instant::now();
+        let mut sleep = SLEEP.0;
+        loop {
+            if let Some(value) = poll()? {
+                return Ok(value);
+            }
+            if deadline.expired() {
+                return Err(Error::Timeout);
+            }
+            if start.elapsed() < YIELD {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(sleep.min(deadline.remaining().unwrap_or(sleep)));
+                sleep = (sleep * 2).min(SLEEP.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Notification words of a region: waiting for one of many, taking one (GASPI 17.1 §8.3).
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::bundle::RegionKey;
+use crate::engine::Engine;
+use crate::region::Region;
+use crate::{Deadline, Result};
+
+/// Consecutive u32 words at the beginning of a region of this process, which peers set by notices.
+pub struct Notifications {
+    words: *const AtomicU32,
+    count: usize,
+    key: RegionKey,
+    region: Mutex<Option<Region>>,
+}
+
+// SAFETY:
+// - the words are shared memory, accessed by atomics only, and stay mapped as long as the transport lives.
+unsafe impl Send for Notifications {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Notifications {}
+
+impl Notifications {
+    /// The first `count` words of `region`. Errors: [`crate::Error::OutOfBounds`] where it is shorter.
+    pub fn new(region: Region, count: usize) -> Result<Self> {
+        let words = region.local(0, count.saturating_mul(4))?;
+        Ok(Notifications {
+            words: words.ptr.cast(),
+            count,
+            key: region.key(),
+            region: Mutex::new(Some(region)),
+        })
+    }
+
+    /// The name by which peers find the words.
+    pub fn key(&self) -> RegionKey {
+        self.key
+    }
+
+    /// Ends the registration. Threads that still look at the words read memory that means nothing.
+    pub fn release(&self) {
+        *self.region.lock().expect("no panic under this lock") = None;
+    }
+
+    /// The address of a word, for what sets it later. Errors: [`crate::Error::OutOfBounds`].
+    pub fn word(&self, index: usize) -> Result<*const AtomicU32> {
+        Ok(&self.range(index, 1)?[0])
+    }
+
+    /// Number of words.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn words(&self) -> &[AtomicU32] {
+        // SAFETY:
+        // - `new` has checked the length; regions are page-aligned; memory of the library stays mapped while the transport lives
+        //   (contract of Transport::allocate); everybody uses atomics.
+        unsafe { std::slice::from_raw_parts(self.words, self.count) }
+    }
+
+    #[inline(always)]
+    fn range(&self, begin: usize, num: usize) -> Result<&[AtomicU32]> {
+        crate::region::check_range(begin, num, self.count)?;
+        Ok(&self.words()[begin..begin + num])
+    }
+
+    /// Waits until one of the words `begin..begin + num` is not zero; gives its index. Waiting for no word at all is an error here:
+    /// the interfaces answer that themselves. What the notice announced is visible when this returns.
+    #[inline]
+    pub fn wait_some(
+        &self,
+        engine: &Engine,
+        begin: usize,
+        num: usize,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        progress: impl Fn(),
+    ) -> Result<usize> {
+        let words = self.range(begin, num)?;
+        if let [word] = words {
+            return engine.wait(deadline, check, || {
+                if word.load(Ordering::Acquire) != 0 {
+                    return Ok(Some(begin));
+                }
+                progress();
+                Ok(None)
+            });
+        }
+        engine.wait(deadline, check, || {
+            if let Some(index) = first_set(words) {
+                return Ok(Some(begin + index));
+            }
+            progress();
+            Ok(None)
+        })
+    }
+
+    /// Sets the word to zero and gives what was there, in one atomic step. Errors: [`crate::Error::OutOfBounds`].
+    #[inline]
+    pub fn take(&self, index: usize) -> Result<u32> {
+        let word = &self.range(index, 1)?[0];
+        Ok(word.swap(0, Ordering::AcqRel))
+    }
+
+    /// Sets a word of this process and wakes its waiters.
+    pub fn set(&self, engine: &Engine, index: usize, value: u32) -> Result<()> {
+        self.range(index, 1)?[0].store(value, Ordering::Release);
+        engine.ring();
+        Ok(())
+    }
+}
+
+/// The first word that is not zero. Reads a line at a time: most words of a long range are zero most of the time.
+#[inline]
+fn first_set(words: &[AtomicU32]) -> Option<usize> {
+    const LINE: usize = 16;
+    for (i, line) in words.chunks(LINE).enumerate() {
+        let any = line
+            .iter()
+            .fold(0, |sum, word| sum | word.load(Ordering::Relaxed));
+        if any != 0
+            && let Some(at) = line
+                .iter()
+                .position(|word| word.load(Ordering::Acquire) != 0)
+        {
+            return Some(i * LINE + at);
+        }
+    }
+    None
+}
+

@@ -1,0 +1,297 @@
+//! Shapes of collective operations, as data: what each member does, step by step. [`crate::group`] walks them.
+//!
+//! Members are numbered 0..n. Slots are flags (and buffers) in the receiving member's arena; a schedule never uses a slot of
+//! one member twice, so that a flag needs no reset: it holds the number of the last operation that set it.
+
+/// One step of one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Set flag `slot` of member `to`.
+    Signal {
+        /// Receiver.
+        to: u32,
+        /// Its flag.
+        slot: u32,
+    },
+    /// Wait for the own flag `slot`.
+    Await {
+        /// The flag.
+        slot: u32,
+    },
+    /// Put the value that this member holds into buffer `slot` of member `to`, then set its flag.
+    Send {
+        /// Receiver.
+        to: u32,
+        /// Its buffer and flag.
+        slot: u32,
+    },
+    /// Wait for buffer `slot`, and combine it with the value that this member holds.
+    Combine {
+        /// The buffer.
+        slot: u32,
+    },
+    /// Wait for buffer `slot`, and hold its value from now on.
+    Take {
+        /// The buffer.
+        slot: u32,
+    },
+    /// Count this member in at member 0's counter. The last of the members signals `slot` of all others; they await it.
+    Meet {
+        /// The flag.
+        slot: u32,
+    },
+}
+
+/// What one member does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// In order.
+    pub steps: Box<[Step]>,
+    /// Slots that the whole operation uses.
+    pub slots: u32,
+}
+
+/// Rounds in which distances of powers of two reach every one of `n` members.
+fn rounds(n: u32) -> u32 {
+    n.next_power_of_two().trailing_zeros()
+}
+
+/// A barrier in which every member has a core: dissemination, ceil(log2 n) rounds, no member waits for one in particular.
+pub fn dissemination_barrier(me: u32, n: u32) -> Schedule {
+    let steps = (0..rounds(n))
+        .flat_map(|round| {
+            [
+                Step::Signal {
+                    to: (me + (1 << round)) % n,
+                    slot: round,
+                },
+                Step::Await { slot: round },
+            ]
+        })
+        .collect();
+    Schedule {
+        steps,
+        slots: rounds(n),
+    }
+}
+
+/// A barrier of more members than cores: each runs once to count itself in and once to see that all have, whatever the order
+/// in which the system lets them run.
+pub fn counting_barrier(n: u32) -> Schedule {
+    Schedule {
+        steps: if n > 1 {
+            Box::new([Step::Meet { slot: 0 }])
+        } else {
+            Box::new([])
+        },
+        slots: 1,
+    }
+}
+
+/// An all-reduce by recursive doubling. With p the largest power of two up to n, the members above p first hand their values
+/// to the lower ones and get the result from them. Every member combines the same pairs, so that all get the same bits
+/// wherever the operation is commutative.
+pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
+    let p = if n.is_power_of_two() {
+        n
+    } else {
+        n.next_power_of_two() / 2
+    };
+    let depth = rounds(p);
+    let (fold, unfold) = (depth, depth + 1);
+    let mut steps = Vec::new();
+    if me >= p {
+        steps.push(Step::Send {
+            to: me - p,
+            slot: fold,
+        });
+        steps.push(Step::Take { slot: unfold });
+    } else {
+        let partner = (me + p < n).then_some(me + p);
+        if partner.is_some() {
+            steps.push(Step::Combine { slot: fold });
+        }
+        for round in 0..depth {
+            steps.push(Step::Send {
+                to: me ^ (1 << round),
+                slot: round,
+            });
+            steps.push(Step::Combine { slot: round });
+        }
+        if let Some(to) = partner {
+            steps.push(Step::Send { to, slot: unfold });
+        }
+    }
+    Schedule {
+        steps: steps.into(),
+        slots: depth + 2,
+    }
+}
+
+/// A broadcast from member `root` down a binomial tree, with acknowledgements up the same tree, so that it ends when everyone
+/// has the value.
+pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
+    let relative = (me + n - root) % n;
+    let absolute = |relative: u32| (relative + root) % n;
+    let depth = rounds(n);
+    // The parent differs in the lowest set bit; the children in the zero bits below it.
+    let low = if relative == 0 {
+        depth
+    } else {
+        relative.trailing_zeros()
+    };
+    let (value, acks) = (0, 1);
+    let children: Vec<u32> = (0..low)
+        .rev()
+        .map(|bit| relative | 1 << bit)
+        .filter(|child| *child < n)
+        .collect();
+    let mut steps = Vec::new();
+    if relative != 0 {
+        steps.push(Step::Take { slot: value });
+    }
+    steps.extend(children.iter().map(|child| Step::Send {
+        to: absolute(*child),
+        slot: value,
+    }));
+    steps.extend(children.iter().map(|child| Step::Await {
+        slot: acks + (child & !relative).trailing_zeros(),
+    }));
+    if relative != 0 {
+        steps.push(Step::Signal {
+            to: absolute(relative & (relative - 1)),
+            slot: acks + low,
+        });
+    }
+    Schedule {
+        steps: steps.into(),
+        slots: 1 + depth,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Runs all members' schedules on a model: values are sets of contributors. `order` picks who moves next.
+    fn run(schedules: &[Schedule], start: impl Fn(u32) -> u64, mut order: u64) -> Vec<u64> {
+        let n = schedules.len();
+        let mut at = vec![0; n];
+        let mut held: Vec<u64> = (0..n as u32).map(start).collect();
+        let mut flags: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut met = 0;
+        let mut idle = 0;
+        while at
+            .iter()
+            .zip(schedules)
+            .any(|(at, schedule)| *at < schedule.steps.len())
+        {
+            order = order.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let me = (order >> 33) as usize % n;
+            let Some(step) = schedules[me].steps.get(at[me]) else {
+                continue;
+            };
+            let moved = match *step {
+                Step::Signal { to, slot } | Step::Send { to, slot } => {
+                    let old = flags.insert((to, slot), held[me]);
+                    assert_eq!(old, None, "slot {slot} of {to} used twice");
+                    true
+                }
+                Step::Await { slot } => flags.contains_key(&(me as u32, slot)),
+                Step::Combine { slot } => match flags.get(&(me as u32, slot)) {
+                    Some(value) => {
+                        assert_eq!(held[me] & value, 0, "combined twice");
+                        held[me] |= value;
+                        true
+                    }
+                    None => false,
+                },
+                Step::Take { slot } => match flags.get(&(me as u32, slot)) {
+                    Some(value) => {
+                        held[me] = *value;
+                        true
+                    }
+                    None => false,
+                },
+                Step::Meet { slot } => {
+                    if flags.insert((me as u32, slot + 1000), 0).is_none() {
+                        met += 1;
+                    }
+                    met == n
+                }
+            };
+            if moved {
+                at[me] += 1;
+                idle = 0;
+            } else {
+                idle += 1;
+                assert!(idle < 100_000, "stuck at {at:?}");
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn every_member_gets_every_contribution_once() {
+        for n in 1..=33u32 {
+            let schedules: Vec<_> = (0..n).map(|me| doubling_allreduce(me, n)).collect();
+            for order in 0..5 {
+                let all = (1u64 << n) - 1;
+                assert_eq!(run(&schedules, |me| 1 << me, order), vec![all; n as usize]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_broadcast_reaches_everyone_from_any_root() {
+        for n in 1..=17u32 {
+            for root in 0..n {
+                let schedules: Vec<_> = (0..n).map(|me| binomial_broadcast(me, n, root)).collect();
+                let held = run(&schedules, |me| u64::from(me == root), 7);
+                assert_eq!(held, vec![1; n as usize], "{n} {root}");
+            }
+        }
+    }
+
+    #[test]
+    fn barriers_end_for_every_size() {
+        for n in 1..=40u32 {
+            let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
+            run(&schedules, |_| 0, 3);
+            let schedules: Vec<_> = (0..n).map(|_| counting_barrier(n)).collect();
+            run(&schedules, |_| 0, 3);
+        }
+    }
+
+    /// Dissemination must let nobody out before everybody has come in.
+    #[test]
+    fn nobody_leaves_a_barrier_early() {
+        for n in 2..=20u32 {
+            let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
+            for late in 0..n {
+                // Everyone but `late` runs as far as possible.
+                let mut at = vec![0; n as usize];
+                let mut flags = std::collections::HashSet::new();
+                let mut moved = true;
+                while moved {
+                    moved = false;
+                    for me in (0..n).filter(|me| *me != late) {
+                        match schedules[me as usize].steps.get(at[me as usize]) {
+                            Some(Step::Signal { to, slot }) => {
+                                flags.insert((*to, *slot));
+                            }
+                            Some(Step::Await { slot }) if flags.contains(&(me, *slot)) => {}
+                            _ => continue,
+                        }
+                        at[me as usize] += 1;
+                        moved = true;
+                    }
+                }
+                for me in (0..n).filter(|me| *me != late) {
+                    assert!(at[me as usize] < schedules[me as usize].steps.len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The machine as hwloc sees it: processing units, cores, packages, NUMA nodes, caches; and binding to them.
+//!
+//! This is the only module that uses hwloc2. Some of that crate's calls are unsound (see `clippy.toml`, which forbids
+//! them; printing a `TopologyObject` with `Display` is another); what is needed here is copied out of hwloc once.
+
+use std::fmt;
+
+use hwloc2::{Bitmap, ObjectType, TopologyObject};
+use rustix::thread::CpuSet;
+
+use crate::{Error, Result};
+
+/// What a process is tied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// Nothing: the scheduler decides.
+    None,
+    /// The processing units of one core, by its index among [`Topology::usable_cores`].
+    Core(usize),
+    /// The processing units of one NUMA node, by its index among [`Topology::usable_nodes`].
+    Numa(usize),
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumaNode {
+    /// The system's number of the node.
+    pub os_index: u32,
+    /// The system's numbers of its processing units, ascending; none for a node that is memory only.
+    pub pus: Vec<u32>,
+}
+
+/// The machine, as far as this process may use it under its control group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// The system's numbers of all processing units (hardware threads), ascending.
+    pub pus: Vec<u32>,
+    /// The system's numbers of the processing units of each core.
+    pub cores: Vec<Vec<u32>>,
+    /// Number of packages (sockets).
+    pub packages: usize,
+    /// The NUMA nodes; at least one.
+    pub nodes: Vec<NumaNode>,
+    /// Number of level-3 caches.
+    pub l3_count: usize,
+    /// Bytes of one level-3 cache, if there is one.
+    pub l3_bytes: Option<u64>,
+    /// The processing units that the affinity of the calling thread allows, ascending.
+    allowed: Vec<u32>,
+}
+
+impl Topology {
+    /// Reads the machine. Takes milliseconds: not for start-up paths that do not need it. With the environment variable
+    /// `HWLOC_SYNTHETIC` hwloc describes the machine named there instead.
+    ///
+    /// # Errors
+    /// [`Error::Os`] when hwloc cannot read the machine.
+    pub fn load() -> Result<Topology> {
+        let topology = hwloc2::Topology::new().ok_or_else(|| Error::Os("hwloc cannot read this machine".into()))?;
+        let objects = |kind: ObjectType| -> Vec<&TopologyObject> {
+            topology.depth_for_type(&kind).map_or_else(|_| Vec::new(), |depth| topology.objects_at_depth(depth))
+        };
+        let mut pus: Vec<u32> = Vec::new();
+        let mut nodes: Vec<NumaNode> = topology
+            .object_at_root()
+            .nodeset()
+            .map_or_else(Vec::new, |set| members(&set))
+            .into_iter()
+            .map(|os_index| NumaNode { os_index, pus: Vec::new() })
+            .collect();
+        if nodes.is_empty() {
+            nodes.push(NumaNode { os_index: 0, pus: Vec::new() });
+        }
+        for pu in objects(ObjectType::PU) {
+            pus.push(pu.os_index());
+            // A unit may be near several nodes (fast and large memory): its home is the first of them.
+            let home = pu.nodeset().and_then(|set| members(&set).first().copied());
+            let node = nodes.iter().position(|node| Some(node.os_index) == home).unwrap_or(0);
+            nodes[node].pus.push(pu.os_index());
+        }
+        if pus.is_empty() {
+            return Err(Error::Os("hwloc finds no processing unit on this machine".into()));
+        }
+        pus.sort_unstable();
+        for node in &mut nodes {
+            node.pus.sort_unstable();
+        }
+        let mut cores: Vec<Vec<u32>> = objects(ObjectType::Core)
+            .into_iter()
+            .map(|core| core.cpuset().map_or_else(Vec::new, |set| members(&set)))
+            .filter(|core| !core.is_empty())
+            .collect();
+        if cores.is_empty() {
+            cores = pus.iter().map(|&pu| vec![pu]).collect();
+        }
+        let l3 = objects(ObjectType::L3Cache);
+        let allowed = current_affinity().into_iter().filter(|cpu| pus.binary_search(cpu).is_ok()).collect();
+        Ok(Topology {
+            pus,
+            cores,
+            packages: objects(ObjectType::Package).len().max(1),
+            nodes,
+            l3_count: l3.len(),
+            l3_bytes: l3.first().and_then(|cache| cache.cache_attributes()).map(|attributes| attributes.size()),
+            allowed,
+        })
+    }
+
+    /// The cores that have a processing unit in the calling thread's affinity, reduced to those units; all cores when the
+    /// affinity names none of them (a synthetic machine).
+    pub fn usable_cores(&self) -> Vec<Vec<u32>> {
+        self.usable(self.cores.iter())
+    }
+
+    /// As [`usable_cores`](Topology::usable_cores), for NUMA nodes that have processing units.
+    pub fn usable_nodes(&self) -> Vec<Vec<u32>> {
+        self.usable(self.nodes.iter().map(|node| &node.pus))
+    }
+
+    fn usable<'a>(&'a self, groups: impl Iterator<Item = &'a Vec<u32>> + Clone) -> Vec<Vec<u32>> {
+        let reduced: Vec<Vec<u32>> = groups
+            .clone()
+            .map(|group| group.iter().copied().filter(|cpu| self.allowed.binary_search(cpu).is_ok()).collect())
+            .filter(|group: &Vec<u32>| !group.is_empty())
+            .collect();
+        if reduced.is_empty() { groups.filter(|group| !group.is_empty()).cloned().collect() } else { reduced }
+    }
+
+    /// The processing units of a binding; `None` for [`Binding::None`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a core or node that the machine does not have.
+    pub fn cpus_of(&self, binding: Binding) -> Result<Option<Vec<u32>>> {
+        let (groups, index, what) = match binding {
+            Binding::None => return Ok(None),
+            Binding::Core(index) => (self.usable_cores(), index, "cores"),
+            Binding::Numa(index) => (self.usable_nodes(), index, "NUMA nodes with processors"),
+        };
+        let count = groups.len();
+        groups.into_iter().nth(index).map(Some).ok_or_else(|| {
+            Error::InvalidArgument(format!("cannot bind to number {index} of {what}: there are {count} (0 to {})", count - 1))
+        })
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        write!(
+            f,
+            "{}, {}, {}, {}",
+            plural(self.packages, "package"),
+            plural(self.cores.len(), "core"),
+            plural(self.pus.len(), "processing unit"),
+            plural(self.nodes.len(), "NUMA node"),
+        )?;
+        if let Some(bytes) = self.l3_bytes {
+            let each = if self.l3_count > 1 { " each" } else { "" };
+            write!(f, ", {} of {} KiB{each}", plural(self.l3_count, "L3 cache"), bytes / 1024)?;
+        }
+        Ok(())
+    }
+}
+
+/// Ties the calling thread, and the threads and processes that it starts from now on, to a core or NUMA node. Called
+/// first thing in a process, this binds the process.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for a core or node that the machine does not have, [`Error::Os`] when the system refuses.
+pub fn bind_self(binding: Binding) -> Result<()> {
+    match Topology::load()?.cpus_of(binding)? {
+        None => Ok(()),
+        Some(cpus) => rustix::thread::sched_setaffinity(None, &cpu_set(&cpus)?)
+            .map_err(|e| Error::os("cannot bind this process (sched_setaffinity)", e)),
+    }
+}
+
+/// The system's form of a list of processing units.
+///
+/// # Errors
+/// [`Error::Unsupported`] for units beyond what the system call's fixed set holds.
+pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu as usize >= CpuSet::MAX_CPU {
+            return Err(Error::Exhausted(format!("processor numbers: binding reaches {} of them", CpuSet::MAX_CPU)));
+        }
+        set.set(cpu as usize);
+    }
+    Ok(set)
+}
+
+/// The processing units that the calling thread may run on, ascending.
+pub fn current_affinity() -> Vec<u32> {
+    rustix::thread::sched_getaffinity(None).map_or_else(
+        |_| Vec::new(),
+        |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect(),
+    )
+}
+
+/// The members of a set, ascending. A set without an end (hwloc's "everything") has none.
+fn members(set: &Bitmap) -> Vec<u32> {
+    let Ok(last) = u32::try_from(set.last()) else { return Vec::new() };
+    (0..=last).filter(|&id| set.is_set(id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_consistent() {
+        let topology = Topology::load().unwrap();
+        assert!(!topology.usable_cores().is_empty() && !topology.usable_nodes().is_empty());
+        let in_cores: usize = topology.cores.iter().map(Vec::len).sum();
+        let in_nodes: usize = topology.nodes.iter().map(|node| node.pus.len()).sum();
+        assert_eq!((in_cores, in_nodes), (topology.pus.len(), topology.pus.len()));
+        assert_eq!(topology.cpus_of(Binding::None), Ok(None));
+        let beyond = topology.cpus_of(Binding::Core(topology.cores.len()));
+        assert!(matches!(beyond, Err(Error::InvalidArgument(_))), "{beyond:?}");
+        assert!(matches!(topology.cpus_of(Binding::Numa(4096)), Err(Error::InvalidArgument(_))));
+    }
+
+    #[test]
+    fn binding_narrows_the_affinity() {
+        std::thread::spawn(|| {
+            let first = Topology::load().unwrap().usable_cores()[0].clone();
+            bind_self(Binding::Core(0)).unwrap();
+            assert_eq!(current_affinity(), first);
+            assert_eq!(Topology::load().unwrap().usable_cores(), [first]);
+            assert!(bind_self(Binding::Core(1)).is_err(), "what the affinity excludes is not usable");
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// Describes itself in a second process, on the machine that `HWLOC_SYNTHETIC` names.
+    fn on_machine(machine: &str, test: &str) -> bool {
+        if std::env::var_os("HWLOC_SYNTHETIC").is_some() {
+            return true;
+        }
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("topology::tests::{test}")])
+            .env("HWLOC_SYNTHETIC", machine)
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+        assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"), "the test did not run in the child");
+        false
+    }
+
+    #[test]
+    fn two_packages_with_threads_and_nodes() {
+        if !on_machine("pack:2 [numa] l3:1(size=33554432) core:4 pu:2", "two_packages_with_threads_and_nodes") {
+            return;
+        }
+        let topology = Topology::load().unwrap();
+        assert_eq!((topology.pus.len(), topology.cores.len(), topology.packages), (16, 8, 2));
+        assert_eq!((topology.l3_count, topology.l3_bytes), (2, Some(32 << 20)));
+        assert_eq!(topology.cores[3], [6, 7]);
+        assert_eq!(topology.nodes.len(), 2);
+        assert_eq!(topology.nodes[1], NumaNode { os_index: 1, pus: (8..16).collect() });
+        assert_eq!(
+            topology.to_string(),
+            "2 packages, 8 cores, 16 processing units, 2 NUMA nodes, 2 L3 caches of 32768 KiB each"
+        );
+    }
+
+    #[test]
+    fn one_node_without_l3() {
+        if !on_machine("pack:1 core:3 pu:1", "one_node_without_l3") {
+            return;
+        }
+        let topology = Topology::load().unwrap();
+        assert_eq!((topology.l3_count, topology.l3_bytes), (0, None));
+        assert_eq!(topology.nodes, [NumaNode { os_index: 0, pus: vec![0, 1, 2] }]);
+        assert_eq!(topology.to_string(), "1 package, 3 cores, 3 processing units, 1 NUMA node");
+    }
+
+    #[test]
+    fn several_nodes_in_a_package() {
+        if !on_machine("pack:2 group:2 [numa] core:2 pu:1", "several_nodes_in_a_package") {
+            return;
+        }
+        let topology = Topology::load().unwrap();
+        let pus: Vec<_> = topology.nodes.iter().map(|node| node.pus.clone()).collect();
+        assert_eq!(pus, [[0, 1], [2, 3], [4, 5], [6, 7]]);
+    }
+}

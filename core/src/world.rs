@@ -1,0 +1,478 @@
+//! Processes with ranks: how a rank finds another one's memory, and what it knows of the others' lives.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use once_cell::sync::OnceCell;
+
+use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
+use crate::directory::{
+    Directory, GroupEntry, GROUP_PLACES, GROUPS, Listed, REGION_IDS, RegionEntry, read_listed,
+    region_entry, visibility_word,
+};
+use crate::engine::{Connection, Engine};
+use crate::job::{Job, RankState};
+use crate::op::{Flags, Outcome, Remote};
+use crate::region::{Region, RemoteRegion, Rights};
+use crate::transport::Life;
+use crate::{Deadline, Endpoint, Error, Result};
+
+/// How often, at most, the lives of peers are looked at by system calls.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
+const GRACE: Duration = Duration::from_secs(1);
+
+const HEALTHY: u8 = 0;
+const LEFT: u8 = 1;
+const DEAD: u8 = 2;
+
+/// A pair of regions that a peer has listed under a number.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    /// The data.
+    pub data: RemoteRegion,
+    /// The notification words that belong to it.
+    pub notices: RemoteRegion,
+}
+
+type ImportTable = [AtomicPtr<Imported>; REGION_IDS];
+
+/// What this process knows of one rank. Grows only when the rank is talked to.
+struct PeerPlace {
+    connection: OnceCell<Connection>,
+    directory: OnceCell<RemoteRegion>,
+    imports: AtomicPtr<ImportTable>,
+    life: AtomicU8,
+}
+
+/// One rank's view of its job.
+pub struct World {
+    engine: Engine,
+    job: Job,
+    life_cycle: u32,
+    directory: Directory,
+    peers: Box<[PeerPlace]>,
+    service: Mutex<Service>,
+    /// Imports that fast paths may still be reading, freed with the world.
+    retired: Mutex<Vec<Box<Imported>>>,
+    deaths_seen: AtomicU32,
+    /// Deaths known, and how many of them the program has been told.
+    deaths: AtomicU32,
+    acknowledged: AtomicU32,
+    last_look: Mutex<Instant>,
+}
+
+/// The library's own traffic.
+struct Service {
+    endpoint: Endpoint,
+    scratch: Region,
+}
+
+impl World {
+    /// Publishes this process; [`World::meet`] then waits for the others. `life_cycle` numbers the initialisations of this
+    /// process from 1.
+    pub fn new(engine: Engine, job: Job, life_cycle: u32) -> Result<Self> {
+        let ranks = job.size() as usize;
+        let crowded = job
+            .board()
+            .is_some_and(|board| board.size() > board.cpus());
+        engine.set_crowded(crowded);
+        let directory = Directory::new(&engine, ranks)?;
+        let service = Service {
+            endpoint: engine.endpoint(u32::MAX)?,
+            scratch: engine.allocate(4096, Rights::READ)?,
+        };
+        job.publish(&key("address", life_cycle), engine.address()?.as_bytes())?;
+        job.publish(&key("directory", life_cycle), directory.key().as_bytes())?;
+        Ok(World {
+            engine,
+            job,
+            life_cycle,
+            directory,
+            peers: (0..ranks)
+                .map(|_| PeerPlace {
+                    connection: OnceCell::new(),
+                    directory: OnceCell::new(),
+                    imports: AtomicPtr::new(null_mut()),
+                    life: AtomicU8::new(HEALTHY),
+                })
+                .collect(),
+            service: Mutex::new(service),
+            retired: Mutex::new(Vec::new()),
+            deaths_seen: AtomicU32::new(0),
+            deaths: AtomicU32::new(0),
+            acknowledged: AtomicU32::new(0),
+            last_look: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Waits until every rank of the job has published itself. Errors: [`Error::Timeout`] (call again), [`Error::RankDead`].
+    pub fn meet(&self, deadline: Deadline) -> Result<()> {
+        self.job.fence(self.life_cycle, deadline)
+    }
+
+    /// The engine.
+    #[inline]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// This process's rank.
+    #[inline]
+    pub fn rank(&self) -> u32 {
+        self.job.rank()
+    }
+
+    /// Number of ranks.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    /// Makes sure that `rank` can be communicated with. Errors: [`Error::InvalidArgument`], [`Error::RankDead`],
+    /// [`Error::Unreachable`].
+    pub fn connect(&self, rank: u32) -> Result<&Connection> {
+        let place = self
+            .peers
+            .get(rank as usize)
+            .ok_or_else(|| no_such_rank(rank, self.size()))?;
+        if place.life.load(Ordering::Acquire) == DEAD {
+            return Err(Error::RankDead(rank));
+        }
+        place
+            .connection
+            .get_or_try_init(|| {
+                let address = self.fetch_bundle(rank, "address")?;
+                self.engine.connect(&address)
+            })
+            .map_err(|e| self.blame(rank, e))
+    }
+
+    fn fetch_bundle(&self, rank: u32, what: &str) -> Result<Address> {
+        let bytes = self
+            .job
+            .fetch(rank, &key(what, self.life_cycle), Deadline::Now)?;
+        Bundle::from_bytes(&bytes)
+    }
+
+    /// A peer that has gone is named by its rank.
+    fn blame(&self, rank: u32, error: Error) -> Error {
+        if error == Error::PeerDead {
+            self.look(true);
+            Error::RankDead(rank)
+        } else {
+            error
+        }
+    }
+
+    fn peer_directory(&self, rank: u32) -> Result<&RemoteRegion> {
+        let connection = self.connect(rank)?;
+        self.peers[rank as usize].directory.get_or_try_init(|| {
+            let key = self.fetch_bundle(rank, "directory")?;
+            connection.import(&key).map_err(|e| self.blame(rank, e))
+        })
+    }
+
+    /// Reads `into.len()` bytes (at most 4096) at `offset` of `region`, waiting for them.
+    fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
+        let service = self.service.lock().expect("no panic under this lock");
+        let local = service.scratch.local(0, into.len())?;
+        // SAFETY:
+        // - the scratch region outlives the wait below, and the lock keeps others off it.
+        let outcome = unsafe {
+            service.endpoint.get(
+                local,
+                Remote { region, offset },
+                into.len(),
+                Flags::empty(),
+                0,
+            )
+        }?;
+        if outcome == Outcome::Pending {
+            service
+                .endpoint
+                .drain(&self.engine, Deadline::Never, &mut || Ok(()))?;
+        }
+        // SAFETY:
+        // - `into.len()` bytes of the scratch region, checked by `local`; nobody else writes them now.
+        unsafe { std::ptr::copy_nonoverlapping(local.ptr, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// The own directory.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
+    /// Errors: [`Error::StaleRegion`] if there is nothing.
+    #[inline]
+    pub fn imported(&self, rank: u32, id: usize) -> Result<&Imported> {
+        if let Some(place) = self.peers.get(rank as usize) {
+            let table = place.imports.load(Ordering::Acquire);
+            if !table.is_null() && id < REGION_IDS {
+                // SAFETY:
+                // - tables are leaked until the world is dropped; `id` is in range.
+                let import = unsafe { (*table)[id].load(Ordering::Acquire) };
+                if !import.is_null() {
+                    // SAFETY:
+                    // - imports are kept (in the table or among the retired) until the world is dropped.
+                    return Ok(unsafe { &*import });
+                }
+            }
+        }
+        self.import(rank, id)
+    }
+
+    /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
+    /// something new.
+    #[cold]
+    pub fn import(&self, rank: u32, id: usize) -> Result<&Imported> {
+        if id >= REGION_IDS {
+            return Err(Error::StaleRegion);
+        }
+        let directory = self.peer_directory(rank)?;
+        let place = &self.peers[rank as usize];
+        let entry: Option<RegionEntry> = read_listed(region_entry(id), |at, into| {
+            self.read(directory, at, into)
+        })
+        .map_err(|e| self.gone_or_stale(rank, e))?;
+        let mut bits = 0u64;
+        let me = self.rank() as usize;
+        self.read(
+            directory,
+            visibility_word(id, me, self.peers.len()),
+            bytemuck::bytes_of_mut(&mut bits),
+        )
+        .map_err(|e| self.gone_or_stale(rank, e))?;
+        let entry = entry
+            .filter(|_| bits & (1 << (me % 64)) != 0)
+            .ok_or(Error::StaleRegion)?;
+        let connection = self.connect(rank)?;
+        let import = |bytes: &[u8; BUNDLE_LEN]| {
+            connection
+                .import(&RegionKey::from_bytes(bytes)?)
+                .map_err(|e| self.blame(rank, e))
+        };
+        let fresh = Box::into_raw(Box::new(Imported {
+            data: import(&entry.data)?,
+            notices: import(&entry.notices)?,
+        }));
+        let old = self.table(place)[id].swap(fresh, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY:
+            // - came from Box::into_raw above, and the swap gave it to this thread alone.
+            let old = unsafe { Box::from_raw(old) };
+            self.retired
+                .lock()
+                .expect("no panic under this lock")
+                .push(old);
+        }
+        // SAFETY:
+        // - just made; kept until the world is dropped.
+        Ok(unsafe { &*fresh })
+    }
+
+    fn table<'a>(&'a self, place: &'a PeerPlace) -> &'a ImportTable {
+        let table = place.imports.load(Ordering::Acquire);
+        if !table.is_null() {
+            // SAFETY:
+            // - leaked until the world is dropped.
+            return unsafe { &*table };
+        }
+        let fresh = Box::into_raw(Box::new(std::array::from_fn(|_| {
+            AtomicPtr::new(null_mut())
+        })));
+        match place.imports.compare_exchange(
+            null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            // SAFETY:
+            // - just made, and leaked until the world is dropped.
+            Ok(_) => unsafe { &*fresh },
+            Err(other) => {
+                // SAFETY:
+                // - `fresh` has not been shared; `other` is the table that won.
+                unsafe {
+                    drop(Box::from_raw(fresh));
+                    &*other
+                }
+            }
+        }
+    }
+
+    fn gone_or_stale(&self, rank: u32, error: Error) -> Error {
+        if error == Error::StaleRegion {
+            // A directory goes only with its process.
+            self.look(true);
+            if self.life(rank) == Life::Dead {
+                return Error::RankDead(rank);
+            }
+        }
+        self.blame(rank, error)
+    }
+
+    /// The arena that `rank` has listed for the group `name`, if it has.
+    pub fn find_group(&self, rank: u32, name: [u64; 2]) -> Result<Option<RemoteRegion>> {
+        let directory = self.peer_directory(rank)?;
+        for place in 0..GROUP_PLACES {
+            let at = GROUPS + place * size_of::<GroupEntry>();
+            let entry: Option<GroupEntry> =
+                read_listed(at, |at, into| self.read(directory, at, into))
+                    .map_err(|e| self.gone_or_stale(rank, e))?;
+            if let Some(entry) = entry
+                && entry.listed()
+                && entry.name == name
+            {
+                let key = RegionKey::from_bytes(&entry.arena)?;
+                return self.connect(rank)?.import(&key).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
+    fn look(&self, thoroughly: bool) {
+        let board = self.job.board();
+        let deaths = board.map_or(0, |board| board.deaths());
+        let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
+        if !news && !thoroughly {
+            let Ok(mut last) = self.last_look.try_lock() else {
+                return;
+            };
+            if last.elapsed() < LOOK {
+                return;
+            }
+            *last = Instant::now();
+        }
+        for (rank, place) in self.peers.iter().enumerate() {
+            if place.life.load(Ordering::Acquire) == DEAD || rank as u32 == self.rank() {
+                continue;
+            }
+            let seen = place
+                .connection
+                .get()
+                .map_or(Life::Alive, Connection::life);
+            let told = board.and_then(|board| board.state(rank as u32).ok());
+            let life = match (seen, told) {
+                (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
+                (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
+                _ => HEALTHY,
+            };
+            if place.life.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
+                self.deaths.fetch_add(1, Ordering::AcqRel);
+                tracing::warn!(rank, "a rank has died");
+            }
+        }
+    }
+
+    /// What is known of a rank's life.
+    pub fn life(&self, rank: u32) -> Life {
+        match self.peers.get(rank as usize).map(|p| p.life.load(Ordering::Acquire)) {
+            Some(HEALTHY) => Life::Alive,
+            Some(LEFT) => Life::Left,
+            _ => Life::Dead,
+        }
+    }
+
+    /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
+    pub fn lives(&self) -> Vec<Life> {
+        self.look(true);
+        let known = self.deaths.load(Ordering::Acquire);
+        self.acknowledged.store(known, Ordering::Release);
+        (0..self.size()).map(|rank| self.life(rank)).collect()
+    }
+
+    /// As [`World::check_anyone`], but asks only what costs nothing: what the launcher has seen.
+    #[inline]
+    pub fn check_news(&self) -> Result<()> {
+        let deaths = self.job.board().map_or(0, |board| board.deaths());
+        if deaths == self.deaths_seen.load(Ordering::Relaxed)
+            && self.deaths.load(Ordering::Relaxed) == self.acknowledged.load(Ordering::Relaxed)
+        {
+            return Ok(());
+        }
+        self.check_anyone()
+    }
+
+    /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].
+    pub fn check_anyone(&self) -> Result<()> {
+        self.look(false);
+        if self.deaths.load(Ordering::Acquire) == self.acknowledged.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let dead = self
+            .peers
+            .iter()
+            .position(|place| place.life.load(Ordering::Acquire) == DEAD);
+        Err(Error::RankDead(dead.unwrap_or_default() as u32))
+    }
+
+    /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
+    /// notice (start with `None`).
+    pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {
+        self.look(false);
+        for rank in ranks {
+            match self.life(*rank) {
+                Life::Alive => {}
+                Life::Dead => return Err(Error::RankDead(*rank)),
+                Life::Left => {
+                    if since.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                        return Err(Error::RankDead(*rank));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the job properly. The world is of no further use.
+    pub fn leave(&self) -> Result<()> {
+        self.engine.leave();
+        match self.job.board() {
+            Some(board) => board.set_state(self.rank(), RankState::Finalized),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for place in &self.peers {
+            let table = place.imports.load(Ordering::Acquire);
+            if table.is_null() {
+                continue;
+            }
+            // SAFETY:
+            // - tables and imports came from Box::into_raw, and nobody else has a reference to the world any more.
+            unsafe {
+                for import in &*table {
+                    let import = import.load(Ordering::Acquire);
+                    if !import.is_null() {
+                        drop(Box::from_raw(import));
+                    }
+                }
+                drop(Box::from_raw(table));
+            }
+        }
+    }
+}
+
+fn key(what: &str, life_cycle: u32) -> String {
+    // A later life cycle overwrites the one before the last: its processes are long done with it.
+    format!("{what}.{}", life_cycle % 2)
+}
+
+fn no_such_rank(rank: u32, size: u32) -> Error {
+    Error::InvalidArgument(format!("there is no rank {rank}: ranks go from 0 to {}", size - 1))
+}
+
