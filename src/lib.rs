@@ -1,6 +1,39 @@
 //! unipgas: one-sided communication for parallel programs, one engine under several interfaces.
+//!
+//! This crate is the facade: it links the interfaces and the backends into one library, so that a process which uses two
+//! interfaces has one engine.
 
 pub use unipgas_chaos as chaos;
 pub use unipgas_core as core;
 pub use unipgas_gaspi as gaspi;
 pub use unipgas_shm as shm;
+
+use std::sync::Arc;
+
+use unipgas_core::Result;
+use unipgas_core::registry::{Backend, Opening, register};
+use unipgas_core::transport::Transport;
+
+/// Fills the table of backends. The shared and the static library do this when they are loaded; Rust programs call it first.
+pub fn init() {
+    register(Backend {
+        name: "shm",
+        open: open_shm,
+        probe: unipgas_shm::probe,
+    });
+}
+
+fn open_shm(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?))
+}
+
+extern "C" fn at_load() {
+    init();
+}
+
+// SAFETY:
+// - the section holds pointers to functions without arguments that the loader calls once; `at_load` needs nothing that is set
+//   up later than the C library.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

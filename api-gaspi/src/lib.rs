@@ -1,1 +1,21 @@
-//! GASPI 17.1 on the unipgas engine, in C and in Rust.
+//! GASPI 17.1 on the unipgas engine, in C ([`ffi`], the headers in `include/`) and in Rust ([`Process`]).
+//!
+//! This crate translates: names of segments, queues, groups and notifications to the engine's regions, endpoints, groups and
+//! words, and the engine's errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`.
+
+pub mod atomics;
+pub mod config;
+mod environment;
+pub mod ffi;
+pub mod group;
+pub mod process;
+mod queue;
+pub mod reduce;
+pub mod segment;
+pub mod status;
+pub mod transfer;
+
+pub use config::Config;
+pub use process::{GROUP_ALL, Process};
+pub use reduce::{Datatype, Operation};
+pub use status::{Result, Status};

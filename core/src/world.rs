@@ -384,6 +384,12 @@ impl World {
         }
     }
 
+    /// Looks at the life of one rank now.
+    pub fn lives_now(&self, rank: u32) -> Life {
+        self.look(true);
+        self.life(rank)
+    }
+
     /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
     pub fn lives(&self) -> Vec<Life> {
         self.look(true);

@@ -347,6 +347,11 @@ impl Board {
         Ok(None)
     }
 
+    /// The last fence that `rank` has come to, 0 for none. Errors: a rank that the job does not have.
+    pub fn epoch(&self, rank: u32) -> Result<u32> {
+        Ok(self.record(rank, R_EPOCH)?.load(Ordering::Acquire))
+    }
+
     /// Says that `rank` has reached `epoch`. Epochs only grow; what the rank wrote before is visible to whoever sees
     /// [`arrived`](Board::arrived).
     ///

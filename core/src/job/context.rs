@@ -130,15 +130,23 @@ impl Job {
             return Ok(());
         };
         board.arrive(self.rank, epoch)?;
+        let mut next = 0;
         self.wait(deadline, || {
-            if board.deaths() > 0 {
-                for rank in 0..self.size {
-                    if matches!(board.state(rank)?, RankState::Dead) {
-                        return Err(Error::RankDead(rank));
-                    }
+            while next < self.size && board.epoch(next)? >= epoch {
+                next += 1;
+            }
+            for rank in next..self.size {
+                // One that left an earlier life cycle may come again, unless its process has ended.
+                let ended = match board.state(rank)? {
+                    RankState::Dead => true,
+                    RankState::Finalized => !process_exists(board.pid(rank)?),
+                    _ => false,
+                };
+                if ended && board.epoch(rank)? < epoch {
+                    return Err(Error::RankDead(rank));
                 }
             }
-            Ok(board.arrived(epoch).then_some(()))
+            Ok((next == self.size).then_some(()))
         })
     }
 
@@ -164,4 +172,9 @@ impl Job {
             }
         }
     }
+}
+
+fn process_exists(pid: u32) -> bool {
+    rustix::process::Pid::from_raw(pid as i32)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }

@@ -1,6 +1,8 @@
 //! The job: which rank this process is, of how many, and how ranks find each other before they can communicate.
 pub mod board;
 mod context;
+pub mod launch;
 
 pub use board::{Board, RankState};
 pub use context::Job;
+pub use launch::Launch;

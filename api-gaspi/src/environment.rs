@@ -1,0 +1,128 @@
+//! The process-wide state behind the C interface: which phase of its life the program is in (GASPI 17.1 §5.1).
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use crate::config::Config;
+use crate::process::{Initialising, Process};
+use crate::status::{Result, Status};
+
+/// The running process, null outside the working phase.
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What changes at set-up and shutdown only.
+struct Phase {
+    config: Option<Config>,
+    initialising: Option<Initialising>,
+    /// Shutting down, but something is still under way.
+    terminating: Option<Box<Process>>,
+    life_cycles: u32,
+}
+
+static PHASE: Mutex<Phase> = Mutex::new(Phase {
+    config: None,
+    initialising: None,
+    terminating: None,
+    life_cycles: 0,
+});
+
+/// The process, in its working phase. Errors: [`Status::ErrNoinit`].
+#[inline(always)]
+pub fn process() -> Result<&'static Process> {
+    let process = PROCESS.load(Ordering::Acquire);
+    // SAFETY:
+    // - null, or made by Box::into_raw in `init`; freed by `term`, after which (and during which) calls are undefined by the
+    //   specification (§5.1) and not made by the Rust interface, whose `term` takes the process itself.
+    unsafe { process.as_ref() }.ok_or(Status::ErrNoinit)
+}
+
+/// Whether the program is in its working phase.
+pub fn initialized() -> bool {
+    !PROCESS.load(Ordering::Acquire).is_null()
+}
+
+/// The configuration in force, or that the next initialisation will use.
+pub fn config() -> Config {
+    if let Ok(process) = process() {
+        return *process.config();
+    }
+    PHASE
+        .lock()
+        .expect("no panic under this lock")
+        .config
+        .unwrap_or_default()
+}
+
+/// Sets the configuration of the next initialisation (§5.2.3). Errors: [`Status::ErrInited`], [`Status::ErrConfig`].
+pub fn set_config(config: Config) -> Result<()> {
+    if initialized() {
+        return Err(Status::ErrInited);
+    }
+    let accepted = config.accept()?;
+    PHASE.lock().expect("no panic under this lock").config = Some(accepted);
+    Ok(())
+}
+
+/// `gaspi_proc_init` (§5.3.1).
+pub fn init(timeout: u64) -> Result<()> {
+    started();
+    let mut phase = PHASE.lock().expect("no panic under this lock");
+    if initialized() || phase.terminating.is_some() {
+        return Err(Status::ErrInited);
+    }
+    if phase.initialising.is_none() {
+        phase.life_cycles += 1;
+        let config = phase.config.unwrap_or_default();
+        match Initialising::begin(&config, phase.life_cycles) {
+            Ok(initialising) => phase.initialising = Some(initialising),
+            Err(status) => {
+                // Nothing was told to anybody: the next try is the same life cycle.
+                phase.life_cycles -= 1;
+                return Err(status);
+            }
+        }
+    }
+    let result = match &mut phase.initialising {
+        Some(initialising) => initialising.advance(timeout),
+        None => Err(Status::Error),
+    };
+    match result {
+        Ok(process) => {
+            phase.initialising = None;
+            PROCESS.store(Box::into_raw(process), Ordering::Release);
+            Ok(())
+        }
+        Err(Status::Timeout) => Err(Status::Timeout),
+        Err(status) => {
+            phase.initialising = None;
+            Err(status)
+        }
+    }
+}
+
+/// `gaspi_proc_term` (§5.3.4).
+pub fn term(timeout: u64) -> Result<()> {
+    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let running = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    let process = if running.is_null() {
+        phase.terminating.take().ok_or(Status::ErrNoinit)?
+    } else {
+        // SAFETY:
+        // - made by Box::into_raw in `init`, and the swap gave it to this thread alone.
+        unsafe { Box::from_raw(running) }
+    };
+    match process.term(timeout) {
+        Ok(()) => Ok(()),
+        Err((process, status)) => {
+            phase.terminating = Some(process);
+            Err(status)
+        }
+    }
+}
+
+/// When this program first asked for the time.
+pub fn started() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}

@@ -1,0 +1,174 @@
+//! §6 and §11: groups and collective operations.
+
+use std::ffi::c_void;
+
+use unipgas_core::Error;
+
+use super::{given, procedures, put};
+use crate::environment::process;
+use crate::reduce::{Datatype, Operation};
+use crate::status::{Result, Status};
+
+/// The callback as programs of release 1.6 write it: operands, result, state, number and size of elements, timeout.
+pub type ReduceOperation =
+    extern "C" fn(*mut u8, *mut u8, *mut u8, *mut c_void, u32, u64, u64) -> i32;
+/// The callback as the text has it (§11.4.2): called for one element at a time.
+pub type ReduceOperation17 =
+    extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
+
+/// What the callback of a reduction answered.
+fn answered(code: i32) -> unipgas_core::Result<()> {
+    match code {
+        0 => Ok(()),
+        1 => Err(Error::Timeout),
+        _ => Err(Error::InvalidArgument("the reduction's callback failed".into())),
+    }
+}
+
+/// The buffers of a reduction as slices. Errors: [`Status::ErrNullptr`], [`Status::ErrInvSize`].
+///
+/// # Safety
+/// Both buffers are null or have `len` bytes, and do not overlap unless they are the same.
+unsafe fn buffers<R>(
+    send: *const u8,
+    receive: *mut u8,
+    len: Option<usize>,
+    run: impl FnOnce(&[u8], &mut [u8]) -> Result<R>,
+) -> Result<R> {
+    given(send)?;
+    given(receive)?;
+    let len = len
+        .filter(|len| *len <= unipgas_core::group::PAYLOAD)
+        .ok_or(Status::ErrInvSize)?;
+    // Programs do pass one buffer for both: the input is taken before the result is written.
+    let mut input = [0u8; unipgas_core::group::PAYLOAD];
+    // SAFETY:
+    // - `len` bytes at each by the caller's word.
+    unsafe {
+        std::ptr::copy_nonoverlapping(send, input.as_mut_ptr(), len);
+        run(
+            &input[..len],
+            std::slice::from_raw_parts_mut(receive, len),
+        )
+    }
+}
+
+procedures! {
+    fn gaspi_group_create | pgaspi_group_create(group: *mut u8) {
+        let process = process()?;
+        given(group)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(group, process.group_create()?) }
+    }
+
+    fn gaspi_group_add | pgaspi_group_add(group: u8, rank: u16) {
+        process()?.group_add(group, rank)
+    }
+
+    fn gaspi_group_commit | pgaspi_group_commit(group: u8, timeout: u64) {
+        process()?.group_commit(group, timeout)
+    }
+
+    fn gaspi_group_delete | pgaspi_group_delete(group: u8) {
+        process()?.group_delete(group)
+    }
+
+    fn gaspi_group_num | pgaspi_group_num(num: *mut u32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(num, process()?.group_num()) }
+    }
+
+    fn gaspi_group_size | pgaspi_group_size(group: u8, size: *mut u32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(size, process()?.group_ranks(group)?.len() as u32) }
+    }
+
+    fn gaspi_group_ranks | pgaspi_group_ranks(group: u8, ranks: *mut u16) {
+        let process = process()?;
+        given(ranks)?;
+        for (i, rank) in process.group_ranks(group)?.into_iter().enumerate() {
+            // SAFETY:
+            // - the program has room for gaspi_group_size entries.
+            unsafe { ranks.add(i).write(rank) };
+        }
+        Ok(())
+    }
+
+    fn gaspi_barrier | pgaspi_barrier(group: u8, timeout: u64) {
+        process()?.barrier(group, timeout)
+    }
+
+    fn gaspi_allreduce | pgaspi_allreduce(
+        send: *const u8, receive: *mut u8, num: u32, operation: u32, datatype: u32, group: u8,
+        timeout: u64,
+    ) {
+        let process = process()?;
+        given(send)?;
+        given(receive)?;
+        let operation = Operation::from_c(operation)?;
+        let datatype = Datatype::from_c(datatype)?;
+        if num == 0 || num > process.config().allreduce_elem_max {
+            return Err(Status::ErrInvNum);
+        }
+        let len = num as usize * datatype.size();
+        // SAFETY:
+        // - the program's buffers hold `num` elements (§11.3.1).
+        unsafe {
+            buffers(send, receive, Some(len), |send, receive| {
+                process.allreduce(send, receive, num, operation, datatype, group, timeout)
+            })
+        }
+    }
+
+    fn gaspi_allreduce_user | pgaspi_allreduce_user(
+        send: *const u8, receive: *mut u8, num: u32, size: u64,
+        operation: Option<ReduceOperation>, state: *mut c_void, group: u8, timeout: u64,
+    ) {
+        let process = process()?;
+        let operation = operation.ok_or(Status::ErrNullptr)?;
+        let len = (num as usize).checked_mul(size as usize);
+        let mut combined = [0u8; unipgas_core::group::PAYLOAD];
+        // SAFETY:
+        // - the program's buffers hold `num` elements of `size` bytes (§11.4.1).
+        unsafe {
+            buffers(send, receive, len, |send, receive| {
+                process.allreduce_user(send, receive, group, timeout, &mut |held, other| {
+                    let (one, two) = (held.as_mut_ptr(), other.as_ptr().cast_mut());
+                    answered(operation(one, two, combined.as_mut_ptr(), state, num, size, timeout))?;
+                    held.copy_from_slice(&combined[..held.len()]);
+                    Ok(())
+                })
+            })
+        }
+    }
+
+    fn gaspi_allreduce_user_17 | pgaspi_allreduce_user_17(
+        send: *const u8, receive: *mut u8, num: u32, size: u64,
+        operation: Option<ReduceOperation17>, state: *mut c_void, group: u8, timeout: u64,
+    ) {
+        let process = process()?;
+        let operation = operation.ok_or(Status::ErrNullptr)?;
+        let len = (num as usize).checked_mul(size as usize);
+        let mut combined = [0u8; unipgas_core::group::PAYLOAD];
+        // SAFETY:
+        // - as above.
+        unsafe {
+            buffers(send, receive, len, |send, receive| {
+                process.allreduce_user(send, receive, group, timeout, &mut |held, other| {
+                    let bytes = size as usize;
+                    for (i, (one, two)) in
+                        held.chunks_exact(bytes).zip(other.chunks_exact(bytes)).enumerate()
+                    {
+                        let result = combined[i * bytes..].as_mut_ptr();
+                        answered(operation(one.as_ptr(), two.as_ptr(), result, state, timeout))?;
+                    }
+                    held.copy_from_slice(&combined[..held.len()]);
+                    Ok(())
+                })
+            })
+        }
+    }
+}

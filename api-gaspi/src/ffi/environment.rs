@@ -1,0 +1,154 @@
+//! §13: version, time, error texts; and the extensions that tell about the machine.
+
+use std::ffi::{c_char, c_void};
+
+use super::{given, procedures, put};
+use crate::environment::started;
+use crate::status::{Status, text};
+
+/// Release 1.6 of the interface.
+const VERSION: f32 = 1.6;
+
+procedures! {
+    fn gaspi_version | pgaspi_version(version: *mut f32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(version, VERSION) }
+    }
+
+    fn gaspi_time_get | pgaspi_time_get(time: *mut f32) {
+        // A float holds few digits: count from the program's start, not from the machine's.
+        let elapsed = started().elapsed().as_secs_f64() * 1e3;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(time, elapsed as f32) }
+    }
+
+    fn gaspi_time_resolution | pgaspi_time_resolution(resolution: *mut f32) {
+        given(resolution)?;
+        let clock = clock_resolution();
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(resolution, clock) }
+    }
+
+    fn gaspi_time_ticks | pgaspi_time_ticks(ticks: *mut u64) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(ticks, clock_ticks()) }
+    }
+
+    fn gaspi_cpu_frequency | pgaspi_cpu_frequency(mhz: *mut f32) {
+        given(mhz)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(mhz, tick_frequency()) }
+    }
+
+    fn gaspi_print_error | pgaspi_print_error(code: i32, message: *mut *mut c_char) {
+        given(message)?;
+        let text = text(code).ok_or(Status::Error)?;
+        // SAFETY:
+        // - valid by the C contract; strdup's copy is the program's to free.
+        unsafe {
+            let copy = libc::strdup(text.as_ptr());
+            if copy.is_null() {
+                return Err(Status::ErrMemalloc);
+            }
+            message.write(copy);
+        }
+        Ok(())
+    }
+
+    fn gaspi_error_message | pgaspi_error_message(code: i32, message: *mut *mut c_char) {
+        given(message)?;
+        let text = text(code).ok_or(Status::Error)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(message, text.as_ptr().cast_mut()) }
+    }
+
+    fn gaspi_pcontrol | pgaspi_pcontrol(_argument: *mut c_void) {
+        Ok(())
+    }
+
+    fn gaspi_numa_socket | pgaspi_numa_socket(socket: *mut u8) {
+        given(socket)?;
+        let mut node = 0u32;
+        // SAFETY:
+        // - `node` is valid for a write; the other two places may be null.
+        let failed = unsafe {
+            libc::syscall(
+                libc::SYS_getcpu,
+                std::ptr::null_mut::<u32>(),
+                &raw mut node,
+                std::ptr::null_mut::<c_void>(),
+            )
+        } != 0;
+        if failed {
+            return Err(Status::Error);
+        }
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(socket, node as u8) }
+    }
+}
+
+/// Resolution of the clock in milliseconds.
+fn clock_resolution() -> f32 {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1,
+    };
+    // SAFETY:
+    // - a local that the call fills.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &mut resolution) };
+    (resolution.tv_sec as f64 * 1e3 + resolution.tv_nsec as f64 / 1e6) as f32
+}
+
+#[cfg(target_arch = "x86_64")]
+fn clock_ticks() -> u64 {
+    // SAFETY:
+    // - reading the time-stamp counter has no effect.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn clock_ticks() -> u64 {
+    started().elapsed().as_nanos() as u64
+}
+
+/// Ticks per microsecond, measured once over a few milliseconds.
+fn tick_frequency() -> f32 {
+    static MHZ: std::sync::OnceLock<f32> = std::sync::OnceLock::new();
+    *MHZ.get_or_init(|| {
+        let (time, ticks) = (std::time::Instant::now(), clock_ticks());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let ticks = clock_ticks().wrapping_sub(ticks);
+        (ticks as f64 / time.elapsed().as_secs_f64() / 1e6) as f32
+    })
+}
+
+/// The text of a code; null for a number that is no code.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgaspi_error_str(code: i32) -> *mut c_char {
+    text(code).map_or(std::ptr::null_mut(), |text| text.as_ptr().cast_mut())
+}
+
+/// As [`pgaspi_error_str`].
+#[unsafe(no_mangle)]
+pub extern "C" fn gaspi_error_str(code: i32) -> *mut c_char {
+    pgaspi_error_str(code)
+}
+
+/// A short pause for loops that poll: lets others run, and nothing else.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgaspi_delay() {
+    std::thread::yield_now();
+}
+
+/// As [`pgaspi_delay`].
+#[unsafe(no_mangle)]
+pub extern "C" fn gaspi_delay() {
+    pgaspi_delay();
+}

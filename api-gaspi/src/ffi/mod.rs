@@ -1,0 +1,80 @@
+//! The C interface: `gaspi_x`, and under the shifted name `pgaspi_x` (GASPI 17.1 §14.2) the procedure itself. The prototypes
+//! are those of the headers in `include/`, where each one is described.
+//!
+//! No procedure unwinds, and none crashes on null pointers or on names, offsets and sizes that do not exist: they return the
+//! codes of release 1.6's checking library. Pointers that are not null must be valid as C requires.
+#![allow(missing_docs)]
+#![allow(clippy::missing_safety_doc)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::status::{Result, SUCCESS, Status};
+
+mod collective;
+mod environment;
+mod getters;
+mod print;
+mod process;
+mod segment;
+mod transfer;
+
+pub use collective::*;
+pub use environment::*;
+pub use getters::*;
+pub use print::*;
+pub use process::*;
+pub use segment::*;
+pub use transfer::*;
+
+/// Defines procedures under both names.
+macro_rules! procedures {
+    ($(fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
+            $crate::ffi::code(|| $body)
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
+            // SAFETY:
+            // - the same contract.
+            unsafe { $shifted($($arg),*) }
+        }
+    )*};
+}
+use procedures;
+
+/// Runs a procedure; a panic (which would be a defect of the library) becomes `GASPI_ERROR`.
+#[inline(always)]
+fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(procedure)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(status)) => status as i32,
+        Err(_) => Status::Error as i32,
+    }
+}
+
+/// Stores a result. Errors: [`Status::ErrNullptr`].
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[inline(always)]
+unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(Status::ErrNullptr);
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Refuses a null pointer before anything has an effect.
+#[inline(always)]
+fn given<T>(place: *const T) -> Result<()> {
+    if place.is_null() {
+        Err(Status::ErrNullptr)
+    } else {
+        Ok(())
+    }
+}

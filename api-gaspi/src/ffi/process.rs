@@ -1,0 +1,103 @@
+//! §5: configuration and processes.
+
+use super::{given, procedures, put};
+use crate::config::Config;
+use crate::environment::{self, process};
+use crate::status::Status;
+
+const HEALTHY: i32 = 0;
+const CORRUPT: i32 = 1;
+
+procedures! {
+    fn gaspi_config_get | pgaspi_config_get(config: *mut Config) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(config, environment::config()) }
+    }
+
+    fn gaspi_config_set | pgaspi_config_set(config: Config) {
+        environment::set_config(config)
+    }
+
+    fn gaspi_proc_init | pgaspi_proc_init(timeout: u64) {
+        environment::init(timeout)
+    }
+
+    fn gaspi_proc_term | pgaspi_proc_term(timeout: u64) {
+        environment::term(timeout)
+    }
+
+    fn gaspi_proc_num | pgaspi_proc_num(num: *mut u16) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(num, process()?.num()) }
+    }
+
+    fn gaspi_proc_rank | pgaspi_proc_rank(rank: *mut u16) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(rank, process()?.rank()) }
+    }
+
+    fn gaspi_proc_kill | pgaspi_proc_kill(rank: u16, timeout: u64) {
+        process()?.kill(rank, timeout)
+    }
+
+    fn gaspi_proc_ping | pgaspi_proc_ping(rank: u16, _timeout: u64) {
+        process()?.ping(rank)
+    }
+
+    fn gaspi_connect | pgaspi_connect(rank: u16, _timeout: u64) {
+        process()?.connect(rank)
+    }
+
+    fn gaspi_initialized | pgaspi_initialized(initialized: *mut u32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(initialized, u32::from(environment::initialized())) }
+    }
+
+    fn gaspi_proc_local_rank | pgaspi_proc_local_rank(rank: *mut u16) {
+        // All ranks of a job that `unipgas run` starts share the node.
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(rank, process()?.rank()) }
+    }
+
+    fn gaspi_proc_local_num | pgaspi_proc_local_num(num: *mut u16) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(num, process()?.num()) }
+    }
+
+    fn gaspi_state_vec_get | pgaspi_state_vec_get(states: *mut i32) {
+        given(states)?;
+        for (i, healthy) in process()?.states().into_iter().enumerate() {
+            // SAFETY:
+            // - the program has room for one entry a rank.
+            unsafe { states.add(i).write(if healthy { HEALTHY } else { CORRUPT }) };
+        }
+        Ok(())
+    }
+
+    // The text's form: a pointer to the vector. Where the vector is null it is made, for the program to free.
+    fn gaspi_state_vec_get_17 | pgaspi_state_vec_get_17(states: *mut *mut i32) {
+        given(states)?;
+        // SAFETY:
+        // - valid by the C contract; what malloc gives is large enough for one entry a rank.
+        unsafe {
+            if (*states).is_null() {
+                let bytes = usize::from(process()?.num()) * size_of::<i32>();
+                let made: *mut i32 = libc::malloc(bytes).cast();
+                if made.is_null() {
+                    return Err(Status::ErrMemalloc);
+                }
+                *states = made;
+            }
+            match pgaspi_state_vec_get(*states) {
+                0 => Ok(()),
+                _ => Err(Status::Error),
+            }
+        }
+    }
+}

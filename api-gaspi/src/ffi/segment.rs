@@ -1,0 +1,80 @@
+//! §7: segments.
+
+use super::{given, procedures, put};
+use crate::environment::process;
+use crate::status::Status;
+
+procedures! {
+    fn gaspi_segment_alloc | pgaspi_segment_alloc(id: u8, size: u64, _policy: u32) {
+        process()?.segment_alloc(id, size)
+    }
+
+    fn gaspi_segment_register | pgaspi_segment_register(id: u8, rank: u16, _timeout: u64) {
+        process()?.segment_register(id, rank)
+    }
+
+    fn gaspi_segment_create | pgaspi_segment_create(
+        id: u8, size: u64, group: u8, timeout: u64, _policy: u32,
+    ) {
+        process()?.segment_create(id, size, group, timeout)
+    }
+
+    fn gaspi_segment_bind | pgaspi_segment_bind(
+        id: u8, pointer: *mut u8, size: u64, _description: i32,
+    ) {
+        // SAFETY:
+        // - the program keeps the memory until it deletes the segment (§7.2.4).
+        unsafe { process()?.segment_bind(id, pointer, size) }
+    }
+
+    fn gaspi_segment_use | pgaspi_segment_use(
+        id: u8, pointer: *mut u8, size: u64, group: u8, timeout: u64, _description: i32,
+    ) {
+        // SAFETY:
+        // - as for gaspi_segment_bind.
+        unsafe { process()?.segment_use(id, pointer, size, group, timeout) }
+    }
+
+    fn gaspi_segment_delete | pgaspi_segment_delete(id: u8) {
+        process()?.segment_delete(id)
+    }
+
+    fn gaspi_segment_num | pgaspi_segment_num(num: *mut u32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(num, process()?.segment_num()) }
+    }
+
+    fn gaspi_segment_list | pgaspi_segment_list(num: u32, ids: *mut u8) {
+        given(ids)?;
+        let all = process()?.segment_list();
+        if num as usize > all.len() {
+            return Err(Status::ErrInvNum);
+        }
+        for (i, id) in all.into_iter().take(num as usize).enumerate() {
+            // SAFETY:
+            // - the program has room for `num` entries.
+            unsafe { ids.add(i).write(id) };
+        }
+        Ok(())
+    }
+
+    fn gaspi_segment_ptr | pgaspi_segment_ptr(id: u8, pointer: *mut *mut u8) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(pointer, process()?.segment_ptr(id)?) }
+    }
+
+    fn gaspi_segment_size | pgaspi_segment_size(id: u8, rank: u16, size: *mut u64) {
+        given(size)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(size, process()?.segment_size(id, rank)?) }
+    }
+
+    fn gaspi_segment_avail_local | pgaspi_segment_avail_local(id: *mut u8) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(id, process()?.segment_avail()?) }
+    }
+}

@@ -1,0 +1,224 @@
+//! §8 and §10: one-sided communication, queues, atomics.
+
+use super::{given, procedures, put};
+use crate::atomics::Place;
+use crate::environment::process;
+use crate::status::{Result, Status};
+use crate::transfer::{Notification, Part, Post};
+
+/// Lists of up to this many elements (`gaspi_rw_list_elem_max`) are gathered on the stack.
+const MOST: usize = crate::config::RW_LIST_ELEM_MAX as usize;
+
+/// The parallel arrays of a list operation.
+struct Lists {
+    num: u32,
+    segment_local: *const u8,
+    offset_local: *const u64,
+    segment_remote: *const u8,
+    offset_remote: *const u64,
+    size: *const u64,
+}
+
+impl Lists {
+    /// Errors: [`Status::ErrNullptr`], [`Status::ErrInvNum`].
+    ///
+    /// # Safety
+    /// Each array is null or has `num` elements.
+    unsafe fn with<R>(self, run: impl FnOnce(&[Part]) -> Result<R>) -> Result<R> {
+        given(self.segment_local)?;
+        given(self.offset_local)?;
+        given(self.segment_remote)?;
+        given(self.offset_remote)?;
+        given(self.size)?;
+        let num = self.num as usize;
+        if num == 0 || num > MOST {
+            return Err(Status::ErrInvNum);
+        }
+        let none = Part {
+            segment_local: 0,
+            offset_local: 0,
+            segment_remote: 0,
+            offset_remote: 0,
+            size: 0,
+        };
+        let mut parts = [none; MOST];
+        for (i, part) in parts[..num].iter_mut().enumerate() {
+            // SAFETY:
+            // - not null, so `num` elements by the caller's word.
+            *part = unsafe {
+                Part {
+                    segment_local: *self.segment_local.add(i),
+                    offset_local: *self.offset_local.add(i),
+                    segment_remote: *self.segment_remote.add(i),
+                    offset_remote: *self.offset_remote.add(i),
+                    size: *self.size.add(i),
+                }
+            };
+        }
+        run(&parts[..num])
+    }
+}
+
+procedures! {
+    fn gaspi_write | pgaspi_write(
+        segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
+        size: u64, queue: u8, timeout: u64,
+    ) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        process()?.write(part, Post { rank, queue, timeout })
+    }
+
+    fn gaspi_read | pgaspi_read(
+        segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
+        size: u64, queue: u8, timeout: u64,
+    ) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        process()?.read(part, Post { rank, queue, timeout })
+    }
+
+    fn gaspi_write_notify | pgaspi_write_notify(
+        segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
+        size: u64, id: u32, value: u32, queue: u8, timeout: u64,
+    ) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let notification = Notification { segment: segment_remote, id, value };
+        process()?.write_notify(part, notification, Post { rank, queue, timeout })
+    }
+
+    fn gaspi_read_notify | pgaspi_read_notify(
+        segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
+        size: u64, id: u32, queue: u8, timeout: u64,
+    ) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        process()?.read_notify(part, id, Post { rank, queue, timeout })
+    }
+
+    fn gaspi_notify | pgaspi_notify(
+        segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64,
+    ) {
+        process()?.notify(Notification { segment, id, value }, Post { rank, queue, timeout })
+    }
+
+    fn gaspi_write_list | pgaspi_write_list(
+        num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
+        segment_remote: *const u8, offset_remote: *const u64, size: *const u64, queue: u8,
+        timeout: u64,
+    ) {
+        let process = process()?;
+        let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
+        // SAFETY:
+        // - the arrays have `num` elements, by the C contract.
+        unsafe { lists.with(|parts| process.write_list(parts, Post { rank, queue, timeout })) }
+    }
+
+    fn gaspi_write_list_notify | pgaspi_write_list_notify(
+        num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
+        segment_remote: *const u8, offset_remote: *const u64, size: *const u64, segment: u8,
+        id: u32, value: u32, queue: u8, timeout: u64,
+    ) {
+        let process = process()?;
+        let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
+        let notification = Notification { segment, id, value };
+        // SAFETY:
+        // - as above.
+        unsafe {
+            lists.with(|parts| {
+                process.write_list_notify(parts, notification, Post { rank, queue, timeout })
+            })
+        }
+    }
+
+    fn gaspi_read_list | pgaspi_read_list(
+        num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
+        segment_remote: *const u8, offset_remote: *const u64, size: *const u64, queue: u8,
+        timeout: u64,
+    ) {
+        let process = process()?;
+        let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
+        // SAFETY:
+        // - as above.
+        unsafe { lists.with(|parts| process.read_list(parts, Post { rank, queue, timeout })) }
+    }
+
+    fn gaspi_read_list_notify | pgaspi_read_list_notify(
+        num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
+        segment_remote: *const u8, offset_remote: *const u64, size: *const u64, segment: u8,
+        id: u32, queue: u8, timeout: u64,
+    ) {
+        let process = process()?;
+        let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
+        // SAFETY:
+        // - as above.
+        unsafe {
+            lists.with(|parts| {
+                process.read_list_notify(parts, segment, id, Post { rank, queue, timeout })
+            })
+        }
+    }
+
+    fn gaspi_wait | pgaspi_wait(queue: u8, timeout: u64) {
+        process()?.wait(queue, timeout)
+    }
+
+    fn gaspi_notify_waitsome | pgaspi_notify_waitsome(
+        segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64,
+    ) {
+        let process = process()?;
+        given(first)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(first, process.notify_waitsome(segment, begin, num, timeout)?) }
+    }
+
+    fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) {
+        let process = process()?;
+        given(old)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(old, process.notify_reset(segment, id)?) }
+    }
+
+    fn gaspi_queue_create | pgaspi_queue_create(queue: *mut u8, _timeout: u64) {
+        let process = process()?;
+        given(queue)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(queue, process.queue_create()?) }
+    }
+
+    fn gaspi_queue_delete | pgaspi_queue_delete(queue: u8) {
+        process()?.queue_delete(queue)
+    }
+
+    fn gaspi_queue_size | pgaspi_queue_size(queue: u8, size: *mut u32) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(size, process()?.queue_size(queue)?) }
+    }
+
+    fn gaspi_queue_purge | pgaspi_queue_purge(queue: u8, timeout: u64) {
+        process()?.queue_purge(queue, timeout)
+    }
+
+    fn gaspi_atomic_fetch_add | pgaspi_atomic_fetch_add(
+        segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64,
+    ) {
+        let process = process()?;
+        given(old)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(old, process.fetch_add(Place { segment, offset, rank }, value, timeout)?) }
+    }
+
+    fn gaspi_atomic_compare_swap | pgaspi_atomic_compare_swap(
+        segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64,
+        timeout: u64,
+    ) {
+        let process = process()?;
+        given(old)?;
+        let place = Place { segment, offset, rank };
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(old, process.compare_swap(place, comparator, new, timeout)?) }
+    }
+}

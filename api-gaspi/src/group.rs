@@ -1,0 +1,273 @@
+//! Groups (GASPI 17.1 §6) and what they do together (§11).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::RwLock;
+
+use unipgas_core::group::{Combine, Forming};
+use unipgas_core::{Deadline, Error, Group};
+
+use crate::config::ALLREDUCE_BUF_SIZE;
+use crate::process::{GROUP_ALL, Process, deadline};
+use crate::reduce::{Datatype, Operation, combine_elements};
+use crate::status::{Result, Status, from_engine};
+
+/// What stands under a group's name.
+pub(crate) enum GroupPlace {
+    Free,
+    /// Ranks, ascending.
+    Open(Vec<u32>),
+    /// A commit ran into its timeout.
+    Forming(Vec<u32>, Box<Forming>),
+    Committed(Box<Group>),
+}
+
+impl GroupPlace {
+    fn members(&self) -> Result<&[u32]> {
+        match self {
+            GroupPlace::Free => Err(Status::ErrInvGroup),
+            GroupPlace::Open(members) | GroupPlace::Forming(members, _) => Ok(members),
+            GroupPlace::Committed(group) => Ok(group.members()),
+        }
+    }
+}
+
+/// The ranks' hash: with a count of the groups that the same ranks have formed, it is what members know a group by.
+fn fingerprint(members: &[u32]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    members.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Process {
+    fn place(&self, group: u8) -> Result<&RwLock<GroupPlace>> {
+        self.groups
+            .get(usize::from(group))
+            .ok_or(Status::ErrInvGroup)
+    }
+
+    pub(crate) fn make_group_all(&self) {
+        let all = (0..self.world.size()).collect();
+        if let Some(place) = self.groups.first() {
+            *place.write().expect("no panic under this lock") = GroupPlace::Open(all);
+        }
+    }
+
+    /// Makes an empty group (§6.3.1). Errors: [`Status::ErrManyGrp`].
+    pub fn group_create(&self) -> Result<u8> {
+        for (id, place) in self.groups.iter().enumerate() {
+            let Ok(mut place) = place.try_write() else {
+                continue;
+            };
+            if matches!(*place, GroupPlace::Free) {
+                *place = GroupPlace::Open(Vec::new());
+                return Ok(id as u8);
+            }
+        }
+        Err(Status::ErrManyGrp)
+    }
+
+    /// Adds a rank to a group that is not committed (§6.3.2). Errors: [`Status::ErrInvGroup`], [`Status::ErrInvRank`] also for a
+    /// rank that is in it.
+    pub fn group_add(&self, group: u8, rank: u16) -> Result<()> {
+        let mut place = self
+            .place(group)?
+            .write()
+            .expect("no panic under this lock");
+        let GroupPlace::Open(members) = &mut *place else {
+            return Err(Status::ErrInvGroup);
+        };
+        self.check_rank(rank)?;
+        let rank = u32::from(rank);
+        match members.binary_search(&rank) {
+            Ok(_) => Err(Status::ErrInvRank),
+            Err(at) => {
+                members.insert(at, rank);
+                Ok(())
+            }
+        }
+    }
+
+    /// Establishes a group (§6.3.3). Errors: [`Status::Timeout`]: call again; [`Status::ErrInvGroup`]; [`Status::ErrInvRank`] if this
+    /// process is not in it. A committed group is left as it is.
+    pub fn group_commit(&self, group: u8, timeout: u64) -> Result<()> {
+        self.commit_group(group, deadline(timeout))
+    }
+
+    pub(crate) fn commit_group(&self, group: u8, deadline: Deadline) -> Result<()> {
+        let mut place = self
+            .place(group)?
+            .try_write()
+            .map_err(|_| Status::ErrActiveColl)?;
+        let members = place.members()?.to_vec();
+        if members.is_empty() {
+            return Err(Status::ErrInvGroup);
+        }
+        let mut forming = match std::mem::replace(&mut *place, GroupPlace::Free) {
+            GroupPlace::Committed(done) => {
+                *place = GroupPlace::Committed(done);
+                return Ok(());
+            }
+            GroupPlace::Forming(_, forming) => forming,
+            GroupPlace::Free | GroupPlace::Open(_) => {
+                *place = GroupPlace::Open(members.clone());
+                if !members.contains(&self.world.rank()) {
+                    return Err(Status::ErrInvRank);
+                }
+                let nth = self.nth_group_of(&members);
+                let name = [fingerprint(&members), nth];
+                Box::new(Forming::new(&self.world, &members, name).map_err(from_engine)?)
+            }
+        };
+        match forming.advance(deadline) {
+            Ok(done) => {
+                *place = GroupPlace::Committed(Box::new(done));
+                Ok(())
+            }
+            Err(Error::Timeout) => {
+                *place = GroupPlace::Forming(members, forming);
+                Err(Status::Timeout)
+            }
+            Err(error) => {
+                *place = GroupPlace::Open(members);
+                Err(from_engine(error))
+            }
+        }
+    }
+
+    /// Deletes a group (§6.4.1). `GASPI_GROUP_ALL` stays: [`Status::ErrInvGroup`].
+    pub fn group_delete(&self, group: u8) -> Result<()> {
+        if group == GROUP_ALL {
+            return Err(Status::ErrInvGroup);
+        }
+        let mut place = self
+            .place(group)?
+            .try_write()
+            .map_err(|_| Status::ErrActiveColl)?;
+        place.members()?;
+        *place = GroupPlace::Free;
+        Ok(())
+    }
+
+    /// Number of groups (§6.5.1).
+    pub fn group_num(&self) -> u32 {
+        self.groups
+            .iter()
+            .filter(|place| {
+                !matches!(
+                    *place.read().expect("no panic under this lock"),
+                    GroupPlace::Free
+                )
+            })
+            .count() as u32
+    }
+
+    /// The ranks of a group, ascending (§6.5.3).
+    pub fn group_ranks(&self, group: u8) -> Result<Vec<u16>> {
+        let place = self.place(group)?.read().expect("no panic under this lock");
+        Ok(place.members()?.iter().map(|rank| *rank as u16).collect())
+    }
+
+    pub(crate) fn committed_members(&self, group: u8) -> Result<Vec<u32>> {
+        self.with_group(group, |group| Ok(group.members().to_vec()))
+    }
+
+    #[inline]
+    fn with_group<R>(
+        &self,
+        group: u8,
+        work: impl FnOnce(&Group) -> unipgas_core::Result<R>,
+    ) -> Result<R> {
+        let place = self
+            .place(group)?
+            .try_read()
+            .map_err(|_| Status::ErrActiveColl)?;
+        match &*place {
+            GroupPlace::Committed(group) => work(group).map_err(from_engine),
+            _ => Err(Status::ErrInvGroup),
+        }
+    }
+
+    /// Ends when every member has called it (§11.2.1). Errors: [`Status::Timeout`]: call again to go on; [`Status::ErrActiveColl`].
+    #[inline]
+    pub fn barrier(&self, group: u8, timeout: u64) -> Result<()> {
+        self.barrier_until(group, deadline(timeout))
+    }
+
+    #[inline]
+    pub(crate) fn barrier_until(&self, group: u8, deadline: Deadline) -> Result<()> {
+        self.with_group(group, |group| {
+            group.barrier(deadline)
+        })
+    }
+
+    /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
+    /// the type. Errors: [`Status::ErrInvNum`] for none or more than `gaspi_allreduce_elem_max`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn allreduce(
+        &self,
+        send: &[u8],
+        receive: &mut [u8],
+        num: u32,
+        operation: Operation,
+        datatype: Datatype,
+        group: u8,
+        timeout: u64,
+    ) -> Result<()> {
+        if num == 0 || num > self.config.allreduce_elem_max {
+            return Err(Status::ErrInvNum);
+        }
+        let len = num as usize * datatype.size();
+        if send.len() != len || receive.len() != len {
+            return Err(Status::ErrInvSize);
+        }
+        self.reduce_with(send, receive, group, timeout, &mut |held, other| {
+            combine_elements(operation, datatype, held, other);
+            Ok(())
+        })
+    }
+
+    /// Reduces by an operation of the program, which must be commutative and associative (§11.4.1). Errors:
+    /// [`Status::ErrInvSize`] for more than `gaspi_allreduce_buf_size` bytes.
+    pub fn allreduce_user(
+        &self,
+        send: &[u8],
+        receive: &mut [u8],
+        group: u8,
+        timeout: u64,
+        combine: &mut Combine<'_>,
+    ) -> Result<()> {
+        if send.is_empty()
+            || send.len() as u64 > ALLREDUCE_BUF_SIZE
+            || send.len() != receive.len()
+        {
+            return Err(Status::ErrInvSize);
+        }
+        self.reduce_with(send, receive, group, timeout, combine)
+    }
+
+    fn reduce_with(
+        &self,
+        send: &[u8],
+        receive: &mut [u8],
+        group: u8,
+        timeout: u64,
+        combine: &mut Combine<'_>,
+    ) -> Result<()> {
+        self.with_group(group, |group| {
+            group.all_reduce(send, receive, combine, deadline(timeout))
+        })
+    }
+
+    /// How many groups of exactly these members this process has begun to form before; the same at all of them, since they
+    /// commit their common groups in the same order (§6.3.3).
+    fn nth_group_of(&self, members: &[u32]) -> u64 {
+        let mut counts = self
+            .group_counts
+            .lock()
+            .expect("no panic under this lock");
+        let count = counts.entry(members.into()).or_insert(0u64);
+        *count += 1;
+        *count
+    }
+}
+

@@ -1,0 +1,254 @@
+//! One GASPI process: what stands between `gaspi_proc_init` and `gaspi_proc_term` (GASPI 17.1 §5.3).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use unipgas_core::job::Job;
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Endpoint, Engine, World};
+
+use crate::config::{Config, QUEUE_MAX};
+use crate::group::GroupPlace;
+use crate::segment::Segment;
+use crate::status::{Result, Status, from_engine};
+
+/// Segment names.
+pub(crate) const SEGMENT_IDS: usize = 256;
+/// `GASPI_GROUP_ALL`.
+pub const GROUP_ALL: u8 = 0;
+
+/// A GASPI timeout in milliseconds: 0 is GASPI_TEST, the largest value GASPI_BLOCK (§4.2.1).
+#[inline]
+pub fn deadline(timeout: u64) -> Deadline {
+    match timeout {
+        0 => Deadline::Now,
+        u64::MAX => Deadline::Never,
+        ms => Deadline::after(Duration::from_millis(ms)),
+    }
+}
+
+/// An initialised GASPI process. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any
+/// thread, but for [`Process::term`].
+pub struct Process {
+    pub(crate) world: Arc<World>,
+    pub(crate) config: Config,
+    pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
+    /// Guards making and deleting of segments.
+    pub(crate) segment_changes: Mutex<()>,
+    /// Descriptions of deleted segments, which another thread may still be reading.
+    #[allow(clippy::vec_box)]
+    pub(crate) retired: Mutex<Vec<Box<Segment>>>,
+    pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
+    pub(crate) queue_changes: Mutex<Vec<Box<Endpoint>>>,
+    pub(crate) groups: Box<[RwLock<GroupPlace>]>,
+    pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
+    pub(crate) atomics: Endpoint,
+}
+
+/// An initialisation that may need several calls (§5.3.1).
+pub struct Initialising {
+    world: Arc<World>,
+    process: Option<Box<Process>>,
+}
+
+impl Initialising {
+    /// Joins the job. Errors: [`Status::ErrEnv`], [`Status::ErrSn`], [`Status::ErrMemalloc`].
+    pub fn begin(config: &Config, life_cycle: u32) -> Result<Self> {
+        let job = Job::from_env().map_err(|e| tell(&e, Status::ErrEnv))?;
+        let opening = Opening {
+            local_processes: job.size() as usize,
+        };
+        let transport = open_from_env(&opening).map_err(|e| tell(&e, Status::ErrEnv))?;
+        let engine = Engine::new(vec![transport]).map_err(from_engine)?;
+        let world = World::new(engine, job, life_cycle).map_err(|e| {
+            let status = from_engine(e.clone());
+            tell(&e, status)
+        })?;
+        let world = Arc::new(world);
+        let process = Process::new(&world, *config)?;
+        Ok(Initialising {
+            world,
+            process: Some(Box::new(process)),
+        })
+    }
+
+    /// Goes on until all processes have been started. Errors: [`Status::Timeout`]: call again.
+    pub fn advance(&mut self, timeout: u64) -> Result<Box<Process>> {
+        let deadline = deadline(timeout);
+        self.world.meet(deadline).map_err(from_engine)?;
+        let process = self.process.as_ref().ok_or(Status::ErrInited)?;
+        if process.config.build_infrastructure != 0 {
+            for rank in 0..self.world.size() {
+                self.world.connect(rank).map_err(from_engine)?;
+            }
+            // Programs of release 1.6 use the group of all without committing it.
+            process.commit_group(GROUP_ALL, deadline)?;
+        }
+        self.process.take().ok_or(Status::ErrInited)
+    }
+}
+
+/// What cannot be said in a code is said once, in a line.
+#[cold]
+fn tell(error: &unipgas_core::Error, status: Status) -> Status {
+    eprintln!("unipgas: gaspi_proc_init: {error}");
+    status
+}
+
+impl Process {
+    fn new(world: &Arc<World>, config: Config) -> Result<Self> {
+        let endpoint = |depth| world.engine().endpoint(depth).map_err(from_engine);
+        let process = Process {
+            world: world.clone(),
+            config,
+            segments: std::array::from_fn(|_| AtomicPtr::default()),
+            segment_changes: Mutex::new(()),
+            retired: Mutex::new(Vec::new()),
+            queues: std::array::from_fn(|_| AtomicPtr::default()),
+            queue_changes: Mutex::new(Vec::new()),
+            groups: (0..config.group_max)
+                .map(|_| RwLock::new(GroupPlace::Free))
+                .collect(),
+            group_counts: Mutex::default(),
+            atomics: endpoint(u32::MAX)?,
+        };
+        for _ in 0..config.queue_num {
+            process.queue_create()?;
+        }
+        process.make_group_all();
+        Ok(process)
+    }
+
+    /// This process's rank (§5.3.3).
+    #[inline]
+    pub fn rank(&self) -> u16 {
+        self.world.rank() as u16
+    }
+
+    /// Number of processes (§5.3.2).
+    #[inline]
+    pub fn num(&self) -> u16 {
+        self.world.size() as u16
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The engine underneath.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// Leaves the job and frees everything that belongs to it (§5.3.4). Requests under way are completed first; errors:
+    /// [`Status::Timeout`] if that takes too long: nothing has been freed, call again.
+    pub fn term(self: Box<Self>, timeout: u64) -> std::result::Result<(), (Box<Self>, Status)> {
+        let deadline = deadline(timeout);
+        // A failed request has been reported by gaspi_wait, or nobody wanted to know.
+        let late = self.all_queues().any(|queue| {
+            queue.drain(self.world.engine(), deadline, &mut || Ok(()))
+                == Err(unipgas_core::Error::Timeout)
+        });
+        if late {
+            return Err((self, Status::Timeout));
+        }
+        for id in 0..SEGMENT_IDS {
+            let _ = self.segment_delete(id as u8);
+        }
+        for group in &self.groups {
+            if let Ok(mut place) = group.write() {
+                *place = GroupPlace::Free;
+            }
+        }
+        let _ = self.world.leave();
+        Ok(())
+    }
+
+    /// The health of every process as this one knows it, by rank: true is healthy (§5.5.2). Waits that end because a process has died
+    /// do so until this has been called.
+    pub fn states(&self) -> Vec<bool> {
+        self.world
+            .lives()
+            .into_iter()
+            .map(|life| life != Life::Dead)
+            .collect()
+    }
+
+    /// Builds the communication infrastructure to `rank` (§5.4.1).
+    pub fn connect(&self, rank: u16) -> Result<()> {
+        self.check_rank(rank)?;
+        self.world
+            .connect(u32::from(rank))
+            .map(|_| ())
+            .map_err(from_engine)
+    }
+
+    /// Whether the process of `rank` lives. Errors: [`Status::ErrInvRank`]; [`Status::Error`] if it has died.
+    pub fn ping(&self, rank: u16) -> Result<()> {
+        self.check_rank(rank)?;
+        match self.world.lives_now(u32::from(rank)) {
+            Life::Dead => Err(Status::Error),
+            Life::Alive | Life::Left => Ok(()),
+        }
+    }
+
+    /// Sends an interrupt signal to the process of `rank` and waits until it has ended (§5.3.5). Errors: [`Status::ErrInvRank`] also for
+    /// the own rank; [`Status::Timeout`]: it has not ended yet, call again.
+    pub fn kill(&self, rank: u16, timeout: u64) -> Result<()> {
+        self.check_rank(rank)?;
+        if rank == self.rank() {
+            return Err(Status::ErrInvRank);
+        }
+        let rank = u32::from(rank);
+        let board = self.world.job().board().ok_or(Status::ErrInvRank)?;
+        let pid = board.pid(rank).map_err(from_engine)?;
+        let pid = rustix::process::Pid::from_raw(pid as i32).ok_or(Status::Error)?;
+        if self.world.lives_now(rank) == Life::Alive {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        }
+        self.world
+            .engine()
+            .wait(deadline(timeout), &mut || Ok(()), || {
+                Ok((self.world.lives_now(rank) != Life::Alive).then_some(()))
+            })
+            .map_err(from_engine)
+    }
+
+    pub(crate) fn check_rank(&self, rank: u16) -> Result<()> {
+        if u32::from(rank) < self.world.size() {
+            Ok(())
+        } else {
+            Err(Status::ErrInvRank)
+        }
+    }
+
+    /// For waits that anyone could end.
+    pub(crate) fn watch(&self) -> impl FnMut() -> unipgas_core::Result<()> + '_ {
+        || self.world.check_anyone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        for queue in &self.queues {
+            let queue = queue.swap(std::ptr::null_mut(), Ordering::AcqRel);
+            if !queue.is_null() {
+                // SAFETY:
+                // - came from Box::into_raw in `queue_create`, and nobody else has a reference to the process any more.
+                drop(unsafe { Box::from_raw(queue) });
+            }
+        }
+        for segment in &self.segments {
+            let segment = segment.swap(std::ptr::null_mut(), Ordering::AcqRel);
+            if !segment.is_null() {
+                // SAFETY:
+                // - came from Box::into_raw in `install`, as above.
+                drop(unsafe { Box::from_raw(segment) });
+            }
+        }
+    }
+}

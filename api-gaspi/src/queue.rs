@@ -1,0 +1,110 @@
+//! Queues (GASPI 17.1 §8.5, §8.2.3): one endpoint each, shared by all threads.
+
+use std::sync::atomic::Ordering;
+
+use unipgas_core::{Endpoint, Error};
+
+use crate::config::QUEUE_MAX;
+use crate::process::{Process, deadline};
+use crate::status::{Result, Status, from_engine};
+
+impl Process {
+    #[inline(always)]
+    pub(crate) fn queue(&self, id: u8) -> Result<&Endpoint> {
+        if let Some(queue) = self.queues.get(usize::from(id)) {
+            let queue = queue.load(Ordering::Acquire);
+            if !queue.is_null() {
+                // SAFETY:
+                // - queues are freed with the process only (deleted ones are kept aside).
+                return Ok(unsafe { &*queue });
+            }
+        }
+        Err(Status::ErrInvQueue)
+    }
+
+    pub(crate) fn all_queues(&self) -> impl Iterator<Item = &Endpoint> {
+        (0..QUEUE_MAX as u8).filter_map(|id| self.queue(id).ok())
+    }
+
+    /// Moves pending requests of all queues on, where the backend needs that.
+    #[inline]
+    pub(crate) fn progress(&self) {
+        if self.world.engine().asynchronous() {
+            for queue in self.all_queues() {
+                queue.progress();
+            }
+        }
+    }
+
+    /// Makes a queue (§8.5.1). Errors: [`Status::ErrInvNum`] if there are `gaspi_queue_max` already.
+    pub fn queue_create(&self) -> Result<u8> {
+        let mut spare = self.queue_changes.lock().expect("no panic under this lock");
+        let id = (0..QUEUE_MAX as usize)
+            .find(|id| self.queues[*id].load(Ordering::Acquire).is_null())
+            .ok_or(Status::ErrInvNum)?;
+        let queue = match spare.pop() {
+            Some(queue) => queue,
+            None => Box::new(
+                self.world
+                    .engine()
+                    .endpoint(self.config.queue_size_max)
+                    .map_err(from_engine)?,
+            ),
+        };
+        self.queues[id].store(Box::into_raw(queue), Ordering::Release);
+        Ok(id as u8)
+    }
+
+    /// Deletes a queue (§8.5.2); requests that are still in it are completed first.
+    pub fn queue_delete(&self, id: u8) -> Result<()> {
+        let mut spare = self.queue_changes.lock().expect("no panic under this lock");
+        let queue = self.queue(id)?;
+        let _ = queue.drain(
+            self.world.engine(),
+            unipgas_core::Deadline::Never,
+            &mut || Ok(()),
+        );
+        queue.purge();
+        let queue = self.queues[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY:
+        // - came from Box::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the
+        //   process ends, and used again by the next `queue_create`.
+        spare.push(unsafe { Box::from_raw(queue) });
+        Ok(())
+    }
+
+    /// Number of queues (§12.3.1).
+    pub fn queue_num(&self) -> u32 {
+        self.all_queues().count() as u32
+    }
+
+    /// Requests posted to the queue since the last successful wait (§8.5.3).
+    pub fn queue_size(&self, id: u8) -> Result<u32> {
+        Ok(self.queue(id)?.posted())
+    }
+
+    /// Forgets the requests of a queue after a failure (§8.5.4).
+    pub fn queue_purge(&self, id: u8, timeout: u64) -> Result<()> {
+        let queue = self.queue(id)?;
+        match queue.drain(self.world.engine(), deadline(timeout), &mut || Ok(())) {
+            Err(Error::Timeout) => return Err(Status::Timeout),
+            Ok(()) | Err(_) => {}
+        }
+        queue.purge();
+        Ok(())
+    }
+
+    /// Waits until all requests posted to the queue are complete on this side (§8.2.3). Errors: [`Status::Timeout`]; [`Status::Error`] if
+    /// one failed or a process has died: see [`Process::states`].
+    #[inline]
+    pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
+        let queue = self.queue(id)?;
+        self.world.check_news().map_err(from_engine)?;
+        queue
+            .drain(self.world.engine(), deadline(timeout), &mut self.watch())
+            .map_err(|error| match error {
+                Error::Timeout => Status::Timeout,
+                _ => Status::Error,
+            })
+    }
+}

@@ -1,0 +1,290 @@
+//! Segments (GASPI 17.1 §7): registered memory with notification words, listed in the process's directory under the segment's
+//! name.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use unipgas_core::{Deadline, Error, Local, Notifications, Region, Rights};
+
+use crate::process::{Process, SEGMENT_IDS, deadline};
+use crate::status::{Result, Status, from_engine};
+
+/// A segment of this process.
+pub struct Segment {
+    base: *mut u8,
+    len: usize,
+    desc: u64,
+    /// Ready for use: false while its collective creation has not ended.
+    ready: AtomicBool,
+    region: Mutex<Option<Region>>,
+    pub(crate) notifications: Notifications,
+}
+
+// SAFETY:
+// - `base` leads to registered memory, which is shared by purpose; the rest is Send and Sync.
+unsafe impl Send for Segment {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// `size` bytes at `offset`. Errors: [`Status::ErrInvLocOff`].
+    #[inline(always)]
+    pub(crate) fn local(&self, offset: u64, size: u64) -> Result<Local> {
+        if offset as usize > self.len || size as usize > self.len - offset as usize {
+            return Err(Status::ErrInvLocOff);
+        }
+        Ok(Local {
+            ptr: self.base.wrapping_add(offset as usize),
+            desc: self.desc,
+        })
+    }
+
+    /// Ends the registrations; the description stays readable for threads that have just looked it up.
+    fn retire(&self) {
+        self.ready.store(false, Ordering::Release);
+        *self.region.lock().expect("no panic under this lock") = None;
+        self.notifications.release();
+    }
+}
+
+/// Where the memory of a new segment comes from.
+enum Source {
+    Library,
+    User(*mut u8),
+}
+
+impl Process {
+    #[inline(always)]
+    fn segment_any(&self, id: u8) -> Option<&Segment> {
+        let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or from Box::into_raw; deleted segments are kept aside until the process ends.
+        unsafe { segment.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn segment(&self, id: u8) -> Result<&Segment> {
+        match self.segment_any(id) {
+            Some(segment) if segment.ready.load(Ordering::Acquire) => Ok(segment),
+            _ => Err(Status::ErrInvSeg),
+        }
+    }
+
+    fn make(&self, id: u8, size: u64, source: &Source, ready: bool) -> Result<()> {
+        if size == 0 || size > isize::MAX as u64 {
+            return Err(Status::ErrInvSegsize);
+        }
+        let _changing = self
+            .segment_changes
+            .lock()
+            .expect("no panic under this lock");
+        if self.segment_any(id).is_some() {
+            return Err(Status::ErrInvSeg);
+        }
+        if self.count() >= self.config.segment_max {
+            return Err(Status::ErrManySeg);
+        }
+        let engine = self.world.engine();
+        let region = match *source {
+            Source::Library => engine.allocate(size as usize, Rights::all()),
+            // SAFETY:
+            // - the caller of `segment_bind` or `segment_use` keeps the memory valid.
+            Source::User(base) => unsafe { engine.register(base, size as usize, Rights::all()) },
+        }
+        .map_err(from_engine)?;
+        let words = self.config.notification_num as usize;
+        let notifications = engine
+            .allocate(words * 4, Rights::WRITE)
+            .and_then(|region| Notifications::new(region, words))
+            .map_err(from_engine)?;
+        self.world
+            .directory()
+            .list_region(
+                usize::from(id),
+                &region.key(),
+                &notifications.key(),
+            )
+            .map_err(from_engine)?;
+        let local = region.local(0, 0).map_err(from_engine)?;
+        let segment = Box::new(Segment {
+            base: local.ptr,
+            len: region.len(),
+            desc: local.desc,
+            ready: AtomicBool::new(ready),
+            region: Mutex::new(Some(region)),
+            notifications,
+        });
+        self.segments[usize::from(id)].store(Box::into_raw(segment), Ordering::Release);
+        self.show(id, self.rank())
+    }
+
+    fn show(&self, id: u8, rank: u16) -> Result<()> {
+        self.world
+            .directory()
+            .show_region(usize::from(id), usize::from(rank))
+            .map_err(from_engine)
+    }
+
+    fn count(&self) -> u32 {
+        (0..SEGMENT_IDS)
+            .filter(|id| self.segment_any(*id as u8).is_some())
+            .count() as u32
+    }
+
+    /// Allocates a segment of `size` zeroed bytes (§7.2.1). Errors: [`Status::ErrInvSegsize`], [`Status::ErrInvSeg`] if the
+    /// name is taken, [`Status::ErrManySeg`], [`Status::ErrMemalloc`].
+    pub fn segment_alloc(&self, id: u8, size: u64) -> Result<()> {
+        self.make(id, size, &Source::Library, true)
+    }
+
+    /// Makes a segment of memory of the program (§7.2.4).
+    ///
+    /// # Safety
+    /// `size` bytes at `pointer` stay valid until the segment is deleted.
+    pub unsafe fn segment_bind(&self, id: u8, pointer: *mut u8, size: u64) -> Result<()> {
+        if pointer.is_null() {
+            return Err(Status::ErrNullptr);
+        }
+        self.make(id, size, &Source::User(pointer), true)
+    }
+
+    /// Lets `rank` use the segment (§7.2.2).
+    pub fn segment_register(&self, id: u8, rank: u16) -> Result<()> {
+        self.check_rank(rank)?;
+        self.segment(id)?;
+        self.world
+            .connect(u32::from(rank))
+            .map_err(|_| Status::Error)?;
+        self.show(id, rank)
+    }
+
+    /// Allocates a segment at every member of `group`, for all of them (§7.2.3). After [`Status::Timeout`] call again; after another
+    /// error there is no segment.
+    pub fn segment_create(&self, id: u8, size: u64, group: u8, timeout: u64) -> Result<()> {
+        self.make_together(id, size, &Source::Library, group, deadline(timeout))
+    }
+
+    /// Makes a segment of memory of the program at every member of `group`, for all of them (§7.2.5).
+    ///
+    /// # Safety
+    /// As [`Process::segment_bind`].
+    pub unsafe fn segment_use(
+        &self,
+        id: u8,
+        pointer: *mut u8,
+        size: u64,
+        group: u8,
+        timeout: u64,
+    ) -> Result<()> {
+        if pointer.is_null() {
+            return Err(Status::ErrNullptr);
+        }
+        self.make_together(id, size, &Source::User(pointer), group, deadline(timeout))
+    }
+
+    fn make_together(
+        &self,
+        id: u8,
+        size: u64,
+        source: &Source,
+        group: u8,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let members = self.committed_members(group)?;
+        match self.segment_any(id) {
+            // The call before this one ran into its timeout.
+            Some(segment)
+                if !segment.ready.load(Ordering::Acquire) && segment.len == size as usize => {}
+            _ => {
+                self.make(id, size, source, false)?;
+                for rank in &members {
+                    self.show(id, *rank as u16)?;
+                }
+            }
+        }
+        match self.barrier_until(group, deadline) {
+            Ok(()) => {
+                if let Some(segment) = self.segment_any(id) {
+                    segment.ready.store(true, Ordering::Release);
+                }
+                Ok(())
+            }
+            Err(Status::Timeout) => Err(Status::Timeout),
+            Err(status) => {
+                let _ = self.segment_delete(id);
+                Err(status)
+            }
+        }
+    }
+
+    /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first.
+    pub fn segment_delete(&self, id: u8) -> Result<()> {
+        let _changing = self
+            .segment_changes
+            .lock()
+            .expect("no panic under this lock");
+        if self.segment_any(id).is_none() {
+            return Err(Status::ErrInvSeg);
+        }
+        if self.world.engine().asynchronous() {
+            for queue in self.all_queues() {
+                let _ = queue.drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
+            }
+        }
+        self.world
+            .directory()
+            .unlist_region(usize::from(id))
+            .map_err(from_engine)?;
+        let segment = self.segments[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY:
+        // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
+        let segment = unsafe { Box::from_raw(segment) };
+        segment.retire();
+        self.retired
+            .lock()
+            .expect("no panic under this lock")
+            .push(segment);
+        Ok(())
+    }
+
+    /// Number of segments (§7.4.1).
+    pub fn segment_num(&self) -> u32 {
+        self.count()
+    }
+
+    /// The names of the segments, ascending (§7.4.2).
+    pub fn segment_list(&self) -> Vec<u8> {
+        (0..SEGMENT_IDS)
+            .map(|id| id as u8)
+            .filter(|id| self.segment_any(*id).is_some())
+            .collect()
+    }
+
+    /// The first byte of a segment of this process (§7.4.3).
+    pub fn segment_ptr(&self, id: u8) -> Result<*mut u8> {
+        Ok(self.segment(id)?.base)
+    }
+
+    /// Bytes of a segment of any rank that this process can see.
+    pub fn segment_size(&self, id: u8, rank: u16) -> Result<u64> {
+        self.check_rank(rank)?;
+        if rank == self.rank() {
+            return Ok(self.segment(id)?.len as u64);
+        }
+        let import = self.world.import(u32::from(rank), usize::from(id));
+        match import {
+            Ok(import) => Ok(import.data.len() as u64),
+            Err(Error::StaleRegion) => Err(Status::ErrInvSeg),
+            Err(error) => Err(from_engine(error)),
+        }
+    }
+
+    /// The lowest name that is free.
+    pub fn segment_avail(&self) -> Result<u8> {
+        (0..SEGMENT_IDS)
+            .map(|id| id as u8)
+            .find(|id| self.segment_any(*id).is_none())
+            .ok_or(Status::ErrManySeg)
+    }
+}

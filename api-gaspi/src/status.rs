@@ -1,0 +1,133 @@
+//! Return codes (GASPI 17.1 §3.11, §4.2.2; the specific codes are those of release 1.6), and the one table that maps the
+//! engine's errors to them.
+
+use unipgas_core::Error;
+
+/// Everything a procedure can return but success. The discriminants are the C values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(i32)]
+#[allow(missing_docs)]
+pub enum Status {
+    Error = -1,
+    Timeout = 1,
+    ErrEmfile = 2,
+    ErrEnv = 3,
+    ErrSnPort = 4,
+    ErrConfig = 5,
+    ErrNoinit = 6,
+    ErrInited = 7,
+    ErrNullptr = 8,
+    ErrInvSegsize = 9,
+    ErrInvSeg = 10,
+    ErrInvGroup = 11,
+    ErrInvRank = 12,
+    ErrInvQueue = 13,
+    ErrInvLocOff = 14,
+    ErrInvRemOff = 15,
+    ErrInvCommsize = 16,
+    ErrInvNotifVal = 17,
+    ErrInvNotifId = 18,
+    ErrInvNum = 19,
+    ErrInvSize = 20,
+    ErrManySeg = 21,
+    ErrManyGrp = 22,
+    QueueFull = 23,
+    ErrUnalignOff = 24,
+    ErrActiveColl = 25,
+    ErrDevice = 26,
+    ErrSn = 27,
+    ErrMemalloc = 28,
+}
+
+/// The result of a procedure.
+pub type Result<T> = std::result::Result<T, Status>;
+
+/// `GASPI_SUCCESS`.
+pub const SUCCESS: i32 = 0;
+
+const TEXTS: [(i32, &std::ffi::CStr); 30] = [
+    (-1, c"general error"),
+    (0, c"success"),
+    (1, c"timeout: the operation is not complete; call again to continue it"),
+    (2, c"too many open files"),
+    (3, c"the job's environment is missing or wrong: start the program by unipgas run"),
+    (4, c"the port of the configuration is not usable"),
+    (5, c"a value of the configuration is not possible"),
+    (6, c"gaspi_proc_init has not been called"),
+    (7, c"gaspi_proc_init has been called already"),
+    (8, c"null pointer"),
+    (9, c"a segment must have at least 1 byte, and fit into memory"),
+    (10, c"no such segment, or it is not registered with this rank"),
+    (11, c"no such group, or it is not committed"),
+    (12, c"no such rank"),
+    (13, c"no such queue"),
+    (14, c"the local offset and size leave the segment"),
+    (15, c"the remote offset and size leave the segment"),
+    (16, c"the transfer is larger than gaspi_transfer_size_max"),
+    (17, c"a notification must not be zero"),
+    (18, c"the notification id is not below gaspi_notification_num"),
+    (19, c"invalid number of elements"),
+    (20, c"invalid size"),
+    (21, c"no further segment: see gaspi_segment_max"),
+    (22, c"no further group: see gaspi_group_max"),
+    (23, c"the queue is full: call gaspi_wait"),
+    (24, c"the offset must be a multiple of 8"),
+    (25, c"a collective operation is active on this group"),
+    (26, c"the network device failed"),
+    (27, c"a process of the job could not be reached"),
+    (28, c"out of memory"),
+];
+
+/// The text of a code, `None` for a number that is no code.
+pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
+    TEXTS
+        .iter()
+        .find(|(known, _)| *known == code)
+        .map(|(_, text)| *text)
+}
+
+/// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.
+#[cold]
+pub fn from_engine(error: Error) -> Status {
+    match error {
+        Error::Timeout => Status::Timeout,
+        Error::QueueFull => Status::QueueFull,
+        Error::OutOfBounds { .. } => Status::ErrInvRemOff,
+        Error::Misaligned(_) => Status::ErrUnalignOff,
+        Error::StaleRegion | Error::AccessDenied => Status::ErrInvSeg,
+        Error::Busy => Status::ErrActiveColl,
+        Error::Unreachable(_) => Status::ErrSn,
+        Error::Exhausted(_) => Status::ErrMemalloc,
+        Error::PeerDead
+        | Error::RankDead(_)
+        | Error::InboxFull
+        | Error::Unsupported
+        | Error::InvalidArgument(_)
+        | Error::Os(_) => Status::Error,
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = text(*self as i32).unwrap_or(c"unknown");
+        f.write_str(&text.to_string_lossy())
+    }
+}
+
+impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_text_of_its_own() {
+        let mut texts: Vec<_> = (-1..=28).map(|code| text(code).unwrap()).collect();
+        assert_eq!(Status::ErrMemalloc as i32, 28);
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 30);
+        assert_eq!(text(29), None);
+        assert_eq!(text(-2), None);
+    }
+}

@@ -1,0 +1,416 @@
+//! One-sided communication (GASPI 17.1 §8): translation of segment names and offsets into the engine's operations.
+
+use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::world::Imported;
+use unipgas_core::{Endpoint, Error};
+
+use crate::process::{Process, deadline};
+use crate::segment::Segment;
+use crate::status::{Result, Status, from_engine};
+
+/// One local and one remote range: an element of a list operation, or the whole of a simple one.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Segment of this process.
+    pub segment_local: u8,
+    /// Bytes from its beginning.
+    pub offset_local: u64,
+    /// Segment of the other process.
+    pub segment_remote: u8,
+    /// Bytes from its beginning.
+    pub offset_remote: u64,
+    /// Bytes to transfer.
+    pub size: u64,
+}
+
+/// A notification of a segment (§8.3.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Notification {
+    /// The segment that it is bound to.
+    pub segment: u8,
+    /// Its number.
+    pub id: u32,
+    /// Its value, not zero.
+    pub value: u32,
+}
+
+/// Where and how a request is posted.
+#[derive(Debug, Clone, Copy)]
+pub struct Post {
+    /// The other process.
+    pub rank: u16,
+    /// The queue.
+    pub queue: u8,
+    /// Milliseconds to wait for a queue that another thread waits on.
+    pub timeout: u64,
+}
+
+impl Process {
+    /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
+    #[inline]
+    pub fn write(&self, part: Part, post: Post) -> Result<()> {
+        self.simple(part, post, 1, |queue, local, remote, size| {
+            // SAFETY:
+            // - the local range is checked, and its segment is not freed before its requests are complete.
+            unsafe { queue.put(local, remote, size, Flags::empty(), 0) }
+        })
+    }
+
+    /// Reads (§8.2.2).
+    #[inline]
+    pub fn read(&self, part: Part, post: Post) -> Result<()> {
+        self.simple(part, post, 1, |queue, local, remote, size| {
+            // SAFETY:
+            // - as for `write`.
+            unsafe { queue.get(local, remote, size, Flags::empty(), 0) }
+        })
+    }
+
+    /// Writes, then notifies once the data is there (§8.4.1).
+    #[inline]
+    pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
+        self.check_notification(&notification)?;
+        let (queue, local) = self.checked(&part, &post)?;
+        self.claim(queue, 1, &post)?;
+        self.at_peer(queue, &post, part.segment_remote, 1, &mut |import| {
+            let notice = self.notice(&notification, part.segment_remote, import);
+            let remote = Remote {
+                region: &import.data,
+                offset: part.offset_remote as usize,
+            };
+            // SAFETY:
+            // - as for `write`.
+            unsafe {
+                queue.put_notify(local, remote, part.size as usize, notice, Flags::empty(), 0)
+            }
+        })
+    }
+
+    /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
+    #[inline]
+    pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
+        self.check_notification(&notification)?;
+        self.check_rank(post.rank)?;
+        let queue = self.queue(post.queue)?;
+        self.claim(queue, 1, &post)?;
+        self.at_peer(queue, &post, notification.segment, 1, &mut |import| {
+            let notice = self.notice(&notification, notification.segment, import);
+            queue.notify(notice, Flags::ORDERED, 0)
+        })
+    }
+
+    /// Reads, then sets a local notification to 1 once the data is here (§8.4.4).
+    pub fn read_notify(&self, part: Part, id: u32, post: Post) -> Result<()> {
+        self.read_list_notify(&[part], part.segment_local, id, post)
+    }
+
+    /// Several writes to one rank (§8.4.2). Nothing is written if one of them is refused for its arguments.
+    /// Errors: [`Status::ErrInvNum`] for none, more than `gaspi_rw_list_elem_max`, or more than the queue ever holds.
+    pub fn write_list(&self, parts: &[Part], post: Post) -> Result<()> {
+        let queue = self.check_list(parts, &post)?;
+        self.claim(queue, parts.len() as u32, &post)?;
+        self.post_writes(queue, parts, &post)
+    }
+
+    /// Several writes to one rank, then a notification once all their data is there (§8.4.3).
+    pub fn write_list_notify(
+        &self,
+        parts: &[Part],
+        notification: Notification,
+        post: Post,
+    ) -> Result<()> {
+        self.check_notification(&notification)?;
+        let queue = self.check_list(parts, &post)?;
+        self.remote(&post, notification.segment)?;
+        let requests = parts.len() as u32;
+        self.claim(queue, requests, &post)?;
+        self.post_writes(queue, parts, &post)?;
+        self.at_peer(queue, &post, notification.segment, 0, &mut |import| {
+            let notice = self.notice(&notification, notification.segment, import);
+            queue.notify(notice, Flags::ORDERED, 0)
+        })
+    }
+
+    /// Several reads from one rank (§8.4.5).
+    pub fn read_list(&self, parts: &[Part], post: Post) -> Result<()> {
+        let queue = self.check_list(parts, &post)?;
+        self.claim(queue, parts.len() as u32, &post)?;
+        for part in parts {
+            let local = self
+                .segment(part.segment_local)?
+                .local(part.offset_local, part.size)?;
+            self.at_peer(queue, &post, part.segment_remote, 0, &mut |import| {
+                let remote = Remote {
+                    region: &import.data,
+                    offset: part.offset_remote as usize,
+                };
+                // SAFETY:
+                // - as for `write`.
+                unsafe { queue.get(local, remote, part.size as usize, Flags::empty(), 0) }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Several reads from one rank, then a local notification with the value 1 once all their data is here (§8.4.6).
+    pub fn read_list_notify(
+        &self,
+        parts: &[Part],
+        segment_notification: u8,
+        id: u32,
+        post: Post,
+    ) -> Result<()> {
+        if id >= self.config.notification_num {
+            return Err(Status::ErrInvNotifId);
+        }
+        let queue = self.check_list(parts, &post)?;
+        let word = self
+            .segment(segment_notification)?
+            .notifications
+            .word(id as usize)
+            .map_err(from_engine)?;
+        self.claim(queue, parts.len() as u32, &post)?;
+        let parts = parts.iter().map(|part| {
+            let local = self
+                .segment(part.segment_local)
+                .and_then(|segment| segment.local(part.offset_local, part.size));
+            let import = self.remote(&post, part.segment_remote);
+            (local, import, part)
+        });
+        let mut refused = Ok(());
+        let valid = parts.map_while(|(local, import, part)| match (local, import) {
+            (Ok(local), Ok(import)) => Some((
+                local,
+                Remote {
+                    region: &import.data,
+                    offset: part.offset_remote as usize,
+                },
+                part.size as usize,
+            )),
+            (Err(status), _) | (_, Err(status)) => {
+                refused = Err(status);
+                None
+            }
+        });
+        // SAFETY:
+        // - as for `write`; the notification words stay mapped while the process is initialised.
+        let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
+        refused?;
+        posted.map_err(from_engine)
+    }
+
+    /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
+    #[inline]
+    pub fn notify_waitsome(&self, segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32> {
+        let segment = self.segment(segment)?;
+        if begin >= self.config.notification_num {
+            return Err(Status::ErrInvNotifId);
+        }
+        if num > self.config.notification_num - begin {
+            return Err(Status::ErrInvNum);
+        }
+        if num == 0 {
+            return Ok(begin);
+        }
+        segment
+            .notifications
+            .wait_some(
+                self.world.engine(),
+                begin as usize,
+                num as usize,
+                deadline(timeout),
+                &mut self.watch(),
+                || self.progress(),
+            )
+            .map(|id| id as u32)
+            .map_err(|error| match error {
+                Error::Timeout => Status::Timeout,
+                _ => Status::Error,
+            })
+    }
+
+    /// Sets a notification to zero and gives what it was, in one atomic step (§8.3.4).
+    #[inline]
+    pub fn notify_reset(&self, segment: u8, id: u32) -> Result<u32> {
+        self.segment(segment)?
+            .notifications
+            .take(id as usize)
+            .map_err(|_| Status::ErrInvNotifId)
+    }
+
+    #[inline(always)]
+    fn simple(
+        &self,
+        part: Part,
+        post: Post,
+        requests: u32,
+        run: impl Fn(&Endpoint, Local, Remote<'_>, usize) -> unipgas_core::Result<Outcome>,
+    ) -> Result<()> {
+        let (queue, local) = self.checked(&part, &post)?;
+        self.claim(queue, requests, &post)?;
+        self.at_peer(queue, &post, part.segment_remote, requests, &mut |import| {
+            let remote = Remote {
+                region: &import.data,
+                offset: part.offset_remote as usize,
+            };
+            run(queue, local, remote, part.size as usize)
+        })
+    }
+
+    #[inline(always)]
+    fn checked(&self, part: &Part, post: &Post) -> Result<(&Endpoint, Local)> {
+        let queue = self.queue(post.queue)?;
+        self.check_rank(post.rank)?;
+        if part.size > self.config.transfer_size_max {
+            return Err(Status::ErrInvCommsize);
+        }
+        let segment: &Segment = self.segment(part.segment_local)?;
+        Ok((queue, segment.local(part.offset_local, part.size)?))
+    }
+
+    fn check_list(&self, parts: &[Part], post: &Post) -> Result<&Endpoint> {
+        let most = self.config.rw_list_elem_max.min(self.config.queue_size_max);
+        if parts.is_empty() || parts.len() > most as usize {
+            return Err(Status::ErrInvNum);
+        }
+        for part in parts {
+            self.checked(part, post)?;
+            let import = self.remote(post, part.segment_remote)?;
+            let len = import.data.len();
+            let offset = part.offset_remote as usize;
+            if offset > len || part.size as usize > len - offset {
+                return Err(Status::ErrInvRemOff);
+            }
+        }
+        self.queue(post.queue)
+    }
+
+    #[inline(always)]
+    fn check_notification(&self, notification: &Notification) -> Result<()> {
+        if notification.value == 0 {
+            return Err(Status::ErrInvNotifVal);
+        }
+        if notification.id >= self.config.notification_num {
+            return Err(Status::ErrInvNotifId);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn notice<'a>(
+        &'a self,
+        notification: &Notification,
+        segment: u8,
+        import: &'a Imported,
+    ) -> Notice<'a> {
+        debug_assert_eq!(segment, notification.segment);
+        Notice {
+            slot: Remote {
+                region: &import.notices,
+                offset: notification.id as usize * 4,
+            },
+            value: notification.value,
+        }
+    }
+
+    #[inline(always)]
+    fn claim(&self, queue: &Endpoint, requests: u32, post: &Post) -> Result<()> {
+        match queue.claim(requests) {
+            Ok(()) => Ok(()),
+            Err(error) => self.claim_slowly(queue, requests, post, error),
+        }
+    }
+
+    /// Another thread waits on the queue, or it is full.
+    #[cold]
+    fn claim_slowly(
+        &self,
+        queue: &Endpoint,
+        requests: u32,
+        post: &Post,
+        error: Error,
+    ) -> Result<()> {
+        if error != Error::Busy {
+            return Err(from_engine(error));
+        }
+        self.world
+            .engine()
+            .wait(deadline(post.timeout), &mut self.watch(), || {
+                match queue.claim(requests) {
+                    Ok(()) => Ok(Some(())),
+                    Err(Error::Busy) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            })
+            .map_err(from_engine)
+    }
+
+    /// What the rank has registered under the name. Errors: [`Status::ErrInvSeg`].
+    #[inline(always)]
+    fn remote(&self, post: &Post, segment: u8) -> Result<&Imported> {
+        let rank = u32::from(post.rank);
+        let import = self
+            .world
+            .imported(rank, usize::from(segment))
+            .map_err(from_engine)?;
+        if import.data.is_current() {
+            return Ok(import);
+        }
+        self.world
+            .import(rank, usize::from(segment))
+            .map_err(from_engine)
+    }
+
+    /// Runs an operation at what the rank has registered under the name. Where that has been released, it looks once for what
+    /// may have been registered since. A refused operation gives the queue's places back.
+    #[inline(always)]
+    fn at_peer(
+        &self,
+        queue: &Endpoint,
+        post: &Post,
+        segment: u8,
+        requests: u32,
+        run: &mut dyn FnMut(&Imported) -> unipgas_core::Result<Outcome>,
+    ) -> Result<()> {
+        let rank = u32::from(post.rank);
+        let result = self
+            .world
+            .imported(rank, usize::from(segment))
+            .and_then(&mut *run);
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let again = match error {
+                    Error::StaleRegion => self
+                        .world
+                        .import(rank, usize::from(segment))
+                        .and_then(run)
+                        .map(|_| ()),
+                    error => Err(error),
+                };
+                again.map_err(|error| {
+                    queue.give_back(requests);
+                    from_engine(error)
+                })
+            }
+        }
+    }
+
+    fn post_writes(&self, queue: &Endpoint, parts: &[Part], post: &Post) -> Result<()> {
+        for part in parts {
+            let local = self
+                .segment(part.segment_local)?
+                .local(part.offset_local, part.size)?;
+            self.at_peer(queue, post, part.segment_remote, 0, &mut |import| {
+                let remote = Remote {
+                    region: &import.data,
+                    offset: part.offset_remote as usize,
+                };
+                // SAFETY:
+                // - as for `write`.
+                unsafe { queue.put(local, remote, part.size as usize, Flags::empty(), 0) }
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
+
+mod output;
+mod process;
+mod signals;
+mod watch;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+pub use process::{ProgramError, find_program};
+pub use signals::signal_name;
+
+use crate::job::board::MAX_SIZE;
+use crate::{Error, Result};
+
+/// How long processes have between SIGTERM and SIGKILL when a job is ended.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How the ranks are spread over the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BindPolicy {
+    /// Left to the scheduler.
+    #[default]
+    None,
+    /// Rank r on usable core r, starting over when there are more ranks than cores.
+    Core,
+    /// Neighbouring ranks together, in equal shares per NUMA node.
+    Numa,
+}
+
+impl BindPolicy {
+    /// As in `--bind` and the environment variable UNIPGAS_BIND.
+    pub fn name(self) -> &'static str {
+        match self {
+            BindPolicy::None => "none",
+            BindPolicy::Core => "core",
+            BindPolicy::Numa => "numa",
+        }
+    }
+}
+
+/// Where the output of the ranks goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Output {
+    /// To the launcher's own standard output and error, untouched.
+    #[default]
+    Inherit,
+    /// There too, whole lines at a time, each beginning with `[rank] `.
+    Tag,
+    /// Into [`RankOutcome::stdout`] and [`RankOutcome::stderr`].
+    Capture,
+}
+
+/// A job to be started. Make one by [`Launch::new`] and change what should differ.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Number of processes, 1 to [`MAX_SIZE`].
+    pub size: u32,
+    /// The program: a path, or a name that is looked for in PATH.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Environment variables beside the inherited ones and the job's own.
+    pub env: Vec<(OsString, OsString)>,
+    /// UNIPGAS_BACKEND; without one the library's default.
+    pub backend: Option<String>,
+    /// UNIPGAS_SEED. If there is none and the backend is `chaos`, one is drawn: see [`Outcome::seed`].
+    pub seed: Option<u64>,
+    /// How ranks are bound to processors.
+    pub bind: BindPolicy,
+    /// Whether the other ranks go on when one has failed.
+    pub keep_going: bool,
+    /// Where output goes.
+    pub output: Output,
+    /// After this time the job is ended.
+    pub timeout: Option<Duration>,
+    /// The launcher is a process of its own, as `unipgas run` is: standard input goes to rank 0, signals are forwarded,
+    /// failures are told on standard error, and what the ranks have started ends with the job. Off: input is empty, and
+    /// the calling process's signals and other children are left alone.
+    pub foreground: bool,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// With this exit status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// Whether it ended with status 0.
+    pub fn success(self) -> bool {
+        self == Exit::Code(0)
+    }
+
+    /// The status that a shell would give: 128 + n for signal n.
+    pub fn status(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exited with status {code}"),
+            Exit::Signal(signal) => write!(f, "was killed by signal {signal} ({})", signal_name(*signal)),
+        }
+    }
+}
+
+/// How one rank ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankOutcome {
+    /// Its process id.
+    pub pid: u32,
+    /// How it ended.
+    pub exit: Exit,
+    /// What it wrote to standard output, if that was captured.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error, if that was captured.
+    pub stderr: Vec<u8>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// By rank.
+    pub ranks: Vec<RankOutcome>,
+    /// The rank that was the first to fail.
+    pub first_failure: Option<u32>,
+    /// The job was ended because its time was over.
+    pub timed_out: bool,
+    /// The seed that the ranks were given.
+    pub seed: Option<u64>,
+}
+
+impl Outcome {
+    /// Whether every rank ended with status 0, in time.
+    pub fn success(&self) -> bool {
+        self.status() == 0
+    }
+
+    /// The exit status of the whole: that of the first rank that failed, 124 when the time was over first.
+    pub fn status(&self) -> i32 {
+        match self.first_failure {
+            Some(rank) => self.ranks[rank as usize].exit.status(),
+            None if self.timed_out => 124,
+            None => 0,
+        }
+    }
+}
+
+impl Launch {
+    /// A job of `size` processes of `program`, otherwise plain.
+    pub fn new(size: u32, program: impl Into<OsString>) -> Launch {
+        Launch {
+            size,
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            backend: None,
+            seed: None,
+            bind: BindPolicy::None,
+            keep_going: false,
+            output: Output::Inherit,
+            timeout: None,
+            foreground: false,
+        }
+    }
+
+    /// Starts the job and returns when all of its processes have ended. The processes die with the calling *thread*, which
+    /// therefore stays here until then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a size or program that cannot be, [`Error::Exhausted`] and [`Error::Os`] when the
+    /// machine cannot start so many processes; those already started have been killed then.
+    pub fn run(mut self) -> Result<Outcome> {
+        if self.size == 0 || self.size > MAX_SIZE {
+            return Err(Error::InvalidArgument(format!("a job has 1 to {MAX_SIZE} processes, not {}", self.size)));
+        }
+        if self.seed.is_none() && self.backend.as_deref() == Some("chaos") {
+            let mut seed = [0u8; 4];
+            rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+                .map_err(|e| Error::os("cannot draw a seed (getrandom)", e))?;
+            self.seed = Some(u64::from(u32::from_ne_bytes(seed)));
+        }
+        watch::run(&self)
+    }
+}

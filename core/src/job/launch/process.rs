@@ -1,0 +1,218 @@
+//! The processes of a job: finding the program, starting it, sending it signals.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::thread::CpuSet;
+
+use super::{BindPolicy, Exit, Launch, Output};
+use crate::job::Board;
+use crate::topology::{Binding, Topology, cpu_set};
+use crate::{Error, Result};
+
+/// Why a program cannot be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProgramError {
+    /// There is no such file; a shell exits with 127 then.
+    NotFound(String),
+    /// The file cannot be executed; a shell exits with 126 then.
+    NotExecutable(String),
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProgramError::NotFound(text) | ProgramError::NotExecutable(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The file that `program` stands for, found as a shell finds it: in PATH if it has no slash.
+///
+/// # Errors
+/// Each with one line that says what is wrong.
+pub fn find_program(program: &OsStr) -> std::result::Result<PathBuf, ProgramError> {
+    let shown = program.to_string_lossy();
+    if program.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(program);
+        if !path.exists() {
+            return Err(ProgramError::NotFound(format!("there is no program {shown}")));
+        }
+        return match executable(&path) {
+            true => Ok(path),
+            false if path.is_dir() => Err(ProgramError::NotExecutable(format!("{shown} is a directory, not a program"))),
+            false => Err(ProgramError::NotExecutable(format!("{shown} is not executable (chmod +x {shown})"))),
+        };
+    }
+    let places = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    std::env::split_paths(&places).map(|place| place.join(program)).find(|path| executable(path)).ok_or_else(|| {
+        let here = if !program.is_empty() && executable(Path::new(program)) {
+            format!("; the one in this directory is ./{shown}")
+        } else {
+            String::new()
+        };
+        ProgramError::NotFound(format!("there is no program {shown:?} in PATH{here}"))
+    })
+}
+
+fn executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// The process that is a rank.
+pub(super) struct Process {
+    pub child: Child,
+    pub pidfd: OwnedFd,
+    pub exit: Option<Exit>,
+}
+
+impl Process {
+    /// Sends a signal, unless the process has been reaped.
+    pub fn signal(&self, signal: Signal) {
+        if self.exit.is_none() {
+            // It can only fail because the process has just ended by itself.
+            let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+        }
+    }
+
+    /// Reaps the process if it has ended.
+    pub fn reap(&mut self) -> Option<Exit> {
+        let status = self.child.try_wait().ok()??;
+        let exit = match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+        };
+        self.exit = Some(exit);
+        Some(exit)
+    }
+}
+
+/// What every rank is started with.
+pub(super) struct Starter<'a> {
+    launch: &'a Launch,
+    path: PathBuf,
+    token: String,
+    cpus: Vec<CpuSet>,
+    mask: libc::sigset_t,
+    open_files: Rlimit,
+    launcher: Option<Pid>,
+}
+
+impl<'a> Starter<'a> {
+    /// `mask` is the signal mask that the ranks are to have.
+    pub fn new(launch: &'a Launch, board: &Board, mask: libc::sigset_t) -> Result<Self> {
+        let path = find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
+        let open_files = raise_open_files(launch)?;
+        Ok(Starter {
+            launch,
+            path,
+            token: board.token(),
+            cpus: spread(launch.bind, launch.size)?,
+            mask,
+            open_files,
+            launcher: Some(rustix::process::getpid()),
+        })
+    }
+
+    pub fn start(&self, rank: u32) -> Result<Process> {
+        let launch = self.launch;
+        let mut command = Command::new(&self.path);
+        command
+            .arg0(&launch.program)
+            .args(&launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .env("UNIPGAS_JOB", &self.token)
+            .env("UNIPGAS_RANK", rank.to_string())
+            .env("UNIPGAS_SIZE", launch.size.to_string())
+            .env("UNIPGAS_BIND", launch.bind.name());
+        if let Some(backend) = &launch.backend {
+            command.env("UNIPGAS_BACKEND", backend);
+        }
+        if let Some(seed) = launch.seed {
+            command.env("UNIPGAS_SEED", seed.to_string());
+        }
+        if rank != 0 || !launch.foreground {
+            command.stdin(Stdio::null());
+        }
+        if launch.output != Output::Inherit {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let cpus = (!self.cpus.is_empty()).then(|| self.cpus[rank as usize % self.cpus.len()]);
+        let (mask, open_files, launcher) = (self.mask, self.open_files, self.launcher);
+        let prepare = move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The launcher may have died before the line above took effect.
+            if rustix::process::getppid() != launcher {
+                return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            if let Some(cpus) = &cpus {
+                rustix::thread::sched_setaffinity(None, cpus)?;
+            }
+            rustix::process::setrlimit(Resource::Nofile, open_files)?;
+            // SAFETY:
+            // - `mask` is an initialised set, and the old one is not asked for.
+            match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY:
+        // - between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
+        unsafe { command.pre_exec(prepare) };
+        let mut child = command.spawn().map_err(|e| Error::os(&format!("cannot start rank {rank} ({})", self.path.display()), e))?;
+        match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Process { child, pidfd, exit: None }),
+            Err(e) => {
+                // Fails only if it has ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Error::os("cannot watch a process (pidfd_open)", e))
+            }
+        }
+    }
+}
+
+/// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.
+fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let each = if launch.output == Output::Inherit { 1 } else { 3 };
+    let open = std::fs::read_dir("/proc/self/fd").map_or(64, |list| list.count() as u64);
+    let needed = u64::from(launch.size) * each + open + 32;
+    if before.current.is_none_or(|current| current >= needed) {
+        return Ok(before);
+    }
+    if let Some(most) = before.maximum.filter(|&most| most < needed) {
+        return Err(Error::Exhausted(format!(
+            "file descriptors: {} processes take {needed}, the limit is {most} (ulimit -Hn)",
+            launch.size
+        )));
+    }
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: before.maximum })
+        .map_err(|e| Error::os("cannot raise the limit of open files", e))?;
+    Ok(before)
+}
+
+/// The processors of each rank; nothing where nothing is bound.
+fn spread(policy: BindPolicy, size: u32) -> Result<Vec<CpuSet>> {
+    if policy == BindPolicy::None {
+        return Ok(Vec::new());
+    }
+    let topology = Topology::load()?;
+    let (cores, nodes) = (topology.usable_cores().len(), topology.usable_nodes().len());
+    (0..size as usize)
+        .map(|rank| {
+            let binding = match policy {
+                BindPolicy::None => Binding::None,
+                BindPolicy::Core => Binding::Core(rank % cores),
+                BindPolicy::Numa => Binding::Numa(rank * nodes / size as usize),
+            };
+            cpu_set(&topology.cpus_of(binding)?.unwrap_or_default())
+        })
+        .collect()
+}

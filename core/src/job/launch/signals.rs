@@ -1,0 +1,138 @@
+//! Signals that the launcher gets and hands on.
+
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::{Error, Result};
+
+const FORWARDED: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+
+/// The name of a signal, such as `SIGKILL`.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGVTALRM => "SIGVTALRM",
+        libc::SIGPROF => "SIGPROF",
+        libc::SIGSYS => "SIGSYS",
+        _ => "no common signal",
+    }
+}
+
+/// A signal that arrived.
+pub(super) struct Arrived {
+    pub signal: i32,
+    /// It came from the terminal, which sends it to the ranks as well: they are in the same process group.
+    pub from_terminal: bool,
+}
+
+/// While this lives, the signals that the launcher forwards are blocked in this thread and read from a descriptor.
+pub(super) struct Inbox {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Inbox {
+    pub fn open() -> Result<Inbox> {
+        let mut set = empty_set();
+        for signal in FORWARDED {
+            // What the launcher was told to ignore (nohup) stays ignored.
+            if !ignored(signal) {
+                // SAFETY:
+                // - `set` is an initialised set.
+                unsafe { libc::sigaddset(&mut set, signal) };
+            }
+        }
+        let mut before = empty_set();
+        // SAFETY:
+        // - both sets are initialised and live through the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) };
+        // SAFETY:
+        // - `set` is initialised; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            restore(&before);
+            return Err(Error::os("cannot take signals (signalfd)", error));
+        }
+        // SAFETY:
+        // - just made, and owned by nobody else.
+        Ok(Inbox { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+    }
+
+    /// The mask as it was, which the ranks are to have.
+    pub fn mask_before(&self) -> libc::sigset_t {
+        self.before
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The next signal that has arrived.
+    pub fn next(&self) -> Option<Arrived> {
+        const LEN: usize = size_of::<libc::signalfd_siginfo>();
+        let mut raw = [0u8; LEN];
+        if rustix::io::read(&self.fd, &mut raw) != Ok(LEN) {
+            return None;
+        }
+        // SAFETY:
+        // - the kernel filled all bytes of the structure, which has only integers.
+        let info: libc::signalfd_siginfo = unsafe { std::ptr::read_unaligned(raw.as_ptr().cast()) };
+        Some(Arrived { signal: info.ssi_signo as i32, from_terminal: info.ssi_code == libc::SI_KERNEL })
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        restore(&self.before);
+    }
+}
+
+/// The calling thread's signal mask.
+pub(super) fn current_mask() -> libc::sigset_t {
+    let mut mask = empty_set();
+    // SAFETY:
+    // - a null new set changes nothing; `mask` lives through the call.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask) };
+    mask
+}
+
+fn restore(mask: &libc::sigset_t) {
+    // SAFETY:
+    // - `mask` is an initialised set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+fn empty_set() -> libc::sigset_t {
+    // SAFETY:
+    // - a set of zero bytes is a valid value of the type, and sigemptyset initialises it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        set
+    }
+}
+
+fn ignored(signal: i32) -> bool {
+    // SAFETY:
+    // - a null new action changes nothing; zero bytes are a valid value of the structure, which the call fills.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}

@@ -1,0 +1,279 @@
+//! The life of a job: one thread, one epoll, from the first process to the last.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::process::Signal;
+
+use super::output::Stream;
+use super::process::{Process, Starter};
+use super::signals::{self, Inbox};
+use super::{Exit, GRACE, Launch, Outcome, Output, RankOutcome};
+use crate::job::{Board, RankState};
+use crate::{Error, Result};
+
+/// Two interrupts closer than this are one that came on two ways.
+const ONE_KEYPRESS: Duration = Duration::from_millis(100);
+
+const SIGNALS: u64 = u64::MAX;
+const STREAM: u64 = 1 << 40;
+
+struct Job<'a> {
+    launch: &'a Launch,
+    board: Board,
+    epoll: OwnedFd,
+    processes: Vec<Process>,
+    streams: Vec<Stream>,
+    running: usize,
+    first_failure: Option<u32>,
+    timed_out: bool,
+    /// The ranks have been told to end; when what is left is killed.
+    ending: Option<Instant>,
+    first_interrupt: Option<Instant>,
+}
+
+pub(super) fn run(launch: &Launch) -> Result<Outcome> {
+    // The descriptor is what the ranks open; it is closed when they have ended.
+    let (board, _board_fd) = Board::create(launch.size)?;
+    let inbox = if launch.foreground { Some(Inbox::open()?) } else { None };
+    if launch.foreground {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|e| Error::os("cannot adopt the ranks' children (prctl)", e))?;
+    }
+    let mask = inbox.as_ref().map_or_else(signals::current_mask, Inbox::mask_before);
+    let starter = Starter::new(launch, &board, mask)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::os("cannot watch processes (epoll)", e))?;
+    let mut job = Job {
+        launch,
+        board,
+        epoll,
+        processes: Vec::with_capacity(launch.size as usize),
+        streams: Vec::new(),
+        running: 0,
+        first_failure: None,
+        timed_out: false,
+        ending: None,
+        first_interrupt: None,
+    };
+    let seen_through = job.start(&starter, inbox.as_ref()).and_then(|()| job.watch(inbox.as_ref()));
+    if seen_through.is_err() {
+        job.kill_all();
+    }
+    if launch.foreground {
+        end_stragglers();
+    }
+    for stream in &mut job.streams {
+        stream.finish(launch.output);
+    }
+    seen_through.map(|()| job.outcome())
+}
+
+impl Job<'_> {
+    fn start(&mut self, starter: &Starter<'_>, inbox: Option<&Inbox>) -> Result<()> {
+        if let Some(inbox) = inbox {
+            self.add(inbox.fd(), SIGNALS)?;
+        }
+        for rank in 0..self.launch.size {
+            let mut process = starter.start(rank)?;
+            self.running += 1;
+            let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
+            let pid = process.child.id();
+            self.processes.push(process);
+            self.board.set_pid(rank, pid)?;
+            self.add(self.processes[rank as usize].pidfd.as_fd(), u64::from(rank))?;
+            for (is_stderr, fd) in [(false, out.map(OwnedFd::from)), (true, err.map(OwnedFd::from))] {
+                if let Some(fd) = fd {
+                    self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
+                    self.streams.push(Stream::new(rank, is_stderr, fd)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, fd: impl AsFd, token: u64) -> Result<()> {
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+            .map_err(|e| Error::os("cannot watch a process (epoll)", e))
+    }
+
+    fn watch(&mut self, inbox: Option<&Inbox>) -> Result<()> {
+        let end = self.launch.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let mut events = Vec::with_capacity(64);
+        while self.running > 0 {
+            let next = if self.timed_out { self.ending } else { self.ending.into_iter().chain(end).min() };
+            let timeout = next.map(|at| {
+                let left = at.saturating_duration_since(Instant::now());
+                Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
+            });
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Error::os("cannot wait for the ranks (epoll_wait)", e)),
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    SIGNALS => inbox.into_iter().for_each(|inbox| self.hand_on(inbox)),
+                    token if token & STREAM != 0 => self.pump((token & !STREAM) as usize),
+                    rank => self.reap(rank as u32),
+                }
+            }
+            let now = Instant::now();
+            if self.ending.is_some_and(|at| now >= at) {
+                self.signal_all(Signal::KILL);
+                self.ending = now.checked_add(GRACE);
+            }
+            if !self.timed_out && end.is_some_and(|at| now >= at) && self.running > 0 {
+                self.timed_out = true;
+                let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
+                self.say(format_args!("the job did not end within {seconds} s (--timeout); ending it"));
+                self.end_all();
+            }
+        }
+        Ok(())
+    }
+
+    fn pump(&mut self, index: usize) {
+        // An end of file also makes the descriptor readable; closing it takes it out of the epoll.
+        self.streams[index].pump(self.launch.output);
+    }
+
+    fn hand_on(&mut self, inbox: &Inbox) {
+        while let Some(arrived) = inbox.next() {
+            if arrived.signal == libc::SIGINT {
+                let now = Instant::now();
+                if self.first_interrupt.is_some_and(|first| now.duration_since(first) > ONE_KEYPRESS) {
+                    self.say(format_args!("interrupted again; killing the job"));
+                    self.signal_all(Signal::KILL);
+                    continue;
+                }
+                self.first_interrupt.get_or_insert(now);
+            }
+            if !arrived.from_terminal
+                && let Some(signal) = Signal::from_named_raw(arrived.signal)
+            {
+                self.signal_all(signal);
+            }
+        }
+    }
+
+    fn reap(&mut self, rank: u32) {
+        let process = &mut self.processes[rank as usize];
+        if process.exit.is_some() {
+            return;
+        }
+        let Some(exit) = process.reap() else { return };
+        let pid = process.child.id();
+        self.running -= 1;
+        // A pidfd of a reaped process stays readable.
+        let _ = epoll::delete(&self.epoll, &self.processes[rank as usize].pidfd);
+        let left_properly = self.board.state(rank) == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
+        if !left_properly {
+            // The rank is one of the board's.
+            let _ = self.board.mark_dead(rank);
+        }
+        if exit.success() || self.ending.is_some() {
+            return;
+        }
+        self.first_failure.get_or_insert(rank);
+        let others = match (self.running, self.launch.keep_going) {
+            (0, _) => "",
+            (_, true) => "; the others go on",
+            (_, false) => "; ending the others",
+        };
+        self.say(format_args!("rank {rank} (pid {pid}) {exit}{others}"));
+        if self.running > 0 && !self.launch.keep_going {
+            self.end_all();
+        }
+    }
+
+    fn end_all(&mut self) {
+        self.signal_all(Signal::TERM);
+        // A stopped process takes SIGTERM only when it goes on.
+        self.signal_all(Signal::CONT);
+        self.ending = Instant::now().checked_add(GRACE);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        self.processes.iter().for_each(|process| process.signal(signal));
+    }
+
+    /// For the way out after an error.
+    fn kill_all(&mut self) {
+        self.signal_all(Signal::KILL);
+        for process in &mut self.processes {
+            // Fails only if it has been reaped already.
+            let _ = process.child.wait();
+        }
+    }
+
+    fn say(&self, text: std::fmt::Arguments<'_>) {
+        if self.launch.foreground {
+            eprintln!("unipgas: {text}");
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut ranks: Vec<RankOutcome> = self
+            .processes
+            .iter()
+            .map(|process| RankOutcome {
+                pid: process.child.id(),
+                exit: process.exit.unwrap_or(Exit::Signal(libc::SIGKILL)),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+            })
+            .collect();
+        if self.launch.output == Output::Capture {
+            // Two streams a rank: output, then error.
+            for (index, stream) in self.streams.into_iter().enumerate() {
+                let place = &mut ranks[stream.rank as usize];
+                let bytes = stream.into_bytes();
+                if index % 2 == 0 { place.stdout = bytes } else { place.stderr = bytes }
+            }
+        }
+        Outcome { ranks, first_failure: self.first_failure, timed_out: self.timed_out, seed: self.launch.seed }
+    }
+}
+
+/// Ends what the ranks have started and left behind: it has become this process's child, which has no others.
+fn end_stragglers() {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        // Reap all that have ended.
+        loop {
+            match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        let signal = if start.elapsed() < GRACE { Signal::TERM } else { Signal::KILL };
+        // Something that the kernel cannot kill must not keep the launcher.
+        if start.elapsed() > 2 * GRACE {
+            return;
+        }
+        for pid in children() {
+            // Fails only if it has just ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+fn children() -> Vec<rustix::process::Pid> {
+    let own = std::process::id().to_string();
+    let Ok(list) = std::fs::read_dir("/proc") else { return Vec::new() };
+    list.flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .ok()
+                .and_then(|stat| Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own))
+                .unwrap_or(false)
+        })
+        .filter_map(rustix::process::Pid::from_raw)
+        .collect()
+}
