@@ -56,9 +56,12 @@ impl Topology {
     /// # Errors
     /// [`Error::Os`] when hwloc cannot read the machine.
     pub fn load() -> Result<Topology> {
-        let topology = hwloc2::Topology::new().ok_or_else(|| Error::Os("hwloc cannot read this machine".into()))?;
+        let topology = hwloc2::Topology::new()
+            .ok_or_else(|| Error::Os("hwloc cannot read this machine".into()))?;
         let objects = |kind: ObjectType| -> Vec<&TopologyObject> {
-            topology.depth_for_type(&kind).map_or_else(|_| Vec::new(), |depth| topology.objects_at_depth(depth))
+            topology
+                .depth_for_type(&kind)
+                .map_or_else(|_| Vec::new(), |depth| topology.objects_at_depth(depth))
         };
         let mut pus: Vec<u32> = Vec::new();
         let mut nodes: Vec<NumaNode> = topology
@@ -66,20 +69,31 @@ impl Topology {
             .nodeset()
             .map_or_else(Vec::new, |set| members(&set))
             .into_iter()
-            .map(|os_index| NumaNode { os_index, pus: Vec::new() })
+            .map(|os_index| NumaNode {
+                os_index,
+                pus: Vec::new(),
+            })
             .collect();
         if nodes.is_empty() {
-            nodes.push(NumaNode { os_index: 0, pus: Vec::new() });
+            nodes.push(NumaNode {
+                os_index: 0,
+                pus: Vec::new(),
+            });
         }
         for pu in objects(ObjectType::PU) {
             pus.push(pu.os_index());
             // A unit may be near several nodes (fast and large memory): its home is the first of them.
             let home = pu.nodeset().and_then(|set| members(&set).first().copied());
-            let node = nodes.iter().position(|node| Some(node.os_index) == home).unwrap_or(0);
+            let node = nodes
+                .iter()
+                .position(|node| Some(node.os_index) == home)
+                .unwrap_or(0);
             nodes[node].pus.push(pu.os_index());
         }
         if pus.is_empty() {
-            return Err(Error::Os("hwloc finds no processing unit on this machine".into()));
+            return Err(Error::Os(
+                "hwloc finds no processing unit on this machine".into(),
+            ));
         }
         pus.sort_unstable();
         for node in &mut nodes {
@@ -94,14 +108,20 @@ impl Topology {
             cores = pus.iter().map(|&pu| vec![pu]).collect();
         }
         let l3 = objects(ObjectType::L3Cache);
-        let allowed = current_affinity().into_iter().filter(|cpu| pus.binary_search(cpu).is_ok()).collect();
+        let allowed = current_affinity()
+            .into_iter()
+            .filter(|cpu| pus.binary_search(cpu).is_ok())
+            .collect();
         Ok(Topology {
             pus,
             cores,
             packages: objects(ObjectType::Package).len().max(1),
             nodes,
             l3_count: l3.len(),
-            l3_bytes: l3.first().and_then(|cache| cache.cache_attributes()).map(|attributes| attributes.size()),
+            l3_bytes: l3
+                .first()
+                .and_then(|cache| cache.cache_attributes())
+                .map(|attributes| attributes.size()),
             allowed,
         })
     }
@@ -120,10 +140,20 @@ impl Topology {
     fn usable<'a>(&'a self, groups: impl Iterator<Item = &'a Vec<u32>> + Clone) -> Vec<Vec<u32>> {
         let reduced: Vec<Vec<u32>> = groups
             .clone()
-            .map(|group| group.iter().copied().filter(|cpu| self.allowed.binary_search(cpu).is_ok()).collect())
+            .map(|group| {
+                group
+                    .iter()
+                    .copied()
+                    .filter(|cpu| self.allowed.binary_search(cpu).is_ok())
+                    .collect()
+            })
             .filter(|group: &Vec<u32>| !group.is_empty())
             .collect();
-        if reduced.is_empty() { groups.filter(|group| !group.is_empty()).cloned().collect() } else { reduced }
+        if reduced.is_empty() {
+            groups.filter(|group| !group.is_empty()).cloned().collect()
+        } else {
+            reduced
+        }
     }
 
     /// The processing units of a binding; `None` for [`Binding::None`].
@@ -138,7 +168,10 @@ impl Topology {
         };
         let count = groups.len();
         groups.into_iter().nth(index).map(Some).ok_or_else(|| {
-            Error::InvalidArgument(format!("cannot bind to number {index} of {what}: there are {count} (0 to {})", count - 1))
+            Error::InvalidArgument(format!(
+                "cannot bind to number {index} of {what}: there are {count} (0 to {})",
+                count - 1
+            ))
         })
     }
 }
@@ -156,7 +189,12 @@ impl fmt::Display for Topology {
         )?;
         if let Some(bytes) = self.l3_bytes {
             let each = if self.l3_count > 1 { " each" } else { "" };
-            write!(f, ", {} of {} KiB{each}", plural(self.l3_count, "L3 cache"), bytes / 1024)?;
+            write!(
+                f,
+                ", {} of {} KiB{each}",
+                plural(self.l3_count, "L3 cache"),
+                bytes / 1024
+            )?;
         }
         Ok(())
     }
@@ -183,7 +221,10 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu as usize >= CpuSet::MAX_CPU {
-            return Err(Error::Exhausted(format!("processor numbers: binding reaches {} of them", CpuSet::MAX_CPU)));
+            return Err(Error::Exhausted(format!(
+                "processor numbers: binding reaches {} of them",
+                CpuSet::MAX_CPU
+            )));
         }
         set.set(cpu as usize);
     }
@@ -194,13 +235,20 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
 pub fn current_affinity() -> Vec<u32> {
     rustix::thread::sched_getaffinity(None).map_or_else(
         |_| Vec::new(),
-        |set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect(),
+        |set| {
+            (0..CpuSet::MAX_CPU)
+                .filter(|&cpu| set.is_set(cpu))
+                .map(|cpu| cpu as u32)
+                .collect()
+        },
     )
 }
 
 /// The members of a set, ascending. A set without an end (hwloc's "everything") has none.
 fn members(set: &Bitmap) -> Vec<u32> {
-    let Ok(last) = u32::try_from(set.last()) else { return Vec::new() };
+    let Ok(last) = u32::try_from(set.last()) else {
+        return Vec::new();
+    };
     (0..=last).filter(|&id| set.is_set(id)).collect()
 }
 
@@ -214,11 +262,20 @@ mod tests {
         assert!(!topology.usable_cores().is_empty() && !topology.usable_nodes().is_empty());
         let in_cores: usize = topology.cores.iter().map(Vec::len).sum();
         let in_nodes: usize = topology.nodes.iter().map(|node| node.pus.len()).sum();
-        assert_eq!((in_cores, in_nodes), (topology.pus.len(), topology.pus.len()));
+        assert_eq!(
+            (in_cores, in_nodes),
+            (topology.pus.len(), topology.pus.len())
+        );
         assert_eq!(topology.cpus_of(Binding::None), Ok(None));
         let beyond = topology.cpus_of(Binding::Core(topology.cores.len()));
-        assert!(matches!(beyond, Err(Error::InvalidArgument(_))), "{beyond:?}");
-        assert!(matches!(topology.cpus_of(Binding::Numa(4096)), Err(Error::InvalidArgument(_))));
+        assert!(
+            matches!(beyond, Err(Error::InvalidArgument(_))),
+            "{beyond:?}"
+        );
+        assert!(matches!(
+            topology.cpus_of(Binding::Numa(4096)),
+            Err(Error::InvalidArgument(_))
+        ));
     }
 
     #[test]
@@ -228,7 +285,10 @@ mod tests {
             bind_self(Binding::Core(0)).unwrap();
             assert_eq!(current_affinity(), first);
             assert_eq!(Topology::load().unwrap().usable_cores(), [first]);
-            assert!(bind_self(Binding::Core(1)).is_err(), "what the affinity excludes is not usable");
+            assert!(
+                bind_self(Binding::Core(1)).is_err(),
+                "what the affinity excludes is not usable"
+            );
         })
         .join()
         .unwrap();
@@ -244,22 +304,41 @@ mod tests {
             .env("HWLOC_SYNTHETIC", machine)
             .output()
             .unwrap();
-        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-        assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"), "the test did not run in the child");
+        assert!(
+            child.status.success(),
+            "{}",
+            String::from_utf8_lossy(&child.stdout)
+        );
+        assert!(
+            String::from_utf8_lossy(&child.stdout).contains("1 passed"),
+            "the test did not run in the child"
+        );
         false
     }
 
     #[test]
     fn two_packages_with_threads_and_nodes() {
-        if !on_machine("pack:2 [numa] l3:1(size=33554432) core:4 pu:2", "two_packages_with_threads_and_nodes") {
+        if !on_machine(
+            "pack:2 [numa] l3:1(size=33554432) core:4 pu:2",
+            "two_packages_with_threads_and_nodes",
+        ) {
             return;
         }
         let topology = Topology::load().unwrap();
-        assert_eq!((topology.pus.len(), topology.cores.len(), topology.packages), (16, 8, 2));
+        assert_eq!(
+            (topology.pus.len(), topology.cores.len(), topology.packages),
+            (16, 8, 2)
+        );
         assert_eq!((topology.l3_count, topology.l3_bytes), (2, Some(32 << 20)));
         assert_eq!(topology.cores[3], [6, 7]);
         assert_eq!(topology.nodes.len(), 2);
-        assert_eq!(topology.nodes[1], NumaNode { os_index: 1, pus: (8..16).collect() });
+        assert_eq!(
+            topology.nodes[1],
+            NumaNode {
+                os_index: 1,
+                pus: (8..16).collect()
+            }
+        );
         assert_eq!(
             topology.to_string(),
             "2 packages, 8 cores, 16 processing units, 2 NUMA nodes, 2 L3 caches of 32768 KiB each"
@@ -273,13 +352,25 @@ mod tests {
         }
         let topology = Topology::load().unwrap();
         assert_eq!((topology.l3_count, topology.l3_bytes), (0, None));
-        assert_eq!(topology.nodes, [NumaNode { os_index: 0, pus: vec![0, 1, 2] }]);
-        assert_eq!(topology.to_string(), "1 package, 3 cores, 3 processing units, 1 NUMA node");
+        assert_eq!(
+            topology.nodes,
+            [NumaNode {
+                os_index: 0,
+                pus: vec![0, 1, 2]
+            }]
+        );
+        assert_eq!(
+            topology.to_string(),
+            "1 package, 3 cores, 3 processing units, 1 NUMA node"
+        );
     }
 
     #[test]
     fn several_nodes_in_a_package() {
-        if !on_machine("pack:2 group:2 [numa] core:2 pu:1", "several_nodes_in_a_package") {
+        if !on_machine(
+            "pack:2 group:2 [numa] core:2 pu:1",
+            "several_nodes_in_a_package",
+        ) {
             return;
         }
         let topology = Topology::load().unwrap();

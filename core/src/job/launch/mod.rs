@@ -110,7 +110,11 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Exit::Code(code) => write!(f, "exited with status {code}"),
-            Exit::Signal(signal) => write!(f, "was killed by signal {signal} ({})", signal_name(*signal)),
+            Exit::Signal(signal) => write!(
+                f,
+                "was killed by signal {signal} ({})",
+                signal_name(*signal)
+            ),
         }
     }
 }
@@ -183,7 +187,10 @@ impl Launch {
     /// machine cannot start so many processes; those already started have been killed then.
     pub fn run(mut self) -> Result<Outcome> {
         if self.size == 0 || self.size > MAX_SIZE {
-            return Err(Error::InvalidArgument(format!("a job has 1 to {MAX_SIZE} processes, not {}", self.size)));
+            return Err(Error::InvalidArgument(format!(
+                "a job has 1 to {MAX_SIZE} processes, not {}",
+                self.size
+            )));
         }
         if self.seed.is_none() && self.backend.as_deref() == Some("chaos") {
             let mut seed = [0u8; 4];

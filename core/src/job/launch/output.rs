@@ -20,12 +20,14 @@ pub(super) struct Stream {
 
 impl Stream {
     pub fn new(rank: u32, is_stderr: bool, fd: OwnedFd) -> Result<Stream> {
-        rustix::io::ioctl_fionbio(&fd, true).map_err(|e| Error::os("cannot set up a rank's output", e))?;
-        Ok(Stream { rank, is_stderr, file: Some(fd.into()), bytes: Vec::new() })
-    }
-
-    pub fn file(&self) -> Option<&std::fs::File> {
-        self.file.as_ref()
+        rustix::io::ioctl_fionbio(&fd, true)
+            .map_err(|e| Error::os("cannot set up a rank's output", e))?;
+        Ok(Stream {
+            rank,
+            is_stderr,
+            file: Some(fd.into()),
+            bytes: Vec::new(),
+        })
     }
 
     pub fn into_bytes(self) -> Vec<u8> {
@@ -53,15 +55,10 @@ impl Stream {
         }
     }
 
-    /// Takes what is left and closes. Processes that the rank has left behind may still hold the other end.
+    /// Takes what is left and closes. Processes that the rank has left behind may still hold the other end, and write:
+    /// what a pipe holds is less than what one call takes.
     pub fn finish(&mut self, output: Output) {
-        while self.file.is_some() {
-            let before = self.bytes.len();
-            self.pump(output);
-            if output == Output::Tag || self.bytes.len() == before {
-                break;
-            }
-        }
+        self.pump(output);
         if self.file.is_some() {
             self.close(output);
         }
@@ -76,7 +73,11 @@ impl Stream {
 
     /// Writes the complete lines, and at the end of all the rest too. False when the reader has gone.
     fn pass_lines(&mut self, at_end: bool) -> bool {
-        let mut end = self.bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let mut end = self
+            .bytes
+            .iter()
+            .rposition(|&b| b == b'\n')
+            .map_or(0, |at| at + 1);
         if at_end || self.bytes.len() - end > LONGEST {
             end = self.bytes.len();
         }

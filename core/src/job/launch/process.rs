@@ -42,23 +42,32 @@ pub fn find_program(program: &OsStr) -> std::result::Result<PathBuf, ProgramErro
     if program.as_bytes().contains(&b'/') {
         let path = PathBuf::from(program);
         if !path.exists() {
-            return Err(ProgramError::NotFound(format!("there is no program {shown}")));
+            return Err(ProgramError::NotFound(format!(
+                "there is no program {shown}"
+            )));
         }
         return match executable(&path) {
             true => Ok(path),
-            false if path.is_dir() => Err(ProgramError::NotExecutable(format!("{shown} is a directory, not a program"))),
-            false => Err(ProgramError::NotExecutable(format!("{shown} is not executable (chmod +x {shown})"))),
+            false if path.is_dir() => Err(ProgramError::NotExecutable(format!(
+                "{shown} is a directory, not a program"
+            ))),
+            false => Err(ProgramError::NotExecutable(format!(
+                "{shown} is not executable (chmod +x {shown})"
+            ))),
         };
     }
     let places = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&places).map(|place| place.join(program)).find(|path| executable(path)).ok_or_else(|| {
-        let here = if !program.is_empty() && executable(Path::new(program)) {
-            format!("; the one in this directory is ./{shown}")
-        } else {
-            String::new()
-        };
-        ProgramError::NotFound(format!("there is no program {shown:?} in PATH{here}"))
-    })
+    std::env::split_paths(&places)
+        .map(|place| place.join(program))
+        .find(|path| executable(path))
+        .ok_or_else(|| {
+            let here = if !program.is_empty() && executable(Path::new(program)) {
+                format!("; the one in this directory is ./{shown}")
+            } else {
+                String::new()
+            };
+            ProgramError::NotFound(format!("there is no program {shown:?} in PATH{here}"))
+        })
 }
 
 fn executable(path: &Path) -> bool {
@@ -107,7 +116,8 @@ pub(super) struct Starter<'a> {
 impl<'a> Starter<'a> {
     /// `mask` is the signal mask that the ranks are to have.
     pub fn new(launch: &'a Launch, board: &Board, mask: libc::sigset_t) -> Result<Self> {
-        let path = find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
+        let path =
+            find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
         let open_files = raise_open_files(launch)?;
         Ok(Starter {
             launch,
@@ -165,9 +175,18 @@ impl<'a> Starter<'a> {
         // SAFETY:
         // - between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
         unsafe { command.pre_exec(prepare) };
-        let mut child = command.spawn().map_err(|e| Error::os(&format!("cannot start rank {rank} ({})", self.path.display()), e))?;
+        let mut child = command.spawn().map_err(|e| {
+            Error::os(
+                &format!("cannot start rank {rank} ({})", self.path.display()),
+                e,
+            )
+        })?;
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Process { child, pidfd, exit: None }),
+            Ok(pidfd) => Ok(Process {
+                child,
+                pidfd,
+                exit: None,
+            }),
             Err(e) => {
                 // Fails only if it has ended already.
                 let _ = child.kill();
@@ -181,7 +200,11 @@ impl<'a> Starter<'a> {
 /// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.
 fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
-    let each = if launch.output == Output::Inherit { 1 } else { 3 };
+    let each = if launch.output == Output::Inherit {
+        1
+    } else {
+        3
+    };
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |list| list.count() as u64);
     let needed = u64::from(launch.size) * each + open + 32;
     if before.current.is_none_or(|current| current >= needed) {
@@ -193,8 +216,14 @@ fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
             launch.size
         )));
     }
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: before.maximum })
-        .map_err(|e| Error::os("cannot raise the limit of open files", e))?;
+    rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(needed),
+            maximum: before.maximum,
+        },
+    )
+    .map_err(|e| Error::os("cannot raise the limit of open files", e))?;
     Ok(before)
 }
 

@@ -4,7 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result};
 
-const FORWARDED: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+const FORWARDED: [i32; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
 
 /// The name of a signal, such as `SIGKILL`.
 pub fn signal_name(signal: i32) -> &'static str {
@@ -71,7 +78,8 @@ impl Inbox {
         }
         // SAFETY:
         // - just made, and owned by nobody else.
-        Ok(Inbox { fd: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Inbox { fd, before })
     }
 
     /// The mask as it was, which the ranks are to have.
@@ -93,7 +101,10 @@ impl Inbox {
         // SAFETY:
         // - the kernel filled all bytes of the structure, which has only integers.
         let info: libc::signalfd_siginfo = unsafe { std::ptr::read_unaligned(raw.as_ptr().cast()) };
-        Some(Arrived { signal: info.ssi_signo as i32, from_terminal: info.ssi_code == libc::SI_KERNEL })
+        Some(Arrived {
+            signal: info.ssi_signo as i32,
+            from_terminal: info.ssi_code == libc::SI_KERNEL,
+        })
     }
 }
 
@@ -133,6 +144,7 @@ fn ignored(signal: i32) -> bool {
     // - a null new action changes nothing; zero bytes are a valid value of the structure, which the call fills.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
     }
 }

@@ -1,5 +1,6 @@
 //! The life of a job: one thread, one epoll, from the first process to the last.
 
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -37,14 +38,21 @@ struct Job<'a> {
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     // The descriptor is what the ranks open; it is closed when they have ended.
     let (board, _board_fd) = Board::create(launch.size)?;
-    let inbox = if launch.foreground { Some(Inbox::open()?) } else { None };
+    let inbox = if launch.foreground {
+        Some(Inbox::open()?)
+    } else {
+        None
+    };
     if launch.foreground {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| Error::os("cannot adopt the ranks' children (prctl)", e))?;
     }
-    let mask = inbox.as_ref().map_or_else(signals::current_mask, Inbox::mask_before);
+    let mask = inbox
+        .as_ref()
+        .map_or_else(signals::current_mask, Inbox::mask_before);
     let starter = Starter::new(launch, &board, mask)?;
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::os("cannot watch processes (epoll)", e))?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+        .map_err(|e| Error::os("cannot watch processes (epoll)", e))?;
     let mut job = Job {
         launch,
         board,
@@ -57,7 +65,9 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         ending: None,
         first_interrupt: None,
     };
-    let seen_through = job.start(&starter, inbox.as_ref()).and_then(|()| job.watch(inbox.as_ref()));
+    let seen_through = job
+        .start(&starter, inbox.as_ref())
+        .and_then(|()| job.watch(inbox.as_ref()));
     if seen_through.is_err() {
         job.kill_all();
     }
@@ -83,7 +93,10 @@ impl Job<'_> {
             self.processes.push(process);
             self.board.set_pid(rank, pid)?;
             self.add(self.processes[rank as usize].pidfd.as_fd(), u64::from(rank))?;
-            for (is_stderr, fd) in [(false, out.map(OwnedFd::from)), (true, err.map(OwnedFd::from))] {
+            for (is_stderr, fd) in [
+                (false, out.map(OwnedFd::from)),
+                (true, err.map(OwnedFd::from)),
+            ] {
                 if let Some(fd) = fd {
                     self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
                     self.streams.push(Stream::new(rank, is_stderr, fd)?);
@@ -94,18 +107,33 @@ impl Job<'_> {
     }
 
     fn add(&self, fd: impl AsFd, token: u64) -> Result<()> {
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
-            .map_err(|e| Error::os("cannot watch a process (epoll)", e))
+        epoll::add(
+            &self.epoll,
+            fd,
+            epoll::EventData::new_u64(token),
+            epoll::EventFlags::IN,
+        )
+        .map_err(|e| Error::os("cannot watch a process (epoll)", e))
     }
 
     fn watch(&mut self, inbox: Option<&Inbox>) -> Result<()> {
-        let end = self.launch.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let end = self
+            .launch
+            .timeout
+            .and_then(|limit| Instant::now().checked_add(limit));
         let mut events = Vec::with_capacity(64);
         while self.running > 0 {
-            let next = if self.timed_out { self.ending } else { self.ending.into_iter().chain(end).min() };
+            let next = if self.timed_out {
+                self.ending
+            } else {
+                self.ending.into_iter().chain(end).min()
+            };
             let timeout = next.map(|at| {
                 let left = at.saturating_duration_since(Instant::now());
-                Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
+                Timespec {
+                    tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+                    tv_nsec: left.subsec_nanos().into(),
+                }
             });
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -126,7 +154,9 @@ impl Job<'_> {
             if !self.timed_out && end.is_some_and(|at| now >= at) && self.running > 0 {
                 self.timed_out = true;
                 let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
-                self.say(format_args!("the job did not end within {seconds} s (--timeout); ending it"));
+                self.say(format_args!(
+                    "the job did not end within {seconds} s (--timeout); ending it"
+                ));
                 self.end_all();
             }
         }
@@ -142,7 +172,10 @@ impl Job<'_> {
         while let Some(arrived) = inbox.next() {
             if arrived.signal == libc::SIGINT {
                 let now = Instant::now();
-                if self.first_interrupt.is_some_and(|first| now.duration_since(first) > ONE_KEYPRESS) {
+                if self
+                    .first_interrupt
+                    .is_some_and(|first| now.duration_since(first) > ONE_KEYPRESS)
+                {
                     self.say(format_args!("interrupted again; killing the job"));
                     self.signal_all(Signal::KILL);
                     continue;
@@ -167,11 +200,15 @@ impl Job<'_> {
         self.running -= 1;
         // A pidfd of a reaped process stays readable.
         let _ = epoll::delete(&self.epoll, &self.processes[rank as usize].pidfd);
-        let left_properly = self.board.state(rank) == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
+        let left_properly =
+            self.board.state(rank) == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
         if !left_properly {
             // The rank is one of the board's.
             let _ = self.board.mark_dead(rank);
         }
+        // Its last words come before the line that says how it ended.
+        let rank_streams = self.streams.iter_mut().skip(2 * rank as usize).take(2);
+        rank_streams.for_each(|stream| stream.pump(self.launch.output));
         if exit.success() || self.ending.is_some() {
             return;
         }
@@ -195,7 +232,9 @@ impl Job<'_> {
     }
 
     fn signal_all(&self, signal: Signal) {
-        self.processes.iter().for_each(|process| process.signal(signal));
+        self.processes
+            .iter()
+            .for_each(|process| process.signal(signal));
     }
 
     /// For the way out after an error.
@@ -209,7 +248,8 @@ impl Job<'_> {
 
     fn say(&self, text: std::fmt::Arguments<'_>) {
         if self.launch.foreground {
-            eprintln!("unipgas: {text}");
+            // With standard error closed there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "unipgas: {text}");
         }
     }
 
@@ -229,10 +269,19 @@ impl Job<'_> {
             for (index, stream) in self.streams.into_iter().enumerate() {
                 let place = &mut ranks[stream.rank as usize];
                 let bytes = stream.into_bytes();
-                if index % 2 == 0 { place.stdout = bytes } else { place.stderr = bytes }
+                if index % 2 == 0 {
+                    place.stdout = bytes
+                } else {
+                    place.stderr = bytes
+                }
             }
         }
-        Outcome { ranks, first_failure: self.first_failure, timed_out: self.timed_out, seed: self.launch.seed }
+        Outcome {
+            ranks,
+            first_failure: self.first_failure,
+            timed_out: self.timed_out,
+            seed: self.launch.seed,
+        }
     }
 }
 
@@ -249,7 +298,11 @@ fn end_stragglers() {
                 Err(_) => return,
             }
         }
-        let signal = if start.elapsed() < GRACE { Signal::TERM } else { Signal::KILL };
+        let signal = if start.elapsed() < GRACE {
+            Signal::TERM
+        } else {
+            Signal::KILL
+        };
         // Something that the kernel cannot kill must not keep the launcher.
         if start.elapsed() > 2 * GRACE {
             return;
@@ -265,13 +318,17 @@ fn end_stragglers() {
 
 fn children() -> Vec<rustix::process::Pid> {
     let own = std::process::id().to_string();
-    let Ok(list) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(list) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     list.flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| {
             std::fs::read_to_string(format!("/proc/{pid}/stat"))
                 .ok()
-                .and_then(|stat| Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own))
+                .and_then(|stat| {
+                    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own)
+                })
                 .unwrap_or(false)
         })
         .filter_map(rustix::process::Pid::from_raw)
