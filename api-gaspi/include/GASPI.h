@@ -7,10 +7,10 @@
  *   GASPI_ERR_NOINIT    gaspi_proc_init() is missing, where it is needed;
  *   GASPI_ERR_NULLPTR   a pointer is null that must not be;
  *   GASPI_ERROR         a peer that is needed has died, or something else went wrong (gaspi_print_error() tells).
- * The comments below name the other errors that a procedure may return. An error code is never to be relied on to leave
- * output arguments untouched.
+ * The comments below name the other errors that a procedure may return. After an error the output arguments
+ * are undefined.
  *
- * Five procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
+ * Four procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
  * are written for. Both compile: the types of the arguments choose (end of this file). Define GASPI_NO_OVERLOADS before
  * this file is included to get the plain functions only, e.g. to define one of these functions in a tool.
  */
@@ -31,7 +31,8 @@ gaspi_return_t gaspi_config_get (gaspi_config_t *config);
 
 /**
  * Sets the configuration, before gaspi_proc_init(). §5.2.3.
- * Errors: INITED (too late), SN_PORT, CONFIG, INV_NUM, INV_SIZE (a value out of range; nothing is set then).
+ * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). Values that only wish for more than
+ * there is are lowered; gaspi_config_get() and the getters tell what is in force.
  */
 gaspi_return_t gaspi_config_set (gaspi_config_t config);
 
@@ -76,10 +77,10 @@ gaspi_return_t gaspi_state_vec_get_17 (gaspi_state_vector_t *state_vector);
 /** Makes an empty group. §6.3.1. Errors: MANY_GRP. */
 gaspi_return_t gaspi_group_create (gaspi_group_t *group);
 
-/** Adds a rank to a group that is not committed. §6.3.2. Errors: INV_GROUP, INV_RANK. */
+/** Adds a rank to a group that is not committed. §6.3.2. Errors: INV_GROUP (also: committed), INV_RANK (also: in it already). */
 gaspi_return_t gaspi_group_add (gaspi_group_t group, gaspi_rank_t rank);
 
-/** Agrees on the group with all its members; needed before any collective use. Collective. §6.3.3. Errors: INV_GROUP. */
+/** Agrees on the group with all its members; needed before any collective use. Collective. §6.3.3. Errors: INV_GROUP, INV_RANK (this process is not a member). */
 gaspi_return_t gaspi_group_commit (gaspi_group_t group, gaspi_timeout_t timeout);
 
 /** Deletes a group on this process; GASPI_GROUP_ALL stays. §6.4.1. Errors: INV_GROUP. */
@@ -181,7 +182,7 @@ gaspi_return_t gaspi_write_notify (gaspi_segment_id_t segment_id_local, gaspi_of
                                    gaspi_notification_t notification_value, gaspi_queue_id_t queue,
                                    gaspi_timeout_t timeout);
 
-/** num writes to one rank. §8.4.2. Errors: INV_NUM (more than gaspi_rw_list_elem_max()). */
+/** num writes to one rank. §8.4.2. Errors: INV_NUM (0, or more than gaspi_rw_list_elem_max() or than the queue holds). */
 gaspi_return_t gaspi_write_list (gaspi_number_t num, const gaspi_segment_id_t *segment_id_local,
                                  const gaspi_offset_t *offset_local, gaspi_rank_t rank,
                                  const gaspi_segment_id_t *segment_id_remote, const gaspi_offset_t *offset_remote,
@@ -271,7 +272,7 @@ gaspi_return_t gaspi_atomic_compare_swap (gaspi_segment_id_t segment_id, gaspi_o
 /** Waits until all members of the group are here. §11.2.1. */
 gaspi_return_t gaspi_barrier (gaspi_group_t group, gaspi_timeout_t timeout);
 
-/** Reduces num elements over the group, element by element, to all members. §11.3.1. Errors: INV_NUM (more than gaspi_allreduce_elem_max()). */
+/** Reduces num elements over the group, element by element, to all members. §11.3.1. Errors: INV_NUM (0, or more than gaspi_allreduce_elem_max()). */
 gaspi_return_t gaspi_allreduce (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_receive, gaspi_number_t num,
                                 gaspi_operation_t operation, gaspi_datatype_t datatype, gaspi_group_t group,
                                 gaspi_timeout_t timeout);
@@ -279,7 +280,7 @@ gaspi_return_t gaspi_allreduce (gaspi_const_pointer_t buffer_send, gaspi_pointer
 /**
  * gaspi_allreduce() with an operation of the program on elements of size_element bytes. §11.4.1. With a callback of five
  * parameters this is gaspi_allreduce_user_17().
- * Errors: INV_NUM, INV_SIZE (num * size_element is more than gaspi_allreduce_buf_size()).
+ * Errors: INV_SIZE (num * size_element is 0 or more than gaspi_allreduce_buf_size()).
  */
 gaspi_return_t gaspi_allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_receive,
                                      gaspi_number_t num, gaspi_size_t size_element,
