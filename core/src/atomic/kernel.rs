@@ -122,7 +122,7 @@ compares! {
 
 /// Kernels that are one instruction of the CPU, on the word.
 macro_rules! natives {
-    ($($name:ident => $method:ident;)*) => {$(
+    ($($name:ident => $method:ident, $plain:ident;)*) => {$(
         #[inline(always)]
         pub(super) unsafe fn $name<T: Integer>(args: Args) {
             // SAFETY:
@@ -132,7 +132,7 @@ macro_rules! natives {
                 let (target, operand) = (args.target.cast::<T::Word>(), args.operand::<T>().to_word());
                 // Two calls, since the CPU has shorter instructions when the value before is not wanted.
                 if args.result.is_null() {
-                    T::Word::$method(target, operand);
+                    T::Word::$plain(target, operand);
                 } else {
                     args.give(T::Word::$method(target, operand));
                 }
@@ -142,10 +142,10 @@ macro_rules! natives {
 }
 
 natives! {
-    integer_sum => fetch_add;
-    bit_or => fetch_or;
-    bit_and => fetch_and;
-    bit_xor => fetch_xor;
+    integer_sum => fetch_add, add;
+    bit_or => fetch_or, or;
+    bit_and => fetch_and, and;
+    bit_xor => fetch_xor, xor;
 }
 
 /// Compare-exchange by one instruction: for integers, equal values are equal words.

@@ -24,6 +24,15 @@ pub(super) trait Word: Copy + Eq {
     unsafe fn fetch_or(target: *mut Self, value: Self) -> Self;
     /// The value before.
     unsafe fn fetch_xor(target: *mut Self, value: Self) -> Self;
+    /// Bitwise and. The methods that fetch nothing have an ordering of their own (stronger, at no cost where we run), lest
+    /// the optimiser merges them with those that do: the CPU's shorter instructions do not give the value before.
+    unsafe fn and(target: *mut Self, value: Self);
+    /// Bitwise or.
+    unsafe fn or(target: *mut Self, value: Self);
+    /// Bitwise exclusive or.
+    unsafe fn xor(target: *mut Self, value: Self);
+    /// Wrapping addition.
+    unsafe fn add(target: *mut Self, value: Self);
     /// `(value & mask)` in the bits of `mask`, the old value elsewhere.
     fn masked(old: Self, value: Self, mask: Self) -> Self;
 }
@@ -50,6 +59,10 @@ macro_rules! native {
             native!(@method $atomic, fetch_and(target: $word, value) -> $word = target.fetch_and(value, AcqRel));
             native!(@method $atomic, fetch_or(target: $word, value) -> $word = target.fetch_or(value, AcqRel));
             native!(@method $atomic, fetch_xor(target: $word, value) -> $word = target.fetch_xor(value, AcqRel));
+            native!(@method $atomic, and(target: $word, value) -> () = { target.fetch_and(value, SeqCst); });
+            native!(@method $atomic, or(target: $word, value) -> () = { target.fetch_or(value, SeqCst); });
+            native!(@method $atomic, xor(target: $word, value) -> () = { target.fetch_xor(value, SeqCst); });
+            native!(@method $atomic, add(target: $word, value) -> () = { target.fetch_add(value, SeqCst); });
             #[inline(always)]
             fn masked(old: Self, value: Self, mask: Self) -> Self { (value & mask) | (old & !mask) }
         }
@@ -141,6 +154,10 @@ impl Word for u128 {
         fetch_and(target, value) -> u128 = update_wide(target, |old| old & value);
         fetch_or(target, value) -> u128 = update_wide(target, |old| old | value);
         fetch_xor(target, value) -> u128 = update_wide(target, |old| old ^ value);
+        and(target, value) -> () = { Self::fetch_and(target, value); };
+        or(target, value) -> () = { Self::fetch_or(target, value); };
+        xor(target, value) -> () = { Self::fetch_xor(target, value); };
+        add(target, value) -> () = { Self::fetch_add(target, value); };
     }
     #[inline(always)]
     fn masked(old: Self, value: Self, mask: Self) -> Self {
