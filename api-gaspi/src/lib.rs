@@ -16,6 +16,7 @@ pub mod status;
 pub mod transfer;
 
 pub use config::Config;
+pub use environment::process as current;
 pub use process::{GROUP_ALL, Process};
 pub use reduce::{Datatype, Operation};
 pub use status::{Result, Status};
