@@ -83,11 +83,6 @@ impl Metric {
         matches!(self, Metric::PutRate | Metric::Bandwidth | Metric::CopyNt)
     }
 
-    /// The metric whose bare value is the limit of this one.
-    pub fn limit(self) -> Metric {
-        self
-    }
-
     /// One line for the table.
     pub fn about(self) -> &'static str {
         match self {

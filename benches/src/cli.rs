@@ -9,6 +9,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::case::{self, Case};
+use crate::peers::Peers;
 use crate::samples::Samples;
 use crate::{job, record, table, worker};
 
@@ -80,10 +81,12 @@ fn bench(args: &Args) -> Result<(), String> {
     let rounds = if args.quick { 2 } else { 5 };
     let visits = if args.quick { 3 } else { 5 };
     let mut samples = Samples::default();
+    let peers = if args.no_peers { None } else { Some(Peers::find(&mut samples)?) };
+    let names = peers.as_ref().map(Peers::names).unwrap_or_default();
     let mut sizes: Vec<u32> = cases.iter().map(|c| c.processes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let progress = progress((rounds * sizes.len()) as u64);
+    let progress = progress((rounds * sizes.len() * (1 + names.len())) as u64);
     for _ in 0..rounds {
         for &size in &sizes {
             let now: Vec<Case> = cases.iter().copied().filter(|c| c.processes == size).collect();
@@ -92,6 +95,13 @@ fn bench(args: &Args) -> Result<(), String> {
                 samples.note(format!("{size} processes: {why}"));
             }
             progress.inc(1);
+            for (index, name) in names.iter().enumerate() {
+                progress.set_message(format!("{name}, {size} processes"));
+                if let Some(peers) = &peers {
+                    peers.measure(index, &now, args.quick, &mut samples);
+                }
+                progress.inc(1);
+            }
         }
     }
     progress.finish_and_clear();
@@ -122,6 +132,12 @@ fn write_json(path: &std::path::Path, records: &[record::Record]) -> Result<(), 
 fn list(cases: &[Case]) -> Result<(), String> {
     for case in cases {
         println!("{case:<28} {}", case.metric.about());
+    }
+    let mut samples = Samples::default();
+    let peers = Peers::find(&mut samples)?;
+    println!("\nPeers: {}", peers.names().join(", "));
+    for note in &samples.notes {
+        println!("  {note}");
     }
     Ok(())
 }

@@ -91,13 +91,18 @@ pub fn run(order: &str) -> Result<(), String> {
     ours::leave(&ctx)
 }
 
+/// The cores that this process may use.
+pub fn cores() -> Result<Vec<usize>, String> {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let allowed = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect())
+}
+
 /// Pins this process to the core that its rank has, and returns how many cores there are.
 fn pin(rank: usize) -> Result<usize, String> {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let allowed = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect();
-    let mut one = CpuSet::new();
+    let cores = cores()?;
+    let mut one = rustix::thread::CpuSet::new();
     one.set(cores[rank % cores.len()]);
-    sched_setaffinity(None, &one).map_err(|e| format!("sched_setaffinity: {e}"))?;
+    rustix::thread::sched_setaffinity(None, &one).map_err(|e| format!("sched_setaffinity: {e}"))?;
     Ok(cores.len())
 }

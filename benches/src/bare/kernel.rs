@@ -11,7 +11,7 @@ use crate::ctx::{Ctx, median, now_ns};
 
 const WORD: usize = 8 << 20;
 /// How long the waker leaves the waiter alone, so that it has parked for certain.
-const PARKED: Duration = Duration::from_micros(500);
+const PARKED: Duration = Duration::from_millis(1);
 
 /// Measures `notify`, called by rank 0, against the return of `wait` in rank 1. us, median.
 pub fn wake_of(

@@ -1,1 +1,76 @@
 //! Other libraries, measured in the same run when they are installed.
+//!
+//! Small C programs, compiled when the benchmark starts, use each library as its users do; UCX brings a program of its own. A peer that is
+//! absent, does not compile, fails or does not end is reported and left out.
+
+mod build;
+mod programs;
+mod tool;
+mod ucx;
+
+use std::time::Duration;
+
+use crate::case::Case;
+use crate::samples::Samples;
+use build::Workshop;
+
+/// How long one start of a peer may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A library that can be measured.
+trait Peer {
+    /// Its column.
+    fn name(&self) -> &'static str;
+    /// What to install to have it.
+    fn packages(&self) -> &'static str;
+    /// Gets ready; the error says what is missing.
+    fn prepare(&mut self, workshop: &Workshop) -> Result<(), String>;
+    /// Measures what it can of `cases`, which have one number of processes: lines "CASE COLUMN VALUE", and what went wrong.
+    fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>);
+}
+
+/// The peers of this machine.
+pub struct Peers {
+    ready: Vec<Box<dyn Peer>>,
+    _workshop: Workshop,
+}
+
+impl Peers {
+    /// Finds out which peers there are; the others go into the notes.
+    pub fn find(samples: &mut Samples) -> Result<Peers, String> {
+        let workshop = Workshop::new()?;
+        let all: Vec<Box<dyn Peer>> = vec![
+            Box::new(programs::openmpi()),
+            Box::new(programs::oshmem()),
+            Box::new(ucx::Ucx::default()),
+            Box::new(programs::libfabric()),
+        ];
+        let mut ready = Vec::new();
+        for mut peer in all {
+            match peer.prepare(&workshop) {
+                Ok(()) => ready.push(peer),
+                Err(why) => samples.note(format!(
+                    "{}: not usable ({why}): apt-get install {}",
+                    peer.name(),
+                    peer.packages()
+                )),
+            }
+        }
+        Ok(Peers { ready, _workshop: workshop })
+    }
+
+    /// Names of those that can be measured.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.ready.iter().map(|p| p.name()).collect()
+    }
+
+    /// Lets the peer number `index` measure `cases`.
+    pub fn measure(&self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
+        let peer = &self.ready[index];
+        let (text, failure) = peer.measure(cases, quick);
+        samples.read(&text);
+        if let Some(why) = failure {
+            samples.note(format!("{}: {why}", peer.name()));
+        }
+    }
+}

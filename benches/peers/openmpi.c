@@ -1,0 +1,179 @@
+/* An MPI library: one-sided puts polled by the target, send/receive, fetch-and-add, collectives. */
+#include "peer.h"
+#include <mpi.h>
+
+enum { WINDOW = 65 << 20, FLAG = 64 << 20 };
+
+static int rank, size;
+static char *base;
+static MPI_Win win;
+
+static volatile uint64_t *word(size_t at)
+{
+    return (volatile uint64_t *)(base + at);
+}
+
+/* The target of passive communication need not call MPI for its window to change, but may have to for its library to
+ * move on: look at the word often, call MPI now and then. */
+static void until(size_t at, uint64_t value)
+{
+    unsigned looks = 0;
+    while (*word(at) != value)
+        if ((++looks & 1023) == 0)
+            MPI_Win_sync(win);
+}
+
+static double put_notice(size_t bytes)
+{
+    char *from = calloc(1, bytes);
+    uint64_t round = 0;
+    int each = bytes > 32768 ? 50 : 500, other = 1 - rank, wrong = 0;
+    double ns;
+    *word(FLAG) = 0;
+    MPI_Win_sync(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    PEER_MEASURE(ns, each, {
+        for (int i = 0; i < each; i++) {
+            round++;
+            if (rank == 1) {
+                until(FLAG, round);
+                wrong |= *word(bytes - 8) != round;
+            }
+            memcpy(from + bytes - 8, &round, 8);
+            MPI_Put(from, bytes, MPI_BYTE, other, 0, bytes, MPI_BYTE, win);
+            MPI_Win_flush(other, win);
+            MPI_Put(&round, 1, MPI_UINT64_T, other, FLAG, 1, MPI_UINT64_T, win);
+            MPI_Win_flush(other, win);
+            if (rank == 0) {
+                until(FLAG, round);
+                wrong |= *word(bytes - 8) != round;
+            }
+        }
+    });
+    free(from);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return wrong ? -1 : ns / 2;
+}
+
+static double send_receive(size_t bytes)
+{
+    char *buffer = calloc(1, bytes);
+    int each = bytes > 32768 ? 50 : 500, other = 1 - rank;
+    double ns;
+    MPI_Barrier(MPI_COMM_WORLD);
+    PEER_MEASURE(ns, each, {
+        for (int i = 0; i < each; i++) {
+            if (rank == 0)
+                MPI_Send(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+            MPI_Recv(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank == 1)
+                MPI_Send(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+        }
+    });
+    free(buffer);
+    return ns / 2;
+}
+
+static double fetch_add(void)
+{
+    double ns = 0;
+    if (rank == 0) {
+        uint64_t one = 1, before;
+        PEER_MEASURE(ns, 2000, {
+            for (int i = 0; i < 2000; i++) {
+                MPI_Fetch_and_op(&one, &before, MPI_UINT64_T, 1, 4096, MPI_SUM, win);
+                MPI_Win_flush(1, win);
+            }
+        });
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return ns;
+}
+
+static double puts_ns(size_t bytes, int each, size_t window)
+{
+    double ns = 0;
+    if (rank == 0) {
+        char *from = calloc(1, bytes);
+        PEER_MEASURE(ns, each, {
+            for (int i = 0; i < each; i++)
+                MPI_Put(from, bytes, MPI_BYTE, 1, i * bytes % window, bytes, MPI_BYTE, win);
+            MPI_Win_flush(1, win);
+        });
+        free(from);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return ns;
+}
+
+static double barrier(int each)
+{
+    double ns;
+    MPI_Barrier(MPI_COMM_WORLD);
+    PEER_MEASURE(ns, each, {
+        for (int i = 0; i < each; i++)
+            MPI_Barrier(MPI_COMM_WORLD);
+    });
+    return ns / 1e3;
+}
+
+static double allreduce(int each)
+{
+    double ns, mine = rank, sum;
+    MPI_Barrier(MPI_COMM_WORLD);
+    PEER_MEASURE(ns, each, {
+        for (int i = 0; i < each; i++)
+            MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    });
+    return ns / 1e3;
+}
+
+int main(int argc, char **argv)
+{
+    int cores;
+    peer_quick = argc > 1 && atoi(argv[1]);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    cores = peer_pin(rank);
+    if (size == 2) {
+        MPI_Win_allocate(WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+        MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+    }
+    for (int i = 2; i < argc; i++) {
+        char metric[32];
+        int processes, each = size > cores ? 100 : 500;
+        size_t bytes;
+        double value = 0;
+        if (!peer_case(argv[i], metric, &processes, &bytes) || processes != size)
+            continue;
+        if (!strcmp(metric, "put_notice")) {
+            double put = put_notice(bytes), sent = send_receive(bytes);
+            if (rank == 0) {
+                peer_say(metric, size, bytes, "openmpi/put", put);
+                peer_say(metric, size, bytes, "openmpi/sendrecv", sent);
+            }
+            continue;
+        }
+        if (!strcmp(metric, "fetch_add"))
+            value = fetch_add();
+        else if (!strcmp(metric, "put_rate"))
+            value = 1e3 / puts_ns(8, 8192, 4096);
+        else if (!strcmp(metric, "bandwidth"))
+            value = bytes / puts_ns(bytes, peer_each(bytes), bytes);
+        else if (!strcmp(metric, "barrier"))
+            value = barrier(each);
+        else if (!strcmp(metric, "allreduce"))
+            value = allreduce(each);
+        else
+            continue;
+        if (rank == 0)
+            peer_say(metric, size, bytes, "openmpi", value);
+    }
+    if (size == 2) {
+        MPI_Win_unlock_all(win);
+        MPI_Win_free(&win);
+    }
+    MPI_Finalize();
+    return 0;
+}

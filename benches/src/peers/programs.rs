@@ -1,0 +1,127 @@
+//! The peers that are measured by C programs of ours.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::build::Workshop;
+use super::{LIMIT, Peer, tool};
+use crate::case::{Case, Metric};
+
+/// A library, the compiler wrapper that finds it and the program that starts its processes.
+pub struct Program {
+    name: &'static str,
+    packages: &'static str,
+    compiler: &'static str,
+    libraries: &'static [&'static str],
+    launcher: Option<&'static str>,
+    source: &'static str,
+    metrics: &'static [Metric],
+    path: PathBuf,
+}
+
+/// Open MPI.
+pub fn openmpi() -> Program {
+    Program {
+        name: "openmpi",
+        packages: "openmpi-bin libopenmpi-dev",
+        compiler: "mpicc",
+        libraries: &[],
+        launcher: Some("mpirun"),
+        source: include_str!("../../peers/openmpi.c"),
+        metrics: &[
+            Metric::PutNotice,
+            Metric::FetchAdd,
+            Metric::PutRate,
+            Metric::Bandwidth,
+            Metric::Barrier,
+            Metric::Allreduce,
+        ],
+        path: PathBuf::new(),
+    }
+}
+
+/// Open MPI's OpenSHMEM.
+pub fn oshmem() -> Program {
+    Program {
+        name: "oshmem",
+        packages: "openmpi-bin libopenmpi-dev",
+        compiler: "oshcc",
+        libraries: &[],
+        launcher: Some("oshrun"),
+        source: include_str!("../../peers/oshmem.c"),
+        metrics: &[Metric::PutNotice, Metric::FetchAdd, Metric::PutRate, Metric::Bandwidth, Metric::Barrier],
+        path: PathBuf::new(),
+    }
+}
+
+/// libfabric's shm provider.
+pub fn libfabric() -> Program {
+    Program {
+        name: "libfabric",
+        packages: "gcc libfabric-dev",
+        compiler: "cc",
+        libraries: &["-lfabric"],
+        launcher: None,
+        source: include_str!("../../peers/libfabric.c"),
+        metrics: &[Metric::PutNotice, Metric::FetchAdd, Metric::PutRate, Metric::Bandwidth],
+        path: PathBuf::new(),
+    }
+}
+
+impl Program {
+    fn command(&self, processes: u32) -> Command {
+        let Some(launcher) = self.launcher else { return Command::new(&self.path) };
+        let mut command = Command::new(launcher);
+        // The program pins its processes itself, as all others of the benchmark do.
+        command.args(["-np", &processes.to_string(), "--bind-to", "none", "--oversubscribe"]);
+        // On one machine the shared-memory component is the fastest for one-sided communication.
+        command.args(["--mca", "osc", "sm,pt2pt"]);
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        if processes as usize > cores {
+            command.args(["--mca", "mpi_yield_when_idle", "1"]);
+        }
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("UCX_TLS", "posix,sysv,self").env("UCX_LOG_LEVEL", "error");
+        command.arg(&self.path);
+        command
+    }
+}
+
+impl Peer for Program {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn packages(&self) -> &'static str {
+        self.packages
+    }
+
+    fn prepare(&mut self, workshop: &Workshop) -> Result<(), String> {
+        if let Some(launcher) = self.launcher.filter(|l| !tool::exists(l)) {
+            return Err(format!("no {launcher}"));
+        }
+        self.path = workshop.compile(self.compiler, self.name, self.source, self.libraries)?;
+        Ok(())
+    }
+
+    fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>) {
+        let wanted: Vec<&Case> = cases.iter().filter(|c| self.metrics.contains(&c.metric)).collect();
+        let Some(processes) = wanted.first().map(|c| c.processes) else { return (String::new(), None) };
+        if self.launcher.is_none() && processes != 2 {
+            return (String::new(), None);
+        }
+        let mut command = self.command(processes);
+        command.arg(if quick { "1" } else { "0" });
+        command.args(wanted.iter().map(|c| c.to_string()));
+        match tool::run(&mut command, LIMIT) {
+            Err(why) => (String::new(), Some(why)),
+            Ok(ended) => {
+                let failure = (!ended.success()).then(|| {
+                    let got = wanted.iter().filter(|c| ended.out.contains(&format!("{c} "))).count();
+                    format!("{processes} processes: after {got} of {} cases: {}", wanted.len(), ended.why())
+                });
+                (ended.out, failure)
+            }
+        }
+    }
+}

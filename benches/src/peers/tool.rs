@@ -1,0 +1,151 @@
+//! Runs other programs: never longer than a limit, and with nothing left behind.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A started program, its output being collected. Dropping it ends its whole process group.
+pub struct Running {
+    child: Child,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+    start: Instant,
+}
+
+/// How a program ended.
+pub struct Ended {
+    /// `None` when it had to be ended.
+    pub status: Option<ExitStatus>,
+    /// What it wrote to stdout.
+    pub out: String,
+    /// What it wrote to stderr.
+    pub err: String,
+}
+
+impl Ended {
+    /// Whether it ended by itself with status 0.
+    pub fn success(&self) -> bool {
+        self.status.is_some_and(|s| s.success())
+    }
+
+    /// One line about a failure.
+    pub fn why(&self) -> String {
+        let how = match self.status {
+            None => "did not end in time".to_string(),
+            Some(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exit status {code}"),
+                (None, Some(signal)) => format!("signal {signal}"),
+                (None, None) => "unknown end".into(),
+            },
+        };
+        let text = format!("{}\n{}", self.err, self.out);
+        let line = text.lines().map(str::trim).find(|l| l.len() > 3 && !l.starts_with(['-', '=', '*', '+', '|']));
+        line.map_or(how.clone(), |l| format!("{how}: {}", l.chars().take(160).collect::<String>()))
+    }
+}
+
+/// Whether `name` is a program in PATH.
+pub fn exists(name: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+}
+
+/// Starts `command` in a process group of its own.
+pub fn start(command: &mut Command) -> Result<Running, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // SAFETY:
+    // - prctl is async-signal-safe and allocates nothing
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into)
+        });
+    }
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().map_err(|e| format!("{name}: {e}"))?;
+    let (out, err) = (child.stdout.take().map(collect), child.stderr.take().map(collect));
+    Ok(Running { child, out, err, start: Instant::now() })
+}
+
+/// Runs `command` to its end, `limit` at the most.
+pub fn run(command: &mut Command, limit: Duration) -> Result<Ended, String> {
+    Ok(start(command)?.end(limit))
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is all that there is.
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Running {
+    /// Waits until it ends, `limit` after its start at the most.
+    pub fn end(mut self, limit: Duration) -> Ended {
+        let mut status = None;
+        while status.is_none() && self.start.elapsed() < limit {
+            match self.child.try_wait() {
+                Ok(Some(ended)) => status = Some(ended),
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                Err(_) => break,
+            }
+        }
+        self.stop();
+        let text = |handle: Option<JoinHandle<String>>| handle.and_then(|h| h.join().ok()).unwrap_or_default();
+        Ended { status, out: text(self.out.take()), err: text(self.err.take()) }
+    }
+
+    /// Ends what is left of the group: politely, so that a launcher ends its processes, then by force.
+    fn stop(&mut self) {
+        let Some(group) = Pid::from_raw(self.child.id() as i32) else { return };
+        let mut patience = 100;
+        let _ = kill_process_group(group, Signal::TERM);
+        while patience > 0 && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+            patience -= 1;
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended_with_its_children() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000 & echo $!; wait"]);
+        let ended = run(&mut shell, Duration::from_millis(300)).expect("sh starts");
+        assert!(ended.status.is_none());
+        let child: i32 = ended.out.trim().parse().expect("the process id of sleep");
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            stat.map_or(true, |s| s.contains(") Z "))
+        });
+        assert!(gone, "sleep lives on");
+    }
+
+    #[test]
+    fn a_failure_is_told_in_one_line() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo -----; echo it broke >&2; exit 3"]);
+        let ended = run(&mut shell, Duration::from_secs(10)).expect("sh starts");
+        assert!(!ended.success());
+        assert_eq!(ended.why(), "exit status 3: it broke");
+    }
+}
