@@ -266,7 +266,7 @@ fn different_operations_mix_on_one_word() {
             }
         }
     });
-    assert_eq!(shared.read(0u64), 2 * EACH | EACH << 32);
+    assert_eq!(shared.read(0u64), (2 * EACH) | (EACH << 32));
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn a_new_reader_goes_on_where_the_old_one_stopped() {
         (reader.take(nobody), reader.take(nobody)),
         (Some(record(0, 0)), Some(record(0, 1)))
     );
-    drop(reader);
+    // The first reader is not used any more.
     let mut reader = memory.reader();
     assert_eq!(reader.take(nobody), Some(record(0, 2)));
 }
@@ -176,10 +176,8 @@ fn what_is_no_inbox_is_refused() {
     }
     // SAFETY:
     // - the address is refused before anything is written to it.
-    assert_eq!(
-        unsafe { initialise(memory.at().wrapping_add(32), 2) },
-        Err(Error::Misaligned(64))
-    );
+    let refused = unsafe { initialise(memory.at().wrapping_add(32), 2) };
+    assert_eq!(refused, Err(Error::Misaligned(64)));
     // SAFETY:
     // - the memory outlives the attempt.
     let high = unsafe { InboxWriter::attach_as(memory.at(), memory.len, MAX_PRODUCER + 1) };
