@@ -64,8 +64,8 @@ fn run(
     c: &[u8],
     fetch: bool,
 ) -> Result<Vec<u8>, Error> {
-    let mut operand = vec![0u8; 64];
-    let mut compare = vec![0u8; 64];
+    let mut operand = [0u8; 64];
+    let mut compare = [0u8; 64];
     let mut result = [GUARD; 64];
     // The byte after an even address is odd, whatever the allocator gives.
     let odd = |base: *const u8| 1 + (base.addr() & 1);
@@ -265,6 +265,9 @@ fn low_bytes(x: i128, size: usize) -> Vec<u8> {
     bytes
 }
 
+/// Target, operand and compare value of one element.
+type Element = (Vec<u8>, Vec<u8>, Vec<u8>);
+
 type Step = (AtomicOp, Vec<u8>, Vec<u8>, bool);
 
 fn walk() -> impl Strategy<Value = (AtomicType, Vec<u8>, Vec<Step>)> {
@@ -313,7 +316,7 @@ proptest! {
     ) {
         prop_assume!(supported(op, ty));
         let size = ty.size();
-        let join = |pick: fn(&(Vec<u8>, Vec<u8>, Vec<u8>)) -> &[u8]| elements.iter().flat_map(pick).copied().collect::<Vec<u8>>();
+        let join = |pick: fn(&Element) -> &[u8]| elements.iter().flat_map(pick).copied().collect::<Vec<u8>>();
         let (before, b, c) = (join(|e| &e.0), join(|e| &e.1), join(|e| &e.2));
         let mut target = vec![Cell([GUARD; 48]); 4];
         let target = target.as_mut_ptr().cast::<u8>();
