@@ -1,0 +1,363 @@
+//! The issue context: checks and keeps what is posted, moves it on when polled.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use unipgas_core::atomic::{self, AtomicForm};
+use unipgas_core::inbox::Record;
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::transport::Channel;
+use unipgas_core::{AtomicOp, Error, RemoteRegion, Result, Rights, copy};
+
+use crate::driver::{Driver, Shared, lock};
+use crate::plan::{Plan, Shape};
+use crate::queue::{Means, Posted, Queue};
+use crate::work::{Place, Source, Work};
+
+/// How long leaving and dropping wait for pending operations.
+pub const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
+const INDIVISIBLE: Shape = Shape {
+    divisible: 0,
+    notice: false,
+};
+
+/// What users and the progress thread share of a channel.
+pub struct State {
+    /// Dropped before the queue, whose memory it may still use.
+    inner: Box<dyn Channel>,
+    queue: Mutex<Queue>,
+    shared: Arc<Shared>,
+    index: u64,
+    pending: AtomicUsize,
+    polls: AtomicU64,
+    polls_seen: AtomicU64,
+}
+
+impl State {
+    fn means(&self) -> Means<'_> {
+        Means {
+            inner: &*self.inner,
+            config: &self.shared.config,
+            stalls: &self.shared.stalls,
+            channel: self.index,
+        }
+    }
+
+    fn post(&self, work: Work, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
+        self.shared.stalls.pass();
+        let mut queue = lock(&self.queue);
+        let number = queue.next_number();
+        let plan = Plan::draw(&self.shared.config, self.index, number, shape);
+        let mut op = Posted::new(number, context, flags, work);
+        op.disaster = self.shared.count();
+        let outcome = queue.post(op, plan, &self.means())?;
+        if outcome == Outcome::Pending {
+            // Under the lock: nobody may report its end before it counts.
+            self.pending.fetch_add(1, Ordering::AcqRel);
+            self.shared.more();
+        }
+        Ok(outcome)
+    }
+
+    /// Lets `ticks` polls of time pass.
+    pub fn run(&self, ticks: u64) {
+        self.shared.stalls.pass();
+        let moved = {
+            let mut queue = lock(&self.queue);
+            let before = queue.unfinished();
+            let moved = queue.advance(ticks, &self.means());
+            self.shared.fewer(before - queue.unfinished());
+            moved
+        };
+        if moved {
+            self.shared.inner.bell().ring_if_heard();
+        }
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            self.shared.stalls.pass();
+            return;
+        }
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.run(1);
+        let mut reported = false;
+        loop {
+            let next = lock(&self.queue).ended.pop_front();
+            let Some(completion) = next else { break };
+            sink(completion);
+            // Only now: whoever sees nothing pending must also see what the sink has been told.
+            self.pending.fetch_sub(1, Ordering::AcqRel);
+            reported = true;
+        }
+        if reported {
+            self.shared.inner.bell().ring_if_heard();
+        }
+    }
+
+    /// Polls by users since the last call.
+    pub fn polls_since_last_look(&self) -> u64 {
+        let polls = self.polls.load(Ordering::Relaxed);
+        polls - self.polls_seen.swap(polls, Ordering::Relaxed)
+    }
+
+    /// Carries out what is pending, for `limit` at the most.
+    pub fn flush(&self, limit: Duration) {
+        let start = Instant::now();
+        loop {
+            self.run(u64::from(self.shared.config.max_delay_polls) + 1);
+            if lock(&self.queue).unfinished() == 0 || start.elapsed() >= limit {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+/// An issue context of [`Chaos`](crate::Chaos).
+pub struct ChaosChannel {
+    state: Arc<State>,
+    _driver: Arc<Driver>,
+}
+
+impl ChaosChannel {
+    pub fn new(inner: Box<dyn Channel>, shared: Arc<Shared>, driver: Arc<Driver>) -> Self {
+        let state = Arc::new(State {
+            inner,
+            queue: Mutex::default(),
+            index: shared.next_channel(),
+            shared: shared.clone(),
+            pending: AtomicUsize::new(0),
+            polls: AtomicU64::new(0),
+            polls_seen: AtomicU64::new(0),
+        });
+        shared.enrol(&state);
+        ChaosChannel {
+            state,
+            _driver: driver,
+        }
+    }
+}
+
+impl Drop for ChaosChannel {
+    fn drop(&mut self) {
+        self.state.flush(FLUSH_LIMIT);
+        let mut queue = lock(&self.state.queue);
+        let left = queue.unfinished();
+        if left > 0 {
+            tracing::warn!(
+                left,
+                "chaos: a channel was dropped with operations that do not end"
+            );
+            queue.abandon();
+            self.state.shared.fewer(left);
+        }
+    }
+}
+
+/// The address that a remote place has for this process, where it has one.
+fn address(at: Remote<'_>) -> Option<usize> {
+    let base = at.region.parts().base;
+    (!base.is_null()).then(|| base as usize + at.offset)
+}
+
+/// Bytes that a transfer may be cut into: none if it is an aligned word, which must not be torn.
+fn divisible(len: usize, addresses: &[Option<usize>]) -> usize {
+    let word = matches!(len, 1 | 2 | 4 | 8);
+    let aligned = |a: &Option<usize>| a.is_none_or(|a| a.is_multiple_of(len));
+    match word && addresses.iter().any(aligned) {
+        true => 0,
+        false => len,
+    }
+}
+
+fn check_notice(notice: &Notice<'_>) -> Result<()> {
+    let slot = notice.slot;
+    slot.region.check(slot.offset, 4, Rights::WRITE)?;
+    // Where the peer's addresses are not known here, the backend below will tell.
+    match address(slot) {
+        Some(address) if !address.is_multiple_of(4) => Err(Error::Misaligned(4)),
+        _ => Ok(()),
+    }
+}
+
+fn check_atomic(dst: Remote<'_>, request: &AtomicRequest) -> Result<()> {
+    let size = request.ty.size();
+    let len = request.count.checked_mul(size).ok_or(Error::OutOfBounds {
+        offset: dst.offset,
+        len: usize::MAX,
+        region_len: dst.region.len(),
+    })?;
+    dst.region.check(dst.offset, len, Rights::ATOMIC)?;
+    let lost = request.op.form() == AtomicForm::FetchOnly && request.result.is_null();
+    if lost || !atomic::supported(request.op, request.ty) {
+        return Err(Error::Unsupported);
+    }
+    match address(dst) {
+        Some(address) if !address.is_multiple_of(size) => Err(Error::Misaligned(size)),
+        _ => Ok(()),
+    }
+}
+
+/// A copy of `len` bytes.
+///
+/// # Safety
+/// They are valid for reads.
+unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
+    let mut bytes = vec![0; len].into_boxed_slice();
+    if len > 0 {
+        // SAFETY:
+        // - the source is valid by the caller's word, the destination is new and has `len` bytes.
+        unsafe { copy(from, bytes.as_mut_ptr(), len) };
+    }
+    bytes
+}
+
+/// # Safety
+/// As for [`Channel::put`].
+unsafe fn source(src: Local, len: usize, flags: Flags) -> Source {
+    if flags.contains(Flags::INLINE) {
+        // SAFETY:
+        // - the caller's word.
+        Source::Taken(unsafe { take(src.ptr, len) })
+    } else {
+        Source::Users(src)
+    }
+}
+
+impl Channel for ChaosChannel {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        let shape = Shape {
+            divisible: divisible(len, &[address(dst)]),
+            notice: false,
+        };
+        let work = Work::Put {
+            // SAFETY:
+            // - the caller's word.
+            src: unsafe { source(src, len, flags) },
+            dst: Place::of(dst),
+            len,
+            notice: None,
+        };
+        self.state.post(work, shape, flags, context)
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        src.region.check(src.offset, len, Rights::READ)?;
+        let shape = Shape {
+            divisible: divisible(len, &[address(src), Some(dst.ptr as usize)]),
+            notice: false,
+        };
+        let work = Work::Get {
+            dst,
+            src: Place::of(src),
+            len,
+        };
+        self.state.post(work, shape, flags, context)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        check_notice(&notice)?;
+        let work = Work::Notify {
+            slot: Place::of(notice.slot),
+            value: notice.value,
+        };
+        self.state.post(work, INDIVISIBLE, flags, context)
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        check_notice(&notice)?;
+        let shape = Shape {
+            divisible: divisible(len, &[address(dst)]),
+            notice: true,
+        };
+        let work = Work::Put {
+            // SAFETY:
+            // - the caller's word.
+            src: unsafe { source(src, len, flags) },
+            dst: Place::of(dst),
+            len,
+            notice: Some((Place::of(notice.slot), notice.value)),
+        };
+        self.state.post(work, shape, flags, context)
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        check_atomic(dst, request)?;
+        let len = request.count * request.ty.size();
+        let input = |needed: bool, from: *const u8| {
+            // SAFETY:
+            // - what the operation reads is valid by the caller's word (`AtomicRequest`); the length has been checked.
+            unsafe { take(from, if needed { len } else { 0 }) }
+        };
+        let shape = Shape {
+            divisible: request.count,
+            notice: false,
+        };
+        let work = Work::Atomic {
+            dst: Place::of(dst),
+            op: request.op,
+            ty: request.ty,
+            count: request.count,
+            operand: input(request.op != AtomicOp::Read, request.operand),
+            compare: input(request.op.form() == AtomicForm::Compare, request.compare),
+            result: request.result,
+        };
+        self.state.post(work, shape, flags, context)
+    }
+
+    fn deliver(
+        &self,
+        inbox: &RemoteRegion,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        inbox.check(0, inbox.len(), Rights::WRITE)?;
+        let work = Work::Deliver {
+            inbox: inbox.clone(),
+            record,
+        };
+        self.state.post(work, INDIVISIBLE, flags, context)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.state.poll(sink);
+    }
+
+    fn pending(&self) -> usize {
+        self.state.pending.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,205 @@
+//! What is drawn for one operation. A plan is a function of seed, rank, channel, number and shape of the operation, and
+//! of nothing else.
+
+use std::ops::Range;
+
+use crate::config::ChaosConfig;
+
+/// Steele, Lea and Flood's SplitMix64: one addition and a mix for each number.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// A stream of its own for each list of parts.
+    pub fn of(parts: &[u64]) -> Self {
+        let mut random = Random(0x756e_6970_6761_7321);
+        for part in parts {
+            random.0 ^= part;
+            random.0 = random.draw();
+        }
+        random
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of 0..n; n > 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
+    }
+}
+
+/// The most parts of a transfer.
+pub const MAX_PARTS: usize = 4;
+
+/// What a plan has to know of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes or elements, where the operation may be carried out in parts; else 0.
+    pub divisible: usize,
+    /// A notice comes after the data.
+    pub notice: bool,
+}
+
+/// A part of an operation that is carried out by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Everything, in one call.
+    Whole,
+    /// These bytes or elements.
+    Range(Range<usize>),
+    /// The data of an operation with a notice.
+    Data,
+    /// The notice, after all data.
+    Notice,
+}
+
+/// When and in which parts an operation is carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// In the call, whole, if nothing has to come before it.
+    pub at_once: bool,
+    /// Part, polls until it is due, rank among those that are due.
+    pub parts: Vec<(Part, u64, u64)>,
+    /// How many parts are carried out before a disaster of this operation.
+    pub disaster_after: usize,
+}
+
+impl Plan {
+    pub fn draw(config: &ChaosConfig, channel: u64, number: u64, shape: Shape) -> Self {
+        let mut random = Random::of(&[config.seed, u64::from(config.rank), channel, number]);
+        let at_once = random.below(100) < u64::from(config.at_once_percent);
+        let mut parts = Vec::with_capacity(MAX_PARTS + 1);
+        let wanted = if config.split {
+            1 + random.below(MAX_PARTS as u64) as usize
+        } else {
+            1
+        };
+        if wanted > 1 && shape.divisible > 1 {
+            let mut cuts: Vec<usize> = (1..wanted)
+                .map(|_| 1 + random.below(shape.divisible as u64 - 1) as usize)
+                .collect();
+            cuts.extend([0, shape.divisible]);
+            cuts.sort_unstable();
+            cuts.dedup();
+            parts.extend(cuts.windows(2).map(|cut| Part::Range(cut[0]..cut[1])));
+        } else if shape.notice && config.split && random.below(2) == 0 {
+            parts.push(Part::Data);
+        } else {
+            parts.push(Part::Whole);
+        }
+        if shape.notice && parts[0] != Part::Whole {
+            parts.push(Part::Notice);
+        }
+        let mut due = 0;
+        let parts: Vec<_> = parts
+            .into_iter()
+            .map(|part| {
+                let delay = random.below(u64::from(config.max_delay_polls) + 1);
+                // Without reordering the parts of an operation also come one after the other.
+                due = if config.reorder {
+                    delay
+                } else {
+                    due.max(delay)
+                };
+                (part, due, random.draw())
+            })
+            .collect();
+        Plan {
+            at_once,
+            disaster_after: random.below(parts.len() as u64) as usize,
+            parts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        divisible: 1000,
+        notice: true,
+    };
+
+    fn plans(config: &ChaosConfig, channel: u64) -> Vec<Plan> {
+        (0..200)
+            .map(|number| Plan::draw(config, channel, number, SHAPE))
+            .collect()
+    }
+
+    #[test]
+    fn a_seed_repeats_and_whatever_differs_makes_a_difference() {
+        let config = ChaosConfig::seeded(42);
+        let first = plans(&config, 0);
+        assert_eq!(first, plans(&config, 0));
+        assert_ne!(first, plans(&config, 1));
+        assert_ne!(first, plans(&ChaosConfig::seeded(43), 0));
+        assert_ne!(first, plans(&ChaosConfig { rank: 1, ..config }, 0));
+    }
+
+    #[test]
+    fn parts_cover_everything_once_and_the_notice_is_the_last() {
+        let mut counts = [0; MAX_PARTS + 2];
+        for divisible in [0, 1, 2, 3, 1000] {
+            for number in 0..500 {
+                let shape = Shape {
+                    divisible,
+                    notice: number % 2 == 0,
+                };
+                let config = ChaosConfig::seeded(1);
+                let plan = Plan::draw(&config, 0, number, shape);
+                let whole = plan.parts[0].0 == Part::Whole || plan.parts[0].0 == Part::Data;
+                let mut at = 0;
+                for (index, (part, due, _)) in plan.parts.iter().enumerate() {
+                    assert!(*due <= u64::from(config.max_delay_polls));
+                    match part {
+                        Part::Range(range) => {
+                            assert_eq!(range.start, at);
+                            assert!(range.end > at);
+                            at = range.end;
+                        }
+                        Part::Notice => {
+                            assert!(shape.notice && index > 0 && index + 1 == plan.parts.len());
+                        }
+                        Part::Whole => assert_eq!(plan.parts.len(), 1),
+                        Part::Data => assert!(shape.notice && plan.parts.len() == 2),
+                    }
+                }
+                assert!(whole || at == divisible);
+                assert!(plan.disaster_after < plan.parts.len());
+                counts[plan.parts.len()] += 1;
+            }
+        }
+        assert!(counts[1..].iter().all(|n| *n > 0), "{counts:?}");
+    }
+
+    #[test]
+    fn switches_switch() {
+        let config = ChaosConfig {
+            split: false,
+            max_delay_polls: 0,
+            ..ChaosConfig::seeded(3)
+        };
+        assert!(
+            plans(&config, 0)
+                .iter()
+                .all(|p| p.parts[0].0 == Part::Whole && p.parts[0].1 == 0)
+        );
+        let never = ChaosConfig {
+            at_once_percent: 0,
+            ..config.clone()
+        };
+        assert!(plans(&never, 0).iter().all(|p| !p.at_once));
+        let always = ChaosConfig {
+            at_once_percent: 100,
+            ..config
+        };
+        assert!(plans(&always, 0).iter().all(|p| p.at_once));
+    }
+}

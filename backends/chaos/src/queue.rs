@@ -1,0 +1,292 @@
+//! The operations of one channel that are not complete: which of them may be carried out now, and in which order.
+
+use std::collections::{HashSet, VecDeque};
+
+use unipgas_core::op::{Completion, Flags, Outcome};
+use unipgas_core::transport::Channel;
+use unipgas_core::{Error, Result};
+
+use crate::config::ChaosConfig;
+use crate::plan::{Part, Plan, Random};
+use crate::work::{Disaster, InboxId, Stalls, Work};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    /// The channel below has it and will report its end.
+    Under,
+    Done,
+}
+
+struct Step {
+    part: Part,
+    due: u64,
+    rank: u64,
+    progress: Progress,
+}
+
+/// One posted operation.
+pub struct Posted {
+    /// Its number in the channel.
+    pub number: u64,
+    pub context: u64,
+    pub flags: Flags,
+    pub work: Work,
+    pub disaster: Option<Disaster>,
+    peer: u32,
+    disaster_after: usize,
+    steps: Vec<Step>,
+    retries: u32,
+    result: Result<()>,
+}
+
+impl Posted {
+    pub fn new(number: u64, context: u64, flags: Flags, work: Work) -> Self {
+        Posted {
+            peer: work.region().parts().peer,
+            number,
+            context,
+            flags,
+            work,
+            disaster: None,
+            disaster_after: 0,
+            steps: Vec::new(),
+            retries: 0,
+            result: Ok(()),
+        }
+    }
+
+    fn count(&self, progress: Progress) -> usize {
+        self.steps.iter().filter(|s| s.progress == progress).count()
+    }
+
+    fn ended(&self) -> bool {
+        self.count(Progress::Done) == self.steps.len()
+    }
+
+    /// What has not begun never will.
+    fn fail(&mut self, error: Error) {
+        self.steps.retain(|step| step.progress != Progress::Waiting);
+        self.result = Err(error);
+    }
+
+    /// Whether step `index` may be taken, as far as the operation's own parts are concerned. The last part waits for all
+    /// others: a notice must not overtake its data, nor a wake-up what it announces.
+    fn may_step(&self, index: usize) -> bool {
+        let step = &self.steps[index];
+        let last = self.count(Progress::Waiting) == 1 && self.count(Progress::Under) == 0;
+        step.progress == Progress::Waiting
+            && (last || step.part != Part::Notice && self.count(Progress::Waiting) > 1)
+    }
+}
+
+/// What steps need besides the queue itself.
+pub struct Means<'a> {
+    pub inner: &'a dyn Channel,
+    pub config: &'a ChaosConfig,
+    pub stalls: &'a Stalls,
+    pub channel: u64,
+}
+
+/// The operations of a channel, in the order of their numbers.
+#[derive(Default)]
+pub struct Queue {
+    ops: VecDeque<Posted>,
+    now: u64,
+    next: u64,
+    pub ended: VecDeque<Completion>,
+}
+
+impl Queue {
+    /// The number of the next operation.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Operations that have not ended.
+    pub fn unfinished(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Carries `op` out at once if its plan says so and nothing has to come before it; keeps it otherwise. An error means that
+    /// nothing has been written.
+    pub fn post(&mut self, mut op: Posted, plan: Plan, means: &Means<'_>) -> Result<Outcome> {
+        self.next += 1;
+        if plan.at_once && !self.must_wait(&op, means.config) {
+            op.steps = vec![Step {
+                part: Part::Whole,
+                due: self.now,
+                rank: 0,
+                progress: Progress::Waiting,
+            }];
+            match step(&mut op, 0, means) {
+                Ok(Outcome::Complete) => return Ok(Outcome::Complete),
+                Ok(Outcome::Pending) => {}
+                Err(error) => return Err(error),
+            }
+        } else {
+            op.disaster_after = plan.disaster_after;
+            op.steps = plan
+                .parts
+                .into_iter()
+                .map(|(part, delay, rank)| Step {
+                    part,
+                    due: self.now + delay,
+                    rank,
+                    progress: Progress::Waiting,
+                })
+                .collect();
+        }
+        self.ops.push_back(op);
+        Ok(Outcome::Pending)
+    }
+
+    fn must_wait(&self, op: &Posted, config: &ChaosConfig) -> bool {
+        let ordered = op.flags.contains(Flags::ORDERED) || !config.reorder;
+        let inbox = op.work.inbox();
+        self.ops.iter().any(|earlier| {
+            ordered && earlier.peer == op.peer || inbox.is_some() && earlier.work.inbox() == inbox
+        })
+    }
+
+    /// Lets `ticks` polls of time pass, then carries out all that is due and allowed. Gives whether anything was.
+    pub fn advance(&mut self, ticks: u64, means: &Means<'_>) -> bool {
+        self.now += ticks;
+        let mut moved = self.collect(means);
+        loop {
+            let ready = self.ready(means.config);
+            if ready.is_empty() {
+                return moved;
+            }
+            let mut stepped = false;
+            for (_, op, index) in ready {
+                let op = &mut self.ops[op];
+                if index >= op.steps.len() || !op.may_step(index) {
+                    continue;
+                }
+                stepped = true;
+                match step(op, index, means) {
+                    Ok(_) => {}
+                    Err(Error::InboxFull) if op.retries < means.config.inbox_retries => {
+                        op.retries += 1;
+                        let delay = u64::from(means.config.max_delay_polls).max(1);
+                        let (seed, rank) = (means.config.seed, u64::from(means.config.rank));
+                        let parts = [seed, rank, means.channel, op.number, u64::from(op.retries)];
+                        op.steps[index].due = self.now + 1 + Random::of(&parts).below(delay);
+                    }
+                    Err(error) => op.fail(error),
+                }
+            }
+            moved |= stepped | self.retire() | self.collect(means);
+            if !stepped {
+                return moved;
+            }
+        }
+    }
+
+    /// Steps that are due and allowed, in the order that has been drawn for them.
+    fn ready(&self, config: &ChaosConfig) -> Vec<(u64, usize, usize)> {
+        let mut ready = Vec::new();
+        let mut busy_peers: HashSet<u32> = HashSet::new();
+        let mut busy_inboxes: HashSet<InboxId> = HashSet::new();
+        for (at, op) in self.ops.iter().enumerate() {
+            let ordered = op.flags.contains(Flags::ORDERED) || !config.reorder;
+            let new_peer = busy_peers.insert(op.peer);
+            let new_inbox = op.work.inbox().is_none_or(|i| busy_inboxes.insert(i));
+            if ordered && !new_peer || !new_inbox {
+                continue;
+            }
+            for (index, step) in op.steps.iter().enumerate() {
+                if step.due <= self.now && op.may_step(index) {
+                    ready.push((step.rank, at, index));
+                }
+                if !config.reorder && step.progress == Progress::Waiting {
+                    break;
+                }
+            }
+        }
+        if config.reorder {
+            ready.sort_unstable();
+        }
+        ready
+    }
+
+    /// Learns what has ended below.
+    fn collect(&mut self, means: &Means<'_>) -> bool {
+        let mut any = false;
+        let ops = &mut self.ops;
+        means.inner.poll(&mut |completion| {
+            any = true;
+            let Ok(at) = ops.binary_search_by_key(&completion.context, |op| op.number) else {
+                return;
+            };
+            let op = &mut ops[at];
+            // Which of its parts has ended makes no difference: only how many are under way does.
+            if let Some(step) = op.steps.iter_mut().find(|s| s.progress == Progress::Under) {
+                step.progress = Progress::Done;
+            }
+            if let Err(error) = completion.result {
+                op.fail(error);
+            }
+        });
+        self.retire() | any
+    }
+
+    /// Turns operations that have ended into completions.
+    fn retire(&mut self) -> bool {
+        let before = self.ops.len();
+        let ended = &mut self.ended;
+        self.ops.retain_mut(|op| {
+            let over = op.ended();
+            if over {
+                ended.push_back(Completion {
+                    context: op.context,
+                    result: op.result.clone(),
+                });
+            }
+            !over
+        });
+        self.ops.len() != before
+    }
+
+    /// Forgets what has not ended, so that this backend touches the user's memory no more.
+    pub fn abandon(&mut self) {
+        for op in self.ops.drain(..) {
+            if op.count(Progress::Under) > 0 {
+                // The channel below may still read the bytes that were taken.
+                std::mem::forget(op);
+            }
+        }
+    }
+}
+
+/// Takes one step of `op`; notes how far it has come unless it fails.
+fn step(op: &mut Posted, index: usize, means: &Means<'_>) -> Result<Outcome> {
+    let waiting = op.count(Progress::Waiting);
+    if op.steps.len() - waiting >= op.disaster_after
+        && let Some(disaster) = op.disaster.take()
+    {
+        tracing::debug!(
+            channel = means.channel,
+            number = op.number,
+            ?disaster,
+            "chaos"
+        );
+        disaster.strike(means.stalls);
+    }
+    let mut flags = op.flags;
+    if waiting > 1 {
+        flags.remove(Flags::WAKE);
+    }
+    // SAFETY:
+    // - the operation has not been reported as complete, so the user's word still holds.
+    let outcome = unsafe {
+        op.work
+            .carry_out(&op.steps[index].part, means.inner, flags, op.number)
+    }?;
+    op.steps[index].progress = match outcome {
+        Outcome::Complete => Progress::Done,
+        Outcome::Pending => Progress::Under,
+    };
+    Ok(outcome)
+}

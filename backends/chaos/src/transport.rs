@@ -1,0 +1,115 @@
+//! The decorated transport.
+
+use std::sync::{Arc, Mutex};
+
+use unipgas_core::Result;
+use unipgas_core::bell::Bell;
+use unipgas_core::bundle::Tag;
+use unipgas_core::region::{Memory, Rights};
+use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
+
+use crate::channel::{ChaosChannel, FLUSH_LIMIT};
+use crate::config::ChaosConfig;
+use crate::driver::{Driver, Shared, lock};
+
+/// A backend that lets another one do the work, later and in another order.
+///
+/// Regions, peers, addresses and the bell are those of the backend below, so that processes with and without chaos can be mixed.
+pub struct Chaos {
+    shared: Arc<Shared>,
+    /// Started by the first channel, ended with the last.
+    driver: Mutex<Option<Arc<Driver>>>,
+}
+
+impl Chaos {
+    /// Wraps `inner`.
+    pub fn wrap(inner: Arc<dyn Transport>, config: ChaosConfig) -> Chaos {
+        tracing::debug!(?config, inner = inner.name(), "chaos");
+        Chaos {
+            shared: Arc::new(Shared::new(inner, config)),
+            driver: Mutex::new(None),
+        }
+    }
+
+    /// What it does.
+    pub fn config(&self) -> &ChaosConfig {
+        &self.shared.config
+    }
+
+    fn flush(&self) {
+        self.shared.each(|channel| channel.flush(FLUSH_LIMIT));
+    }
+}
+
+impl Transport for Chaos {
+    fn name(&self) -> &'static str {
+        "chaos"
+    }
+
+    fn tag(&self) -> Tag {
+        self.shared.inner.tag()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            asynchronous: true,
+            ..self.shared.inner.capabilities()
+        }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        self.shared.inner.address()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+        self.shared.inner.connect(address)
+    }
+
+    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
+        self.shared.inner.allocate(len, rights)
+    }
+
+    unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+    ) -> Result<Box<dyn Memory>> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.shared.inner.register(base, len, rights) }
+    }
+
+    fn open_channel(&self) -> Result<Box<dyn Channel>> {
+        let inner = self.shared.inner.open_channel()?;
+        let driver = {
+            let mut driver = lock(&self.driver);
+            match &*driver {
+                Some(driver) => driver.clone(),
+                None => driver
+                    .insert(Arc::new(Driver::start(&self.shared)?))
+                    .clone(),
+            }
+        };
+        Ok(Box::new(ChaosChannel::new(
+            inner,
+            self.shared.clone(),
+            driver,
+        )))
+    }
+
+    fn bell(&self) -> &Bell {
+        self.shared.inner.bell()
+    }
+
+    fn leave(&self) {
+        self.flush();
+        self.shared.inner.leave();
+    }
+}
+
+impl Drop for Chaos {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
