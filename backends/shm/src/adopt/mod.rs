@@ -1,0 +1,400 @@
+//! Adoption in place: private pages of this process become pages of a memfd, and back, while other threads go on
+//! using them.
+//!
+//! A thread of the user may write a neighbouring word of the same page at any moment, so copying and remapping
+//! alone would lose stores. Here a userfaultfd write-protects the pages first: readers go on, whoever writes (user
+//! code or a system call) sleeps in the kernel; the content is copied to a new mapping, that mapping replaces the
+//! pages in one system call, and the sleepers are woken and repeat their write on it. No store is lost, none is done
+//! twice. A process of one thread needs no userfaultfd.
+//!
+//! Adopted pages are not inherited by `fork` (`MADV_DONTFORK`; uTofu user's guide §6.1.4.1).
+//!
+//! What a swap cannot see, and the user must not have under way on the pages at that moment:
+//! - transfers for which the kernel has pinned the pages beforehand: reads with `O_DIRECT` or through registered
+//!   buffers of io_uring into them, and `process_vm_writev` of a peer
+//! - a thread that sleeps in a process-shared futex in them (process-private ones are fine); a priority-inheritance
+//!   mutex that is contended during the swap
+//! - the end of a thread that holds a robust mutex in them
+//!
+//! `mlock`, NUMA policy and `madvise` settings of the private pages are not carried over.
+
+mod maps;
+mod threads;
+mod uffd;
+mod window;
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use maps::{Kind, Maps};
+use threads::SignalsBlocked;
+use uffd::Uffd;
+use window::{Direction, Failure, Stage, Swap};
+
+/// From this many bytes on, threads share the copy.
+const SHARED_COPY: usize = 32 << 20;
+const MOST_HELPERS: usize = 3;
+
+/// Why a range stays as it is. The caller uses the copying path then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Address, length or file offset is not a multiple of the page size, or the length is zero.
+    Unaligned,
+    /// Some page of the range is not mapped.
+    Unmapped,
+    /// Some page is not readable and writable.
+    ReadOnly,
+    /// Some page is executable.
+    Executable,
+    /// Some page is a huge page of hugetlbfs.
+    Huge,
+    /// Some page is shared already.
+    AlreadyShared,
+    /// Some page belongs to a device.
+    Device,
+    /// Some page is a file's initialised data, and the process has several threads: see [`settle_static_data`].
+    FileBacked,
+    /// Some page holds a thread's control block (the C library's own state of a thread).
+    ThreadControl,
+    /// The range to be released is not that part of that file.
+    NotAdopted,
+    /// The process may not, or the machine cannot; the text says why.
+    NotPermitted(String),
+    /// The operating system refused; the text names the step and its error.
+    Os(String),
+}
+
+impl Refusal {
+    fn os(step: &str, errno: Errno) -> Refusal {
+        Refusal::Os(format!("cannot {step}: {errno}"))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Unaligned => "address, length and file offset must be whole pages",
+            Refusal::Unmapped => "the range is not mapped throughout",
+            Refusal::ReadOnly => "the range is not readable and writable throughout",
+            Refusal::Executable => "the range is executable",
+            Refusal::Huge => "the range has hugetlbfs pages",
+            Refusal::AlreadyShared => "the range is shared memory already",
+            Refusal::Device => "the range is a device's",
+            Refusal::FileBacked => "the range is a file's initialised data, and other threads run",
+            Refusal::ThreadControl => "the range holds a thread's control block",
+            Refusal::NotAdopted => "the range is not an adopted one of this file and offset",
+            Refusal::NotPermitted(why) | Refusal::Os(why) => why,
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What swaps need again and again, for one process: a child of `fork` makes its own.
+struct Tools {
+    pid: rustix::process::Pid,
+    maps: Maps,
+    stage: Stage,
+    uffd: Result<Uffd, String>,
+}
+
+// A holder of this lock never waits for a thread that a swap holds back: it holds back others only inside the
+// window, and asks nothing of them there.
+static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
+
+type Locked = MutexGuard<'static, Option<Tools>>;
+
+fn lock() -> Locked {
+    TOOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
+    if !window::BUILT_FOR_THIS_MACHINE {
+        return Err(Refusal::NotPermitted("adoption is not built for this processor".into()));
+    }
+    let pid = rustix::process::getpid();
+    if locked.as_ref().is_some_and(|tools| tools.pid != pid) {
+        **locked = None;
+    }
+    if locked.is_none() {
+        let stage = Stage::new().map_err(|e| Refusal::os("map a stack", e))?;
+        **locked = Some(Tools { pid, maps: Maps::open()?, stage, uffd: Uffd::open() });
+    }
+    locked.as_ref().ok_or(Refusal::Unmapped)
+}
+
+/// Whether memory of a process with several threads can be adopted; if not, what is missing.
+///
+/// # Errors
+/// One line that says why. A process of one thread may be able to adopt all the same.
+pub fn available() -> Result<(), String> {
+    let mut locked = lock();
+    match tools(&mut locked) {
+        Ok(tools) => tools.uffd.as_ref().map(|_| ()).map_err(Clone::clone),
+        Err(refusal) => Err(refusal.to_string()),
+    }
+}
+
+/// Turns `len` bytes of private memory at `first_page` into a shared mapping of `fd` at `file_offset`, in place: the
+/// content is kept, the file has it too, and stores that other threads make meanwhile are in both.
+///
+/// `fd` is a memfd opened for reading and writing, at least `file_offset + len` bytes long; what it held there is
+/// overwritten. Address, offset and length are multiples of the page size.
+///
+/// # Errors
+/// A [`Refusal`]; the memory is as before.
+///
+/// # Safety
+/// - nobody unmaps, remaps or shrinks the range or the file during the call
+/// - until [`release`], nobody discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
+/// - none of the transfers that the module's description excludes is under way
+pub unsafe fn adopt(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, len: usize) -> Result<(), Refusal> {
+    let range = whole_pages(file_offset, first_page, len)?;
+    let mut locked = lock();
+    let tools = tools(&mut locked)?;
+    let mappings = tools.maps.within(&range)?;
+    let kind = maps::classify(&mappings, &range)?;
+    let uffd = guard(tools, kind, &range)?;
+
+    if mappings.first().is_some_and(|lowest| lowest.range.start == range.start) {
+        // This may be the lowest page of a stack that grows on demand: let it grow once more, so that a growing
+        // mapping stays below the adopted page. The byte is overwritten below; a failure means it is no such stack.
+        // SAFETY:
+        // - the kernel checks the address, and only reads from it
+        unsafe {
+            libc::syscall(
+                libc::SYS_pwrite64,
+                std::os::fd::AsRawFd::as_raw_fd(&fd),
+                range.start.wrapping_sub(1),
+                1_usize,
+                file_offset,
+            );
+        }
+    }
+
+    // SAFETY:
+    // - a new mapping, placed by the kernel
+    let fresh = unsafe {
+        mm::mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, file_offset)
+    }
+    .map_err(|e| Refusal::os("map the file", e))?;
+    let fresh = Fresh { start: fresh as usize, len, armed: true };
+    // SAFETY:
+    // - the mapping just made
+    unsafe { mm::madvise(fresh.start as *mut _, len, Advice::LinuxDontFork) }
+        .map_err(|e| Refusal::os("keep the pages from forked children", e))?;
+    // SAFETY:
+    // - the range is private memory of a kind that the guard covers, as just found
+    unsafe { swap(tools, Direction::IntoFile, uffd, range, fresh, Some((fd, file_offset))) }
+}
+
+/// Gives private anonymous memory back to `len` bytes at `first_page` that [`adopt`] made a mapping of `fd` at
+/// `file_offset`: the content is kept, stores that threads of this process make meanwhile too. The file keeps its
+/// last content, and no longer sees changes.
+///
+/// # Errors
+/// A [`Refusal`]; the memory is as before.
+///
+/// # Safety
+/// - nobody unmaps, remaps or shrinks the range or the file during the call
+/// - no peer writes to that part of the file any more: its stores would be lost
+/// - none of the transfers that the module's description excludes is under way
+pub unsafe fn release(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, len: usize) -> Result<(), Refusal> {
+    let range = whole_pages(file_offset, first_page, len)?;
+    let mut locked = lock();
+    let tools = tools(&mut locked)?;
+    let mappings = tools.maps.within(&range)?;
+    maps::covers(&mappings, &range)?;
+    let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
+    let device = (rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev));
+    for mapping in &mappings {
+        let there = mapping.offset.wrapping_sub(mapping.range.start as u64).wrapping_add(range.start as u64);
+        if !mapping.is_shared() || (mapping.inode, mapping.device) != (file.st_ino, device) || there != file_offset {
+            return Err(Refusal::NotAdopted);
+        }
+    }
+    let uffd = guard(tools, Kind::Anonymous, &range)?;
+    let fresh = Fresh::anonymous(len)?;
+    // SAFETY:
+    // - the range is a mapping of this file, as just found
+    unsafe { swap(tools, Direction::OutOfFile, uffd, range, fresh, Some((fd, file_offset))) }
+}
+
+/// Makes the program's initialised data (`.data`, and the first page of `.bss`) ordinary private memory, so that it
+/// can be adopted later although other threads run by then. Returns the bytes changed; 0 at the second call.
+///
+/// # Errors
+/// [`Refusal::FileBacked`] when other threads run already.
+///
+/// # Safety
+/// - nobody unmaps or remaps the program's data during the call
+pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
+    let mut locked = lock();
+    let tools = tools(&mut locked)?;
+    if threads::count() != Some(1) {
+        return Err(Refusal::FileBacked);
+    }
+    let mut settled = 0;
+    for mapping in maps::static_data().map_err(|e| Refusal::Os(format!("cannot read /proc/self/maps: {e}")))? {
+        let len = mapping.range.len();
+        if threads::control_block_in(&mapping.range, Some(1)) {
+            continue;
+        }
+        let fresh = Fresh::anonymous(len)?;
+        // SAFETY:
+        // - the range is private data of the program's file, and this is the only thread
+        unsafe { swap(tools, Direction::IntoAnonymous, None, mapping.range, fresh, None) }?;
+        settled += len;
+    }
+    Ok(settled)
+}
+
+fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Range<usize>, Refusal> {
+    let page = rustix::param::page_size();
+    let start = first_page as usize;
+    let aligned = start.is_multiple_of(page) && len.is_multiple_of(page) && file_offset.is_multiple_of(page as u64);
+    match start.checked_add(len) {
+        Some(end) if aligned && len > 0 && start > 0 => Ok(start..end),
+        _ => Err(Refusal::Unaligned),
+    }
+}
+
+/// What keeps other threads from being overtaken by the swap: a userfaultfd, or that there are none.
+fn guard<'a>(tools: &'a Tools, kind: Kind, range: &Range<usize>) -> Result<Option<&'a Uffd>, Refusal> {
+    let threads = threads::count();
+    let stage = tools.stage.range();
+    if threads::control_block_in(range, threads) || (range.start < stage.end && stage.start < range.end) {
+        return Err(Refusal::ThreadControl);
+    }
+    match (&tools.uffd, kind) {
+        (Ok(uffd), Kind::Anonymous) => Ok(Some(uffd)),
+        _ if threads == Some(1) => Ok(None),
+        (_, Kind::FilePrivate) => Err(Refusal::FileBacked),
+        (Err(why), Kind::Anonymous) => Err(Refusal::NotPermitted(why.clone())),
+    }
+}
+
+/// A mapping that is to take the range's place; unmapped again if it does not.
+struct Fresh {
+    start: usize,
+    len: usize,
+    armed: bool,
+}
+
+impl Fresh {
+    fn anonymous(len: usize) -> Result<Fresh, Refusal> {
+        // SAFETY:
+        // - a new mapping, placed by the kernel
+        let start = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }
+        .map_err(|e| Refusal::os("map memory", e))?;
+        Ok(Fresh { start: start as usize, len, armed: true })
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if self.armed {
+            // SAFETY:
+            // - this object's own mapping, which took nobody's place
+            unsafe { mm::munmap(self.start as *mut _, self.len) }.ok();
+        }
+    }
+}
+
+/// # Safety
+/// - `range` is mapped as `direction` says
+/// - without `uffd` this is the only thread of the process
+unsafe fn swap(
+    tools: &Tools,
+    direction: Direction,
+    uffd: Option<&Uffd>,
+    range: Range<usize>,
+    mut fresh: Fresh,
+    file: Option<(BorrowedFd<'_>, u64)>,
+) -> Result<(), Refusal> {
+    let len = fresh.len;
+    if let Some(uffd) = uffd {
+        if !uffd.protects_unpopulated {
+            // SAFETY:
+            // - only brings pages in
+            unsafe { mm::madvise(range.start as *mut _, len, Advice::LinuxPopulateRead) }
+                .map_err(|e| Refusal::os("bring the pages in", e))?;
+        }
+        let new = fresh.start..fresh.start + len;
+        uffd.watch_missing(&new).map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
+        uffd.watch_writes(&range).map_err(|e| {
+            // Several mappings may lie in the range, and the first of them be registered.
+            uffd.forget(&range).ok();
+            Refusal::os("register the pages with userfaultfd", e)
+        })?;
+    }
+    let board = tools.stage.board();
+    let mut plan = Swap { direction, uffd, range, fresh: fresh.start, file, board, helpers: 0 };
+    let signals = SignalsBlocked::new();
+    if uffd.is_some() && len >= SHARED_COPY {
+        plan.helpers = helpers_wanted();
+    }
+    // SAFETY:
+    // - signals are blocked; range, fresh mapping, stage and control blocks are as demanded, by the caller's contract
+    //   and by `guard`
+    let result = unsafe { with_helpers(&tools.stage, &plan) }.unwrap_or_else(|| {
+        plan.helpers = 0;
+        // SAFETY:
+        // - as above
+        unsafe { window::run(&tools.stage, &plan) }
+    });
+    let result = result.map_err(|failure| Refusal::os(failure.call, failure.errno));
+    drop(signals);
+    match &result {
+        Ok(()) => fresh.armed = false,
+        Err(_) => {
+            if let Some(uffd) = uffd {
+                uffd.forget(&plan.range).ok();
+            }
+        }
+    }
+    result
+}
+
+/// Runs the swap with its helpers; `None`, and nothing has happened, if they cannot be had.
+///
+/// # Safety
+/// - as of [`window::run`]
+unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Failure>> {
+    let board = stage.board();
+    board.reset();
+    if plan.helpers == 0 {
+        // SAFETY:
+        // - the caller's contract
+        return Some(unsafe { window::run(stage, plan) });
+    }
+    std::thread::scope(|scope| {
+        let help = |part| move || window::help(plan, part);
+        let start = |part| std::thread::Builder::new().stack_size(64 * 1024).spawn_scoped(scope, help(part)).is_ok();
+        let started = (1..=plan.helpers).take_while(|part| start(*part)).count() as u32;
+        // A helper's own beginnings allocate: they must be over before the window opens.
+        while board.helpers_ready() < started {
+            rustix::thread::sched_yield();
+        }
+        if started < plan.helpers {
+            board.send_home();
+            return None;
+        }
+        // SAFETY:
+        // - the caller's contract
+        Some(unsafe { window::run(stage, plan) })
+    })
+}
+
+fn helpers_wanted() -> u32 {
+    std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1).min(MOST_HELPERS) as u32
+}

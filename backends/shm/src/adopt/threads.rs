@@ -1,0 +1,84 @@
+//! What a swap must know about the threads of this process.
+
+use std::ops::Range;
+
+use rustix::fs::{CWD, StatxFlags, statx};
+
+/// Bytes around a thread's robust-list head that C libraries keep its control block in: the word that the kernel
+/// clears and wakes at the thread's end lies a few words before the head, the area for restartable sequences behind.
+const BEFORE_HEAD: usize = 1024;
+const AFTER_HEAD: usize = 2048;
+
+/// The number of threads of this process; `None` when /proc does not tell.
+pub(super) fn count() -> Option<usize> {
+    let task = statx(CWD, c"/proc/self/task", rustix::fs::AtFlags::empty(), StatxFlags::NLINK).ok()?;
+    // One link for each thread, and the directory's own two.
+    (task.stx_nlink as usize).checked_sub(2).filter(|threads| *threads > 0)
+}
+
+/// Whether a thread's control block touches `range`. Such pages must stay private: the kernel clears the thread's
+/// id there when it ends and wakes the joiner through a futex whose identity is that of the mapping, and a joiner
+/// that began to wait before the swap would never be found again.
+pub(super) fn control_block_in(range: &Range<usize>, threads: Option<usize>) -> bool {
+    if block_overlaps(0, range) {
+        return true;
+    }
+    // SAFETY:
+    // - __errno_location has no preconditions; the address is only compared
+    let errno_at = unsafe { libc::__errno_location() } as usize;
+    if range.contains(&errno_at) {
+        return true;
+    }
+    if threads == Some(1) {
+        return false;
+    }
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    tasks.flatten().any(|entry| {
+        let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        tid.is_some_and(|tid: libc::pid_t| block_overlaps(tid, range))
+    })
+}
+
+fn block_overlaps(tid: libc::pid_t, range: &Range<usize>) -> bool {
+    let mut head = 0_usize;
+    let mut len = 0_usize;
+    // SAFETY:
+    // - get_robust_list writes one pointer and one size_t through the two addresses, which live here
+    let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) } != 0;
+    // A thread that has ended meanwhile, or one of a library without robust lists, has nothing to protect.
+    !failed && head != 0 && head.saturating_sub(BEFORE_HEAD) < range.end && range.start < head.saturating_add(AFTER_HEAD)
+}
+
+/// All signals of this thread blocked until dropped, the C library's internal ones too.
+pub(super) struct SignalsBlocked {
+    before: u64,
+}
+
+impl SignalsBlocked {
+    pub(super) fn new() -> SignalsBlocked {
+        let all = u64::MAX;
+        let mut before = 0_u64;
+        // SAFETY:
+        // - the kernel's signal set is 64 bits; both addresses live here
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, size_of::<u64>());
+        }
+        SignalsBlocked { before }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - the kernel's signal set is 64 bits; it is read from this object, no old set is asked for
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
+        }
+    }
+}
