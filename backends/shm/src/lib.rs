@@ -5,6 +5,7 @@
 //! CPU atomics. Memory of the user is adopted in place where that can be proved safe, else reached by the kernel's
 //! cross-process copies, with atomics done by the owner's [agent](agent).
 
+pub mod adopt;
 mod agent;
 mod channel;
 pub mod control;
