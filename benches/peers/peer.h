@@ -64,10 +64,10 @@ static inline int peer_batches(void)
     return peer_quick ? 15 : PEER_MOST;
 }
 
-/* Operations in a batch that moves about 32 MiB. */
+/* Operations in a batch that moves about 4 MiB. */
 static inline int peer_each(size_t bytes)
 {
-    size_t n = ((size_t)32 << 20) / bytes;
+    size_t n = ((size_t)4 << 20) / bytes;
     return n < 1 ? 1 : n > 4096 ? 4096 : (int)n;
 }
 

@@ -1,9 +1,10 @@
 //! What a measured process knows: who it is, the shared arena, and how long to measure.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Instant;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, STARTS};
 use crate::ours::Ours;
 
 /// Median of `values`, NaN when there is none.
@@ -36,8 +37,8 @@ pub struct Ctx {
     pub arena: Arena,
     /// Number of the visit: successive ones use other pages, since the cost of a line depends on its address.
     pub visit: Cell<usize>,
-    /// The engine under test, once a case has needed it.
-    pub ours: RefCell<Option<Ours>>,
+    /// The engine under test, or why there is none.
+    pub ours: OnceCell<Result<Ours, String>>,
 }
 
 impl Ctx {
@@ -52,6 +53,36 @@ impl Ctx {
         if self.crowded {
             std::thread::yield_now();
         }
+    }
+
+    /// The engine under test.
+    pub fn ours(&self) -> Result<&Ours, String> {
+        self.ours.get().ok_or("not initialised")?.as_ref().map_err(String::clone)
+    }
+
+    /// Notes that this process is in main.
+    pub fn in_main(&self) {
+        self.arena.control(STARTS + 8).fetch_max(now_ns(), AcqRel);
+    }
+
+    /// Notes that this process has initialised its communication.
+    pub fn started(&self) {
+        self.arena.control(STARTS + 16).fetch_max(now_ns(), AcqRel);
+    }
+
+    /// ms from the launch until all processes were in main.
+    pub fn all_in_main_ms(&self) -> f64 {
+        self.since_launch_ms(STARTS + 8)
+    }
+
+    /// ms from the launch until all processes had initialised their communication.
+    pub fn all_started_ms(&self) -> f64 {
+        self.since_launch_ms(STARTS + 16)
+    }
+
+    fn since_launch_ms(&self, at: usize) -> f64 {
+        let time = |at| self.arena.control(at).load(Acquire);
+        time(at).saturating_sub(time(STARTS)) as f64 / 1e6
     }
 
     /// The other one of two processes.

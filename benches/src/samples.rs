@@ -36,6 +36,10 @@ impl Samples {
     /// Takes over lines "CASE API VALUE" and "! CASE API REASON".
     pub fn read(&mut self, text: &str) {
         for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("! ours: ") {
+                self.note(format!("core, gaspi: {rest}"));
+                continue;
+            }
             if let Some(rest) = line.strip_prefix("! ") {
                 let (case, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 let (api, why) = rest.split_once(' ').unwrap_or((rest, ""));

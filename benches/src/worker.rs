@@ -1,10 +1,10 @@
 //! A measured process: pins itself, then walks through the cases with every column in turn.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::str::FromStr;
 
 use crate::arena::Arena;
-use crate::case::Case;
+use crate::case::{Case, Metric};
 use crate::ctx::Ctx;
 use crate::{bare, ours};
 
@@ -16,7 +16,7 @@ pub struct Body {
     pub run: fn(&Ctx, &Case) -> Result<f64, String>,
 }
 
-/// What the launcher asks of its processes, as an argument: `arena;size;visits;quick;skip,…;case,…`.
+/// What the launcher asks of its processes, as an argument: `arena;size;visits;quick;case,…`.
 pub struct Order {
     /// How to open the arena.
     pub arena: String,
@@ -58,27 +58,42 @@ pub fn run(order: &str) -> Result<(), String> {
     let order: Order = order.parse()?;
     let rank = std::env::var("UNIPGAS_RANK").ok().and_then(|r| r.parse::<usize>().ok());
     let rank = rank.filter(|&r| r < order.size as usize).ok_or("UNIPGAS_RANK is not a rank of this measurement")?;
-    // A launcher that is killed must not leave processes behind that spin on its cores.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|e| format!("prctl(PR_SET_PDEATHSIG): {e}"))?;
     let cores = pin(rank)?;
-    let ctx = Ctx {
+    let mut ctx = Ctx {
         rank,
         size: order.size as usize,
         crowded: order.size as usize > cores,
         quick: order.quick,
         arena: Arena::open(&order.arena, order.size)?,
         visit: Cell::new(0),
-        ours: RefCell::new(None),
+        ours: OnceCell::new(),
     };
+    ctx.in_main();
+    let ours = ours::enter(&ctx);
+    if let Err(why) = &ours {
+        // All processes of the job go on together, with or without the engine.
+        ctx.arena.refuse();
+        if rank == 0 {
+            ctx.arena.say(&format!("! ours: {why}"));
+        }
+    }
+    let _ = ctx.ours.set(ours);
     ctx.sync();
+    let offered = !ctx.arena.refused();
     for visit in 0..order.visits {
         ctx.visit.set(visit);
         for case in &order.cases {
-            for body in bare::bodies(case).into_iter().chain(ours::bodies(case)) {
+            if case.metric == Metric::Register && case.bytes >= 1 << 20 && visit > 0 {
+                continue;
+            }
+            let ours = if offered { ours::bodies(case) } else { Vec::new() };
+            for body in bare::bodies(case).into_iter().chain(ours) {
                 ctx.sync();
                 let outcome = (body.run)(&ctx, case);
-                if rank == 0 {
+                if rank != 0 {
+                    // The others would wait for this one: better the job ends here.
+                    outcome.map_err(|why| format!("{case} {}: {why}", body.api))?;
+                } else {
                     match outcome {
                         Ok(value) => ctx.arena.say(&format!("{case} {} {value}", body.api)),
                         Err(why) => ctx.arena.say(&format!("! {case} {} {why}", body.api)),
@@ -88,7 +103,10 @@ pub fn run(order: &str) -> Result<(), String> {
         }
     }
     ctx.sync();
-    ours::leave(&ctx)
+    match ctx.ours.take() {
+        Some(Ok(ours)) => ours.leave(&ctx),
+        _ => Ok(()),
+    }
 }
 
 /// The cores that this process may use.

@@ -3,9 +3,9 @@
 use crate::case::Case;
 use crate::ctx::Ctx;
 
-/// Operations in a batch, so that a batch moves about 32 MiB.
+/// Operations in a batch, so that a batch moves about 4 MiB: short, since a process may lose its core meanwhile.
 pub fn each(bytes: u64) -> usize {
-    ((32 << 20) / bytes).clamp(1, 4096) as usize
+    ((4 << 20) / bytes).clamp(1, 4096) as usize
 }
 
 fn between(ctx: &Ctx, case: &Case, copy: impl Fn(*const u8, *mut u8, usize)) -> Result<f64, String> {
@@ -63,12 +63,6 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             _mm_sfence();
         }
     })
-}
-
-/// The same with stores that bypass the cache.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn non_temporal(_: &Ctx, _: &Case) -> Result<f64, String> {
-    Err("measured on x86-64 only".into())
 }
 
 /// memcpy of as much memory as a registration covers, between touched private buffers. Returns us.

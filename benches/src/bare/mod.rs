@@ -5,6 +5,9 @@ mod copy;
 mod exchange;
 mod kernel;
 
+pub use copy::each;
+pub use kernel::wake_of;
+
 use crate::case::{Case, Metric};
 use crate::worker::Body;
 
@@ -17,7 +20,10 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::FetchAdd => one(exchange::fetch_add),
         Metric::PutRate => one(exchange::rate),
         Metric::Bandwidth => one(copy::plain),
+        #[cfg(target_arch = "x86_64")]
         Metric::CopyNt => one(copy::non_temporal),
+        #[cfg(not(target_arch = "x86_64"))]
+        Metric::CopyNt => Vec::new(),
         Metric::Barrier => vec![
             Body { api: "bare/central", run: collective::central },
             Body { api: "bare/flags", run: collective::flags },
@@ -31,6 +37,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::ProcessVm => one(kernel::process_vm),
         // The cost of a small registration is that of system calls; only large ones are compared with a copy.
         Metric::Register if case.bytes >= 1 << 20 => one(copy::private),
-        Metric::Register | Metric::Start => Vec::new(),
+        Metric::Start => one(kernel::start),
+        Metric::Register => Vec::new(),
     }
 }

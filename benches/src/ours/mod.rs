@@ -1,18 +1,123 @@
-//! unipgas itself: the core's Rust interface and the GASPI entry points.
+//! unipgas itself: the core's Rust interface and the GASPI entry points, in one process with one engine.
 
-use crate::case::Case;
+mod core;
+mod gaspi;
+
+use std::sync::Arc;
+
+use unipgas_core::registry::{Backend, register};
+use unipgas_core::{Error, World};
+
+use crate::case::{Case, Metric};
 use crate::ctx::Ctx;
 use crate::worker::Body;
 
 /// The engine as a process of a measurement holds it.
-pub struct Ours {}
-
-/// Our ways to do a case.
-pub fn bodies(_: &Case) -> Vec<Body> {
-    Vec::new()
+pub struct Ours {
+    core: core::Core,
+    gaspi: gaspi::Gaspi,
+    world: Arc<World>,
 }
 
-/// Leaves the job.
-pub fn leave(_: &Ctx) -> Result<(), String> {
-    Ok(())
+/// Our ways to do a case.
+pub fn bodies(case: &Case) -> Vec<Body> {
+    let both = |core, gaspi| vec![Body { api: "core", run: core }, Body { api: "gaspi", run: gaspi }];
+    match case.metric {
+        Metric::PutNotice => both(core::put_notice, gaspi::put_notice),
+        Metric::FetchAdd => both(core::fetch_add, gaspi::fetch_add),
+        Metric::PutRate => both(core::rate, gaspi::rate),
+        Metric::Bandwidth => both(core::bandwidth, gaspi::bandwidth),
+        Metric::Barrier => both(core::barrier, gaspi::barrier),
+        Metric::Allreduce => both(core::allreduce, gaspi::allreduce),
+        Metric::Wake => both(core::wake, gaspi::wake),
+        Metric::Register => both(core::register, gaspi::register),
+        Metric::Start => vec![Body { api: "gaspi", run: gaspi::start }],
+        Metric::OneLine | Metric::CopyNt | Metric::ProcessVm => Vec::new(),
+    }
+}
+
+/// Joins the job through GASPI; the core's columns use the same engine.
+pub fn enter(ctx: &Ctx) -> Result<Ours, String> {
+    register(Backend {
+        name: "shm",
+        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
+        probe: unipgas_shm::probe,
+    });
+    let gaspi = gaspi::Gaspi::enter()?;
+    ctx.started();
+    let world = unipgas_gaspi::current().map_err(|e| format!("GASPI is not initialised: {e:?}"))?.world().clone();
+    let core = core::Core::new(ctx, &world)?;
+    gaspi.segments(ctx)?;
+    Ok(Ours { core, gaspi, world })
+}
+
+impl Ours {
+    /// Leaves the job.
+    pub fn leave(self, ctx: &Ctx) -> Result<(), String> {
+        ctx.sync();
+        drop(self.core);
+        drop(self.world);
+        self.gaspi.leave()
+    }
+}
+
+/// A buffer of the user, its pages touched, aligned to pages.
+struct Buffer {
+    base: *mut u8,
+    layout: std::alloc::Layout,
+}
+
+impl Buffer {
+    fn new(len: usize) -> Result<Buffer, String> {
+        let layout = std::alloc::Layout::from_size_align(len, 4096).map_err(|e| e.to_string())?;
+        // SAFETY:
+        // - no case has a length of 0
+        let base = unsafe { std::alloc::alloc(layout) };
+        if base.is_null() {
+            return Err(format!("no memory for {len} bytes"));
+        }
+        // SAFETY:
+        // - just allocated with this length
+        unsafe { base.write_bytes(1, len) };
+        Ok(Buffer { base, layout })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - allocated by `new` with this layout; registrations have ended by then
+        unsafe { std::alloc::dealloc(self.base, self.layout) };
+    }
+}
+
+/// Median us of `register`, each in a batch of its own; `release` is not timed. Rank 0 does it, the others wait.
+fn registration<T>(
+    ctx: &Ctx,
+    case: &Case,
+    mut register: impl FnMut(*mut u8, usize) -> Result<T, String>,
+    mut release: impl FnMut(T) -> Result<(), String>,
+) -> Result<f64, String> {
+    let mut outcome = Ok(0.0);
+    if ctx.rank == 0 {
+        outcome = (|| {
+            let len = case.bytes as usize;
+            let rounds = if len >= 1 << 20 { 1 } else { ctx.batches() };
+            let mut times = Vec::new();
+            for _ in 0..rounds {
+                let buffer = Buffer::new(len)?;
+                let start = std::time::Instant::now();
+                let registered = register(buffer.base, len)?;
+                times.push(start.elapsed().as_nanos() as f64 / 1e3);
+                release(registered)?;
+            }
+            Ok(crate::ctx::median(&mut times))
+        })();
+    }
+    ctx.sync();
+    outcome
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
 }

@@ -1,0 +1,303 @@
+//! The core's Rust interface.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use unipgas_core::bundle::BUNDLE_LEN;
+use unipgas_core::group::{Forming, Group};
+use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::{Deadline, Endpoint, Engine, Region, RegionKey, RemoteRegion, Rights, World};
+
+use super::{registration, text};
+use crate::bare::each;
+use crate::bare::wake_of;
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+const DATA: usize = 64 << 20;
+/// Notification words lie behind the data.
+const NOTICES: usize = DATA;
+const LEN: usize = DATA + (1 << 20);
+/// Where in the arena the keys are exchanged.
+const KEYS: usize = 9 << 20;
+
+/// What the columns of the core use.
+pub struct Core {
+    world: Arc<World>,
+    endpoint: Endpoint,
+    region: Region,
+    remote: Option<RemoteRegion>,
+    group: Group,
+    round: Cell<u32>,
+}
+
+impl Core {
+    /// Allocates a region, finds that of the other process when there are two, and forms a group of all.
+    pub fn new(ctx: &Ctx, world: &Arc<World>) -> Result<Core, String> {
+        let engine = world.engine();
+        let len = if ctx.size == 2 { LEN } else { 4096 };
+        let region = engine.allocate(len, Rights::all()).map_err(text)?;
+        let mut remote = None;
+        if ctx.size == 2 {
+            let key = region.key();
+            let (mine, theirs) =
+                (ctx.arena.area(ctx.rank, KEYS, BUNDLE_LEN), ctx.arena.area(ctx.other(), KEYS, BUNDLE_LEN));
+            // SAFETY:
+            // - `area` checked the length; the other process reads after `sync`
+            unsafe { mine.copy_from_nonoverlapping(key.as_bytes().as_ptr(), BUNDLE_LEN) };
+            ctx.sync();
+            let mut bytes = [0u8; BUNDLE_LEN];
+            // SAFETY:
+            // - `area` checked the length; the other process wrote before `sync`
+            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(theirs, BUNDLE_LEN) };
+            let key = RegionKey::from_bytes(&bytes).map_err(text)?;
+            remote = Some(world.connect(ctx.other() as u32).and_then(|c| c.import(&key)).map_err(text)?);
+        }
+        let members: Vec<u32> = (0..world.size()).collect();
+        let group = Forming::new(world, &members, [0x6265_6e63, 0])
+            .and_then(|mut forming| forming.advance(Deadline::Never))
+            .map_err(text)?;
+        let endpoint = engine.endpoint(u32::MAX).map_err(text)?;
+        Ok(Core { world: world.clone(), endpoint, region, remote, group, round: Cell::new(0) })
+    }
+
+    fn engine(&self) -> &Engine {
+        self.world.engine()
+    }
+
+    fn remote(&self) -> &RemoteRegion {
+        self.remote.as_ref().expect("cases of puts have two processes")
+    }
+
+    /// Where the place's data lies, and its notification word.
+    fn place(&self, ctx: &Ctx) -> (usize, usize) {
+        (ctx.place() * (512 << 10), NOTICES + ctx.place() * 4096 + 5 * 64)
+    }
+
+    fn local(&self, offset: usize, len: usize) -> Result<Local, String> {
+        self.region.local(offset, len).map_err(text)
+    }
+
+    fn drain(&self) -> Result<(), String> {
+        self.endpoint.drain(self.engine(), Deadline::Never, &mut || Ok(())).map_err(text)
+    }
+
+    /// Sends `len` bytes and the notice `value`.
+    #[inline(always)]
+    fn send(&self, from: Local, to: usize, len: usize, word: usize, value: u32) -> Result<(), String> {
+        let remote = self.remote();
+        let notice = Notice { slot: Remote { region: remote, offset: word }, value };
+        // SAFETY:
+        // - `from` was checked to have `len` bytes in the region, which lives as long as `self`
+        // - what is pending is drained before they change
+        let outcome = unsafe {
+            self.endpoint.put_notify(from, Remote { region: remote, offset: to }, len, notice, Flags::empty(), 0)
+        };
+        match outcome {
+            Ok(Outcome::Complete) => Ok(()),
+            Ok(Outcome::Pending) => self.drain(),
+            Err(e) => Err(text(e)),
+        }
+    }
+
+    /// Waits for the notice `value`.
+    #[inline(always)]
+    fn receive(&self, word: usize, value: u32) -> Result<(), String> {
+        let word = self.region.word(word).map_err(text)?;
+        self.engine()
+            .wait(Deadline::Never, &mut || Ok(()), || {
+                self.endpoint.progress();
+                Ok((word.load(Acquire) == value).then_some(()))
+            })
+            .map_err(text)
+    }
+}
+
+/// Ping-pong of put with notice.
+pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    let len = case.bytes as usize;
+    let (at, word) = core.place(ctx);
+    // The source is not the place that the other process writes to.
+    let from = core.local(DATA / 2 + at, len)?;
+    let source_last = from.ptr.wrapping_add(len - 8).cast::<u64>();
+    let last = core.local(at + len - 8, 8)?.ptr.cast::<u64>();
+    let mut round = core.round.get();
+    let mut failed: Result<(), String> = Ok(());
+    let mut wrong = 0u64;
+    ctx.sync();
+    let each = if len > 32 << 10 { 50 } else { 500 };
+    let ns = ctx.per_op(each, |n| {
+        for _ in 0..n {
+            round += 1;
+            let step = (|| {
+                let send = || {
+                    // SAFETY:
+                    // - inside the source, which only this process uses, and which no pending operation reads
+                    unsafe { source_last.write(u64::from(round)) };
+                    core.send(from, at, len, word, round)
+                };
+                if ctx.rank == 0 {
+                    send()?;
+                }
+                core.receive(word, round)?;
+                // SAFETY:
+                // - inside the region; the notice says that the other process has written it
+                wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
+                if ctx.rank != 0 {
+                    send()?;
+                }
+                Ok(())
+            })();
+            if step.is_err() {
+                failed = step;
+                return;
+            }
+        }
+    });
+    core.round.set(round);
+    failed?;
+    if wrong != 0 { Err("the payload came after its notice".into()) } else { Ok(ns / 2.0) }
+}
+
+/// Fetch-and-add on a word of rank 1.
+pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    let (word, _) = core.place(ctx);
+    let mut outcome = Ok(0.0);
+    if ctx.rank == 0 {
+        let target = Remote { region: core.remote(), offset: word };
+        let mut failed = Ok(());
+        let mut sum = 0u64;
+        let ns = ctx.per_op(5000, |n| {
+            for _ in 0..n {
+                match core.endpoint.fetch_add(core.engine(), target, 1, Deadline::Never) {
+                    Ok(before) => sum = sum.wrapping_add(before),
+                    Err(e) => failed = Err(text(e)),
+                }
+            }
+        });
+        std::hint::black_box(sum);
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    let mut outcome = Ok(1.0);
+    if ctx.rank == 0 {
+        let from = core.local(0, len)?;
+        let mut failed = Ok(());
+        let ns = ctx.per_op(each, |n| {
+            let mut at = 0;
+            for _ in 0..n {
+                let to = Remote { region: core.remote(), offset: at };
+                // SAFETY:
+                // - `from` has `len` bytes in the region, which nobody changes before the drain
+                if let Err(e) = unsafe { core.endpoint.put(from, to, len, Flags::empty(), 0) } {
+                    failed = Err(text(e));
+                }
+                at += len;
+                if at >= window {
+                    at = 0;
+                }
+            }
+            if let Err(e) = core.drain() {
+                failed = Err(e);
+            }
+        });
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+/// 8-byte puts.
+pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    puts(ctx, 8, 64 * 512, 4096).map(|ns| 1e3 / ns)
+}
+
+/// Large puts.
+pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let len = case.bytes as usize;
+    puts(ctx, len, each(case.bytes), len).map(|ns| len as f64 / ns)
+}
+
+fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Result<f64, String> {
+    let mut failed = Ok(());
+    let mut round = 0;
+    ctx.sync();
+    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
+        for _ in 0..n {
+            round += 1;
+            if failed.is_ok() {
+                failed = one(round);
+            }
+        }
+    });
+    failed.map(|()| ns / 1e3)
+}
+
+/// Barrier of all.
+pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    collective(ctx, |_| core.group.barrier(Deadline::Never).map_err(text))
+}
+
+/// Sum of a double over all.
+pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    let expected = |round: u32| (0..ctx.size).map(|r| (r as u32 + round) as f64).sum::<f64>();
+    collective(ctx, |round| {
+        let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
+        let mut sum = [0u8; 8];
+        core.group
+            .all_reduce(
+                &mine,
+                &mut sum,
+                &mut |held, other| {
+                    let number = |b: &[u8]| b.try_into().map(f64::from_ne_bytes).unwrap_or(f64::NAN);
+                    held.copy_from_slice(&(number(held) + number(other)).to_ne_bytes());
+                    Ok(())
+                },
+                Deadline::Never,
+            )
+            .map_err(text)?;
+        if f64::from_ne_bytes(sum) == expected(round) { Ok(()) } else { Err("a sum was wrong".into()) }
+    })
+}
+
+/// From the put to the return of a parked waiter.
+pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core;
+    let (at, word) = core.place(ctx);
+    core.region.word(word).map_err(text)?.store(0, Relaxed);
+    ctx.sync();
+    let from = core.local(DATA / 2, 8)?;
+    let us = wake_of(
+        ctx,
+        |round| core.send(from, at, 8, word, round as u32),
+        |round| core.receive(word, round as u32),
+    );
+    core.region.word(word).map_err(text)?.store(0, Relaxed);
+    us
+}
+
+/// Registration of user memory.
+pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let engine = ctx.ours()?.core.engine();
+    registration(
+        ctx,
+        case,
+        // SAFETY:
+        // - `registration` keeps the buffer until the region has been dropped
+        |base, len| unsafe { engine.register(base, len, Rights::all()) }.map_err(text),
+        |region| {
+            drop(region);
+            Ok(())
+        },
+    )
+}

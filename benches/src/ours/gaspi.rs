@@ -1,0 +1,306 @@
+//! The GASPI entry points, called as a C program calls them: through pointers that the compiler cannot see through.
+
+use std::cell::Cell;
+use std::hint::black_box;
+
+use unipgas_gaspi::ffi;
+
+use super::registration;
+use crate::bare::{each, wake_of};
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+const BLOCK: u64 = u64::MAX;
+const QUEUE_FULL: i32 = unipgas_gaspi::Status::QueueFull as i32;
+const SEGMENT: u8 = 0;
+const BOUND: u8 = 1;
+const DATA: u64 = 64 << 20;
+const QUEUE: u8 = 0;
+const ALL: u8 = unipgas_gaspi::GROUP_ALL;
+
+type WriteNotify = unsafe extern "C" fn(u8, u64, u16, u8, u64, u64, u32, u32, u8, u64) -> i32;
+type Write = unsafe extern "C" fn(u8, u64, u16, u8, u64, u64, u8, u64) -> i32;
+
+/// The entry points that are measured.
+pub struct Gaspi {
+    write_notify: WriteNotify,
+    write: Write,
+    wait: unsafe extern "C" fn(u8, u64) -> i32,
+    waitsome: unsafe extern "C" fn(u8, u32, u32, *mut u32, u64) -> i32,
+    reset: unsafe extern "C" fn(u8, u32, *mut u32) -> i32,
+    fetch_add: unsafe extern "C" fn(u8, u64, u16, u64, *mut u64, u64) -> i32,
+    barrier: unsafe extern "C" fn(u8, u64) -> i32,
+    allreduce: unsafe extern "C" fn(*const u8, *mut u8, u32, u32, u32, u8, u64) -> i32,
+    round: Cell<u32>,
+}
+
+fn ok(what: &str, code: i32) -> Result<(), String> {
+    if code == 0 { Ok(()) } else { Err(format!("{what} returned {code}")) }
+}
+
+impl Gaspi {
+    /// Initialises GASPI.
+    pub fn enter() -> Result<Gaspi, String> {
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_proc_init", unsafe { ffi::gaspi_proc_init(BLOCK) })?;
+        Ok(Gaspi {
+            write_notify: black_box(ffi::gaspi_write_notify),
+            write: black_box(ffi::gaspi_write),
+            wait: black_box(ffi::gaspi_wait),
+            waitsome: black_box(ffi::gaspi_notify_waitsome),
+            reset: black_box(ffi::gaspi_notify_reset),
+            fetch_add: black_box(ffi::gaspi_atomic_fetch_add),
+            barrier: black_box(ffi::gaspi_barrier),
+            allreduce: black_box(ffi::gaspi_allreduce),
+            round: Cell::new(0),
+        })
+    }
+
+    /// Makes the segment of the measurements between two processes.
+    pub fn segments(&self, ctx: &Ctx) -> Result<(), String> {
+        if ctx.size != 2 {
+            return Ok(());
+        }
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_segment_create", unsafe { ffi::gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0) })
+    }
+
+    /// Ends GASPI.
+    pub fn leave(self) -> Result<(), String> {
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_proc_term", unsafe { ffi::gaspi_proc_term(BLOCK) })
+    }
+
+    fn base(&self) -> Result<*mut u8, String> {
+        let mut base = std::ptr::null_mut();
+        // SAFETY:
+        // - a valid place for the pointer
+        ok("gaspi_segment_ptr", unsafe { ffi::gaspi_segment_ptr(SEGMENT, &mut base) })?;
+        Ok(base)
+    }
+
+    /// Posts by `post`; when the queue is full, waits for it first.
+    #[inline(always)]
+    fn posted(&self, what: &str, post: impl Fn() -> i32) -> Result<(), String> {
+        let code = post();
+        if code == QUEUE_FULL {
+            // SAFETY:
+            // - no pointers
+            ok("gaspi_wait", unsafe { (self.wait)(QUEUE, BLOCK) })?;
+            return ok(what, post());
+        }
+        ok(what, code)
+    }
+
+    #[inline(always)]
+    fn send(&self, ctx: &Ctx, from: u64, to: u64, len: u64, id: u32, value: u32) -> Result<(), String> {
+        // SAFETY:
+        // - no pointers
+        self.posted("gaspi_write_notify", || unsafe {
+            (self.write_notify)(SEGMENT, from, ctx.other() as u16, SEGMENT, to, len, id, value, QUEUE, BLOCK)
+        })
+    }
+
+    #[inline(always)]
+    fn receive(&self, id: u32, value: u32) -> Result<(), String> {
+        let (mut first, mut old) = (0, 0);
+        // SAFETY:
+        // - valid places for the results
+        unsafe {
+            ok("gaspi_notify_waitsome", (self.waitsome)(SEGMENT, id, 1, &mut first, BLOCK))?;
+            ok("gaspi_notify_reset", (self.reset)(SEGMENT, first, &mut old))?;
+        }
+        if old == value { Ok(()) } else { Err(format!("notification {old} instead of {value}")) }
+    }
+}
+
+/// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome with gaspi_notify_reset.
+pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi;
+    let len = case.bytes;
+    let at = ctx.place() as u64 * (512 << 10);
+    let id = ctx.place() as u32 * 64;
+    let base = gaspi.base()?;
+    let (source_last, last) =
+        (base.wrapping_add((DATA / 2 + at + len - 8) as usize).cast::<u64>(), base.wrapping_add((at + len - 8) as usize));
+    let last = last.cast::<u64>();
+    let mut round = gaspi.round.get();
+    let mut failed: Result<(), String> = Ok(());
+    let mut wrong = 0u64;
+    ctx.sync();
+    let each = if len > 32 << 10 { 50 } else { 500 };
+    let ns = ctx.per_op(each, |n| {
+        for _ in 0..n {
+            round += 1;
+            let step = (|| {
+                let send = || {
+                    // SAFETY:
+                    // - inside the segment; the other process has received what was sent from here before
+                    unsafe { source_last.write(u64::from(round)) };
+                    gaspi.send(ctx, DATA / 2 + at, at, len, id, round)
+                };
+                if ctx.rank == 0 {
+                    send()?;
+                }
+                gaspi.receive(id, round)?;
+                // SAFETY:
+                // - inside the segment; the notification says that the other process has written it
+                wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
+                if ctx.rank != 0 {
+                    send()?;
+                }
+                Ok(())
+            })();
+            if step.is_err() {
+                failed = step;
+                return;
+            }
+        }
+    });
+    gaspi.round.set(round);
+    failed?;
+    if wrong != 0 { Err("the payload came after its notification".into()) } else { Ok(ns / 2.0) }
+}
+
+/// gaspi_atomic_fetch_add on a word of rank 1.
+pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi;
+    let at = ctx.place() as u64 * 4096;
+    let mut outcome = Ok(0.0);
+    if ctx.rank == 0 {
+        let mut failed = Ok(());
+        let mut old = 0u64;
+        let ns = ctx.per_op(5000, |n| {
+            for _ in 0..n {
+                // SAFETY:
+                // - a valid place for the result
+                let code = unsafe { (gaspi.fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK) };
+                if code != 0 {
+                    failed = ok("gaspi_atomic_fetch_add", code);
+                }
+            }
+        });
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi;
+    let mut outcome = Ok(1.0);
+    if ctx.rank == 0 {
+        let mut failed = Ok(());
+        let ns = ctx.per_op(each, |n| {
+            let mut at = 0;
+            for _ in 0..n {
+                // SAFETY:
+                // - no pointers
+                let posted = gaspi.posted("gaspi_write", || unsafe {
+                    (gaspi.write)(SEGMENT, 0, 1, SEGMENT, at, len, QUEUE, BLOCK)
+                });
+                if posted.is_err() {
+                    failed = posted;
+                }
+                at += len;
+                if at >= window {
+                    at = 0;
+                }
+            }
+            // SAFETY:
+            // - no pointers
+            let done = ok("gaspi_wait", unsafe { (gaspi.wait)(QUEUE, BLOCK) });
+            if done.is_err() {
+                failed = done;
+            }
+        });
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+/// 8-byte gaspi_write.
+pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    puts(ctx, 8, 64 * 512, 4096).map(|ns| 1e3 / ns)
+}
+
+/// Large gaspi_write.
+pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    puts(ctx, case.bytes, each(case.bytes), case.bytes).map(|ns| case.bytes as f64 / ns)
+}
+
+fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Result<f64, String> {
+    let mut failed = Ok(());
+    let mut round = 0;
+    ctx.sync();
+    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
+        for _ in 0..n {
+            round += 1;
+            if failed.is_ok() {
+                failed = one(round);
+            }
+        }
+    });
+    failed.map(|()| ns / 1e3)
+}
+
+/// gaspi_barrier of all.
+pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi;
+    // SAFETY:
+    // - no pointers
+    collective(ctx, |_| ok("gaspi_barrier", unsafe { (gaspi.barrier)(ALL, BLOCK) }))
+}
+
+/// gaspi_allreduce of a double over all.
+pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    const SUM: u32 = 2;
+    const DOUBLE: u32 = 3;
+    let gaspi = &ctx.ours()?.gaspi;
+    let expected = |round: u32| (0..ctx.size).map(|r| (r as u32 + round) as f64).sum::<f64>();
+    collective(ctx, |round| {
+        let (mine, mut sum) = ((ctx.rank as u32 + round) as f64, 0f64);
+        let (send, receive) = ((&raw const mine).cast(), (&raw mut sum).cast());
+        // SAFETY:
+        // - both lead to one double
+        ok("gaspi_allreduce", unsafe { (gaspi.allreduce)(send, receive, 1, SUM, DOUBLE, ALL, BLOCK) })?;
+        if sum == expected(round) { Ok(()) } else { Err("a sum was wrong".into()) }
+    })
+}
+
+/// From gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
+pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi;
+    let id = ctx.place() as u32 * 64;
+    ctx.sync();
+    wake_of(
+        ctx,
+        |round| gaspi.send(ctx, DATA / 2, 0, 8, id, round as u32),
+        |round| gaspi.receive(id, round as u32),
+    )
+}
+
+/// gaspi_segment_bind of user memory.
+pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    ctx.ours()?;
+    registration(
+        ctx,
+        case,
+        // SAFETY:
+        // - `registration` keeps the buffer until the segment has been deleted
+        |base, len| ok("gaspi_segment_bind", unsafe { ffi::gaspi_segment_bind(BOUND, base, len as u64, 0) }),
+        // SAFETY:
+        // - no pointers
+        |()| ok("gaspi_segment_delete", unsafe { ffi::gaspi_segment_delete(BOUND) }),
+    )
+}
+
+/// From the launch to the end of gaspi_proc_init in the last process.
+pub fn start(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    ctx.ours()?;
+    Ok(ctx.all_started_ms())
+}
