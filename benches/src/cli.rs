@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::case::{self, Case};
 use crate::peers::Peers;
 use crate::samples::Samples;
-use crate::{job, record, table, worker};
+use crate::{job, plot, record, table, worker};
 
 /// Measures latency, rate, bandwidth, atomics and collectives beside the machine's limit and installed peers.
 #[derive(Parser, Debug)]
@@ -78,6 +78,11 @@ fn bench(args: &Args) -> Result<(), String> {
     if args.list {
         return list(&cases);
     }
+    // Told before minutes have been spent on measuring.
+    if let Some(path) = &args.json {
+        std::fs::File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let busy = load();
     let rounds = if args.quick { 2 } else { 5 };
     let visits = if args.quick { 3 } else { 5 };
     let mut samples = Samples::default();
@@ -107,6 +112,9 @@ fn bench(args: &Args) -> Result<(), String> {
     progress.finish_and_clear();
     let records = record::all(&cases, &samples);
     print!("{}", table::render(&records));
+    if let Some(load) = busy {
+        println!("\nWhen the run began {load:.1} other processes were running: on cores that others use these figures are too bad.");
+    }
     if !samples.notes.is_empty() {
         println!("\nNot measured:");
         for note in &samples.notes {
@@ -115,6 +123,11 @@ fn bench(args: &Args) -> Result<(), String> {
     }
     if let Some(path) = &args.json {
         write_json(path, &records)?;
+    }
+    if let Some(dir) = &args.plot {
+        for path in plot::write(dir, &records)? {
+            println!("\nPlot: {}", path.display());
+        }
     }
     Ok(())
 }
@@ -151,4 +164,11 @@ fn progress(steps: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// How many other processes are running, if that disturbs.
+fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split(' ').next()?.parse().ok()?;
+    (load > 0.5).then_some(load)
 }

@@ -57,12 +57,6 @@ impl Samples {
         }
     }
 
-    /// Median of a column.
-    pub fn median(&self, case: Case, api: &str) -> Option<f64> {
-        let mut values = self.values.get(&(case, api.to_string()))?.clone();
-        Some(median(&mut values))
-    }
-
     /// The columns of a case with their medians.
     pub fn columns(&self, case: Case) -> Vec<(String, f64)> {
         self.values
@@ -70,13 +64,6 @@ impl Samples {
             .filter(|((c, _), _)| *c == case)
             .map(|((_, api), values)| (api.clone(), median(&mut values.clone())))
             .collect()
-    }
-
-    /// The cases that have a value.
-    pub fn cases(&self) -> Vec<Case> {
-        let mut cases: Vec<Case> = self.values.keys().map(|(case, _)| *case).collect();
-        cases.dedup();
-        cases
     }
 }
 

@@ -28,6 +28,19 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A value of an axis: without trailing zeros, thousands as "k".
+pub fn plain(value: f64) -> String {
+    let (value, suffix) = if value >= 1e6 {
+        (value / 1e6, "M")
+    } else if value >= 1e4 {
+        (value / 1e3, "k")
+    } else {
+        (value, "")
+    };
+    let text = format!("{value:.2}");
+    format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// The whole table.
 pub fn render(records: &[Record]) -> String {
     let mut out = String::new();
@@ -67,4 +80,21 @@ pub fn render(records: &[Record]) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_numbers_read_as_people_write_them() {
+        assert_eq!(size(8), "8 B");
+        assert_eq!(size(4096), "4 KiB");
+        assert_eq!(size(1 << 30), "1 GiB");
+        assert_eq!(number(5.834), "5.83");
+        assert_eq!(number(1234.5), "1234");
+        assert_eq!(plain(100.0), "100");
+        assert_eq!(plain(0.5), "0.5");
+        assert_eq!(plain(25_000.0), "25k");
+    }
 }

@@ -11,6 +11,22 @@ const EACH: usize = 500;
 /// Ping-pong in which the payload goes to one place and a flag, stored with release, to another line.
 /// The receiver reads the last word of the payload. Returns ns one way.
 pub fn two_lines(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    two_lines_with(ctx, case, || ctx.relax())
+}
+
+/// The same with a little work between two looks at the flag: a core that looks less often takes the line away from the
+/// writer less often.
+pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let mut turn = 0u64;
+    two_lines_with(ctx, case, move || {
+        for _ in 0..4 {
+            turn = std::hint::black_box(turn + 1);
+        }
+        ctx.relax();
+    })
+}
+
+fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64, String> {
     let len = case.bytes as usize;
     let place = ctx.place();
     let (data, flag) = (place * (512 << 10), FLAGS + place * 4096 + 5 * 64);
@@ -44,7 +60,7 @@ pub fn two_lines(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 send(&mut source, round);
             }
             while mine.load(Acquire) != round {
-                ctx.relax();
+                relax();
             }
             wrong |= last.load(Relaxed) ^ round;
             if ctx.rank != 0 {

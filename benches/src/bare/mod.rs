@@ -15,7 +15,10 @@ use crate::worker::Body;
 pub fn bodies(case: &Case) -> Vec<Body> {
     let one = |run| vec![Body { api: "bare", run }];
     match case.metric {
-        Metric::PutNotice => one(exchange::two_lines),
+        Metric::PutNotice => vec![
+            Body { api: "bare/tight", run: exchange::two_lines },
+            Body { api: "bare/paced", run: exchange::two_lines_paced },
+        ],
         Metric::OneLine => one(exchange::one_line),
         Metric::FetchAdd => one(exchange::fetch_add),
         Metric::PutRate => one(exchange::rate),

@@ -116,10 +116,12 @@ impl Peer for Program {
         match tool::run(&mut command, LIMIT) {
             Err(why) => (String::new(), Some(why)),
             Ok(ended) => {
-                let failure = (!ended.success()).then(|| {
-                    let got = wanted.iter().filter(|c| ended.out.contains(&format!("{c} "))).count();
-                    format!("{processes} processes: after {got} of {} cases: {}", wanted.len(), ended.why())
-                });
+                let got = wanted.iter().filter(|c| ended.out.contains(&format!("{c} "))).count();
+                let failure = match () {
+                    () if ended.success() => None,
+                    () if got == wanted.len() => Some(format!("ends with {} after all its measurements", ended.how())),
+                    () => Some(format!("{processes} processes: after {got} of {} cases: {}", wanted.len(), ended.why())),
+                };
                 (ended.out, failure)
             }
         }

@@ -32,16 +32,21 @@ impl Ended {
         self.status.is_some_and(|s| s.success())
     }
 
-    /// One line about a failure.
-    pub fn why(&self) -> String {
-        let how = match self.status {
+    /// The status in words.
+    pub fn how(&self) -> String {
+        match self.status {
             None => "did not end in time".to_string(),
             Some(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit status {code}"),
                 (None, Some(signal)) => format!("signal {signal}"),
                 (None, None) => "unknown end".into(),
             },
-        };
+        }
+    }
+
+    /// One line about a failure.
+    pub fn why(&self) -> String {
+        let how = self.how();
         let text = format!("{}\n{}", self.err, self.out);
         let line = text.lines().map(str::trim).find(|l| l.len() > 3 && !l.starts_with(['-', '=', '*', '+', '|']));
         line.map_or(how.clone(), |l| format!("{how}: {}", l.chars().take(160).collect::<String>()))
