@@ -1,1 +1,99 @@
-fn main() {}
+//! The command `unipgas`.
+
+mod cc;
+mod info;
+mod run;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+/// One-sided communication for parallel programs
+#[derive(Parser)]
+#[command(name = "unipgas", version, disable_help_subcommand = true)]
+enum Cli {
+    /// Starts a program on N processes and sees it through
+    Run(run::Args),
+    /// Compiles and links a program: a wrapper like mpicc
+    #[command(disable_help_flag = true)]
+    Cc(Passed),
+    /// As cc, for C++
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx(Passed),
+    /// Shows the machine, the backends and the limits
+    Info(info::Args),
+}
+
+/// Arguments that are somebody else's to read.
+#[derive(clap::Args)]
+struct Passed {
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    args: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    unipgas::init();
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(run::mark_program(args)) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            // With standard output closed there is nobody to tell.
+            let _ = write!(std::io::stdout(), "{error}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(2, &one_line(&error)),
+    };
+    match cli {
+        Cli::Run(args) => run::run(args),
+        Cli::Cc(passed) => cc::run(cc::Language::C, passed.args),
+        Cli::Cxx(passed) => cc::run(cc::Language::Cxx, passed.args),
+        Cli::Info(args) => info::run(&args),
+    }
+}
+
+/// Says in one line what is wrong, and ends with `status`.
+fn fail(status: u8, text: &str) -> ExitCode {
+    // With standard error closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "unipgas: {text}");
+    ExitCode::from(status)
+}
+
+/// What clap says in a paragraph: what is wrong, and what would be right.
+fn one_line(error: &clap::Error) -> String {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+    ) {
+        return "say what to do: run, cc, c++ or info; unipgas --help tells more".into();
+    }
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return "run needs a number of processes and a program: unipgas run -n 4 ./program".into();
+    }
+    let mut parts = Vec::new();
+    for line in error.to_string().lines() {
+        let line = line.trim();
+        if line.starts_with("Usage:") {
+            break;
+        }
+        // What would pass the argument on to the program does not help who mistyped an option.
+        let beside = line.starts_with("For more information") || line.starts_with("tip: to pass");
+        if !line.is_empty() && !beside {
+            parts.push(
+                line.trim_start_matches("error: ")
+                    .replacen("tip: ", "; ", 1),
+            );
+        }
+    }
+    let mut text = parts.join(" ").replace(" ; ", "; ");
+    if error.kind() == ErrorKind::UnknownArgument {
+        text.push_str("; --help lists what there is");
+    }
+    text
+}

@@ -1,0 +1,231 @@
+//! `unipgas cc`: a compiler wrapper like mpicc.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::fail;
+
+/// What is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    C,
+    Cxx,
+}
+
+/// An interface that programs can be compiled for.
+struct Api {
+    name: &'static str,
+    header: &'static str,
+    /// The name that programs written for it link, beside libunipgas.
+    library: &'static str,
+}
+
+const APIS: [Api; 1] = [Api {
+    name: "gaspi",
+    header: "GASPI.h",
+    library: "GPI2",
+}];
+
+const HELP: &str = "\
+Usage: unipgas cc --api API [--cxx] [--showme[:compile|:link]] ARGS
+
+Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the interface need. With --cxx, and as
+`unipgas c++`, the C++ compiler ($UNIPGAS_CXX, $CXX or c++).
+
+  --api API        the interface: gaspi
+  --showme         prints the command instead of running it
+  --showme:compile prints the options for compiling
+  --showme:link    prints the options for linking";
+
+/// What `--showme` asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Show {
+    Nothing,
+    Command,
+    Compile,
+    Link,
+}
+
+/// Where things are.
+struct Place {
+    include: PathBuf,
+    lib: PathBuf,
+    library: &'static str,
+}
+
+pub fn run(language: Language, args: Vec<OsString>) -> ExitCode {
+    let mut language = language;
+    let mut show = Show::Nothing;
+    let mut wish = None;
+    let mut rest = Vec::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--api") => match args.next() {
+                Some(name) => wish = Some(name.to_string_lossy().into_owned()),
+                None => return fail(2, &format!("--api needs a name: {}", names())),
+            },
+            Some(text) if text.starts_with("--api=") => {
+                wish = Some(text["--api=".len()..].to_owned())
+            }
+            Some("--cxx") => language = Language::Cxx,
+            Some("--showme" | "-showme" | "-show") => show = Show::Command,
+            Some("--showme:compile" | "-showme:compile") => show = Show::Compile,
+            Some("--showme:link" | "-showme:link") => show = Show::Link,
+            Some("--help") if rest.is_empty() => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            _ => rest.push(arg),
+        }
+    }
+    let Some(wish) = wish else {
+        return fail(
+            2,
+            &format!(
+                "say for which interface to compile: --api with one of: {}",
+                names()
+            ),
+        );
+    };
+    let Some(api) = APIS.iter().find(|api| api.name == wish) else {
+        return fail(
+            2,
+            &format!("there is no interface {wish:?}; there are: {}", names()),
+        );
+    };
+    let place = match find(api) {
+        Ok(place) => place,
+        Err(text) => return fail(1, &text),
+    };
+    let compile = [joined("-I", &place.include)];
+    let link = [
+        joined("-L", &place.lib),
+        joined("-Wl,-rpath,", &place.lib),
+        format!("-l{}", place.library).into(),
+    ];
+    if rest.is_empty() && show == Show::Nothing {
+        return fail(2, "nothing to compile; unipgas cc --help tells more");
+    }
+    let compiler = compiler(language);
+    let mut words = compiler.split_whitespace().map(OsString::from);
+    let program = words.next().unwrap_or_else(|| "cc".into());
+    let links = links(&rest);
+    let mut line: Vec<OsString> = words.collect();
+    line.extend(compile.iter().cloned());
+    line.extend(rest);
+    if links || show == Show::Command && line.len() == compile.len() {
+        line.extend(link.iter().cloned());
+    }
+    match show {
+        Show::Nothing => {
+            let error = Command::new(&program).args(&line).exec();
+            let shown = program.to_string_lossy();
+            fail(
+                127,
+                &format!(
+                    "cannot run the compiler {shown}: {error} (install it, or name another in UNIPGAS_CC or UNIPGAS_CXX)"
+                ),
+            )
+        }
+        Show::Command => print(std::iter::once(&program).chain(&line)),
+        Show::Compile => print(compile.iter()),
+        Show::Link => print(link.iter()),
+    }
+}
+
+fn names() -> String {
+    APIS.map(|api| api.name).join(", ")
+}
+
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut text = OsString::from(option);
+    text.push(path);
+    text
+}
+
+fn compiler(language: Language) -> String {
+    let (names, default) = match language {
+        Language::C => (["UNIPGAS_CC", "CC"], "cc"),
+        Language::Cxx => (["UNIPGAS_CXX", "CXX"], "c++"),
+    };
+    let wish = names
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.trim().is_empty());
+    wish.unwrap_or_else(|| default.into())
+}
+
+/// Whether these arguments make the compiler link: there is an input, and nothing ends the work before.
+fn links(args: &[OsString]) -> bool {
+    let ends_before = |arg: &OsString| {
+        matches!(
+            arg.to_str(),
+            Some("-c" | "-E" | "-S" | "-M" | "-MM" | "-fsyntax-only")
+        )
+    };
+    let is_input = |arg: &OsString| !arg.to_string_lossy().starts_with('-') || arg == "-";
+    args.iter().any(is_input) && !args.iter().any(ends_before)
+}
+
+/// The installed files beside this program; or, in a build directory, those of the build.
+fn find(api: &Api) -> Result<Place, String> {
+    let exe = std::env::current_exe()
+        .map_err(|e| format!("cannot find out where this program is: {e}"))?;
+    let bin = exe.parent().unwrap_or(Path::new("/"));
+    let prefix = bin.parent().unwrap_or(Path::new("/"));
+    let include = prefix.join("include");
+    if include.join(api.header).is_file() {
+        let file = format!("lib{}.so", api.library);
+        let places =
+            ["lib", "lib64", concat!("lib/", "x86_64-linux-gnu")].map(|lib| prefix.join(lib));
+        return match places.into_iter().find(|lib| lib.join(&file).exists()) {
+            Some(lib) => Ok(Place {
+                include,
+                lib,
+                library: api.library,
+            }),
+            None => Err(format!(
+                "{} has no lib/{file}: install again (make install PREFIX=...)",
+                prefix.display()
+            )),
+        };
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api-gaspi/include");
+    let built = bin.join("libunipgas.so");
+    if let (Ok(include), true) = (source.canonicalize(), built.is_file()) {
+        // Programs look for the library by its soname.
+        let soname = bin.join("libunipgas.so.0");
+        if !soname.exists() {
+            std::os::unix::fs::symlink("libunipgas.so", &soname)
+                .or_else(|e| if soname.exists() { Ok(()) } else { Err(e) })
+                .map_err(|e| format!("cannot make {}: {e}", soname.display()))?;
+        }
+        return Ok(Place {
+            include,
+            lib: bin.to_owned(),
+            library: "unipgas",
+        });
+    }
+    Err(format!(
+        "neither {} nor {} exists: install (make install PREFIX=...) or build the library (cargo build -p unipgas)",
+        include.join(api.header).display(),
+        built.display()
+    ))
+}
+
+/// Prints words such that a shell reads them back.
+fn print<'a>(words: impl Iterator<Item = &'a OsString>) -> ExitCode {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
+    let quoted: Vec<String> = words
+        .map(|word| word.to_string_lossy())
+        .map(|word| match !word.is_empty() && word.chars().all(plain) {
+            true => word.into_owned(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        })
+        .collect();
+    println!("{}", quoted.join(" "));
+    ExitCode::SUCCESS
+}
