@@ -1,6 +1,7 @@
 //! Global atomics (GASPI 17.1 §10).
 
 use unipgas_core::op::Remote;
+use unipgas_core::world::Imported;
 use unipgas_core::{Deadline, Error};
 
 use crate::process::{Process, deadline};
@@ -49,22 +50,28 @@ impl Process {
         timeout: u64,
         run: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
     ) -> Result<u64> {
-        self.check_rank(place.rank)?;
-        if !place.offset.is_multiple_of(8) {
+        if place.offset & 7 != 0 {
             return Err(Status::ErrUnalignOff);
         }
         let (rank, id) = (u32::from(place.rank), usize::from(place.segment));
-        let at = |import: &unipgas_core::world::Imported| {
+        let at = |import: &Imported| {
             let remote = Remote {
                 region: &import.data,
                 offset: place.offset as usize,
             };
             run(remote, deadline(timeout))
         };
-        match self.world.imported(rank, id).and_then(at) {
-            Err(Error::StaleRegion) => self.world.import(rank, id).and_then(at),
-            other => other,
+        match self.imported(rank, id).and_then(at) {
+            Ok(value) => Ok(value),
+            Err(Error::StaleRegion) => self
+                .world
+                .import(rank, id)
+                .and_then(at)
+                .map_err(from_engine),
+            Err(error) => {
+                self.check_rank(place.rank)?;
+                Err(from_engine(error))
+            }
         }
-        .map_err(from_engine)
     }
 }

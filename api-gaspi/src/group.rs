@@ -195,9 +195,7 @@ impl Process {
 
     #[inline]
     pub(crate) fn barrier_until(&self, group: u8, deadline: Deadline) -> Result<()> {
-        self.with_group(group, |group| {
-            group.barrier(deadline)
-        })
+        self.with_group(group, |group| group.barrier(deadline))
     }
 
     /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
@@ -236,9 +234,7 @@ impl Process {
         timeout: u64,
         combine: &mut Combine<'_>,
     ) -> Result<()> {
-        if send.is_empty()
-            || send.len() as u64 > ALLREDUCE_BUF_SIZE
-            || send.len() != receive.len()
+        if send.is_empty() || send.len() as u64 > ALLREDUCE_BUF_SIZE || send.len() != receive.len()
         {
             return Err(Status::ErrInvSize);
         }
@@ -261,13 +257,9 @@ impl Process {
     /// How many groups of exactly these members this process has begun to form before; the same at all of them, since they
     /// commit their common groups in the same order (§6.3.3).
     fn nth_group_of(&self, members: &[u32]) -> u64 {
-        let mut counts = self
-            .group_counts
-            .lock()
-            .expect("no panic under this lock");
+        let mut counts = self.group_counts.lock().expect("no panic under this lock");
         let count = counts.entry(members.into()).or_insert(0u64);
         *count += 1;
         *count
     }
 }
-

@@ -8,6 +8,7 @@ use std::time::Duration;
 use unipgas_core::job::Job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
+use unipgas_core::world::{Imported, Imports};
 use unipgas_core::{Deadline, Endpoint, Engine, World};
 
 use crate::config::{Config, QUEUE_MAX};
@@ -34,6 +35,7 @@ pub fn deadline(timeout: u64) -> Deadline {
 /// thread, but for [`Process::term`].
 pub struct Process {
     pub(crate) world: Arc<World>,
+    imports: Imports,
     pub(crate) config: Config,
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// Guards making and deleting of segments.
@@ -103,6 +105,7 @@ impl Process {
         let endpoint = |depth| world.engine().endpoint(depth).map_err(from_engine);
         let process = Process {
             world: world.clone(),
+            imports: world.imports(),
             config,
             segments: std::array::from_fn(|_| AtomicPtr::default()),
             segment_changes: Mutex::new(()),
@@ -223,6 +226,17 @@ impl Process {
             Ok(())
         } else {
             Err(Status::ErrInvRank)
+        }
+    }
+
+    /// What `rank` has registered under the name.
+    #[inline(always)]
+    pub(crate) fn imported(&self, rank: u32, id: usize) -> unipgas_core::Result<&Imported> {
+        // SAFETY:
+        // - the result borrows self, which keeps the world.
+        match unsafe { self.imports.get(rank, id) } {
+            Some(import) => Ok(import),
+            None => self.world.import(rank, id),
         }
     }
 

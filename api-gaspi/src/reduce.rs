@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn elements_combine_by_their_type() {
-        let mut held: Vec<u8> = [5i32, -3, i32::MAX].iter().flat_map(|v| v.to_ne_bytes()).collect();
+        let mut held: Vec<u8> = [5i32, -3, i32::MAX]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
         let other: Vec<u8> = [-7i32, 4, 1].iter().flat_map(|v| v.to_ne_bytes()).collect();
         combine_elements(Operation::Min, Datatype::Int, &mut held.clone(), &other);
         let mut sum = held.clone();
@@ -94,6 +97,10 @@ mod tests {
         assert_eq!(&sum[..4], &(-2i32).to_ne_bytes());
         assert_eq!(&sum[8..], &i32::MIN.to_ne_bytes());
         combine_elements(Operation::Max, Datatype::Uint, &mut held, &other);
-        assert_eq!(&held[..4], &(-7i32).to_ne_bytes(), "as unsigned, -7 is the larger");
+        assert_eq!(
+            &held[..4],
+            &(-7i32).to_ne_bytes(),
+            "as unsigned, -7 is the larger"
+        );
     }
 }

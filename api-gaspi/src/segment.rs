@@ -100,11 +100,7 @@ impl Process {
             .map_err(from_engine)?;
         self.world
             .directory()
-            .list_region(
-                usize::from(id),
-                &region.key(),
-                &notifications.key(),
-            )
+            .list_region(usize::from(id), &region.key(), &notifications.key())
             .map_err(from_engine)?;
         let local = region.local(0, 0).map_err(from_engine)?;
         let segment = Box::new(Segment {

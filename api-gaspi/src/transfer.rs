@@ -72,7 +72,7 @@ impl Process {
         self.check_notification(&notification)?;
         let (queue, local) = self.checked(&part, &post)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, 1, &mut |import| {
+        self.at_peer(queue, &post, part.segment_remote, 1, |import| {
             let notice = self.notice(&notification, part.segment_remote, import);
             let remote = Remote {
                 region: &import.data,
@@ -93,7 +93,7 @@ impl Process {
         self.check_rank(post.rank)?;
         let queue = self.queue(post.queue)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, notification.segment, 1, &mut |import| {
+        self.at_peer(queue, &post, notification.segment, 1, |import| {
             let notice = self.notice(&notification, notification.segment, import);
             queue.notify(notice, Flags::ORDERED, 0)
         })
@@ -125,7 +125,7 @@ impl Process {
         let requests = parts.len() as u32;
         self.claim(queue, requests, &post)?;
         self.post_writes(queue, parts, &post)?;
-        self.at_peer(queue, &post, notification.segment, 0, &mut |import| {
+        self.at_peer(queue, &post, notification.segment, 0, |import| {
             let notice = self.notice(&notification, notification.segment, import);
             queue.notify(notice, Flags::ORDERED, 0)
         })
@@ -139,7 +139,7 @@ impl Process {
             let local = self
                 .segment(part.segment_local)?
                 .local(part.offset_local, part.size)?;
-            self.at_peer(queue, &post, part.segment_remote, 0, &mut |import| {
+            self.at_peer(queue, &post, part.segment_remote, 1, |import| {
                 let remote = Remote {
                     region: &import.data,
                     offset: part.offset_remote as usize,
@@ -169,7 +169,8 @@ impl Process {
             .notifications
             .word(id as usize)
             .map_err(from_engine)?;
-        self.claim(queue, parts.len() as u32, &post)?;
+        let requests = parts.len() as u32;
+        self.claim(queue, requests, &post)?;
         let parts = parts.iter().map(|part| {
             let local = self
                 .segment(part.segment_local)
@@ -195,6 +196,7 @@ impl Process {
         // SAFETY:
         // - as for `write`; the notification words stay mapped while the process is initialised.
         let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
+        queue.posted_or_not(requests, requests);
         refused?;
         posted.map_err(from_engine)
     }
@@ -248,7 +250,7 @@ impl Process {
     ) -> Result<()> {
         let (queue, local) = self.checked(&part, &post)?;
         self.claim(queue, requests, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, requests, &mut |import| {
+        self.at_peer(queue, &post, part.segment_remote, requests, |import| {
             let remote = Remote {
                 region: &import.data,
                 offset: part.offset_remote as usize,
@@ -350,7 +352,6 @@ impl Process {
     fn remote(&self, post: &Post, segment: u8) -> Result<&Imported> {
         let rank = u32::from(post.rank);
         let import = self
-            .world
             .imported(rank, usize::from(segment))
             .map_err(from_engine)?;
         if import.data.is_current() {
@@ -370,28 +371,24 @@ impl Process {
         post: &Post,
         segment: u8,
         requests: u32,
-        run: &mut dyn FnMut(&Imported) -> unipgas_core::Result<Outcome>,
+        mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
         let rank = u32::from(post.rank);
-        let result = self
-            .world
-            .imported(rank, usize::from(segment))
-            .and_then(&mut *run);
+        let mut result = self.imported(rank, usize::from(segment)).and_then(&mut run);
+        if let Err(Error::StaleRegion) = result {
+            result = self
+                .world
+                .import(rank, usize::from(segment))
+                .and_then(&mut run);
+        }
         match result {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                queue.posted_or_not(requests, requests);
+                Ok(())
+            }
             Err(error) => {
-                let again = match error {
-                    Error::StaleRegion => self
-                        .world
-                        .import(rank, usize::from(segment))
-                        .and_then(run)
-                        .map(|_| ()),
-                    error => Err(error),
-                };
-                again.map_err(|error| {
-                    queue.give_back(requests);
-                    from_engine(error)
-                })
+                queue.posted_or_not(requests, 0);
+                Err(from_engine(error))
             }
         }
     }
@@ -401,7 +398,7 @@ impl Process {
             let local = self
                 .segment(part.segment_local)?
                 .local(part.offset_local, part.size)?;
-            self.at_peer(queue, post, part.segment_remote, 0, &mut |import| {
+            self.at_peer(queue, post, part.segment_remote, 1, |import| {
                 let remote = Remote {
                     region: &import.data,
                     offset: part.offset_remote as usize,

@@ -216,4 +216,5 @@ pub fn read_listed<T: Listed>(
 }
 
 const _: () = assert!(size_of::<RegionEntry>() % 8 == 0 && size_of::<GroupEntry>() % 8 == 0);
-const _: () = assert!(offset_of!(RegionEntry, sequence) == 0 && offset_of!(GroupEntry, sequence) == 0);
+const _: () =
+    assert!(offset_of!(RegionEntry, sequence) == 0 && offset_of!(GroupEntry, sequence) == 0);

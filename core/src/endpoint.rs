@@ -8,6 +8,7 @@ use crossbeam::utils::CachePadded;
 use crate::bell::Bell;
 use crate::engine::Engine;
 use crate::inbox::Record;
+use crate::mapped::{self, MappedChannel};
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
@@ -31,7 +32,7 @@ impl GetNotice {
             left: AtomicU32::new(1),
             failed: AtomicBool::new(false),
             word,
-            bell: engine.transport().bell(),
+            bell: engine.bell(),
         }))
     }
 
@@ -70,6 +71,8 @@ impl GetNotice {
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     channels: Box<[Box<dyn Channel>]>,
+    /// The engine itself serves regions that are mapped here.
+    direct: bool,
     depth: u64,
     /// Requests claimed since the last drain, and whether a drain is running.
     posted: CachePadded<AtomicU64>,
@@ -77,9 +80,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(channels: Box<[Box<dyn Channel>]>, depth: u32) -> Self {
+    pub(crate) fn new(channels: Box<[Box<dyn Channel>]>, direct: bool, depth: u32) -> Self {
         Endpoint {
             channels,
+            direct,
             depth: u64::from(depth),
             posted: CachePadded::new(AtomicU64::new(0)),
             failed: SegQueue::new(),
@@ -91,23 +95,35 @@ impl Endpoint {
         &*self.channels[region.route()]
     }
 
-    /// Takes `requests` places of the queue. They are free again after [`drain`](Endpoint::drain).
-    /// Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains (wait and try again).
-    #[inline]
+    #[inline(always)]
+    fn is_direct(&self, region: &RemoteRegion) -> bool {
+        self.direct && !region.parts().base.is_null()
+    }
+
+    /// Asks for `requests` places of the queue, before posting. Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains
+    /// (wait and try again). Every success is followed by [`posted_or_not`](Endpoint::posted_or_not).
+    ///
+    /// Where operations are carried out in the call there is no queue that could overflow: the places are only looked at here and
+    /// counted afterwards, so that the count is not in the way of the data.
+    #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
-        let before = self
-            .posted
-            .fetch_add(u64::from(requests), Ordering::Relaxed);
-        if before + u64::from(requests) > self.depth {
-            return Err(self.unclaim(before, requests));
+        let requests = u64::from(requests);
+        let before = if self.direct {
+            self.posted.load(Ordering::Relaxed)
+        } else {
+            self.posted.fetch_add(requests, Ordering::Relaxed)
+        };
+        if before + requests > self.depth {
+            return Err(self.refuse(before, requests));
         }
         Ok(())
     }
 
     #[cold]
-    fn unclaim(&self, before: u64, requests: u32) -> Error {
-        self.posted
-            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+    fn refuse(&self, before: u64, requests: u64) -> Error {
+        if !self.direct {
+            self.posted.fetch_sub(requests, Ordering::Relaxed);
+        }
         if before & DRAINING != 0 {
             Error::Busy
         } else {
@@ -115,11 +131,15 @@ impl Endpoint {
         }
     }
 
-    /// Gives back places of requests that were claimed and then refused.
-    #[cold]
-    pub fn give_back(&self, requests: u32) {
-        self.posted
-            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+    /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
+    #[inline(always)]
+    pub fn posted_or_not(&self, claimed: u32, posted: u32) {
+        if self.direct {
+            self.posted.fetch_add(u64::from(posted), Ordering::Relaxed);
+        } else if posted < claimed {
+            self.posted
+                .fetch_sub(u64::from(claimed - posted), Ordering::Relaxed);
+        }
     }
 
     /// Requests posted since the last drain.
@@ -262,7 +282,13 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe { self.channel(dst.region).put(src, dst, len, flags, context) }
+        unsafe {
+            if self.is_direct(dst.region) {
+                MappedChannel.put(src, dst, len, flags, context)
+            } else {
+                self.channel(dst.region).put(src, dst, len, flags, context)
+            }
+        }
     }
 
     /// See [`Channel::get`].
@@ -280,12 +306,21 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe { self.channel(src.region).get(dst, src, len, flags, context) }
+        unsafe {
+            if self.is_direct(src.region) {
+                MappedChannel.get(dst, src, len, flags, context)
+            } else {
+                self.channel(src.region).get(dst, src, len, flags, context)
+            }
+        }
     }
 
     /// See [`Channel::notify`].
     #[inline]
     pub fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        if self.is_direct(notice.slot.region) {
+            return MappedChannel.notify(notice, flags, context);
+        }
         self.channel(notice.slot.region)
             .notify(notice, flags, context)
     }
@@ -307,8 +342,12 @@ impl Endpoint {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            self.channel(dst.region)
-                .put_notify(src, dst, len, notice, flags, context)
+            if self.is_direct(dst.region) && self.is_direct(notice.slot.region) {
+                MappedChannel.put_notify(src, dst, len, notice, flags, context)
+            } else {
+                self.channel(dst.region)
+                    .put_notify(src, dst, len, notice, flags, context)
+            }
         }
     }
 
@@ -352,6 +391,9 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
+        if self.is_direct(dst.region) {
+            return Ok(mapped::value(dst)?.fetch_add(value, Ordering::AcqRel));
+        }
         self.fetch(engine, dst, AtomicOp::Sum, value, 0, deadline)
     }
 
@@ -365,10 +407,18 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
+        if self.is_direct(dst.region) {
+            let at = mapped::value(dst)?;
+            return Ok(
+                match at.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(before) | Err(before) => before,
+                },
+            );
+        }
         self.fetch(engine, dst, AtomicOp::Cswap, value, expected, deadline)
     }
 
-    #[inline(always)]
+    #[cold]
     fn fetch(
         &self,
         engine: &Engine,

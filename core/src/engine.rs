@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
 use crate::endpoint::Endpoint;
 use crate::region::{Region, RemoteRegion, Rights};
@@ -13,6 +14,8 @@ use crate::{Deadline, Error, Result};
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {
     transports: Box<[Arc<dyn Transport>]>,
+    /// Of the first transport, which lives as long as the engine.
+    bell: *const Bell,
     crowded: AtomicBool,
     self_driven: bool,
 }
@@ -25,6 +28,13 @@ pub struct Connection {
     tag: crate::bundle::Tag,
 }
 
+// SAFETY:
+// - the bell is a set of atomics, and stays where it is as long as the transports do; the rest is Send and Sync.
+unsafe impl Send for Engine {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Engine {}
+
 impl Engine {
     /// `transports` in order of preference; the first one allocates memory and owns the bell. Errors:
     /// [`Error::InvalidArgument`] without any.
@@ -33,10 +43,19 @@ impl Engine {
             return Err(Error::InvalidArgument("an engine needs a transport".into()));
         }
         Ok(Engine {
+            bell: transports[0].bell(),
             self_driven: transports.iter().any(|t| t.capabilities().asynchronous),
             transports: transports.into(),
             crowded: AtomicBool::new(false),
         })
+    }
+
+    /// Where this process's waiters sleep.
+    #[inline(always)]
+    pub fn bell(&self) -> &Bell {
+        // SAFETY:
+        // - belongs to the first transport, which `self` keeps.
+        unsafe { &*self.bell }
     }
 
     /// The preferred transport.
@@ -113,7 +132,8 @@ impl Engine {
     /// A new endpoint whose queue holds `depth` requests.
     pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
         let channels: Result<Vec<_>> = self.transports.iter().map(|t| t.open_channel()).collect();
-        Ok(Endpoint::new(channels?.into(), depth))
+        let direct = self.transports.iter().all(|t| t.capabilities().direct);
+        Ok(Endpoint::new(channels?.into(), direct, depth))
     }
 
     /// Whether operations may be pending after their calls.
@@ -130,7 +150,7 @@ impl Engine {
         poll: impl FnMut() -> Result<Option<T>>,
     ) -> Result<T> {
         Patience {
-            bell: self.transports[0].bell(),
+            bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             self_driven: self.self_driven,
         }
@@ -139,7 +159,7 @@ impl Engine {
 
     /// Wakes this process's own waiters.
     pub fn ring(&self) {
-        self.transports[0].bell().ring_if_heard();
+        self.bell().ring_if_heard();
     }
 
     /// Leaves the network properly.

@@ -196,10 +196,7 @@ impl Forming {
     pub fn advance(&mut self, deadline: Deadline) -> Result<Group> {
         let world = self.world.clone();
         let n = self.members.len() as u32;
-        let crowded = world
-            .job()
-            .board()
-            .is_some_and(|board| n > board.cpus());
+        let crowded = world.job().board().is_some_and(|board| n > board.cpus());
         if self.formed.is_none() {
             let (all, len) = areas(n, self.me, crowded);
             if self.arena.is_none() {
@@ -249,7 +246,10 @@ impl Forming {
             }));
         }
         // Nobody may go (and take its arena along) before everybody has found everybody.
-        self.formed.as_ref().expect("made above").barrier(deadline)?;
+        self.formed
+            .as_ref()
+            .expect("made above")
+            .barrier(deadline)?;
         Ok(*self.formed.take().expect("made above"))
     }
 }
@@ -519,9 +519,7 @@ impl Group {
     fn blame(&self, member: u32, error: Error) -> Error {
         match error {
             // An arena goes only with its process.
-            Error::StaleRegion | Error::PeerDead => {
-                Error::RankDead(self.members[member as usize])
-            }
+            Error::StaleRegion | Error::PeerDead => Error::RankDead(self.members[member as usize]),
             other => other,
         }
     }

@@ -132,6 +132,7 @@ impl Transport for Loopback {
         Capabilities {
             asynchronous: false,
             registers_user_memory: true,
+            direct: true,
         }
     }
 

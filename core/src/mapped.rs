@@ -29,19 +29,37 @@ fn place(at: Remote<'_>, len: usize, need: Rights) -> Result<*mut u8> {
 /// `len` bytes are valid at both ends.
 #[inline(always)]
 unsafe fn transfer(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY:
+    // - valid for `len` bytes by the caller's word; the store is aligned as just checked; the source is read unaligned.
+    unsafe {
+        if len == 8 && (dst as usize) & 7 == 0 {
+            AtomicU64::from_ptr(dst.cast())
+                .store(src.cast::<u64>().read_unaligned(), Ordering::Release);
+        } else {
+            transfer_other(src, dst, len);
+        }
+    }
+}
+
+/// Kept out of the way of 8-byte words: a jump table costs more than their store.
+#[inline(never)]
+unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
     let aligned = (dst as usize) & (len.wrapping_sub(1)) == 0;
     // SAFETY:
-    // - valid for `len` bytes by the caller's word; atomic accesses are aligned as just checked; sources are read unaligned.
+    // - as for `transfer`.
     unsafe {
-        match len {
-            8 if aligned => AtomicU64::from_ptr(dst.cast())
-                .store(src.cast::<u64>().read_unaligned(), Ordering::Release),
-            4 if aligned => AtomicU32::from_ptr(dst.cast())
-                .store(src.cast::<u32>().read_unaligned(), Ordering::Release),
-            2 if aligned => AtomicU16::from_ptr(dst.cast())
-                .store(src.cast::<u16>().read_unaligned(), Ordering::Release),
-            1 => AtomicU8::from_ptr(dst).store(src.read(), Ordering::Release),
-            _ => copy(src, dst, len),
+        if len > 8 {
+            copy(src, dst, len);
+        } else if len == 4 && aligned {
+            AtomicU32::from_ptr(dst.cast())
+                .store(src.cast::<u32>().read_unaligned(), Ordering::Release);
+        } else if len == 2 && aligned {
+            AtomicU16::from_ptr(dst.cast())
+                .store(src.cast::<u16>().read_unaligned(), Ordering::Release);
+        } else if len == 1 {
+            AtomicU8::from_ptr(dst).store(src.read(), Ordering::Release);
+        } else {
+            copy(src, dst, len);
         }
     }
 }
@@ -68,6 +86,18 @@ fn ring(region: &RemoteRegion) {
     if let Some(bell) = region.bell() {
         bell.ring_if_heard();
     }
+}
+
+/// Where the u64 at `dst` is mapped, for the two atomics that every interface has.
+#[inline(always)]
+pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
+    let at = place(dst, 8, Rights::ATOMIC)?;
+    if (at as usize) & 7 != 0 {
+        return Err(Error::Misaligned(8));
+    }
+    // SAFETY:
+    // - 8 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
 }
 
 impl Channel for MappedChannel {

@@ -133,4 +133,3 @@ fn first_set(words: &[AtomicU32]) -> Option<usize> {
     }
     None
 }
-

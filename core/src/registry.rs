@@ -43,7 +43,9 @@ pub fn backends() -> Vec<Backend> {
 /// Opens the backend that UNIPGAS_BACKEND names, or the default. Errors: [`Error::InvalidArgument`] for a name that is not in
 /// the table.
 pub fn open_from_env(opening: &Opening) -> Result<Arc<dyn Transport>> {
-    let wish = std::env::var("UNIPGAS_BACKEND").ok().filter(|w| !w.is_empty());
+    let wish = std::env::var("UNIPGAS_BACKEND")
+        .ok()
+        .filter(|w| !w.is_empty());
     let backends = backends();
     let backend = match &wish {
         Some(name) => backends.iter().find(|b| b.name == name),

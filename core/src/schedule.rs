@@ -187,7 +187,9 @@ mod tests {
             .zip(schedules)
             .any(|(at, schedule)| *at < schedule.steps.len())
         {
-            order = order.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            order = order
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let me = (order >> 33) as usize % n;
             let Some(step) = schedules[me].steps.get(at[me]) else {
                 continue;

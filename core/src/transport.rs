@@ -20,6 +20,9 @@ pub struct Capabilities {
     pub asynchronous: bool,
     /// Memory of the user can be registered.
     pub registers_user_memory: bool,
+    /// Operations on regions that are mapped here ([`RemoteParts::base`](crate::region::RemoteParts::base)) need nothing of the
+    /// backend: the engine carries them out itself, in the call. An indirect call would cost more than an 8-byte put.
+    pub direct: bool,
 }
 
 /// This process's place in a network.

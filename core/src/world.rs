@@ -2,14 +2,14 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
 
 use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
 use crate::directory::{
-    Directory, GroupEntry, GROUP_PLACES, GROUPS, Listed, REGION_IDS, RegionEntry, read_listed,
+    Directory, GROUP_PLACES, GROUPS, GroupEntry, Listed, REGION_IDS, RegionEntry, read_listed,
     region_entry, visibility_word,
 };
 use crate::engine::{Connection, Engine};
@@ -39,11 +39,32 @@ pub struct Imported {
 
 type ImportTable = [AtomicPtr<Imported>; REGION_IDS];
 
+/// What has been imported so far, by rank and number. A rank that is never talked to costs a pointer. Interfaces keep a clone at
+/// hand: the way to a region is a chain of loads, and each link counts on the fast path.
+#[derive(Clone)]
+pub struct Imports(Arc<[AtomicPtr<ImportTable>]>);
+
+impl Imports {
+    /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
+    ///
+    /// # Safety
+    /// The world is alive for as long as the result is used.
+    #[inline(always)]
+    pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
+        let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
+        if table.is_null() || id >= REGION_IDS {
+            return None;
+        }
+        // SAFETY:
+        // - tables and imports (in a table or among the retired) are freed with the world only; `id` is in range.
+        unsafe { (*table)[id].load(Ordering::Acquire).as_ref() }
+    }
+}
+
 /// What this process knows of one rank. Grows only when the rank is talked to.
 struct PeerPlace {
     connection: OnceCell<Connection>,
     directory: OnceCell<RemoteRegion>,
-    imports: AtomicPtr<ImportTable>,
     life: AtomicU8,
 }
 
@@ -54,6 +75,7 @@ pub struct World {
     life_cycle: u32,
     directory: Directory,
     peers: Box<[PeerPlace]>,
+    imports: Imports,
     service: Mutex<Service>,
     /// Imports that fast paths may still be reading, freed with the world.
     retired: Mutex<Vec<Box<Imported>>>,
@@ -75,9 +97,7 @@ impl World {
     /// process from 1.
     pub fn new(engine: Engine, job: Job, life_cycle: u32) -> Result<Self> {
         let ranks = job.size() as usize;
-        let crowded = job
-            .board()
-            .is_some_and(|board| board.size() > board.cpus());
+        let crowded = job.board().is_some_and(|board| board.size() > board.cpus());
         engine.set_crowded(crowded);
         let directory = Directory::new(&engine, ranks)?;
         let service = Service {
@@ -95,10 +115,10 @@ impl World {
                 .map(|_| PeerPlace {
                     connection: OnceCell::new(),
                     directory: OnceCell::new(),
-                    imports: AtomicPtr::new(null_mut()),
                     life: AtomicU8::new(HEALTHY),
                 })
                 .collect(),
+            imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
             service: Mutex::new(service),
             retired: Mutex::new(Vec::new()),
             deaths_seen: AtomicU32::new(0),
@@ -215,20 +235,17 @@ impl World {
     /// Errors: [`Error::StaleRegion`] if there is nothing.
     #[inline]
     pub fn imported(&self, rank: u32, id: usize) -> Result<&Imported> {
-        if let Some(place) = self.peers.get(rank as usize) {
-            let table = place.imports.load(Ordering::Acquire);
-            if !table.is_null() && id < REGION_IDS {
-                // SAFETY:
-                // - tables are leaked until the world is dropped; `id` is in range.
-                let import = unsafe { (*table)[id].load(Ordering::Acquire) };
-                if !import.is_null() {
-                    // SAFETY:
-                    // - imports are kept (in the table or among the retired) until the world is dropped.
-                    return Ok(unsafe { &*import });
-                }
-            }
+        // SAFETY:
+        // - the result borrows self.
+        match unsafe { self.imports.get(rank, id) } {
+            Some(import) => Ok(import),
+            None => self.import(rank, id),
         }
-        self.import(rank, id)
+    }
+
+    /// What has been imported, to be kept at hand.
+    pub fn imports(&self) -> Imports {
+        self.imports.clone()
     }
 
     /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
@@ -239,11 +256,9 @@ impl World {
             return Err(Error::StaleRegion);
         }
         let directory = self.peer_directory(rank)?;
-        let place = &self.peers[rank as usize];
-        let entry: Option<RegionEntry> = read_listed(region_entry(id), |at, into| {
-            self.read(directory, at, into)
-        })
-        .map_err(|e| self.gone_or_stale(rank, e))?;
+        let entry: Option<RegionEntry> =
+            read_listed(region_entry(id), |at, into| self.read(directory, at, into))
+                .map_err(|e| self.gone_or_stale(rank, e))?;
         let mut bits = 0u64;
         let me = self.rank() as usize;
         self.read(
@@ -265,7 +280,7 @@ impl World {
             data: import(&entry.data)?,
             notices: import(&entry.notices)?,
         }));
-        let old = self.table(place)[id].swap(fresh, Ordering::AcqRel);
+        let old = self.table(rank)[id].swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
             // - came from Box::into_raw above, and the swap gave it to this thread alone.
@@ -280,22 +295,18 @@ impl World {
         Ok(unsafe { &*fresh })
     }
 
-    fn table<'a>(&'a self, place: &'a PeerPlace) -> &'a ImportTable {
-        let table = place.imports.load(Ordering::Acquire);
+    fn table(&self, rank: u32) -> &ImportTable {
+        let place = &self.imports.0[rank as usize];
+        let table = place.load(Ordering::Acquire);
         if !table.is_null() {
             // SAFETY:
             // - leaked until the world is dropped.
             return unsafe { &*table };
         }
-        let fresh = Box::into_raw(Box::new(std::array::from_fn(|_| {
-            AtomicPtr::new(null_mut())
-        })));
-        match place.imports.compare_exchange(
-            null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
+        let fresh = Box::into_raw(Box::new(std::array::from_fn(
+            |_| AtomicPtr::new(null_mut()),
+        )));
+        match place.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY:
             // - just made, and leaked until the world is dropped.
             Ok(_) => unsafe { &*fresh },
@@ -358,10 +369,7 @@ impl World {
             if place.life.load(Ordering::Acquire) == DEAD || rank as u32 == self.rank() {
                 continue;
             }
-            let seen = place
-                .connection
-                .get()
-                .map_or(Life::Alive, Connection::life);
+            let seen = place.connection.get().map_or(Life::Alive, Connection::life);
             let told = board.and_then(|board| board.state(rank as u32).ok());
             let life = match (seen, told) {
                 (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
@@ -377,7 +385,11 @@ impl World {
 
     /// What is known of a rank's life.
     pub fn life(&self, rank: u32) -> Life {
-        match self.peers.get(rank as usize).map(|p| p.life.load(Ordering::Acquire)) {
+        match self
+            .peers
+            .get(rank as usize)
+            .map(|p| p.life.load(Ordering::Acquire))
+        {
             Some(HEALTHY) => Life::Alive,
             Some(LEFT) => Life::Left,
             _ => Life::Dead,
@@ -453,8 +465,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for place in &self.peers {
-            let table = place.imports.load(Ordering::Acquire);
+        for place in &*self.imports.0 {
+            // A clone of the imports that outlives the world finds nothing.
+            let table = place.swap(null_mut(), Ordering::AcqRel);
             if table.is_null() {
                 continue;
             }
@@ -479,6 +492,8 @@ fn key(what: &str, life_cycle: u32) -> String {
 }
 
 fn no_such_rank(rank: u32, size: u32) -> Error {
-    Error::InvalidArgument(format!("there is no rank {rank}: ranks go from 0 to {}", size - 1))
+    Error::InvalidArgument(format!(
+        "there is no rank {rank}: ranks go from 0 to {}",
+        size - 1
+    ))
 }
-

@@ -13,15 +13,16 @@ use crate::status::{Result, Status};
 pub type ReduceOperation =
     extern "C" fn(*mut u8, *mut u8, *mut u8, *mut c_void, u32, u64, u64) -> i32;
 /// The callback as the text has it (§11.4.2): called for one element at a time.
-pub type ReduceOperation17 =
-    extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
+pub type ReduceOperation17 = extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
 
 /// What the callback of a reduction answered.
 fn answered(code: i32) -> unipgas_core::Result<()> {
     match code {
         0 => Ok(()),
         1 => Err(Error::Timeout),
-        _ => Err(Error::InvalidArgument("the reduction's callback failed".into())),
+        _ => Err(Error::InvalidArgument(
+            "the reduction's callback failed".into(),
+        )),
     }
 }
 
@@ -46,10 +47,7 @@ unsafe fn buffers<R>(
     // - `len` bytes at each by the caller's word.
     unsafe {
         std::ptr::copy_nonoverlapping(send, input.as_mut_ptr(), len);
-        run(
-            &input[..len],
-            std::slice::from_raw_parts_mut(receive, len),
-        )
+        run(&input[..len], std::slice::from_raw_parts_mut(receive, len))
     }
 }
 

@@ -113,6 +113,7 @@ impl Transport for Shm {
         Capabilities {
             asynchronous: false,
             registers_user_memory: true,
+            direct: true,
         }
     }
 

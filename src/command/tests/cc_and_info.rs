@@ -1,0 +1,161 @@
+//! `unipgas cc` and `unipgas info`.
+
+use std::process::{Command, Output};
+
+fn unipgas(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
+    for name in ["UNIPGAS_CC", "UNIPGAS_CXX", "CC", "CXX"] {
+        command.env_remove(name);
+    }
+    command.args(args).output().unwrap()
+}
+
+/// A tree as `make install` makes it, with the program in it.
+struct Prefix(std::path::PathBuf);
+
+impl Prefix {
+    fn new(name: &str) -> Prefix {
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("prefix {name} {}", std::process::id()));
+        for folder in ["bin", "include", "lib"] {
+            std::fs::create_dir_all(path.join(folder)).unwrap();
+        }
+        std::fs::copy(env!("CARGO_BIN_EXE_unipgas"), path.join("bin/unipgas")).unwrap();
+        std::fs::write(path.join("include/GASPI.h"), "").unwrap();
+        std::fs::write(path.join("lib/libGPI2.so"), "").unwrap();
+        Prefix(path)
+    }
+
+    fn cc(&self, args: &[&str]) -> String {
+        let mut command = Command::new(self.0.join("bin/unipgas"));
+        let output = command
+            .arg("cc")
+            .args(args)
+            .env("CC", "ccache mycc")
+            .env_remove("UNIPGAS_CC")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.trim_end()
+            .replace(&format!("{}", self.0.display()), "P")
+            .replace('\'', "")
+    }
+}
+
+impl Drop for Prefix {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn showme_prints_what_would_run() {
+    let prefix = Prefix::new("showme");
+    let link = "-LP/lib -Wl,-rpath,P/lib -lGPI2";
+    assert_eq!(
+        prefix.cc(&["--api", "gaspi", "--showme:compile"]),
+        "-IP/include"
+    );
+    assert_eq!(prefix.cc(&["--api=gaspi", "--showme:link"]), link);
+    assert_eq!(
+        prefix.cc(&["--api", "gaspi", "--showme", "-O2", "a.c"]),
+        format!("ccache mycc -IP/include -O2 a.c {link}")
+    );
+    assert_eq!(
+        prefix.cc(&["--showme", "-c", "a.c", "--api", "gaspi"]),
+        "ccache mycc -IP/include -c a.c"
+    );
+    for only in ["-E", "-S", "-MM", "-fsyntax-only"] {
+        assert!(
+            !prefix
+                .cc(&["--api", "gaspi", "--showme", only, "a.c"])
+                .contains("-lGPI2"),
+            "{only}"
+        );
+    }
+    assert!(
+        !prefix
+            .cc(&["--api", "gaspi", "--showme", "--version"])
+            .contains("-lGPI2")
+    );
+    assert!(
+        prefix
+            .cc(&["--api", "gaspi", "--showme", "--cxx", "a.cc"])
+            .ends_with("a.cc -LP/lib -Wl,-rpath,P/lib -lGPI2")
+    );
+}
+
+#[test]
+fn the_compiler_is_run_with_its_status() {
+    let prefix = Prefix::new("status");
+    let status = |compiler: &str, args: &[&str]| {
+        let mut command = Command::new(prefix.0.join("bin/unipgas"));
+        command
+            .args(["cc", "--api", "gaspi"])
+            .args(args)
+            .env("UNIPGAS_CC", compiler)
+            .env("CC", "false")
+            .status()
+            .unwrap()
+            .code()
+    };
+    assert_eq!(status("true", &["-c", "a.c"]), Some(0));
+    assert_eq!(
+        status("sh -c exit\t5", &["a.c"]),
+        Some(0),
+        "blanks separate words"
+    );
+    assert_eq!(status("false", &["a.c"]), Some(1));
+    assert_eq!(status("no-such-compiler", &["a.c"]), Some(127));
+}
+
+#[test]
+fn mistakes_get_one_line() {
+    for (args, part) in [
+        (&["cc", "a.c"][..], "--api with one of: gaspi"),
+        (
+            &["cc", "--api", "mpi", "a.c"],
+            "no interface \"mpi\"; there are: gaspi",
+        ),
+        (&["cc", "--api"], "gaspi"),
+        (&["conpile"], "conpile"),
+        (&["info", "--yaml"], "--yaml"),
+        (&[], "say what to do"),
+    ] {
+        let output = unipgas(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {text}");
+        assert!(
+            text.contains(part) && text.starts_with("unipgas: ") && text.lines().count() == 1,
+            "{args:?} {text}"
+        );
+    }
+}
+
+#[test]
+fn info_tells_the_machine_the_backends_and_the_limits() {
+    let output = unipgas(&["info"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "machine ",
+        "backend    shm: usable",
+        "userfaultfd",
+        "processes: 65536",
+        "KiB per process",
+        "UNIPGAS_JOB not set",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let output = unipgas(&["info", "--json"]);
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["limits"]["processes"], 65536);
+    assert_eq!(info["backends"]["shm"]["usable"], true);
+    assert!(info["memory_per_process_bytes"].as_u64().unwrap() > 0);
+    assert!(!info["machine"]["pus"].as_array().unwrap().is_empty());
+}

@@ -1,0 +1,402 @@
+//! `unipgas run`, driven as a person would.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn unipgas(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
+    command.args(args).stdin(Stdio::null());
+    for name in ["UNIPGAS_BACKEND", "UNIPGAS_SEED"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    unipgas(&[&["run"], args].concat()).output().unwrap()
+}
+
+fn shell(options: &[&str], script: &str) -> Output {
+    run(&[options, &["sh", "-c", script]].concat())
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn kill(signal: &str, pid: u32) {
+    assert!(
+        Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+fn exists(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{what} did not happen"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a job and reads the first `lines` lines of its output.
+fn started(
+    args: &[&str],
+    lines: usize,
+) -> (Child, Vec<String>, BufReader<std::process::ChildStdout>) {
+    let mut child = unipgas(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let read = (0..lines)
+        .map(|_| {
+            let mut line = String::new();
+            assert_ne!(
+                reader.read_line(&mut line).unwrap(),
+                0,
+                "the job ended early"
+            );
+            line.trim_end().to_owned()
+        })
+        .collect();
+    (child, read, reader)
+}
+
+#[test]
+fn every_process_knows_its_place() {
+    let output = shell(
+        &["-n", "3", "--bind", "core"],
+        "echo $UNIPGAS_RANK/$UNIPGAS_SIZE $UNIPGAS_BIND ${UNIPGAS_JOB##*:}",
+    );
+    assert!(output.status.success(), "{}", err(&output));
+    let text = out(&output);
+    let lines = sorted(&text);
+    assert_eq!(lines.len(), 3);
+    for (rank, line) in lines.iter().enumerate() {
+        assert!(line.starts_with(&format!("{rank}/3 core ")), "{line}");
+    }
+}
+
+#[test]
+fn the_arguments_of_the_program_are_its_own() {
+    for options in [&["-n", "1"][..], &["-np", "1"], &["--np=1", "--"], &["-n1"]] {
+        let output = run(&[
+            options,
+            &["echo", "-n", "3", "--tag", "--help", "--", "x y"],
+        ]
+        .concat());
+        assert_eq!(
+            out(&output),
+            "3 --tag --help -- x y",
+            "{options:?} {}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn the_first_failing_status_is_returned_and_told() {
+    let output = shell(
+        &["-n", "3"],
+        "[ $UNIPGAS_RANK = 1 ] || exec sleep 60; exit 7",
+    );
+    assert_eq!(output.status.code(), Some(7));
+    let text = err(&output);
+    assert!(
+        text.starts_with("unipgas: rank 1 (pid ")
+            && text.ends_with(") exited with status 7; ending the others\n"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_signal_is_named_and_becomes_128_and_its_number() {
+    let output = shell(
+        &["-n", "2"],
+        "[ $UNIPGAS_RANK = 0 ] || exec sleep 60; kill -9 $$",
+    );
+    assert_eq!(output.status.code(), Some(137));
+    assert!(
+        err(&output).contains("was killed by signal 9 (SIGKILL); ending the others"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn processes_that_ignore_the_request_to_end_are_killed() {
+    let start = Instant::now();
+    let output = shell(
+        &["-n", "2"],
+        "trap '' TERM; [ $UNIPGAS_RANK = 1 ] && sleep 0.2 && exit 3; while :; do sleep 0.1; done",
+    );
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        start.elapsed() >= Duration::from_secs(2) && start.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn keep_going_lets_the_others_finish() {
+    let output = shell(
+        &["-n", "3", "--keep-going"],
+        "[ $UNIPGAS_RANK = 1 ] && exit 5; sleep 0.5; echo done $UNIPGAS_RANK",
+    );
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(sorted(&out(&output)), ["done 0", "done 2"]);
+    assert!(
+        err(&output).contains("exited with status 5; the others go on"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn tag_labels_whole_lines_of_both_streams() {
+    let script = "printf 'a\\nb %s' $UNIPGAS_RANK; echo oops >&2";
+    let output = shell(&["-n", "2", "--tag"], script);
+    assert!(output.status.success());
+    assert_eq!(
+        sorted(&out(&output)),
+        ["[0] a", "[0] b 0", "[1] a", "[1] b 1"]
+    );
+    assert_eq!(sorted(&err(&output)), ["[0] oops", "[1] oops"]);
+    // Nothing of a large output is lost, and no line is torn.
+    let output = shell(&["-n", "3", "--tag"], "seq 1 20000");
+    let text = out(&output);
+    assert_eq!(text.lines().count(), 60_000);
+    for rank in 0..3 {
+        let label = format!("[{rank}] ");
+        let numbers = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(&label))
+            .map(|n| n.parse::<u32>().unwrap());
+        assert!(numbers.eq(1..=20_000), "rank {rank}");
+    }
+}
+
+#[test]
+fn without_tag_output_is_the_file_itself() {
+    let output = shell(&["-n", "1"], "readlink /proc/self/fd/1; printf unfinished");
+    let text = out(&output);
+    assert!(
+        text.starts_with("pipe:[") && text.ends_with("\nunfinished"),
+        "{text}"
+    );
+}
+
+#[test]
+fn standard_input_goes_to_rank_0() {
+    let mut child = unipgas(&["run", "-n", "3", "--tag", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"x\ny\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(out(&output), "[0] x\n[0] y\n");
+}
+
+#[test]
+fn bad_arguments_get_one_line_and_status_2() {
+    for (args, part) in [
+        (&["-n", "0", "true"][..], "1 to 65536"),
+        (&["-n", "65537", "true"], "1 to 65536"),
+        (&["-n", "-3", "true"], "1 to 65536"),
+        (&["-n", "many", "true"], "1 to 65536"),
+        (&["-n", "2"], "unipgas run -n 4 ./program"),
+        (&["true"], "unipgas run -n 4 ./program"),
+        (
+            &["-n", "2", "--backend", "pigeon", "true"],
+            "there are: shm",
+        ),
+        (&["-n", "2", "--bind", "chair", "true"], "none, core, numa"),
+        (&["-n", "2", "--seed", "x", "true"], "--seed"),
+        (&["-n", "2", "--timeout", "-1", "true"], "--timeout"),
+        (&["-n", "2", "--tagg", "true"], "'--tag'"),
+        (&["-n", "2", "--oversubscribe", "true"], "--oversubscribe"),
+    ] {
+        let output = run(args);
+        let text = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {text}");
+        assert!(
+            text.contains(part) && text.starts_with("unipgas: ") && text.lines().count() == 1,
+            "{args:?} {text}"
+        );
+        assert_eq!(out(&output), "");
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_started_get_the_status_of_a_shell() {
+    for (program, status, part) in [
+        (
+            "no-such-program",
+            127,
+            "no program \"no-such-program\" in PATH",
+        ),
+        ("./no/such", 127, "there is no program ./no/such"),
+        ("", 127, "no program"),
+        ("/etc/passwd", 126, "/etc/passwd is not executable"),
+        ("/etc", 126, "/etc is a directory"),
+    ] {
+        let output = run(&["-n", "2", program]);
+        let text = err(&output);
+        assert_eq!(output.status.code(), Some(status), "{program} {text}");
+        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn signals_reach_every_rank() {
+    for signal in ["TERM", "INT", "HUP", "USR1", "USR2", "QUIT"] {
+        let script =
+            format!("trap 'echo got; exit 0' {signal}; echo ready; while :; do sleep 0.02; done");
+        let (mut child, _, mut reader) = started(&["run", "-n", "3", "sh", "-c", &script], 3);
+        kill(&format!("-{signal}"), child.id());
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "got\n".repeat(3), "{signal}");
+        assert!(child.wait().unwrap().success(), "{signal}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_kills() {
+    let (mut child, _, _reader) = started(
+        &[
+            "run",
+            "-n",
+            "2",
+            "sh",
+            "-c",
+            "trap '' INT; echo ready; while :; do sleep 0.05; done",
+        ],
+        2,
+    );
+    kill("-INT", child.id());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the ranks ignore the first one"
+    );
+    kill("-INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
+fn nothing_survives_a_launcher_that_is_killed() {
+    let (mut child, pids, _reader) = started(
+        &["run", "-n", "4", "sh", "-c", "echo $$; exec sleep 300"],
+        4,
+    );
+    kill("-KILL", child.id());
+    child.wait().unwrap();
+    for pid in pids {
+        let pid = pid.parse().unwrap();
+        until("the end of a rank", || !exists(pid));
+    }
+}
+
+#[test]
+fn what_ranks_leave_behind_ends_with_the_job() {
+    let output = shell(&["-n", "2"], "sleep 300 >&- 2>&- & echo $!");
+    assert!(output.status.success(), "{}", err(&output));
+    let text = out(&output);
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.lines().all(|pid| !exists(pid.parse().unwrap())));
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_ended() {
+    let output = run(&["-n", "2", "--timeout", "0.3", "sleep", "60"]);
+    assert_eq!(output.status.code(), Some(124));
+    assert!(
+        err(&output).contains("did not end within 0.3 s"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn ranks_are_bound_in_turn() {
+    let cores = |bind: &str| {
+        let output = shell(
+            &["-n", "2", "--tag", "--bind", bind],
+            "grep Cpus_allowed_list /proc/self/status",
+        );
+        assert!(output.status.success(), "{}", err(&output));
+        let text = out(&output);
+        sorted(&text)
+            .into_iter()
+            .map(|line| line.rsplit_once('\t').unwrap().1.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let free = cores("none");
+    assert_eq!(free[0], free[1]);
+    let bound = cores("core");
+    if std::thread::available_parallelism().unwrap().get() > 1 && free[0] != bound[0] {
+        assert_ne!(bound[0], bound[1]);
+    }
+    assert_eq!(cores("numa").len(), 2);
+}
+
+#[test]
+fn chaos_tells_the_seed_that_it_drew() {
+    let output = shell(
+        &["-n", "2", "--backend", "chaos"],
+        "echo $UNIPGAS_BACKEND $UNIPGAS_SEED; exit 1",
+    );
+    let text = out(&output);
+    let seed = text.lines().next().unwrap().strip_prefix("chaos ").unwrap();
+    assert!(
+        err(&output).contains(&format!("--seed {seed} repeats this run")),
+        "{}",
+        err(&output)
+    );
+    let output = shell(
+        &["-n", "2", "--backend", "chaos", "--seed", "42"],
+        "echo $UNIPGAS_SEED",
+    );
+    assert_eq!(out(&output), "42\n42\n");
+}
+
+#[test]
+fn many_processes_start_fast() {
+    let start = Instant::now();
+    assert!(run(&["-n", "48", "true"]).status.success());
+    println!("48 processes: {:?}", start.elapsed());
+    let output = shell(&["-n", "1000", "--tag"], "echo $UNIPGAS_RANK");
+    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(out(&output).lines().count(), 1000);
+    println!("1048 processes: {:?}", start.elapsed());
+}
