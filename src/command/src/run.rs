@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
     /// Seed of the chaos backend; without it one is drawn, and told when the run fails
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
     seed: Option<u64>,
     /// What each process is tied to
     #[arg(long, value_enum, default_value_t = Bind::None)]
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     keep_going: bool,
     /// Ends the job after this time, with status 124
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]

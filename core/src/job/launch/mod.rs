@@ -201,3 +201,6 @@ impl Launch {
         watch::run(&self)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::job::{Board, Job, RankState};
+
+const PART: &str = "UNIPGAS_TEST_PART";
+
+/// A job whose ranks run the test of this name once more, in which [`is_rank`] then holds.
+fn job_of(test: &str, size: u32) -> Launch {
+    let mut launch = Launch::new(size, std::env::current_exe().unwrap());
+    launch.args = [
+        "--exact",
+        &format!("job::launch::tests::{test}"),
+        "--nocapture",
+    ]
+    .map(OsString::from)
+    .into();
+    launch.env = vec![(PART.into(), "rank".into())];
+    launch.output = Output::Capture;
+    launch.timeout = Some(Duration::from_secs(20));
+    launch
+}
+
+fn is_rank() -> bool {
+    std::env::var_os(PART).is_some()
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn survivors_learn_of_a_death_at_once() {
+    if is_rank() {
+        let job = Job::from_env().unwrap();
+        let board: &Board = job.board().unwrap();
+        match job.rank() {
+            // Leaves in order, and is not counted as dead.
+            0 => board.set_state(0, RankState::Finalized).unwrap(),
+            1 => {
+                rustix::process::kill_process(
+                    rustix::process::getpid(),
+                    rustix::process::Signal::KILL,
+                )
+                .unwrap();
+            }
+            _ => {
+                until(|| board.deaths() == 1 && board.state(1) == Ok(RankState::Dead));
+                until(|| board.state(0) == Ok(RankState::Finalized));
+                board.set_state(2, RankState::Finalized).unwrap();
+            }
+        }
+        return;
+    }
+    let mut launch = job_of("survivors_learn_of_a_death_at_once", 3);
+    launch.keep_going = true;
+    let outcome = launch.run().unwrap();
+    let exits: Vec<_> = outcome.ranks.iter().map(|rank| rank.exit).collect();
+    assert_eq!(
+        exits,
+        [Exit::Code(0), Exit::Signal(libc::SIGKILL), Exit::Code(0)],
+        "{outcome:?}"
+    );
+    assert_eq!(
+        (outcome.first_failure, outcome.status(), outcome.timed_out),
+        (Some(1), 137, false)
+    );
+}
+
+#[test]
+fn output_is_captured_by_rank_and_stream() {
+    let mut launch = Launch::new(3, "sh");
+    launch.args = ["-c", "seq 1 30000; echo $UNIPGAS_RANK $COLOUR >&2"]
+        .map(OsString::from)
+        .into();
+    launch.env = vec![("COLOUR".into(), "green".into())];
+    launch.output = Output::Capture;
+    let outcome = launch.run().unwrap();
+    assert!(outcome.success());
+    let numbers: String = (1..=30_000).map(|n| format!("{n}\n")).collect();
+    for (rank, one) in outcome.ranks.iter().enumerate() {
+        assert!(
+            one.stdout == numbers.as_bytes(),
+            "rank {rank}: {} bytes",
+            one.stdout.len()
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&one.stderr),
+            format!("{rank} green\n")
+        );
+    }
+}
+
+#[test]
+fn jobs_run_side_by_side_in_threads() {
+    std::thread::scope(|scope| {
+        for status in 0..6 {
+            scope.spawn(move || {
+                let mut launch = Launch::new(4, "sh");
+                launch.args = vec!["-c".into(), format!("exit {status}").into()];
+                let outcome = launch.run().unwrap();
+                assert_eq!(outcome.status(), status);
+                assert_eq!(outcome.success(), status == 0);
+            });
+        }
+    });
+}
+
+#[test]
+fn what_cannot_start_is_refused() {
+    for (size, program) in [
+        (0, "true"),
+        (MAX_SIZE + 1, "true"),
+        (1, "no-such-program"),
+        (1, "/etc/passwd"),
+    ] {
+        let refused = Launch::new(size, program).run();
+        assert!(
+            matches!(refused, Err(Error::InvalidArgument(_))),
+            "{size} {program}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn time_limits_and_seeds() {
+    let mut launch = Launch::new(2, "sleep");
+    launch.args = vec!["60".into()];
+    launch.timeout = Some(Duration::from_millis(100));
+    launch.backend = Some("chaos".into());
+    let outcome = launch.run().unwrap();
+    assert_eq!((outcome.timed_out, outcome.status()), (true, 124));
+    assert!(outcome.seed.is_some(), "one was drawn");
+    assert!(
+        outcome
+            .ranks
+            .iter()
+            .all(|rank| rank.exit == Exit::Signal(libc::SIGTERM)),
+        "{outcome:?}"
+    );
+}
