@@ -67,8 +67,13 @@ pub(super) struct Maps {
 
 impl Maps {
     pub(super) fn open() -> Result<Maps, Refusal> {
-        let fd = rustix::fs::openat(CWD, c"/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
+        let fd = rustix::fs::openat(
+            CWD,
+            c"/proc/self/maps",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
         let mut maps = Maps { fd, queries: true };
         maps.queries = !matches!(maps.query(0), Err(Errno::NOTTY | Errno::INVAL));
         Ok(maps)
@@ -147,7 +152,9 @@ impl Mapping {
     }
 
     fn refusal(&self) -> Result<Kind, Refusal> {
-        let huge = ["/anon_hugepage", "/dev/hugepages", "/SYSV-huge"].iter().any(|n| self.name.starts_with(n));
+        let huge = ["/anon_hugepage", "/dev/hugepages", "/SYSV-huge"]
+            .iter()
+            .any(|n| self.name.starts_with(n));
         if huge || self.page_size > rustix::param::page_size() as u64 {
             return Err(Refusal::Huge);
         }
@@ -166,7 +173,11 @@ impl Mapping {
         if self.flags & EXECUTABLE != 0 {
             return Err(Refusal::Executable);
         }
-        Ok(if self.inode == 0 { Kind::Anonymous } else { Kind::FilePrivate })
+        Ok(if self.inode == 0 {
+            Kind::Anonymous
+        } else {
+            Kind::FilePrivate
+        })
     }
 }
 
@@ -191,7 +202,11 @@ pub(super) fn covers(mappings: &[Mapping], range: &Range<usize>) -> Result<(), R
         }
         at = mapping.range.end;
     }
-    if at < range.end { Err(Refusal::Unmapped) } else { Ok(()) }
+    if at < range.end {
+        Err(Refusal::Unmapped)
+    } else {
+        Ok(())
+    }
 }
 
 fn read_text(range: &Range<usize>) -> std::io::Result<Vec<Mapping>> {
@@ -228,15 +243,27 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let (major, minor) = fields.next()?.split_once(':')?;
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or("").trim_start().to_owned();
-    let flag = |at: usize, byte: u8, value: u64| if rights.get(at) == Some(&byte) { value } else { 0 };
+    let flag = |at: usize, byte: u8, value: u64| {
+        if rights.get(at) == Some(&byte) {
+            value
+        } else {
+            0
+        }
+    };
     Some(Mapping {
         range: usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?,
-        flags: flag(0, b'r', READABLE) | flag(1, b'w', WRITABLE) | flag(2, b'x', EXECUTABLE) | flag(3, b's', SHARED),
+        flags: flag(0, b'r', READABLE)
+            | flag(1, b'w', WRITABLE)
+            | flag(2, b'x', EXECUTABLE)
+            | flag(3, b's', SHARED),
         // The text does not tell; huge pages are known by their file's name.
         page_size: rustix::param::page_size() as u64,
         offset,
         inode,
-        device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
+        device: (
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        ),
         name,
     })
 }
@@ -252,25 +279,64 @@ mod tests {
 
     #[test]
     fn lines_of_every_kind() {
-        assert_eq!(of("7f0000000000-7f0000002000 rw-p 00000000 00:00 0 "), Ok(Kind::Anonymous));
-        assert_eq!(of("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]"), Ok(Kind::Anonymous));
-        assert_eq!(of("55d000004000-55d000005000 rw-p 00003000 fe:00 10035219   /usr/bin/x y"), Ok(Kind::FilePrivate));
-        assert_eq!(of("7f0000000000-7f0000002000 r--p 00000000 00:00 0  [vvar]"), Err(Refusal::ReadOnly));
-        assert_eq!(of("7f0000000000-7f0000002000 ---p 00000000 00:00 0 "), Err(Refusal::ReadOnly));
-        assert_eq!(of("7f0000000000-7f0000002000 rwxp 00000000 00:00 0 "), Err(Refusal::Executable));
-        assert_eq!(of("7f0000000000-7f0000002000 rw-s 00000000 00:01 12 /memfd:a (deleted)"), Err(Refusal::AlreadyShared));
-        assert_eq!(of("7f0000000000-7f0000200000 rw-p 00000000 00:10 12 /anon_hugepage (deleted)"), Err(Refusal::Huge));
-        assert_eq!(of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/nvidia0"), Err(Refusal::Device));
-        assert_eq!(of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/shm/x"), Err(Refusal::AlreadyShared));
+        assert_eq!(
+            of("7f0000000000-7f0000002000 rw-p 00000000 00:00 0 "),
+            Ok(Kind::Anonymous)
+        );
+        assert_eq!(
+            of("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]"),
+            Ok(Kind::Anonymous)
+        );
+        assert_eq!(
+            of("55d000004000-55d000005000 rw-p 00003000 fe:00 10035219   /usr/bin/x y"),
+            Ok(Kind::FilePrivate)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 r--p 00000000 00:00 0  [vvar]"),
+            Err(Refusal::ReadOnly)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 ---p 00000000 00:00 0 "),
+            Err(Refusal::ReadOnly)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 rwxp 00000000 00:00 0 "),
+            Err(Refusal::Executable)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 rw-s 00000000 00:01 12 /memfd:a (deleted)"),
+            Err(Refusal::AlreadyShared)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000200000 rw-p 00000000 00:10 12 /anon_hugepage (deleted)"),
+            Err(Refusal::Huge)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/nvidia0"),
+            Err(Refusal::Device)
+        );
+        assert_eq!(
+            of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/shm/x"),
+            Err(Refusal::AlreadyShared)
+        );
     }
 
     #[test]
     fn holes_are_seen() {
         let a = parse_line("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
         let b = parse_line("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
-        assert_eq!(classify(&[a.clone()], &(0x1000..0x2000)), Ok(Kind::Anonymous));
-        assert_eq!(classify(&[a.clone()], &(0x1000..0x3000)), Err(Refusal::Unmapped));
-        assert_eq!(classify(&[a, b.clone()], &(0x1000..0x4000)), Err(Refusal::Unmapped));
+        assert_eq!(
+            classify(&[a.clone()], &(0x1000..0x2000)),
+            Ok(Kind::Anonymous)
+        );
+        assert_eq!(
+            classify(&[a.clone()], &(0x1000..0x3000)),
+            Err(Refusal::Unmapped)
+        );
+        assert_eq!(
+            classify(&[a, b.clone()], &(0x1000..0x4000)),
+            Err(Refusal::Unmapped)
+        );
         assert_eq!(classify(&[b], &(0x2000..0x4000)), Err(Refusal::Unmapped));
     }
 
@@ -278,13 +344,20 @@ mod tests {
     fn the_kernels_answer_is_the_texts_answer() {
         let maps = Maps::open().expect("/proc/self/maps");
         let here = [1_u8; 3];
-        for at in [here.as_ptr() as usize, lines_of_every_kind as *const () as usize, &raw const SOME_DATA as usize] {
+        for at in [
+            here.as_ptr() as usize,
+            lines_of_every_kind as *const () as usize,
+            &raw const SOME_DATA as usize,
+        ] {
             let range = at..at + 1;
             let text = read_text(&range).expect("/proc/self/maps");
             let asked = maps.within(&range).expect("the mapping");
             assert_eq!((asked.len(), text.len()), (1, 1));
             assert_eq!(asked[0].flags, text[0].flags);
-            assert_eq!((asked[0].inode, asked[0].offset, asked[0].device), (text[0].inode, text[0].offset, text[0].device));
+            assert_eq!(
+                (asked[0].inode, asked[0].offset, asked[0].device),
+                (text[0].inode, text[0].offset, text[0].device)
+            );
         }
     }
 

@@ -117,7 +117,9 @@ fn lock() -> Locked {
 
 fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
     if !window::BUILT_FOR_THIS_MACHINE {
-        return Err(Refusal::NotPermitted("adoption is not built for this processor".into()));
+        return Err(Refusal::NotPermitted(
+            "adoption is not built for this processor".into(),
+        ));
     }
     let pid = rustix::process::getpid();
     if locked.as_ref().is_some_and(|tools| tools.pid != pid) {
@@ -125,7 +127,12 @@ fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
     }
     if locked.is_none() {
         let stage = Stage::new().map_err(|e| Refusal::os("map a stack", e))?;
-        **locked = Some(Tools { pid, maps: Maps::open()?, stage, uffd: Uffd::open() });
+        **locked = Some(Tools {
+            pid,
+            maps: Maps::open()?,
+            stage,
+            uffd: Uffd::open(),
+        });
     }
     locked.as_ref().ok_or(Refusal::Unmapped)
 }
@@ -155,7 +162,12 @@ pub fn available() -> Result<(), String> {
 /// - nobody unmaps, remaps or shrinks the range or the file during the call
 /// - until [`release`], nobody discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
 /// - none of the transfers that the module's description excludes is under way
-pub unsafe fn adopt(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, len: usize) -> Result<(), Refusal> {
+pub unsafe fn adopt(
+    fd: BorrowedFd<'_>,
+    file_offset: u64,
+    first_page: *mut u8,
+    len: usize,
+) -> Result<(), Refusal> {
     let range = whole_pages(file_offset, first_page, len)?;
     let mut locked = lock();
     let tools = tools(&mut locked)?;
@@ -163,7 +175,10 @@ pub unsafe fn adopt(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, l
     let kind = maps::classify(&mappings, &range)?;
     let uffd = guard(tools, kind, &range)?;
 
-    if mappings.first().is_some_and(|lowest| lowest.range.start == range.start) {
+    if mappings
+        .first()
+        .is_some_and(|lowest| lowest.range.start == range.start)
+    {
         // This may be the lowest page of a stack that grows on demand: let it grow once more, so that a growing
         // mapping stays below the adopted page. The byte is overwritten below; a failure means it is no such stack.
         // SAFETY:
@@ -182,17 +197,37 @@ pub unsafe fn adopt(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, l
     // SAFETY:
     // - a new mapping, placed by the kernel
     let fresh = unsafe {
-        mm::mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, file_offset)
+        mm::mmap(
+            ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            fd,
+            file_offset,
+        )
     }
     .map_err(|e| Refusal::os("map the file", e))?;
-    let fresh = Fresh { start: fresh as usize, len, armed: true };
+    let fresh = Fresh {
+        start: fresh as usize,
+        len,
+        armed: true,
+    };
     // SAFETY:
     // - the mapping just made
     unsafe { mm::madvise(fresh.start as *mut _, len, Advice::LinuxDontFork) }
         .map_err(|e| Refusal::os("keep the pages from forked children", e))?;
     // SAFETY:
     // - the range is private memory of a kind that the guard covers, as just found
-    unsafe { swap(tools, Direction::IntoFile, uffd, range, fresh, Some((fd, file_offset))) }
+    unsafe {
+        swap(
+            tools,
+            Direction::IntoFile,
+            uffd,
+            range,
+            fresh,
+            Some((fd, file_offset)),
+        )
+    }
 }
 
 /// Gives private anonymous memory back to `len` bytes at `first_page` that [`adopt`] made a mapping of `fd` at
@@ -206,17 +241,31 @@ pub unsafe fn adopt(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, l
 /// - nobody unmaps, remaps or shrinks the range or the file during the call
 /// - no peer writes to that part of the file any more: its stores would be lost
 /// - none of the transfers that the module's description excludes is under way
-pub unsafe fn release(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8, len: usize) -> Result<(), Refusal> {
+pub unsafe fn release(
+    fd: BorrowedFd<'_>,
+    file_offset: u64,
+    first_page: *mut u8,
+    len: usize,
+) -> Result<(), Refusal> {
     let range = whole_pages(file_offset, first_page, len)?;
     let mut locked = lock();
     let tools = tools(&mut locked)?;
     let mappings = tools.maps.within(&range)?;
     maps::covers(&mappings, &range)?;
     let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
-    let device = (rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev));
+    let device = (
+        rustix::fs::major(file.st_dev),
+        rustix::fs::minor(file.st_dev),
+    );
     for mapping in &mappings {
-        let there = mapping.offset.wrapping_sub(mapping.range.start as u64).wrapping_add(range.start as u64);
-        if !mapping.is_shared() || (mapping.inode, mapping.device) != (file.st_ino, device) || there != file_offset {
+        let there = mapping
+            .offset
+            .wrapping_sub(mapping.range.start as u64)
+            .wrapping_add(range.start as u64);
+        if !mapping.is_shared()
+            || (mapping.inode, mapping.device) != (file.st_ino, device)
+            || there != file_offset
+        {
             return Err(Refusal::NotAdopted);
         }
     }
@@ -224,7 +273,16 @@ pub unsafe fn release(fd: BorrowedFd<'_>, file_offset: u64, first_page: *mut u8,
     let fresh = Fresh::anonymous(len)?;
     // SAFETY:
     // - the range is a mapping of this file, as just found
-    unsafe { swap(tools, Direction::OutOfFile, uffd, range, fresh, Some((fd, file_offset))) }
+    unsafe {
+        swap(
+            tools,
+            Direction::OutOfFile,
+            uffd,
+            range,
+            fresh,
+            Some((fd, file_offset)),
+        )
+    }
 }
 
 /// Makes the program's initialised data (`.data`, and the first page of `.bss`) ordinary private memory, so that it
@@ -242,7 +300,9 @@ pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
         return Err(Refusal::FileBacked);
     }
     let mut settled = 0;
-    for mapping in maps::static_data().map_err(|e| Refusal::Os(format!("cannot read /proc/self/maps: {e}")))? {
+    for mapping in
+        maps::static_data().map_err(|e| Refusal::Os(format!("cannot read /proc/self/maps: {e}")))?
+    {
         let len = mapping.range.len();
         if threads::control_block_in(&mapping.range, Some(1)) {
             continue;
@@ -250,7 +310,16 @@ pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
         let fresh = Fresh::anonymous(len)?;
         // SAFETY:
         // - the range is private data of the program's file, and this is the only thread
-        unsafe { swap(tools, Direction::IntoAnonymous, None, mapping.range, fresh, None) }?;
+        unsafe {
+            swap(
+                tools,
+                Direction::IntoAnonymous,
+                None,
+                mapping.range,
+                fresh,
+                None,
+            )
+        }?;
         settled += len;
     }
     Ok(settled)
@@ -259,7 +328,9 @@ pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
 fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Range<usize>, Refusal> {
     let page = rustix::param::page_size();
     let start = first_page as usize;
-    let aligned = start.is_multiple_of(page) && len.is_multiple_of(page) && file_offset.is_multiple_of(page as u64);
+    let aligned = start.is_multiple_of(page)
+        && len.is_multiple_of(page)
+        && file_offset.is_multiple_of(page as u64);
     match start.checked_add(len) {
         Some(end) if aligned && len > 0 && start > 0 => Ok(start..end),
         _ => Err(Refusal::Unaligned),
@@ -267,10 +338,16 @@ fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Rang
 }
 
 /// What keeps other threads from being overtaken by the swap: a userfaultfd, or that there are none.
-fn guard<'a>(tools: &'a Tools, kind: Kind, range: &Range<usize>) -> Result<Option<&'a Uffd>, Refusal> {
+fn guard<'a>(
+    tools: &'a Tools,
+    kind: Kind,
+    range: &Range<usize>,
+) -> Result<Option<&'a Uffd>, Refusal> {
     let threads = threads::count();
     let stage = tools.stage.range();
-    if threads::control_block_in(range, threads) || (range.start < stage.end && stage.start < range.end) {
+    if threads::control_block_in(range, threads)
+        || (range.start < stage.end && stage.start < range.end)
+    {
         return Err(Refusal::ThreadControl);
     }
     match (&tools.uffd, kind) {
@@ -293,10 +370,19 @@ impl Fresh {
         // SAFETY:
         // - a new mapping, placed by the kernel
         let start = unsafe {
-            mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mm::mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         }
         .map_err(|e| Refusal::os("map memory", e))?;
-        Ok(Fresh { start: start as usize, len, armed: true })
+        Ok(Fresh {
+            start: start as usize,
+            len,
+            armed: true,
+        })
     }
 }
 
@@ -330,7 +416,8 @@ unsafe fn swap(
                 .map_err(|e| Refusal::os("bring the pages in", e))?;
         }
         let new = fresh.start..fresh.start + len;
-        uffd.watch_missing(&new).map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
+        uffd.watch_missing(&new)
+            .map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
         uffd.watch_writes(&range).map_err(|e| {
             // Several mappings may lie in the range, and the first of them be registered.
             uffd.forget(&range).ok();
@@ -338,7 +425,15 @@ unsafe fn swap(
         })?;
     }
     let board = tools.stage.board();
-    let mut plan = Swap { direction, uffd, range, fresh: fresh.start, file, board, helpers: 0 };
+    let mut plan = Swap {
+        direction,
+        uffd,
+        range,
+        fresh: fresh.start,
+        file,
+        board,
+        helpers: 0,
+    };
     let signals = SignalsBlocked::new();
     if uffd.is_some() && len >= SHARED_COPY {
         plan.helpers = helpers_wanted();
@@ -379,7 +474,12 @@ unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Fail
     }
     std::thread::scope(|scope| {
         let help = |part| move || window::help(plan, part);
-        let start = |part| std::thread::Builder::new().stack_size(64 * 1024).spawn_scoped(scope, help(part)).is_ok();
+        let start = |part| {
+            std::thread::Builder::new()
+                .stack_size(64 * 1024)
+                .spawn_scoped(scope, help(part))
+                .is_ok()
+        };
         let started = (1..=plan.helpers).take_while(|part| start(*part)).count() as u32;
         // A helper's own beginnings allocate: they must be over before the window opens.
         while board.helpers_ready() < started {
@@ -396,5 +496,7 @@ unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Fail
 }
 
 fn helpers_wanted() -> u32 {
-    std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1).min(MOST_HELPERS) as u32
+    std::thread::available_parallelism()
+        .map_or(0, |cpus| cpus.get() - 1)
+        .min(MOST_HELPERS) as u32
 }

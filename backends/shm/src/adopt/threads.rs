@@ -11,9 +11,17 @@ const AFTER_HEAD: usize = 2048;
 
 /// The number of threads of this process; `None` when /proc does not tell.
 pub(super) fn count() -> Option<usize> {
-    let task = statx(CWD, c"/proc/self/task", rustix::fs::AtFlags::empty(), StatxFlags::NLINK).ok()?;
+    let task = statx(
+        CWD,
+        c"/proc/self/task",
+        rustix::fs::AtFlags::empty(),
+        StatxFlags::NLINK,
+    )
+    .ok()?;
     // One link for each thread, and the directory's own two.
-    (task.stx_nlink as usize).checked_sub(2).filter(|threads| *threads > 0)
+    (task.stx_nlink as usize)
+        .checked_sub(2)
+        .filter(|threads| *threads > 0)
 }
 
 /// Whether a thread's control block touches `range`. Such pages must stay private: the kernel clears the thread's
@@ -32,9 +40,14 @@ pub(super) fn control_block_in(range: &Range<usize>, threads: Option<usize>) -> 
     if threads == Some(1) {
         return false;
     }
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return false;
+    };
     tasks.flatten().any(|entry| {
-        let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let tid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
         tid.is_some_and(|tid: libc::pid_t| block_overlaps(tid, range))
     })
 }
@@ -44,9 +57,13 @@ fn block_overlaps(tid: libc::pid_t, range: &Range<usize>) -> bool {
     let mut len = 0_usize;
     // SAFETY:
     // - get_robust_list writes one pointer and one size_t through the two addresses, which live here
-    let failed = unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) } != 0;
+    let failed =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) } != 0;
     // A thread that has ended meanwhile, or one of a library without robust lists, has nothing to protect.
-    !failed && head != 0 && head.saturating_sub(BEFORE_HEAD) < range.end && range.start < head.saturating_add(AFTER_HEAD)
+    !failed
+        && head != 0
+        && head.saturating_sub(BEFORE_HEAD) < range.end
+        && range.start < head.saturating_add(AFTER_HEAD)
 }
 
 /// All signals of this thread blocked until dropped, the C library's internal ones too.
@@ -61,7 +78,13 @@ impl SignalsBlocked {
         // SAFETY:
         // - the kernel's signal set is 64 bits; both addresses live here
         unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, size_of::<u64>());
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                libc::SIG_SETMASK,
+                &raw const all,
+                &raw mut before,
+                size_of::<u64>(),
+            );
         }
         SignalsBlocked { before }
     }

@@ -71,15 +71,22 @@ impl Uffd {
     /// Opens one; the error says in words what is missing.
     pub(super) fn open() -> Result<Uffd, String> {
         let probe = raw_open()?;
-        let supported = handshake(&probe, 0).map_err(|e| format!("userfaultfd's handshake failed: {e}"))?;
+        let supported =
+            handshake(&probe, 0).map_err(|e| format!("userfaultfd's handshake failed: {e}"))?;
         let needed = FEATURE_WP | FEATURE_WP_SHMEM;
         if supported & needed != needed {
-            return Err("this kernel's userfaultfd cannot write-protect shared memory (Linux 5.19 can)".into());
+            return Err(
+                "this kernel's userfaultfd cannot write-protect shared memory (Linux 5.19 can)"
+                    .into(),
+            );
         }
         let fd = raw_open()?;
         let wanted = needed | (supported & FEATURE_WP_UNPOPULATED);
         handshake(&fd, wanted).map_err(|e| format!("userfaultfd refused its features: {e}"))?;
-        Ok(Uffd { fd, protects_unpopulated: supported & FEATURE_WP_UNPOPULATED != 0 })
+        Ok(Uffd {
+            fd,
+            protects_unpopulated: supported & FEATURE_WP_UNPOPULATED != 0,
+        })
     }
 
     /// Watches for writes to `range`; nothing is held back before [`Uffd::protect`].
@@ -93,7 +100,11 @@ impl Uffd {
     }
 
     fn register(&self, range: &Range<usize>, mode: u64) -> Result<(), Errno> {
-        self.call::<UFFDIO_REGISTER, _>(&mut Register { range: span(range), mode, ioctls: 0 })
+        self.call::<UFFDIO_REGISTER, _>(&mut Register {
+            range: span(range),
+            mode,
+            ioctls: 0,
+        })
     }
 
     /// Forgets `range` and wakes whoever sleeps on it.
@@ -103,12 +114,18 @@ impl Uffd {
 
     /// From its return until [`Uffd::unprotect`], every write to `range`, by any thread or system call, sleeps.
     pub(super) fn protect(&self, range: &Range<usize>) -> Result<(), Errno> {
-        self.call::<UFFDIO_WRITEPROTECT, _>(&mut WriteProtect { range: span(range), mode: WRITEPROTECT_ON })
+        self.call::<UFFDIO_WRITEPROTECT, _>(&mut WriteProtect {
+            range: span(range),
+            mode: WRITEPROTECT_ON,
+        })
     }
 
     /// Lets writers on again, and wakes them.
     pub(super) fn unprotect(&self, range: &Range<usize>) -> Result<(), Errno> {
-        self.call::<UFFDIO_WRITEPROTECT, _>(&mut WriteProtect { range: span(range), mode: 0 })
+        self.call::<UFFDIO_WRITEPROTECT, _>(&mut WriteProtect {
+            range: span(range),
+            mode: 0,
+        })
     }
 
     /// Wakes whoever sleeps on `range`.
@@ -121,8 +138,13 @@ impl Uffd {
     pub(super) fn fill(&self, dst: usize, src: usize, len: usize) -> Result<(), (usize, Errno)> {
         let mut done = 0;
         while done < len {
-            let mut order =
-                Copy { dst: (dst + done) as u64, src: (src + done) as u64, len: (len - done) as u64, mode: 0, copied: 0 };
+            let mut order = Copy {
+                dst: (dst + done) as u64,
+                src: (src + done) as u64,
+                len: (len - done) as u64,
+                mode: 0,
+                copied: 0,
+            };
             let answer = self.call::<UFFDIO_COPY, _>(&mut order);
             done += usize::try_from(order.copied).unwrap_or(0);
             match answer {
@@ -143,11 +165,18 @@ impl Uffd {
 }
 
 fn span(range: &Range<usize>) -> Span {
-    Span { start: range.start as u64, len: (range.end - range.start) as u64 }
+    Span {
+        start: range.start as u64,
+        len: (range.end - range.start) as u64,
+    }
 }
 
 fn handshake(fd: &OwnedFd, features: u64) -> Result<u64, Errno> {
-    let mut api = Api { api: API_VERSION, features, ioctls: 0 };
+    let mut api = Api {
+        api: API_VERSION,
+        features,
+        ioctls: 0,
+    };
     // SAFETY:
     // - UFFDIO_API reads and writes one `uffdio_api`, whose layout `Api` has
     unsafe { ioctl::ioctl(fd, Updater::<UFFDIO_API, Api>::new(&mut api)) }?;
@@ -172,10 +201,20 @@ fn raw_open() -> Result<OwnedFd, String> {
              /dev/userfaultfd, or give the program CAP_SYS_PTRACE"
         )
     };
-    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").map_err(|_| denied())?;
+    let device = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/userfaultfd")
+        .map_err(|_| denied())?;
     // SAFETY:
     // - USERFAULTFD_IOC_NEW takes the flags by value and touches no memory
-    let raw = unsafe { libc::ioctl(device.as_raw_fd(), libc::c_ulong::from(USERFAULTFD_IOC_NEW) as _, flags.bits()) };
+    let raw = unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            libc::c_ulong::from(USERFAULTFD_IOC_NEW) as _,
+            flags.bits(),
+        )
+    };
     if raw < 0 {
         return Err(denied());
     }

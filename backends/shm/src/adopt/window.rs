@@ -41,9 +41,18 @@ impl Stage {
         // SAFETY:
         // - a new mapping, placed by the kernel
         let base = unsafe {
-            mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mm::mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         }?;
-        let stage = Stage { base: base as usize, len, page };
+        let stage = Stage {
+            base: base as usize,
+            len,
+            page,
+        };
         // SAFETY:
         // - the first page of the mapping just made; nothing points into it
         unsafe { mm::mprotect(base, page, mm::MprotectFlags::empty()) }?;
@@ -125,7 +134,12 @@ pub(super) struct Failure {
     pub(super) errno: Errno,
 }
 
-const CALLS: [&str; 4] = ["", "write-protect the pages", "copy the pages", "map the pages"];
+const CALLS: [&str; 4] = [
+    "",
+    "write-protect the pages",
+    "copy the pages",
+    "map the pages",
+];
 const PROTECT: i64 = 1;
 const COPY: i64 = 2;
 const MAP: i64 = 3;
@@ -206,7 +220,9 @@ pub(super) fn help(swap: &Swap<'_>, part: u32) {
     if word == GO
         && let Err(errno) = copy_part(swap, part)
     {
-        swap.board.failed.store(errno.raw_os_error(), Ordering::Release);
+        swap.board
+            .failed
+            .store(errno.raw_os_error(), Ordering::Release);
     }
     swap.board.done.fetch_add(1, Ordering::AcqRel);
 }
@@ -216,7 +232,11 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
     let unit = rustix::param::page_size();
     let share = (len / unit / (swap.helpers as usize + 1)) * unit;
     let from = share.wrapping_mul(part as usize);
-    let to = if part == swap.helpers { len } else { from.wrapping_add(share) };
+    let to = if part == swap.helpers {
+        len
+    } else {
+        from.wrapping_add(share)
+    };
     let mut at = from;
     if let Some(uffd) = swap.uffd {
         match uffd.fill(swap.fresh + at, swap.range.start + at, to - at) {
@@ -231,7 +251,9 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
             while at < to {
                 // SAFETY:
                 // - the range is mapped and readable, and nobody writes to it during the window
-                let rest = unsafe { std::slice::from_raw_parts((swap.range.start + at) as *const u8, to - at) };
+                let rest = unsafe {
+                    std::slice::from_raw_parts((swap.range.start + at) as *const u8, to - at)
+                };
                 match rustix::io::pwrite(file, rest, offset + at as u64) {
                     Ok(0) => return Err(Errno::NOSPC),
                     Ok(done) => at += done,
@@ -245,7 +267,11 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
             // SAFETY:
             // - both mappings have `to` bytes; the fresh one is writable and nobody else's
             unsafe {
-                ptr::copy_nonoverlapping((swap.range.start + at) as *const u8, (swap.fresh + at) as *mut u8, to - at);
+                ptr::copy_nonoverlapping(
+                    (swap.range.start + at) as *const u8,
+                    (swap.fresh + at) as *mut u8,
+                    to - at,
+                );
             }
             Ok(())
         }
@@ -258,7 +284,8 @@ fn exchange(swap: &Swap<'_>) -> Result<(), Errno> {
     // SAFETY:
     // - the fresh mapping is this swap's own, and holds what the range holds
     // - nobody can tell the two apart: writers sleep, readers read the same bytes before and after
-    let moved = unsafe { mm::mremap_fixed(swap.fresh as *mut _, len, len, MremapFlags::MAYMOVE, place) };
+    let moved =
+        unsafe { mm::mremap_fixed(swap.fresh as *mut _, len, len, MremapFlags::MAYMOVE, place) };
     let Err(errno) = moved else { return Ok(()) };
     // SAFETY:
     // - changes nothing: it only tells whether the range is still mapped throughout
@@ -270,13 +297,24 @@ fn exchange(swap: &Swap<'_>) -> Result<(), Errno> {
         // SAFETY:
         // - the range belongs to this swap; its content is in the file in both directions
         let again = unsafe {
-            mm::mmap(place, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED, file, offset)
+            mm::mmap(
+                place,
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                offset,
+            )
         };
         if again.is_ok() {
             // SAFETY:
             // - the mapping just made
             unsafe { mm::madvise(place, len, Advice::LinuxDontFork) }.ok();
-            return if swap.direction == Direction::IntoFile { Ok(()) } else { Err(errno) };
+            return if swap.direction == Direction::IntoFile {
+                Ok(())
+            } else {
+                Err(errno)
+            };
         }
     }
     let last_words = b"unipgas: the kernel lost a page range while exchanging it (out of memory); ending the process\n";
@@ -296,7 +334,11 @@ fn exchange(swap: &Swap<'_>) -> Result<(), Errno> {
 /// - `top` is the end of an unused stack, aligned to 16 bytes
 /// - `body` does not unwind
 #[cfg(target_arch = "x86_64")]
-unsafe fn call_on(top: usize, body: extern "C" fn(*const Swap<'static>) -> i64, argument: *const Swap<'static>) -> i64 {
+unsafe fn call_on(
+    top: usize,
+    body: extern "C" fn(*const Swap<'static>) -> i64,
+    argument: *const Swap<'static>,
+) -> i64 {
     let answer: i64;
     // SAFETY:
     // - r12 survives the call by the C convention, so that the old stack pointer is found again
@@ -324,7 +366,11 @@ unsafe fn call_on(top: usize, body: extern "C" fn(*const Swap<'static>) -> i64, 
 /// - `top` is the end of an unused stack, aligned to 16 bytes
 /// - `body` does not unwind
 #[cfg(target_arch = "aarch64")]
-unsafe fn call_on(top: usize, body: extern "C" fn(*const Swap<'static>) -> i64, argument: *const Swap<'static>) -> i64 {
+unsafe fn call_on(
+    top: usize,
+    body: extern "C" fn(*const Swap<'static>) -> i64,
+    argument: *const Swap<'static>,
+) -> i64 {
     let answer: i64;
     // SAFETY:
     // - x20 survives the call by the C convention, so that the old stack pointer is found again
@@ -346,9 +392,14 @@ unsafe fn call_on(top: usize, body: extern "C" fn(*const Swap<'static>) -> i64, 
 }
 
 /// Whether this architecture has a [`call_on`].
-pub(super) const BUILT_FOR_THIS_MACHINE: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+pub(super) const BUILT_FOR_THIS_MACHINE: bool =
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn call_on(_: usize, body: extern "C" fn(*const Swap<'static>) -> i64, argument: *const Swap<'static>) -> i64 {
+unsafe fn call_on(
+    _: usize,
+    body: extern "C" fn(*const Swap<'static>) -> i64,
+    argument: *const Swap<'static>,
+) -> i64 {
     body(argument)
 }

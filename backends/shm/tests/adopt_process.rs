@@ -1,0 +1,176 @@
+//! Adoption in processes of their own: without the right to a full userfaultfd, with initialised data, and `fork`.
+
+use std::os::fd::AsFd;
+use std::ptr;
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{self, MapFlags, ProtFlags};
+use unipgas_shm::adopt::{self, Refusal};
+
+const PAGE: usize = 4096;
+const RIGHTS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+const NOBODY: libc::c_long = 65534;
+
+fn become_nobody() {
+    // SAFETY:
+    // - the raw call changes this thread alone
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0, "needs root");
+}
+
+fn memfd(len: usize) -> std::os::fd::OwnedFd {
+    let fd = rustix::fs::memfd_create("adopt-test", MemfdFlags::CLOEXEC).expect("memfd");
+    rustix::fs::ftruncate(&fd, len as u64).expect("size");
+    fd
+}
+
+fn private_page() -> *mut u8 {
+    // SAFETY:
+    // - a new mapping, placed by the kernel
+    unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, RIGHTS, MapFlags::PRIVATE) }.expect("mmap").cast()
+}
+
+fn page_of(word: *const u64) -> *mut u8 {
+    (word as usize & !(PAGE - 1)) as *mut u8
+}
+
+/// What the file shows of the word whose page was adopted at offset 0.
+fn in_file(fd: &std::os::fd::OwnedFd, word: *const u64) -> u64 {
+    let mut seen = [0_u8; 8];
+    assert_eq!(rustix::io::pread(fd, &mut seen, (word as usize % PAGE) as u64), Ok(8));
+    u64::from_ne_bytes(seen)
+}
+
+/// A private page, a page of initialised data, and the caller's own stack.
+fn alone_and_without_rights() {
+    static mut DATA: [u64; 2048] = [77; 2048];
+    become_nobody();
+    adopt::available().expect_err("nobody may not with threads");
+    let fd = memfd(PAGE);
+    let local = std::hint::black_box([77_u64; 8]);
+    let private: *mut u64 = private_page().cast();
+    // SAFETY:
+    // - the mapping just made
+    unsafe { private.write(77) };
+    let data = (&raw mut DATA).cast::<u64>().wrapping_add(1024);
+    for (what, word) in [("private", private), ("data", data), ("stack", local.as_ptr().cast_mut())] {
+        for round in 78..178 {
+            // SAFETY:
+            // - this process's own page and file, and no other thread
+            unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(in_file(&fd, word), round - 1, "{what}");
+            // SAFETY:
+            // - a mapped word that only this function uses
+            unsafe { word.write_volatile(round) };
+            assert_eq!(in_file(&fd, word), round, "{what}");
+            // SAFETY:
+            // - adopted above
+            unsafe { adopt::release(fd.as_fd(), 0, page_of(word), PAGE) }.unwrap_or_else(|e| panic!("{what}: {e}"));
+            // SAFETY:
+            // - a mapped word that only this function uses
+            assert_eq!(unsafe { word.read_volatile() }, round, "{what}");
+        }
+    }
+}
+
+/// Initialised data is made ordinary memory, then adopted with another thread running.
+fn settled_data() {
+    static mut DATA: [u64; 2048] = [77; 2048];
+    // SAFETY:
+    // - nobody unmaps this program's data
+    let (first, second) = unsafe { (adopt::settle_static_data(), adopt::settle_static_data()) };
+    assert!(first.expect("one thread") > 0);
+    assert_eq!(second, Ok(0));
+    let word = (&raw mut DATA).cast::<u64>().wrapping_add(1024);
+    let fd = memfd(PAGE);
+    let parked = std::thread::spawn(std::thread::park);
+    // SAFETY:
+    // - nobody unmaps this program's data
+    assert_eq!(unsafe { adopt::settle_static_data() }, Err(Refusal::FileBacked));
+    // SAFETY:
+    // - this process's own page and file
+    unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.expect("ordinary memory by now");
+    // SAFETY:
+    // - a word of a static that only this function uses
+    assert_eq!(unsafe { word.read_volatile() }, 77);
+    assert_eq!(in_file(&fd, word), 77);
+    // SAFETY:
+    // - as above
+    unsafe { word.write_volatile(78) };
+    assert_eq!(in_file(&fd, word), 78);
+    parked.thread().unpark();
+    parked.join().expect("the parked thread");
+}
+
+/// Adopted pages are not inherited; released ones are.
+fn children_do_not_inherit() {
+    let page = private_page();
+    let fd = memfd(PAGE);
+    let inherited = || {
+        in_child(|| {
+            // SAFETY:
+            // - only tells whether the page is mapped
+            assert!(unsafe { mm::msync(page.cast(), PAGE, mm::MsyncFlags::ASYNC) }.is_ok());
+        })
+    };
+    assert!(inherited());
+    // SAFETY:
+    // - this process's own page and file
+    unsafe { adopt::adopt(fd.as_fd(), 0, page, PAGE) }.expect("adopt");
+    assert!(!inherited());
+    // The child makes its own tools, and adopts memory of its own.
+    assert!(in_child(|| {
+        let (own, fd) = (private_page(), memfd(PAGE));
+        // SAFETY:
+        // - this process's own page and file
+        unsafe { own.write(9) };
+        // SAFETY:
+        // - this process's own page and file
+        unsafe { adopt::adopt(fd.as_fd(), 0, own, PAGE) }.expect("adopt in the child");
+        assert_eq!(in_file(&fd, own.cast()), 9);
+    }));
+    // SAFETY:
+    // - adopted above
+    unsafe { adopt::release(fd.as_fd(), 0, page, PAGE) }.expect("release");
+    assert!(inherited());
+}
+
+/// Whether `body` runs through in a child of this process, which has one thread.
+fn in_child(body: impl FnOnce()) -> bool {
+    // SAFETY:
+    // - the parent's other threads hold no lock that the child needs
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY:
+        // - ends the child
+        unsafe { libc::_exit(i32::from(outcome.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY:
+    // - waits for the child just made
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "the child died: {status:#x}");
+    libc::WEXITSTATUS(status) == 0
+}
+
+/// One test, because children of a harness that runs other tests at the same time would inherit their locks.
+#[test]
+fn in_processes_of_their_own() {
+    assert!(in_child(alone_and_without_rights));
+    assert!(in_child(settled_data));
+    assert!(in_child(children_do_not_inherit));
+
+    // Here the harness's own thread runs too.
+    let refused = std::thread::spawn(move || {
+        become_nobody();
+        let why = adopt::available().expect_err("nobody may not");
+        let page = private_page();
+        // SAFETY:
+        // - this thread's own page and file
+        let refusal = unsafe { adopt::adopt(memfd(PAGE).as_fd(), 0, page, PAGE) }.expect_err("nobody may not");
+        assert!(why.contains("unprivileged_userfaultfd"), "{why}");
+        assert_eq!(refusal, Refusal::NotPermitted(why));
+    });
+    refused.join().expect("refused in words");
+}
