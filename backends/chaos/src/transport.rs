@@ -53,6 +53,8 @@ impl Transport for Chaos {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             asynchronous: true,
+            // Else the engine would carry operations out without asking.
+            direct: false,
             ..self.shared.inner.capabilities()
         }
     }

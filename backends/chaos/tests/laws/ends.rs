@@ -1,0 +1,366 @@
+//! How operations end: once, at last, with the right result, whoever polls or does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{Rig, chaotic, eventually, read};
+use unipgas_chaos::{Chaos, ChaosConfig};
+use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
+use unipgas_core::loopback::{Loopback, LoopbackNet};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Outcome, Remote};
+use unipgas_core::transport::{Life, Transport};
+use unipgas_core::{AtomicOp, AtomicType, Deadline, Engine, Error, Rights};
+
+fn pending_always(seed: u64) -> ChaosConfig {
+    ChaosConfig {
+        at_once_percent: 0,
+        ..ChaosConfig::seeded(seed)
+    }
+}
+
+#[test]
+fn every_operation_ends_exactly_once_whoever_polls() {
+    const THREADS: usize = 4;
+    const OPS: usize = 1500;
+    for layers in [1, 2] {
+        let rig = Rig::new(ChaosConfig::seeded(5), layers, 1 << 16);
+        let reports: Vec<_> = (0..THREADS * OPS).map(|_| AtomicU32::new(0)).collect();
+        let expected: Vec<_> = (0..THREADS * OPS).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (rig, reports, expected) = (&rig, &reports, &expected);
+                let count = |c: Completion| {
+                    assert_eq!(c.result, Ok(()));
+                    reports[c.context as usize].fetch_add(1, Ordering::Relaxed);
+                };
+                scope.spawn(move || {
+                    for i in 0..OPS {
+                        let context = thread * OPS + i;
+                        let place = context * 8;
+                        let flags = if i % 7 == 0 {
+                            Flags::ORDERED
+                        } else {
+                            Flags::empty()
+                        };
+                        let outcome = rig.put(place % 4096, place, 8, flags, context as u64);
+                        if outcome.unwrap() == Outcome::Pending {
+                            expected[context].store(1, Ordering::Relaxed);
+                        }
+                        if i % 3 == 0 {
+                            rig.endpoint.poll(&mut { count });
+                        }
+                    }
+                    eventually("the operations end", || {
+                        rig.endpoint.poll(&mut { count });
+                        rig.endpoint.pending() == 0
+                    });
+                });
+            }
+        });
+        let total: u32 = expected.iter().map(|e| e.load(Ordering::Relaxed)).sum();
+        assert!(total > 0 && (total as usize) < THREADS * OPS, "{total}");
+        for (context, (seen, wanted)) in reports.iter().zip(&expected).enumerate() {
+            let (seen, wanted) = (seen.load(Ordering::Relaxed), wanted.load(Ordering::Relaxed));
+            assert_eq!(seen, wanted, "operation {context}, {layers} layers");
+        }
+    }
+}
+
+#[test]
+fn results_of_atomics_come_with_the_completion() {
+    let rig = Rig::new(pending_always(1), 1, 4096);
+    for i in 0..200u64 {
+        let before = rig
+            .endpoint
+            .fetch_add(&rig.issuer, rig.at(8), 3, Deadline::Never)
+            .unwrap();
+        assert_eq!(before, 3 * i);
+    }
+    let swapped = rig
+        .endpoint
+        .compare_swap(&rig.issuer, rig.at(8), 600, 7, Deadline::Never);
+    assert_eq!(swapped, Ok(600));
+    assert_eq!(rig.bytes(8, 8), 7u64.to_ne_bytes());
+}
+
+#[test]
+fn many_threads_add_up() {
+    let rig = Rig::new(ChaosConfig::seeded(9), 2, 4096);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    rig.endpoint
+                        .fetch_add(&rig.issuer, rig.at(0), 1, Deadline::Never)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(rig.bytes(0, 8), 300u64.to_ne_bytes());
+}
+
+#[test]
+fn arguments_are_refused_at_once_and_nothing_is_counted() {
+    let rig = Rig::new(pending_always(2), 1, 4096);
+    let long = rig.put(0, 4000, 97, Flags::empty(), 0);
+    assert!(matches!(long, Err(Error::OutOfBounds { .. })), "{long:?}");
+    assert_eq!(
+        rig.notify(2, 1, Flags::empty(), 0),
+        Err(Error::Misaligned(4))
+    );
+    let request = |op, ty| AtomicRequest {
+        op,
+        ty,
+        count: 1,
+        operand: [0u8; 16].as_ptr(),
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    };
+    let atomic = |offset, op, ty| {
+        // SAFETY:
+        // - the requests are refused.
+        unsafe {
+            rig.endpoint
+                .atomic(rig.at(offset), &request(op, ty), Flags::empty(), 0)
+        }
+    };
+    assert_eq!(
+        atomic(4, AtomicOp::Sum, AtomicType::U64),
+        Err(Error::Misaligned(8))
+    );
+    assert_eq!(
+        atomic(0, AtomicOp::Bor, AtomicType::F64),
+        Err(Error::Unsupported)
+    );
+    assert_eq!(
+        atomic(0, AtomicOp::Read, AtomicType::U64),
+        Err(Error::Unsupported)
+    );
+    let many = AtomicRequest {
+        count: usize::MAX / 4,
+        ..request(AtomicOp::Sum, AtomicType::U64)
+    };
+    // SAFETY:
+    // - refused as well.
+    let many = unsafe { rig.endpoint.atomic(rig.at(0), &many, Flags::empty(), 0) };
+    assert!(matches!(many, Err(Error::OutOfBounds { .. })), "{many:?}");
+    assert_eq!(rig.endpoint.pending(), 0);
+
+    let closed = rig.owner.allocate(64, Rights::READ).unwrap();
+    let peer = rig.issuer.connect(&rig.owner.address().unwrap()).unwrap();
+    let region = peer.import(&closed.key()).unwrap();
+    let dst = Remote {
+        region: &region,
+        offset: 0,
+    };
+    let src = rig.local.local(0, 8).unwrap();
+    // SAFETY:
+    // - the source is a region's memory.
+    let denied = unsafe { rig.endpoint.put(src, dst, 8, Flags::empty(), 0) };
+    assert_eq!(denied, Err(Error::AccessDenied));
+}
+
+#[test]
+fn a_region_that_goes_meanwhile_ends_the_operation_with_an_error() {
+    let mut late = 0;
+    for seed in 0..50 {
+        let mut rig = Rig::new(pending_always(seed), 1 + seed as usize % 2, 4096);
+        assert_eq!(rig.put(0, 0, 64, Flags::empty(), 77), Ok(Outcome::Pending));
+        drop(rig.target.take());
+        let ended = rig.drain();
+        assert_eq!(ended.len(), 1);
+        assert_eq!(ended[0].context, 77);
+        // The progress thread may have been quicker than the owner.
+        match &ended[0].result {
+            Err(Error::StaleRegion) => late += 1,
+            other => assert_eq!(other, &Ok(())),
+        }
+        let refused = rig.put(0, 0, 64, Flags::empty(), 78);
+        assert_eq!(refused, Err(Error::StaleRegion));
+        assert_eq!(rig.endpoint.pending(), 0);
+    }
+    assert!(late > 0);
+}
+
+#[test]
+fn drain_reports_failures_that_come_later() {
+    let found = (0..50).any(|seed| {
+        let mut rig = Rig::new(pending_always(seed), 1, 4096);
+        rig.endpoint.claim(1).unwrap();
+        rig.put(0, 0, 64, Flags::empty(), 0).unwrap();
+        drop(rig.target.take());
+        let result = rig
+            .endpoint
+            .drain(&rig.issuer, Deadline::Never, &mut || Ok(()));
+        result == Err(Error::StaleRegion)
+    });
+    assert!(found);
+}
+
+#[test]
+fn operations_go_on_while_nobody_polls() {
+    let rig = Rig::new(pending_always(3), 1, 4096);
+    rig.fill(0, &[9; 512]);
+    for i in 0..20 {
+        let flags = if i % 2 == 0 {
+            Flags::ORDERED
+        } else {
+            Flags::empty()
+        };
+        rig.put(0, i * 64, 64, flags, 0).unwrap();
+    }
+    rig.notify(2048, 1, Flags::ORDERED, 0).unwrap();
+    eventually("the notice arrives", || rig.word(2048) == 1);
+    assert_eq!(rig.bytes(0, 64 * 20), [9; 64 * 20]);
+    assert_eq!(rig.endpoint.pending(), 21, "carried out, but not reported");
+    assert_eq!(rig.drain().len(), 21);
+}
+
+#[test]
+fn a_parked_waiter_is_woken_by_the_progress_thread() {
+    let rig = Rig::new(pending_always(3), 1, 4096);
+    let bell = rig.issuer.transport().bell();
+    let slice = Duration::from_millis(50);
+    // The best of several: now and then the operation is over before the waiter listens.
+    let nap = || {
+        rig.put(0, 0, 64, Flags::empty(), 0).unwrap();
+        let listening = bell.listen();
+        let start = Instant::now();
+        listening.sleep(slice);
+        let nap = start.elapsed();
+        assert_eq!(rig.drain().len(), 1);
+        nap
+    };
+    let shortest = (0..10).map(|_| nap()).min().unwrap();
+    assert!(shortest < slice / 2, "{shortest:?}");
+}
+
+#[test]
+fn dropping_and_leaving_carry_out_what_is_pending() {
+    for seed in 0..50 {
+        let net = Arc::new(LoopbackNet::default());
+        let config = ChaosConfig {
+            // Far beyond what the progress thread would do in the meantime.
+            max_delay_polls: 1_000_000,
+            ..pending_always(seed)
+        };
+        let chaos: Arc<dyn Transport> =
+            Arc::new(Chaos::wrap(Arc::new(Loopback::join(&net)), config));
+        let issuer = Engine::new(vec![chaos.clone()]).unwrap();
+        let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
+        let target = owner.allocate(4096, Rights::all()).unwrap();
+        let peer = issuer.connect(&owner.address().unwrap()).unwrap();
+        let remote = peer.import(&target.key()).unwrap();
+        let endpoint = issuer.endpoint(10).unwrap();
+        let source = [7u8; 100];
+        let src = unipgas_core::Local {
+            ptr: source.as_ptr().cast_mut(),
+            desc: 0,
+        };
+        for i in 0..10 {
+            let dst = Remote {
+                region: &remote,
+                offset: i * 100,
+            };
+            // SAFETY:
+            // - the source lives until the endpoint is gone, and is only read.
+            unsafe { endpoint.put(src, dst, 100, Flags::empty(), 0) }.unwrap();
+        }
+        if seed % 2 == 0 {
+            issuer.leave();
+            assert_eq!(read(&target, 0, 1000), [7; 1000], "left, seed {seed}");
+            assert!(
+                !peer_alive(&owner, &issuer),
+                "the backend below has left, too"
+            );
+        } else {
+            drop(endpoint);
+            assert_eq!(read(&target, 0, 1000), [7; 1000], "dropped, seed {seed}");
+        }
+    }
+}
+
+fn peer_alive(seen_by: &Engine, who: &Engine) -> bool {
+    seen_by.connect(&who.address().unwrap()).unwrap().life() == Life::Alive
+}
+
+#[test]
+fn records_stay_in_order_and_a_full_inbox_is_reported() {
+    for seed in 0..100 {
+        let net = Arc::new(LoopbackNet::default());
+        let issuer = chaotic(&net, pending_always(seed), 1 + seed as usize % 2);
+        let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
+        let layout = InboxLayout::new(4).unwrap();
+        let memory = owner.allocate(layout.size(), Rights::all()).unwrap();
+        // SAFETY:
+        // - the region is long enough, and new.
+        unsafe { inbox::initialise(memory.base(), 4) }.unwrap();
+        // SAFETY:
+        // - the only reader; the region outlives it.
+        let mut reader = unsafe { InboxReader::attach(memory.base(), memory.len()) }.unwrap();
+        let peer = issuer.connect(&owner.address().unwrap()).unwrap();
+        let remote = peer.import(&memory.key()).unwrap();
+        let endpoint = issuer.endpoint(100).unwrap();
+        let deliver = |value| {
+            let record = Record {
+                value,
+                ..Record::default()
+            };
+            endpoint.deliver(&remote, record, Flags::empty(), value)
+        };
+
+        // With a reader that keeps up all arrive, one after the other.
+        let mut next = 0;
+        let mut failed = 0;
+        for value in 0..40 {
+            deliver(value).unwrap();
+            eventually("room", || {
+                endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
+                while let Some(record) = reader.take(|_| false) {
+                    assert_eq!(record.value, next, "seed {seed}");
+                    next += 1;
+                }
+                value < next + 3
+            });
+        }
+        eventually("the records arrive", || {
+            endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
+            while let Some(record) = reader.take(|_| false) {
+                assert_eq!(record.value, next, "seed {seed}");
+                next += 1;
+            }
+            next == 40 && endpoint.pending() == 0
+        });
+        assert_eq!(failed, 0);
+
+        // Without one the fifth is given up after a while.
+        for value in 40..45 {
+            assert_eq!(deliver(value), Ok(Outcome::Pending));
+        }
+        let mut ended = Vec::new();
+        eventually("the operations end", || {
+            endpoint.poll(&mut |c| ended.push((c.context, c.result)));
+            endpoint.pending() == 0
+        });
+        ended.sort_unstable_by_key(|e| e.0);
+        let results: Vec<_> = ended.into_iter().map(|e| e.1).collect();
+        assert_eq!(
+            results,
+            [Ok(()), Ok(()), Ok(()), Ok(()), Err(Error::InboxFull)]
+        );
+    }
+}
+
+#[test]
+fn what_is_wrapped_shines_through() {
+    let net = Arc::new(LoopbackNet::default());
+    let inner = Arc::new(Loopback::join(&net));
+    let chaos = Chaos::wrap(inner.clone(), ChaosConfig::seeded(1));
+    assert_eq!(chaos.tag(), inner.tag());
+    assert_eq!(chaos.address(), inner.address());
+    assert!(std::ptr::eq(chaos.bell(), inner.bell()));
+    assert!(chaos.capabilities().asynchronous && !inner.capabilities().asynchronous);
+    assert!(chaos.capabilities().registers_user_memory);
+}
