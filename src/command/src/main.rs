@@ -25,6 +25,9 @@ enum Cli {
     Cxx(Passed),
     /// Shows the machine, the backends and the limits
     Info(info::Args),
+    /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
+    #[command(disable_help_flag = true)]
+    Bench(Passed),
 }
 
 /// Arguments that are somebody else's to read.
@@ -50,12 +53,23 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(2, &one_line(&error)),
     };
+    if !matches!(cli, Cli::Run(_)) {
+        // As other tools do when `head` has read enough; run must go on and see its processes through.
+        // SAFETY:
+        // - the default action is a valid disposition, and no other thread runs yet.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
     match cli {
         Cli::Run(args) => run::run(args),
         Cli::Cc(passed) => cc::run(cc::Language::C, passed.args),
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, passed.args),
         Cli::Info(args) => info::run(&args),
+        Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
+}
+
+fn texts(args: Vec<OsString>) -> impl Iterator<Item = String> {
+    args.into_iter().map(|arg| arg.to_string_lossy().into_owned())
 }
 
 /// Says in one line what is wrong, and ends with `status`.
@@ -71,7 +85,7 @@ fn one_line(error: &clap::Error) -> String {
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     ) {
-        return "say what to do: run, cc, c++ or info; unipgas --help tells more".into();
+        return "say what to do: run, cc, c++, info or bench; unipgas --help tells more".into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return "run needs a number of processes and a program: unipgas run -n 4 ./program".into();
