@@ -29,7 +29,9 @@ STAGE := $(TARGET)/stage
 .PHONY: build install uninstall demo test lint prepare clean help
 
 build: prepare ## the command and the libraries, optimised (the default)
-	$(CARGO) build --release -p unipgas -p unipgas-command
+	$(CARGO) build --release -p unipgas-command
+	# By themselves: beside an rlib cargo does not optimise them across crates. Last: the build above leaves such ones behind.
+	$(CARGO) rustc --release -p unipgas --lib --crate-type cdylib,staticlib
 
 install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built
 	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
