@@ -69,7 +69,8 @@ fn main() -> ExitCode {
 }
 
 fn texts(args: Vec<OsString>) -> impl Iterator<Item = String> {
-    args.into_iter().map(|arg| arg.to_string_lossy().into_owned())
+    args.into_iter()
+        .map(|arg| arg.to_string_lossy().into_owned())
 }
 
 /// Says in one line what is wrong, and ends with `status`.
