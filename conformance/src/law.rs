@@ -1,0 +1,163 @@
+//! What a law is, and what its body is given.
+
+/// Where a law looks from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// The engine, used from Rust.
+    Core,
+    /// GASPI 17.1.
+    Gaspi,
+}
+
+impl Api {
+    /// As in `--api`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Core => "core",
+            Api::Gaspi => "gaspi",
+        }
+    }
+}
+
+/// `Err` says in one line what was seen and what was expected.
+pub type Verdict = Result<(), String>;
+
+/// A sentence of a specification, and a body that runs on several processes and finds out whether it holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Law {
+    /// Unique: interface, subject, what is claimed, as in `gaspi.notify.not-overtaking`.
+    pub id: &'static str,
+    /// Where the sentence stands, as in `GASPI 17.1 §8.3.2`.
+    pub clause: &'static str,
+    /// The sentence in short words.
+    pub says: &'static str,
+    /// Where the law looks from.
+    pub api: Api,
+    /// How many processes the body runs on.
+    pub processes: u32,
+    /// Procedures of the specification that it checks.
+    pub procedures: &'static [&'static str],
+    /// Worth running under many seeds.
+    pub ordering: bool,
+    /// A process dies on purpose: the law runs in a job of its own, whose survivors go on. The body says by [`Ctx::dies`] who.
+    pub needs_kill: bool,
+    /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
+    /// [`Api::Gaspi`], and `gaspi_proc_term` after it.
+    pub bare: bool,
+    /// Runs on every process; all of them must return `Ok`.
+    pub body: fn(&Ctx) -> Verdict,
+}
+
+impl Law {
+    /// A plain law, to be changed where it differs: `Law { ordering: true, ..Law::new(..) }`.
+    pub const fn new(
+        api: Api,
+        id: &'static str,
+        clause: &'static str,
+        says: &'static str,
+        processes: u32,
+        procedures: &'static [&'static str],
+        body: fn(&Ctx) -> Verdict,
+    ) -> Law {
+        Law {
+            id,
+            clause,
+            says,
+            api,
+            processes,
+            procedures,
+            ordering: false,
+            needs_kill: false,
+            bare: false,
+            body,
+        }
+    }
+}
+
+/// What a body is given.
+#[derive(Debug, Clone)]
+pub struct Ctx {
+    /// This process, from 0.
+    pub rank: u32,
+    /// Number of processes: [`Law::processes`].
+    pub size: u32,
+    /// Draw random values from it; the same on all ranks.
+    pub seed: u64,
+    /// `shm`, `shm-copy`, `chaos` or `loopback`.
+    pub backend: String,
+    /// 1 for the first life cycle of the process, then 2, and so on.
+    pub life_cycle: u32,
+    pub(crate) place: crate::place::Place,
+}
+
+impl Ctx {
+    /// A stream of random numbers of this seed, different for each `salt`.
+    pub fn random(&self, salt: u64) -> Random {
+        let mut random = Random(self.seed ^ salt.rotate_left(32));
+        random.next();
+        random
+    }
+
+    /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework expects it of nobody else.
+    pub fn dies(&self) -> ! {
+        self.place.dies()
+    }
+}
+
+/// SplitMix64.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The next 64 bits.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of `0..n`; `n > 0`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// Fills `bytes`.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.next().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+}
+
+/// Returns from the body with the text when the condition does not hold.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err(format!($($text)+));
+        }
+    };
+}
+
+/// Returns from the body when the two differ: `ensure_eq!(seen, expected, "what")`.
+#[macro_export]
+macro_rules! ensure_eq {
+    ($seen:expr, $expected:expr, $($text:tt)+) => {
+        match (&$seen, &$expected) {
+            (seen, expected) => {
+                if *seen != *expected {
+                    return Err(format!(
+                        "{}: {:?} instead of {:?}",
+                        format_args!($($text)+),
+                        seen,
+                        expected
+                    ));
+                }
+            }
+        }
+    };
+}
