@@ -21,6 +21,19 @@ pub fn init() {
         open: open_shm,
         probe: unipgas_shm::probe,
     });
+    register(Backend {
+        name: "chaos",
+        open: open_chaos,
+        probe: unipgas_shm::probe,
+    });
+}
+
+fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    let config = unipgas_chaos::ChaosConfig::from_env()?;
+    Ok(Arc::new(unipgas_chaos::Chaos::wrap(
+        open_shm(opening)?,
+        config,
+    )))
 }
 
 fn open_shm(opening: &Opening) -> Result<Arc<dyn Transport>> {

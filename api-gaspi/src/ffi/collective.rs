@@ -15,6 +15,10 @@ pub type ReduceOperation =
 /// The callback as the text has it (§11.4.2): called for one element at a time.
 pub type ReduceOperation17 = extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
 
+/// Results of callbacks, which treat them as whatever type they like.
+#[repr(align(64))]
+struct Aligned([u8; unipgas_core::group::PAYLOAD]);
+
 /// What the callback of a reduction answered.
 fn answered(code: i32) -> unipgas_core::Result<()> {
     match code {
@@ -128,15 +132,15 @@ procedures! {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);
-        let mut combined = [0u8; unipgas_core::group::PAYLOAD];
+        let mut combined = Aligned([0u8; unipgas_core::group::PAYLOAD]);
         // SAFETY:
         // - the program's buffers hold `num` elements of `size` bytes (§11.4.1).
         unsafe {
             buffers(send, receive, len, |send, receive| {
                 process.allreduce_user(send, receive, group, timeout, &mut |held, other| {
                     let (one, two) = (held.as_mut_ptr(), other.as_ptr().cast_mut());
-                    answered(operation(one, two, combined.as_mut_ptr(), state, num, size, timeout))?;
-                    held.copy_from_slice(&combined[..held.len()]);
+                    answered(operation(one, two, combined.0.as_mut_ptr(), state, num, size, timeout))?;
+                    held.copy_from_slice(&combined.0[..held.len()]);
                     Ok(())
                 })
             })
@@ -150,7 +154,7 @@ procedures! {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);
-        let mut combined = [0u8; unipgas_core::group::PAYLOAD];
+        let mut combined = Aligned([0u8; unipgas_core::group::PAYLOAD]);
         // SAFETY:
         // - as above.
         unsafe {
@@ -160,10 +164,10 @@ procedures! {
                     for (i, (one, two)) in
                         held.chunks_exact(bytes).zip(other.chunks_exact(bytes)).enumerate()
                     {
-                        let result = combined[i * bytes..].as_mut_ptr();
+                        let result = combined.0[i * bytes..].as_mut_ptr();
                         answered(operation(one.as_ptr(), two.as_ptr(), result, state, timeout))?;
                     }
-                    held.copy_from_slice(&combined[..held.len()]);
+                    held.copy_from_slice(&combined.0[..held.len()]);
                     Ok(())
                 })
             })

@@ -9,6 +9,7 @@ pub mod adopt;
 mod agent;
 mod channel;
 pub mod control;
+mod mirror;
 mod peer;
 pub mod pool;
 mod registration;

@@ -9,6 +9,7 @@ use unipgas_core::region::Memory;
 use unipgas_core::{Error, Result, Rights};
 
 use crate::control::{Entry, Kind, SLOTS};
+use crate::mirror::Mirror;
 use crate::peer::ShmKey;
 use crate::pool::Pool;
 
@@ -16,14 +17,55 @@ use crate::pool::Pool;
 pub struct Home {
     /// The pool.
     pub pool: Pool,
+    /// Adopted memory; `None` until there is some.
+    mirror: Mutex<Option<Mirror>>,
+    /// Whether memory of the user may be adopted at all.
+    may_adopt: bool,
     free_slots: Mutex<Vec<u32>>,
 }
 
 impl Home {
-    pub fn new(pool: Pool) -> Self {
+    pub fn new(pool: Pool, may_adopt: bool) -> Self {
         Home {
             pool,
+            mirror: Mutex::new(None),
+            may_adopt,
             free_slots: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Adopts memory of the user in place, if that is possible.
+    ///
+    /// # Safety
+    /// The memory is valid until the registration with [`Backing::Adopted`] is dropped.
+    pub unsafe fn adopt(&self, base: *mut u8, len: usize) -> bool {
+        if !self.may_adopt {
+            return false;
+        }
+        let mut mirror = self.mirror.lock().expect("no panic under this lock");
+        let result = (|| {
+            if mirror.is_none() {
+                let made = Mirror::create()?;
+                let control = self.pool.view().control();
+                control.mirror_fd.store(made.fd(), Ordering::Release);
+                *mirror = Some(made);
+            }
+            match &mut *mirror {
+                // SAFETY:
+                // - the caller's word.
+                Some(mirror) => unsafe { mirror.adopt(base, len) },
+                None => unreachable!("just made"),
+            }
+        })();
+        if let Err(refusal) = &result {
+            tracing::debug!(%refusal, len, "memory of the user is not adopted: copies by the kernel");
+        }
+        result.is_ok()
+    }
+
+    fn release(&self, base: *mut u8, len: usize) {
+        if let Some(mirror) = &mut *self.mirror.lock().expect("no panic under this lock") {
+            mirror.release(base, len);
         }
     }
 
@@ -52,6 +94,8 @@ impl Home {
 pub enum Backing {
     /// An extent of the pool at this offset.
     Extent(u64),
+    /// The user's memory, adopted in place.
+    Adopted,
     /// The user's memory, unchanged.
     Private,
 }
@@ -85,6 +129,7 @@ impl Registration {
         let slot = home.take_slot()?;
         let (kind, offset) = match backing {
             Backing::Extent(offset) => (Kind::Pool, offset),
+            Backing::Adopted => (Kind::Mirror, 0),
             Backing::Private => (Kind::Private, 0),
         };
         let generation = home.pool.view().control().slots[slot as usize].open(Entry {
@@ -129,6 +174,7 @@ impl Drop for Registration {
         home.pool.view().control().slots[self.slot as usize].close(self.generation);
         match self.backing {
             Backing::Extent(offset) => home.pool.give_back(offset, self.len),
+            Backing::Adopted => home.release(self.base, self.len),
             Backing::Private => {}
         }
         home.free_slots

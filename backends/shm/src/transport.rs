@@ -70,7 +70,10 @@ impl Shm {
         control.state.store(ALIVE, Ordering::Relaxed);
         control.magic.store(MAGIC, Ordering::Release);
         Ok(Shm {
-            home: Arc::new(Home::new(pool)),
+            home: Arc::new(Home::new(
+                pool,
+                !std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0"),
+            )),
             peers: Arc::default(),
             me,
             agent: OnceCell::new(),
@@ -173,13 +176,16 @@ impl Transport for Shm {
         len: usize,
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
-        self.agent.get_or_try_init(|| Agent::start(&self.home))?;
+        // SAFETY:
+        // - the caller's word.
+        let backing = if unsafe { self.home.adopt(base, len) } {
+            Backing::Adopted
+        } else {
+            self.agent.get_or_try_init(|| Agent::start(&self.home))?;
+            Backing::Private
+        };
         Ok(Box::new(Registration::open(
-            &self.home,
-            base,
-            len,
-            rights,
-            Backing::Private,
+            &self.home, base, len, rights, backing,
         )?))
     }
 

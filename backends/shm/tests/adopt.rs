@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -21,7 +21,9 @@ fn memfd(len: usize) -> OwnedFd {
 fn map(len: usize, flags: MapFlags) -> *mut u8 {
     // SAFETY:
     // - a new mapping, placed by the kernel
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, RIGHTS, flags) }.expect("mmap").cast()
+    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, RIGHTS, flags) }
+        .expect("mmap")
+        .cast()
 }
 
 /// A private mapping where no other mapping of the process comes to lie.
@@ -29,15 +31,40 @@ fn map_at(at: usize, len: usize, flags: i32) -> *mut u8 {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     // SAFETY:
     // - a new mapping, which replaces none
-    let place = unsafe { libc::mmap(at as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    assert_ne!(place, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    let place = unsafe {
+        libc::mmap(
+            at as *mut _,
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(
+        place,
+        libc::MAP_FAILED,
+        "{}",
+        std::io::Error::last_os_error()
+    );
     place.cast()
 }
 
 fn map_file(fd: &OwnedFd, offset: usize, len: usize) -> *mut u8 {
     // SAFETY:
     // - a new mapping, placed by the kernel
-    unsafe { mm::mmap(ptr::null_mut(), len, RIGHTS, MapFlags::SHARED, fd, offset as u64) }.expect("mmap").cast()
+    unsafe {
+        mm::mmap(
+            ptr::null_mut(),
+            len,
+            RIGHTS,
+            MapFlags::SHARED,
+            fd,
+            offset as u64,
+        )
+    }
+    .expect("mmap")
+    .cast()
 }
 
 fn unmap(at: *mut u8, len: usize) {
@@ -109,12 +136,18 @@ fn hammer(words: &[Vec<usize>], first: *mut u8, len: usize, rounds: usize) {
             .collect();
         start.wait();
         let outcome = (0..rounds).try_for_each(|_| {
-            let before: Vec<_> = words.iter().flatten().map(|word| read(*word as *const u64)).collect();
+            let before: Vec<_> = words
+                .iter()
+                .flatten()
+                .map(|word| read(*word as *const u64))
+                .collect();
             adopt(&fd, offset, first as *mut u8, len)?;
             for (word, before) in words.iter().flatten().zip(before) {
                 let seen = read((peer + (word - first)) as *const u64);
                 if seen < before {
-                    return Err(Refusal::Os(format!("the file shows {seen}, {before} were stored before")));
+                    return Err(Refusal::Os(format!(
+                        "the file shows {seen}, {before} were stored before"
+                    )));
                 }
             }
             release(&fd, offset, first as *mut u8, len)
@@ -135,7 +168,13 @@ fn hammer(words: &[Vec<usize>], first: *mut u8, len: usize, rounds: usize) {
 
 /// Words of three threads, interleaved in every page of the range.
 fn interleaved(first: *mut u8, len: usize) -> Vec<Vec<usize>> {
-    (0..3).map(|t| (0..len / PAGE).map(|page| first as usize + page * PAGE + 128 + 8 * t).collect()).collect()
+    (0..3)
+        .map(|t| {
+            (0..len / PAGE)
+                .map(|page| first as usize + page * PAGE + 128 + 8 * t)
+                .collect()
+        })
+        .collect()
 }
 
 #[test]
@@ -157,7 +196,13 @@ fn no_store_is_lost_in_one_page() {
 fn no_store_is_lost_when_threads_share_the_copy() {
     let len = 34 << 20;
     let at = map(len, MapFlags::PRIVATE);
-    let words = (0..2).map(|t| (0..64).map(|i| at as usize + i * (len / 64) + 8 * t).collect()).collect::<Vec<_>>();
+    let words = (0..2)
+        .map(|t| {
+            (0..64)
+                .map(|i| at as usize + i * (len / 64) + 8 * t)
+                .collect()
+        })
+        .collect::<Vec<_>>();
     hammer(&words, at, len, 20);
     unmap(at, len);
 }
@@ -165,7 +210,10 @@ fn no_store_is_lost_when_threads_share_the_copy() {
 #[test]
 fn no_store_is_lost_in_static_memory() {
     static mut ZEROED: [u8; 8 * PAGE] = [0; 8 * PAGE];
-    let (first, len) = pages_of((&raw const ZEROED).cast::<u8>().wrapping_add(2 * PAGE), 2 * PAGE);
+    let (first, len) = pages_of(
+        (&raw const ZEROED).cast::<u8>().wrapping_add(2 * PAGE),
+        2 * PAGE,
+    );
     hammer(&interleaved(first, len), first, len, 2000);
 }
 
@@ -176,7 +224,10 @@ fn no_store_is_lost_on_stacks_of_living_threads() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut frame = [0_u8; 6 * PAGE];
-            at.store(std::hint::black_box(frame.as_mut_ptr()) as usize, Ordering::Release);
+            at.store(
+                std::hint::black_box(frame.as_mut_ptr()) as usize,
+                Ordering::Release,
+            );
             done.wait();
             std::hint::black_box(&mut frame);
         });
@@ -215,7 +266,10 @@ fn the_callers_own_stack() {
         assert_eq!(unsafe { theirs.read_volatile() }, round.wrapping_add(1));
         unmap(peer, len);
         release(fd, 0, first, len).expect("release");
-        assert_eq!(std::hint::black_box(&here)[49..52], [round, round.wrapping_add(1), round]);
+        assert_eq!(
+            std::hint::black_box(&here)[49..52],
+            [round, round.wrapping_add(1), round]
+        );
     }
     let fd = memfd(64 * PAGE);
     // Far enough below the thread's control block.
@@ -246,7 +300,9 @@ fn two_threads_adopt_their_own_stacks_while_both_allocate() {
                     std::hint::black_box(&mut mine);
                     // Heap blocks of both threads may share a page; then the second is told so.
                     match heap_is_mine {
-                        Ok(()) => release(&fd, 16 * PAGE, block, block_len).expect("release the heap"),
+                        Ok(()) => {
+                            release(&fd, 16 * PAGE, block, block_len).expect("release the heap")
+                        }
                         Err(refusal) => assert_eq!(refusal, Refusal::AlreadyShared),
                     }
                     release(&fd, 0, first, len).expect("release the stack");
@@ -264,14 +320,17 @@ fn two_threads_adopt_their_own_stacks_while_both_allocate() {
 #[test]
 fn joins_that_wait_across_the_swap_return() {
     for _ in 0..30 {
-        let (send, receive) = std::sync::mpsc::channel();
+        let (tell_control, control) = std::sync::mpsc::channel();
+        let (tell_end, end) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             // SAFETY:
             // - no preconditions
-            send.send(unsafe { libc::pthread_self() } as usize).expect("the other thread listens");
+            tell_control
+                .send(unsafe { libc::pthread_self() } as usize)
+                .expect("the other thread listens");
             let mine = [1_u64; 4];
             let fd = memfd(2 * PAGE);
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            end.recv().expect("the other thread speaks");
             let (first, len) = pages_of(mine.as_ptr().cast(), size_of_val(&mine));
             // Either answer is right: it depends on how much thread-local memory lies between.
             match adopt(&fd, 0, first, len) {
@@ -281,13 +340,19 @@ fn joins_that_wait_across_the_swap_return() {
                 Err(other) => panic!("{other}"),
             }
         });
-        let control = receive.recv().expect("the thread lives");
         let adopter = std::thread::spawn(move || {
+            let control = control.recv().expect("the thread lives");
+            std::thread::sleep(std::time::Duration::from_millis(2));
             let (first, len) = pages_of(control as *const u8, 1);
-            adopt(&memfd(PAGE), 0, first, len)
+            let outcome = adopt(&memfd(PAGE), 0, first, len);
+            tell_end.send(()).expect("the thread listens");
+            outcome
         });
-        assert_eq!(adopter.join().expect("no panic"), Err(Refusal::ThreadControl));
         thread.join().expect("the thread ends well");
+        assert_eq!(
+            adopter.join().expect("no panic"),
+            Err(Refusal::ThreadControl)
+        );
     }
 }
 
@@ -308,7 +373,10 @@ fn system_calls_of_other_threads_succeed_throughout() {
                 let page = unsafe { std::slice::from_raw_parts_mut((at + PAGE) as *mut u8, PAGE) };
                 page.fill(0xFF);
                 assert_eq!(rustix::io::read(source, &mut *page), Ok(PAGE));
-                assert!(page.iter().all(|byte| *byte == 0), "bytes of a read are lost");
+                assert!(
+                    page.iter().all(|byte| *byte == 0),
+                    "bytes of a read are lost"
+                );
                 calls += 1;
             }
             calls
@@ -323,7 +391,10 @@ fn system_calls_of_other_threads_succeed_throughout() {
                 // - two words of the mapping, which this thread alone uses
                 let (sent, back) = unsafe {
                     word.write_volatile(round);
-                    (std::slice::from_raw_parts(word.cast::<u8>(), 8), std::slice::from_raw_parts_mut(word.add(1).cast::<u8>(), 8))
+                    (
+                        std::slice::from_raw_parts(word.cast::<u8>(), 8),
+                        std::slice::from_raw_parts_mut(word.add(1).cast::<u8>(), 8),
+                    )
                 };
                 assert_eq!(rustix::io::write(&to, sent), Ok(8));
                 assert_eq!(rustix::io::read(&from, &mut *back), Ok(8));
@@ -349,23 +420,41 @@ fn pattern(len: usize) -> impl Iterator<Item = u8> {
 
 #[test]
 fn content_is_kept_from_one_byte_to_64_mebibytes() {
-    for size in [1, 2, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 5, 1 << 20, (2 << 20) + 17, 64 << 20] {
+    for size in [
+        1,
+        2,
+        PAGE - 1,
+        PAGE,
+        PAGE + 1,
+        3 * PAGE + 5,
+        1 << 20,
+        (2 << 20) + 17,
+        64 << 20,
+    ] {
         // Pages of its own, unaligned start: other tests' blocks must not share them.
         let span = size + 2 * PAGE;
         let whole = map(span, MapFlags::PRIVATE);
         // SAFETY:
         // - this test's own mapping, longer than that
         let mine = unsafe { std::slice::from_raw_parts_mut(whole.add(PAGE - 1), size) };
-        mine.iter_mut().zip(pattern(size)).for_each(|(byte, value)| *byte = value);
+        mine.iter_mut()
+            .zip(pattern(size))
+            .for_each(|(byte, value)| *byte = value);
         let (first, len) = pages_of(mine.as_ptr(), size);
         let fd = memfd(len + PAGE);
         adopt(&fd, PAGE, first, len).unwrap_or_else(|e| panic!("{size} bytes: {e}"));
-        assert!(mine.iter().copied().eq(pattern(size)), "{size} bytes after adoption");
+        assert!(
+            mine.iter().copied().eq(pattern(size)),
+            "{size} bytes after adoption"
+        );
         let peer = map_file(&fd, PAGE, len);
         // SAFETY:
         // - the file holds the whole pages of the block
         let theirs = unsafe { std::slice::from_raw_parts_mut(peer.add(PAGE - 1), size) };
-        assert!(theirs.iter().copied().eq(pattern(size)), "{size} bytes as the peer sees them");
+        assert!(
+            theirs.iter().copied().eq(pattern(size)),
+            "{size} bytes as the peer sees them"
+        );
         theirs[size - 1] ^= 0x55;
         assert_eq!(std::hint::black_box(&*mine)[size - 1], theirs[size - 1]);
         mine[0] ^= 0xAA;
@@ -373,9 +462,17 @@ fn content_is_kept_from_one_byte_to_64_mebibytes() {
         release(&fd, PAGE, first, len).unwrap_or_else(|e| panic!("{size} bytes: {e}"));
         assert!(mine == theirs, "{size} bytes after release");
         mine[0] ^= 0x0F;
-        assert_ne!(mine[0], std::hint::black_box(&*theirs)[0], "the file must not see changes after release");
+        assert_ne!(
+            mine[0],
+            std::hint::black_box(&*theirs)[0],
+            "the file must not see changes after release"
+        );
         theirs[size - 1] ^= 0x33;
-        assert_ne!(std::hint::black_box(&*mine)[size - 1], theirs[size - 1], "nor the memory those of the file");
+        assert_ne!(
+            std::hint::black_box(&*mine)[size - 1],
+            theirs[size - 1],
+            "nor the memory those of the file"
+        );
         unmap(peer, len);
         unmap(whole, span);
     }
@@ -388,7 +485,8 @@ fn untouched_pages_several_mappings_and_stale_file_pages() {
     let at = map(len, MapFlags::PRIVATE);
     // SAFETY:
     // - this test's own mapping: the advice splits it in three
-    unsafe { mm::madvise(at.add(8 * PAGE).cast(), 8 * PAGE, mm::Advice::LinuxDontDump) }.expect("madvise");
+    unsafe { mm::madvise(at.add(8 * PAGE).cast(), 8 * PAGE, mm::Advice::LinuxDontDump) }
+        .expect("madvise");
     // SAFETY:
     // - inside the mapping
     unsafe { at.add(9 * PAGE).write(9) };
@@ -404,8 +502,17 @@ fn untouched_pages_several_mappings_and_stale_file_pages() {
         for page in 0..64 {
             // SAFETY:
             // - inside both mappings
-            let (mine, theirs) = unsafe { (at.add(page * PAGE).read_volatile(), stale.add(page * PAGE).read_volatile()) };
-            assert_eq!((mine, theirs), if page == 9 { (9, 9) } else { (0, 0) }, "page {page}");
+            let (mine, theirs) = unsafe {
+                (
+                    at.add(page * PAGE).read_volatile(),
+                    stale.add(page * PAGE).read_volatile(),
+                )
+            };
+            assert_eq!(
+                (mine, theirs),
+                if page == 9 { (9, 9) } else { (0, 0) },
+                "page {page}"
+            );
         }
         release(&fd, 0, at, len).expect("release");
     }
@@ -437,7 +544,10 @@ fn a_growing_stack_grows_below_an_adopted_page() {
 fn refusals_for_each_kind() {
     let fd = memfd(8 * PAGE);
     let private = map_at(0x1000_0000_0000, 4 * PAGE, 0);
-    assert_eq!(adopt(&fd, 0, private.wrapping_add(1), PAGE), Err(Refusal::Unaligned));
+    assert_eq!(
+        adopt(&fd, 0, private.wrapping_add(1), PAGE),
+        Err(Refusal::Unaligned)
+    );
     assert_eq!(adopt(&fd, 1, private, PAGE), Err(Refusal::Unaligned));
     assert_eq!(adopt(&fd, 0, private, PAGE - 1), Err(Refusal::Unaligned));
     assert_eq!(adopt(&fd, 0, private, 0), Err(Refusal::Unaligned));
@@ -445,7 +555,10 @@ fn refusals_for_each_kind() {
 
     unmap(private.wrapping_add(3 * PAGE), PAGE);
     assert_eq!(adopt(&fd, 0, private, 4 * PAGE), Err(Refusal::Unmapped));
-    assert_eq!(adopt(&fd, 0, private.wrapping_add(3 * PAGE), PAGE), Err(Refusal::Unmapped));
+    assert_eq!(
+        adopt(&fd, 0, private.wrapping_add(3 * PAGE), PAGE),
+        Err(Refusal::Unmapped)
+    );
 
     let middle = private.wrapping_add(PAGE);
     // SAFETY:
@@ -470,7 +583,10 @@ fn refusals_for_each_kind() {
     assert_eq!(adopt(&fd, 0, private, PAGE), Ok(()));
     assert_eq!(adopt(&fd, PAGE, private, PAGE), Err(Refusal::AlreadyShared));
     assert_eq!(release(&fd, PAGE, private, PAGE), Err(Refusal::NotAdopted));
-    assert_eq!(release(&memfd(PAGE), 0, private, PAGE), Err(Refusal::NotAdopted));
+    assert_eq!(
+        release(&memfd(PAGE), 0, private, PAGE),
+        Err(Refusal::NotAdopted)
+    );
     assert_eq!(release(&fd, 0, private, PAGE), Ok(()));
 }
 
@@ -484,9 +600,21 @@ fn devices_are_refused() {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY:
     // - a new mapping of the ring just made
-    let queue = unsafe { libc::mmap(ptr::null_mut(), PAGE, rights, libc::MAP_SHARED, ring as i32, 0) };
+    let queue = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            PAGE,
+            rights,
+            libc::MAP_SHARED,
+            ring as i32,
+            0,
+        )
+    };
     assert_ne!(queue, libc::MAP_FAILED);
-    assert_eq!(adopt(&memfd(PAGE), 0, queue.cast(), PAGE), Err(Refusal::Device));
+    assert_eq!(
+        adopt(&memfd(PAGE), 0, queue.cast(), PAGE),
+        Err(Refusal::Device)
+    );
 }
 
 #[test]
@@ -494,9 +622,26 @@ fn huge_pages_are_refused() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_NORESERVE;
     // SAFETY:
     // - a new mapping, placed by the kernel, never touched: no huge page needs to be free
-    let huge = unsafe { libc::mmap(ptr::null_mut(), 2 << 20, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    assert_ne!(huge, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-    assert_eq!(adopt(&memfd(PAGE), 0, huge.cast(), PAGE), Err(Refusal::Huge));
+    let huge = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            2 << 20,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(
+        huge,
+        libc::MAP_FAILED,
+        "{}",
+        std::io::Error::last_os_error()
+    );
+    assert_eq!(
+        adopt(&memfd(PAGE), 0, huge.cast(), PAGE),
+        Err(Refusal::Huge)
+    );
 }
 
 /// A file that is too short makes the copy fail in the middle of the swap: everything must be as before.
@@ -504,7 +649,9 @@ fn huge_pages_are_refused() {
 fn a_failure_in_the_window_puts_everything_back() {
     let len = 4 * PAGE;
     let at = map(len, MapFlags::PRIVATE) as usize;
-    let fd = memfd(2 * PAGE);
+    let fd = rustix::fs::memfd_create("adopt-test", MemfdFlags::ALLOW_SEALING).expect("memfd");
+    rustix::fs::ftruncate(&fd, 2 * PAGE as u64).expect("size");
+    rustix::fs::fcntl_add_seals(&fd, rustix::fs::SealFlags::GROW).expect("seal");
     let word = at + 3 * PAGE + 8;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -517,11 +664,19 @@ fn a_failure_in_the_window_puts_everything_back() {
             }
             expected
         });
-        let outcomes: Vec<_> = (0..500).map(|_| adopt(&fd, 0, at as *mut u8, len)).collect();
+        let outcomes: Vec<_> = (0..500)
+            .map(|_| adopt(&fd, 0, at as *mut u8, len))
+            .collect();
         stop.store(true, Ordering::Relaxed);
         let reached = counter.join().expect("no increment is lost");
         assert_eq!(read(word as *const u64), reached);
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(Refusal::Os(_)))), "{:?}", outcomes[0]);
+        assert!(
+            outcomes
+                .iter()
+                .all(|outcome| matches!(outcome, Err(Refusal::Os(_)))),
+            "{:?}",
+            outcomes[0]
+        );
     });
     let enough = memfd(len);
     adopt(&enough, 0, at as *mut u8, len).expect("adopt after a failure");

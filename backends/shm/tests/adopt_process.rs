@@ -14,7 +14,11 @@ const NOBODY: libc::c_long = 65534;
 fn become_nobody() {
     // SAFETY:
     // - the raw call changes this thread alone
-    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) }, 0, "needs root");
+    assert_eq!(
+        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) },
+        0,
+        "needs root"
+    );
 }
 
 fn memfd(len: usize) -> std::os::fd::OwnedFd {
@@ -26,7 +30,9 @@ fn memfd(len: usize) -> std::os::fd::OwnedFd {
 fn private_page() -> *mut u8 {
     // SAFETY:
     // - a new mapping, placed by the kernel
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, RIGHTS, MapFlags::PRIVATE) }.expect("mmap").cast()
+    unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, RIGHTS, MapFlags::PRIVATE) }
+        .expect("mmap")
+        .cast()
 }
 
 fn page_of(word: *const u64) -> *mut u8 {
@@ -36,7 +42,10 @@ fn page_of(word: *const u64) -> *mut u8 {
 /// What the file shows of the word whose page was adopted at offset 0.
 fn in_file(fd: &std::os::fd::OwnedFd, word: *const u64) -> u64 {
     let mut seen = [0_u8; 8];
-    assert_eq!(rustix::io::pread(fd, &mut seen, (word as usize % PAGE) as u64), Ok(8));
+    assert_eq!(
+        rustix::io::pread(fd, &mut seen, (word as usize % PAGE) as u64),
+        Ok(8)
+    );
     u64::from_ne_bytes(seen)
 }
 
@@ -52,11 +61,16 @@ fn alone_and_without_rights() {
     // - the mapping just made
     unsafe { private.write(77) };
     let data = (&raw mut DATA).cast::<u64>().wrapping_add(1024);
-    for (what, word) in [("private", private), ("data", data), ("stack", local.as_ptr().cast_mut())] {
+    for (what, word) in [
+        ("private", private),
+        ("data", data),
+        ("stack", local.as_ptr().cast_mut()),
+    ] {
         for round in 78..178 {
             // SAFETY:
             // - this process's own page and file, and no other thread
-            unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.unwrap_or_else(|e| panic!("{what}: {e}"));
+            unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
             assert_eq!(in_file(&fd, word), round - 1, "{what}");
             // SAFETY:
             // - a mapped word that only this function uses
@@ -64,7 +78,8 @@ fn alone_and_without_rights() {
             assert_eq!(in_file(&fd, word), round, "{what}");
             // SAFETY:
             // - adopted above
-            unsafe { adopt::release(fd.as_fd(), 0, page_of(word), PAGE) }.unwrap_or_else(|e| panic!("{what}: {e}"));
+            unsafe { adopt::release(fd.as_fd(), 0, page_of(word), PAGE) }
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
             // SAFETY:
             // - a mapped word that only this function uses
             assert_eq!(unsafe { word.read_volatile() }, round, "{what}");
@@ -85,7 +100,10 @@ fn settled_data() {
     let parked = std::thread::spawn(std::thread::park);
     // SAFETY:
     // - nobody unmaps this program's data
-    assert_eq!(unsafe { adopt::settle_static_data() }, Err(Refusal::FileBacked));
+    assert_eq!(
+        unsafe { adopt::settle_static_data() },
+        Err(Refusal::FileBacked)
+    );
     // SAFETY:
     // - this process's own page and file
     unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.expect("ordinary memory by now");
@@ -168,7 +186,8 @@ fn in_processes_of_their_own() {
         let page = private_page();
         // SAFETY:
         // - this thread's own page and file
-        let refusal = unsafe { adopt::adopt(memfd(PAGE).as_fd(), 0, page, PAGE) }.expect_err("nobody may not");
+        let refusal = unsafe { adopt::adopt(memfd(PAGE).as_fd(), 0, page, PAGE) }
+            .expect_err("nobody may not");
         assert!(why.contains("unprivileged_userfaultfd"), "{why}");
         assert_eq!(refusal, Refusal::NotPermitted(why));
     });

@@ -180,18 +180,8 @@ pub unsafe fn adopt(
         .is_some_and(|lowest| lowest.range.start == range.start)
     {
         // This may be the lowest page of a stack that grows on demand: let it grow once more, so that a growing
-        // mapping stays below the adopted page. The byte is overwritten below; a failure means it is no such stack.
-        // SAFETY:
-        // - the kernel checks the address, and only reads from it
-        unsafe {
-            libc::syscall(
-                libc::SYS_pwrite64,
-                std::os::fd::AsRawFd::as_raw_fd(&fd),
-                range.start.wrapping_sub(1),
-                1_usize,
-                file_offset,
-            );
-        }
+        // mapping stays below the adopted page.
+        threads::touch(range.start.wrapping_sub(size_of::<u64>()));
     }
 
     // SAFETY:
