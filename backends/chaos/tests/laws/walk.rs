@@ -1,7 +1,6 @@
 //! Random programs against a mirror: whatever the chaos, after a drain the memory is what the program says.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use crate::common::{Rig, read, write};
 use proptest::prelude::*;
@@ -52,8 +51,8 @@ enum Act {
 struct Walk {
     rig: Rig,
     mirror: Vec<u8>,
-    /// What operations since the last drain touch.
-    touched: Vec<Range<usize>>,
+    /// First byte and length of what operations since the last drain touch.
+    touched: Vec<(usize, usize)>,
     /// Local bytes in use since then.
     local: usize,
     /// Local places and what must be there after the drain.
@@ -66,8 +65,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn flags(&mut self, touches: &[Range<usize>], flags: Flags) -> Flags {
-        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    fn flags(&mut self, touches: &[(usize, usize)], flags: Flags) -> Flags {
+        let overlap = |a: &(usize, usize), b: &(usize, usize)| a.0 < b.0 + b.1 && b.0 < a.0 + a.1;
         let clash = touches
             .iter()
             .any(|t| self.touched.iter().any(|u| overlap(t, u)));
@@ -118,7 +117,7 @@ impl Walk {
                 } else {
                     Flags::empty()
                 };
-                let flags = self.flags(&[at..at + len], inline);
+                let flags = self.flags(&[(at, len)], inline);
                 let outcome = self.rig.put(from, at, len, flags, context);
                 self.sent(from, len, flags);
                 self.posted(outcome);
@@ -138,7 +137,7 @@ impl Walk {
                 } else {
                     Flags::empty()
                 };
-                let flags = self.flags(&[at..at + len, slot..slot + 4], inline);
+                let flags = self.flags(&[(at, len), (slot, 4)], inline);
                 let value = context as u32 + 1;
                 let outcome = self
                     .rig
@@ -150,7 +149,7 @@ impl Walk {
             }
             Act::Get { at, len } => {
                 let to = self.room(len);
-                let flags = self.flags(&[at..at + len], Flags::empty());
+                let flags = self.flags(&[(at, len)], Flags::empty());
                 let dst = self.rig.local.local(to, len).unwrap();
                 let src = self.rig.at(at);
                 // SAFETY:
@@ -161,7 +160,7 @@ impl Walk {
             }
             Act::Notify { word, value } => {
                 let slot = BYTES + 4 * word;
-                let flags = self.flags(&[slot..slot + 4], Flags::WAKE);
+                let flags = self.flags(&[(slot, 4)], Flags::WAKE);
                 let outcome = self.rig.notify(slot, value, flags, context);
                 self.posted(outcome);
                 self.mirror[slot..slot + 4].copy_from_slice(&value.to_ne_bytes());
@@ -186,7 +185,7 @@ impl Walk {
                     compare: std::ptr::null(),
                     result: if fetch { result } else { std::ptr::null_mut() },
                 };
-                let flags = self.flags(&[at..end], Flags::empty());
+                let flags = self.flags(&[(at, end - at)], Flags::empty());
                 // SAFETY:
                 // - operands live until the call returns, results until the drain.
                 let outcome = unsafe {
