@@ -1,8 +1,12 @@
-//! Laws of GASPI 17.1.
+//! The laws of GASPI, part one: chapters 5 to 8 and 10 to 13.
+
+#[macro_use]
+mod kit;
+mod process;
 
 use crate::law::Law;
 
-/// The laws of this interface.
+/// All of them, by chapter.
 pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+    [process::laws()].concat()
 }
