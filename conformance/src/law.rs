@@ -98,11 +98,29 @@ impl Ctx {
         random
     }
 
+    /// Waits until every rank of the law that lives has called this as often. It is not part of what is checked: it goes
+    /// through the board of the job, and no bytes of a region are ordered by it beyond what the CPU does.
+    pub fn sync(&self) {
+        self.place.sync();
+    }
+
     /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework expects it of nobody else.
     pub fn dies(&self) -> ! {
         self.place.dies()
     }
+
+    /// Says that this process may end by a signal from now on, in a law with [`Law::needs_kill`] where another rank sends it.
+    pub fn may_die(&self) {
+        self.place.tell("dies", "");
+    }
 }
+
+/// A body returns this where the backend does not offer what the law is about; `reason` says what.
+pub fn not_offered(reason: impl Into<String>) -> Verdict {
+    Err(format!("{NOT_OFFERED}{}", reason.into()))
+}
+
+pub(crate) const NOT_OFFERED: &str = "not offered: ";
 
 /// SplitMix64.
 #[derive(Debug, Clone)]

@@ -1,7 +1,17 @@
 //! The laws of the specifications, run on every interface and backend: `unipgas conform`.
+//!
+//! A [`Law`] is a sentence of a specification with a body that runs on several processes. [`matrix`] runs laws on backends,
+//! [`runner`] starts the jobs and finds out how each law went, and [`cli`] is the command.
 
+pub mod clauses;
+pub mod cli;
+pub mod coverage;
 pub mod law;
 pub mod laws;
+pub mod matrix;
 mod place;
+pub mod report;
+pub mod runner;
+mod worker;
 
-pub use law::{Api, Ctx, Law, Random, Verdict};
+pub use law::{Api, Ctx, Law, Random, Verdict, not_offered};

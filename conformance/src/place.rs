@@ -1,39 +1,124 @@
 //! Where a body runs: in a process of a job, or in a thread that plays one.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use unipgas::core::job::Board;
+use unipgas::core::job::{Board, Job, RankState};
 use unipgas::core::loopback::LoopbackNet;
 
-/// Where a body runs.
+/// The key under which ranks publish how often they have met.
+const TURN: &str = "conform.turn";
+
+/// The place of one rank.
 #[derive(Clone)]
-pub(crate) enum Place {
-    /// A process of its own.
-    Process,
-    /// A thread, with the network and the board that it shares with the others.
-    Thread(Arc<LoopbackNet>, Arc<Board>),
+pub(crate) struct Place {
+    rank: u32,
+    board: Arc<Board>,
+    turn: Arc<AtomicU64>,
+    net: Option<Arc<LoopbackNet>>,
+    log: Arc<Log>,
+    /// Item and seed, as the log names them.
+    item: (usize, u64),
 }
 
 impl Place {
+    /// A place on `board`; with a `net` it is that of a thread.
+    pub fn new(
+        rank: u32,
+        board: Arc<Board>,
+        turn: Arc<AtomicU64>,
+        net: Option<Arc<LoopbackNet>>,
+        log: Arc<Log>,
+        item: (usize, u64),
+    ) -> Self {
+        Place {
+            rank,
+            board,
+            turn,
+            net,
+            log,
+            item,
+        }
+    }
+
+    /// The network that the threads share.
+    pub fn net(&self) -> Option<&Arc<LoopbackNet>> {
+        self.net.as_ref()
+    }
+
+    /// The job as the rank joins it.
+    pub fn job(&self) -> unipgas::core::Result<Job> {
+        Job::on_board(Board::attach(&self.board.token())?, self.rank)
+    }
+
+    /// Writes a line about this rank and item.
+    pub fn tell(&self, what: &str, text: &str) {
+        self.log.line(what, self.rank, self.item, text);
+    }
+
+    /// Waits until every rank that lives has come here as often.
+    pub fn sync(&self) {
+        let turn = self.turn.fetch_add(1, Ordering::AcqRel) + 1;
+        let others = self
+            .board
+            .publish(self.rank, TURN, &turn.to_le_bytes())
+            .and_then(|()| (0..self.board.size()).try_for_each(|rank| self.await_turn(rank, turn)));
+        if let Err(error) = others {
+            panic!("the ranks cannot meet: {error}");
+        }
+    }
+
+    fn await_turn(&self, rank: u32, turn: u64) -> unipgas::core::Result<()> {
+        let start = Instant::now();
+        loop {
+            let seen = self.board.fetch(rank, TURN)?;
+            let seen = seen.and_then(|bytes| bytes.try_into().ok());
+            if seen.is_some_and(|bytes| u64::from_le_bytes(bytes) >= turn)
+                || self.board.state(rank)? == RankState::Dead
+            {
+                return Ok(());
+            }
+            if start.elapsed() < Duration::from_millis(1) {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
     /// SIGKILL for this process.
     pub fn dies(&self) -> ! {
+        assert!(
+            self.net.is_none(),
+            "laws that kill are not run on threads, and say so"
+        );
+        self.tell("dies", "");
         let me = rustix::process::getpid();
-        match self {
-            Place::Process => {
-                let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
-            }
-            Place::Thread(..) => unreachable!("laws that kill are not run on threads"),
+        loop {
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
         }
-        unreachable!("SIGKILL cannot be held up");
     }
 }
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Place::Process => "process",
-            Place::Thread(..) => "thread",
-        })
+        write!(f, "place of rank {}", self.rank)
+    }
+}
+
+/// What the workers tell the parent: lines appended to a file in memory, each by one write.
+pub(crate) struct Log(pub File);
+
+impl Log {
+    /// Appends a line.
+    pub fn line(&self, what: &str, rank: u32, item: (usize, u64), text: &str) {
+        let text = text.replace(['\n', '\r'], " ");
+        let line = format!("{what} {rank} {} {} {text}\n", item.0, item.1);
+        // Where it cannot be told, the parent sees that nothing was told, which is a failure.
+        let _ = (&self.0).write_all(line.as_bytes());
     }
 }

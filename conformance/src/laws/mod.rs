@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod gaspi;
+mod selftest;
 
 use crate::law::Law;
 
@@ -10,4 +11,12 @@ pub fn all() -> Vec<&'static Law> {
     let mut laws: Vec<&'static Law> = core::laws();
     laws.extend(gaspi::laws());
     laws
+}
+
+/// The law of this name. Those by which the framework tests itself are found here and are not listed.
+pub fn find(id: &str) -> Option<&'static Law> {
+    all()
+        .into_iter()
+        .chain(selftest::LAWS)
+        .find(|law| law.id == id)
 }

@@ -25,6 +25,9 @@ enum Cli {
     Cxx(Passed),
     /// Shows the machine, the backends and the limits
     Info(info::Args),
+    /// Checks that every interface keeps its laws on every backend
+    #[command(disable_help_flag = true)]
+    Conform(Passed),
     /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
     #[command(disable_help_flag = true)]
     Bench(Passed),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Cli::Cc(passed) => cc::run(cc::Language::C, passed.args),
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, passed.args),
         Cli::Info(args) => info::run(&args),
+        Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
         Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
 }
@@ -86,7 +90,7 @@ fn one_line(error: &clap::Error) -> String {
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     ) {
-        return "say what to do: run, cc, c++, info or bench; unipgas --help tells more".into();
+        return "say what to do: run, cc, c++, info, conform or bench; unipgas --help tells more".into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return "run needs a number of processes and a program: unipgas run -n 4 ./program".into();

@@ -1,0 +1,323 @@
+//! `unipgas conform`.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::matrix::{self, COLUMNS, Column, Seeds};
+use crate::runner::Runner;
+use crate::{Api, Law, coverage, laws, report, worker};
+
+const HELP: &str = "\
+Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
+
+Usage: unipgas conform [OPTIONS]
+
+  --api A         only the laws of this interface: core, gaspi
+  --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, loopback
+  --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
+  --seeds N       laws about order run under N seeds (20)
+  --seed S        the first seed (1); without --seeds all laws run under this seed alone
+  --limit S       seconds that a law has for one seed (30)
+  --json FILE     writes one record a line (- is standard output, without the table)
+  --list          shows the laws
+  --coverage      shows which laws check which procedure
+";
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wishes {
+    api: Option<Api>,
+    backend: Option<String>,
+    law: Option<String>,
+    seeds: Option<u64>,
+    seed: Option<u64>,
+    limit: Option<u64>,
+    json: Option<String>,
+    list: bool,
+    coverage: bool,
+    help: bool,
+}
+
+fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
+    let mut wishes = Wishes::default();
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let (name, attached) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => {
+                (name.to_string(), Some(value.to_string()))
+            }
+            _ => (arg, None),
+        };
+        let flag = matches!(name.as_str(), "--list" | "--coverage" | "--help" | "-h");
+        let known = [
+            "--api",
+            "--backend",
+            "--law",
+            "--seeds",
+            "--seed",
+            "--limit",
+            "--json",
+        ];
+        if !flag && !known.contains(&name.as_str()) {
+            return Err(format!(
+                "conform knows no {name:?}; --help lists what there is"
+            ));
+        }
+        if flag {
+            if attached.is_some() {
+                return Err(format!("{name} takes no value"));
+            }
+            match name.as_str() {
+                "--list" => wishes.list = true,
+                "--coverage" => wishes.coverage = true,
+                _ => wishes.help = true,
+            }
+            continue;
+        }
+        let value = attached
+            .or_else(|| args.next())
+            .ok_or_else(|| format!("{name} needs a value"))?;
+        let number = |least: u64| match value.parse::<u64>() {
+            Ok(n) if n >= least => Ok(Some(n)),
+            _ => Err(format!("{name} {value}: must be a number from {least} on")),
+        };
+        match name.as_str() {
+            "--api" => {
+                let api = [Api::Core, Api::Gaspi]
+                    .into_iter()
+                    .find(|api| api.name() == value);
+                wishes.api = Some(api.ok_or_else(|| {
+                    format!("there are no laws for the interface {value:?}; there are: core, gaspi")
+                })?);
+            }
+            "--seeds" => wishes.seeds = number(1)?,
+            "--seed" => wishes.seed = number(0)?,
+            "--limit" => {
+                wishes.limit = number(1)?;
+                if wishes.limit > Some(86400) {
+                    return Err(format!("--limit {value}: must be at most 86400 seconds"));
+                }
+            }
+            "--backend" => wishes.backend = Some(value),
+            "--law" => wishes.law = Some(value),
+            _ => wishes.json = Some(value),
+        }
+    }
+    Ok(wishes)
+}
+
+/// Whether `id` is meant by `pattern`: a part of it, or with `*` (any characters) the whole.
+fn matches_pattern(id: &str, pattern: &str) -> bool {
+    if !pattern.contains('*') {
+        return id.contains(pattern);
+    }
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| id.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
+    let known = laws::all();
+    if let Some(pattern) = &wishes.law
+        && let Some(law) = laws::find(pattern)
+    {
+        return Ok(vec![law]);
+    }
+    let chosen: Vec<_> = known
+        .into_iter()
+        .filter(|law| wishes.api.is_none_or(|api| law.api == api))
+        .filter(|law| {
+            wishes
+                .law
+                .as_ref()
+                .is_none_or(|p| matches_pattern(law.id, p))
+        })
+        .collect();
+    if chosen.is_empty() {
+        return Err("no law has such a name; unipgas conform --list shows them".into());
+    }
+    Ok(chosen)
+}
+
+fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
+    let chosen: Vec<_> = COLUMNS
+        .iter()
+        .filter(|column| {
+            wishes
+                .backend
+                .as_ref()
+                .is_none_or(|name| column.name == name)
+        })
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+        return Err(format!(
+            "there is no backend {:?}; there are: {}",
+            wishes.backend.as_deref().unwrap_or_default(),
+            names.join(", ")
+        ));
+    }
+    Ok(chosen)
+}
+
+/// Carries out the command. The table of backends must have been filled (`unipgas::init`), and this executable must lead here when
+/// its first argument is `conform`: that is how the processes of the jobs are started.
+pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    let mut args = args.peekable();
+    if args.peek().is_some_and(|arg| arg == "--worker") {
+        let args: Vec<String> = args.skip(1).collect();
+        return worker::run(&args);
+    }
+    match parse(args).and_then(|wishes| carry_out(&wishes)) {
+        Ok(code) => code,
+        Err(text) => {
+            // With standard error closed there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "unipgas: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
+    let say = |text: &str| {
+        // With standard output closed there is nobody to tell.
+        let _ = write!(std::io::stdout(), "{text}");
+    };
+    if wishes.help {
+        say(HELP);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let laws = select(wishes)?;
+    if wishes.list {
+        for law in laws {
+            say(&format!(
+                "{:45} {} x  {}: {}\n",
+                law.id, law.processes, law.clause, law.says
+            ));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if wishes.coverage {
+        say(&coverage::table(&laws));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = columns(wishes)?;
+    let alone = wishes.seed.is_some() && wishes.seeds.is_none();
+    let seeds = Seeds {
+        first: wishes.seed.unwrap_or(1),
+        count: wishes.seeds.unwrap_or(if alone { 1 } else { 20 }),
+        all: alone,
+    };
+    let mut json = match wishes.json.as_deref() {
+        None => None,
+        Some("-") => Some(Box::new(std::io::stdout()) as Box<dyn Write>),
+        Some(path) => Some(Box::new(
+            std::fs::File::create(path).map_err(|e| format!("cannot write {path}: {e}"))?,
+        ) as Box<dyn Write>),
+    };
+    let runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
+    let bar = progress_bar(matrix::work(&laws, &columns, &seeds));
+    let cells = matrix::run(&runner, &laws, &columns, &seeds, &|column, done| {
+        bar.set_message(column.name);
+        bar.set_position(done);
+    })?;
+    bar.finish_and_clear();
+    if let Some(to) = &mut json {
+        report::json(&cells, to).map_err(|e| format!("cannot write the records: {e}"))?;
+    }
+    if wishes.json.as_deref() != Some("-") {
+        say(&report::table(&laws, &columns, &cells));
+    }
+    Ok(match report::counts(&cells).failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn progress_bar(length: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(
+        "{msg:9} [{bar:40}] {pos}/{len} seeds, {elapsed}, {eta} to go",
+    );
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+    match style {
+        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wishes(line: &str) -> Result<Wishes, String> {
+        parse(line.split_whitespace().map(String::from))
+    }
+
+    #[test]
+    fn options_are_read() {
+        let expected = Wishes {
+            api: Some(Api::Gaspi),
+            backend: Some("chaos".into()),
+            law: Some("gaspi.notify*".into()),
+            seeds: Some(1000),
+            seed: Some(7),
+            json: Some("-".into()),
+            ..Wishes::default()
+        };
+        let line = "--api gaspi --backend=chaos --law gaspi.notify* --seeds 1000 --seed=7 --json -";
+        assert_eq!(wishes(line), Ok(expected));
+        for (line, part) in [
+            ("--api mpi", "core, gaspi"),
+            ("--seeds 0", "from 1 on"),
+            ("--seed x", "from 0 on"),
+            ("--seed", "needs a value"),
+            ("--limit 100000", "at most"),
+            ("--list=1", "no value"),
+            ("--frobnicate", "--help"),
+            ("laws", "--help"),
+        ] {
+            let error = wishes(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn patterns() {
+        assert!(matches_pattern("core.put.bounds", "put"));
+        assert!(matches_pattern("core.put.bounds", "core.*"));
+        assert!(matches_pattern("core.put.bounds", "*bounds"));
+        assert!(matches_pattern("core.put.bounds", "c*put*s"));
+        assert!(!matches_pattern("core.put.bounds", "put*"));
+        assert!(!matches_pattern("core.put.bounds", "*put"));
+        assert!(!matches_pattern("core.put.bounds", "core.put.b*bounds*s"));
+    }
+
+    #[test]
+    fn what_there_is_not_is_said() {
+        let nothing = Wishes {
+            law: Some("no such law".into()),
+            ..Wishes::default()
+        };
+        assert!(select(&nothing).unwrap_err().contains("--list"));
+        let nowhere = Wishes {
+            backend: Some("tofu".into()),
+            ..Wishes::default()
+        };
+        assert!(columns(&nowhere).unwrap_err().contains("shm-copy"));
+    }
+}

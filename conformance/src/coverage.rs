@@ -1,0 +1,107 @@
+//! Which laws check which procedure of the specification.
+
+use std::fmt::Write as _;
+
+use crate::clauses::{EXTENSIONS, GASPI};
+use crate::{Api, Law};
+
+/// The laws that name `procedure`.
+pub fn laws_of(laws: &[&'static Law], procedure: &str) -> Vec<&'static str> {
+    laws.iter()
+        .filter(|law| law.procedures.contains(&procedure))
+        .map(|law| law.id)
+        .collect()
+}
+
+/// Every procedure of GASPI 17.1 with the laws that check it; then the extensions that some law checks.
+pub fn table(laws: &[&'static Law]) -> String {
+    let mut text = String::from("GASPI 17.1\n");
+    let mut without = 0;
+    for procedure in GASPI {
+        let laws = laws_of(laws, procedure.name);
+        without += usize::from(laws.is_empty());
+        row(&mut text, procedure.section, procedure.name, &laws);
+    }
+    text.push_str("beside it\n");
+    for name in EXTENSIONS {
+        row(&mut text, "", name, &laws_of(laws, name));
+    }
+    let _ = write!(
+        text,
+        "\n{} procedures, {} with laws, {without} without\n",
+        GASPI.len(),
+        GASPI.len() - without
+    );
+    text
+}
+
+fn row(text: &mut String, section: &str, name: &str, laws: &[&str]) {
+    let shown = match laws {
+        [] => "none".into(),
+        laws => laws.join(" "),
+    };
+    let _ = writeln!(text, "  {section:7} {name:33} {shown}");
+}
+
+/// Names in `laws` that are no procedure of their specification.
+pub fn unknown(laws: &[&'static Law]) -> Vec<(&'static str, &'static str)> {
+    laws.iter()
+        .filter(|law| law.api == Api::Gaspi)
+        .flat_map(|law| law.procedures.iter().map(|name| (law.id, *name)))
+        .filter(|(_, name)| !GASPI.iter().any(|p| p.name == *name) && !EXTENSIONS.contains(name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::laws;
+
+    #[test]
+    fn laws_name_procedures_that_exist() {
+        assert_eq!(unknown(&laws::all()), []);
+    }
+
+    #[test]
+    fn a_wrong_name_is_seen() {
+        const WRONG: Law = Law {
+            procedures: &["gaspi_write", "gaspi_wirte", "gaspi_printf"],
+            ..Law::new(Api::Gaspi, "x", "", "", 1, &[], |_| Ok(()))
+        };
+        assert_eq!(unknown(&[&WRONG]), [("x", "gaspi_wirte")]);
+        assert!(table(&[&WRONG]).contains("8.2.1   gaspi_write                       x\n"));
+        assert!(table(&[&WRONG]).contains("8.2.2   gaspi_read                        none\n"));
+    }
+
+    #[test]
+    fn the_specification_is_listed_once() {
+        let names: BTreeSet<_> = GASPI
+            .iter()
+            .map(|p| p.name)
+            .chain(EXTENSIONS.iter().copied())
+            .collect();
+        assert_eq!(names.len(), GASPI.len() + EXTENSIONS.len());
+        assert_eq!(GASPI.len(), 74);
+    }
+
+    #[test]
+    fn laws_have_ids_of_their_own() {
+        let all = laws::all();
+        let ids: BTreeSet<_> = all.iter().map(|law| law.id).collect();
+        assert_eq!(ids.len(), all.len());
+        for law in all {
+            assert!(law.id.starts_with(law.api.name()), "{}", law.id);
+            assert!(
+                law.id
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b)),
+                "{}",
+                law.id
+            );
+            assert!((1..=8).contains(&law.processes), "{}", law.id);
+            assert!(!law.says.is_empty() && !law.clause.is_empty(), "{}", law.id);
+        }
+    }
+}

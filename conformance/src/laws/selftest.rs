@@ -1,0 +1,78 @@
+//! Bodies that lie, hang and crash: the framework must tell them from laws that hold.
+
+use std::time::Duration;
+
+use crate::law::{Api, Ctx, Law, Verdict, not_offered};
+
+const CLAUSE: &str = "unipgas conformance";
+
+const fn law(id: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
+    Law::new(Api::Core, id, CLAUSE, "the framework tests itself", 2, &[], body)
+}
+
+/// Found by name only.
+pub const LAWS: &[Law] = &[
+    law("selftest.holds", |ctx| {
+        ctx.sync();
+        Ok(())
+    }),
+    // The other rank waits for the one that fails: it is not what is reported.
+    law("selftest.lies", |ctx| {
+        crate::ensure_eq!(ctx.rank, 0, "rank");
+        ctx.sync();
+        Ok(())
+    }),
+    law("selftest.lies-at-seed-3", |ctx| {
+        crate::ensure!(ctx.seed != 3, "three");
+        Ok(())
+    }),
+    law("selftest.panics", |ctx| {
+        assert!(ctx.rank == 1, "rank 0 panics");
+        Ok(())
+    }),
+    law("selftest.hangs", |ctx| {
+        while ctx.rank == 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }),
+    law("selftest.crashes", |ctx| {
+        if ctx.rank == 1 {
+            std::process::abort();
+        }
+        ctx.sync();
+        Ok(())
+    }),
+    law("selftest.exits", |_| std::process::exit(0)),
+    law("selftest.not-offered", |_| not_offered("nobody has it")),
+    Law {
+        needs_kill: true,
+        ..law("selftest.kills", |ctx| {
+            if ctx.rank == 1 {
+                ctx.dies();
+            }
+            ctx.sync();
+            Ok(())
+        })
+    },
+    Law {
+        needs_kill: true,
+        ..law("selftest.kills-and-lies", |ctx| {
+            if ctx.rank == 1 {
+                ctx.dies();
+            }
+            ctx.sync();
+            Err("the survivor has seen something".into())
+        })
+    },
+    // Dies without having said so.
+    Law {
+        needs_kill: true,
+        ..law("selftest.dies-of-something-else", |ctx| {
+            if ctx.rank == 1 {
+                std::process::abort();
+            }
+            Ok(())
+        })
+    },
+];

@@ -1,0 +1,217 @@
+//! The columns of the matrix, and what runs in them.
+
+use unipgas::core::registry;
+
+use crate::runner::{Ran, Runner, Verdict};
+use crate::worker::Item;
+use crate::{Api, Law};
+
+/// Seeds of a law that is not about order, where the backend draws from them.
+const SEEDS_WITHOUT_ORDER: u64 = 5;
+
+/// A backend in one of its modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// As in `--backend` of `unipgas conform`.
+    pub name: &'static str,
+    /// As in UNIPGAS_BACKEND.
+    pub backend: &'static str,
+    /// Environment that makes the mode.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Ranks are threads of one process.
+    pub threads: bool,
+    /// What it does depends on the seed.
+    pub seeded: bool,
+}
+
+/// All columns.
+pub const COLUMNS: &[Column] = &[
+    Column {
+        name: "shm",
+        backend: "shm",
+        env: &[("UNIPGAS_SHM_ADOPT", "1")],
+        threads: false,
+        seeded: false,
+    },
+    Column {
+        name: "shm-copy",
+        backend: "shm",
+        env: &[("UNIPGAS_SHM_ADOPT", "0")],
+        threads: false,
+        seeded: false,
+    },
+    Column {
+        name: "chaos",
+        backend: "chaos",
+        env: &[("UNIPGAS_SHM_ADOPT", "1")],
+        threads: false,
+        seeded: true,
+    },
+    Column {
+        name: "loopback",
+        backend: "loopback",
+        env: &[],
+        threads: true,
+        seeded: false,
+    },
+];
+
+impl Column {
+    /// Why nothing can run in it here.
+    pub fn missing(&self) -> Option<String> {
+        if self.threads {
+            return None;
+        }
+        match registry::backends().iter().find(|b| b.name == self.backend) {
+            None => Some(format!("this library has no backend {}", self.backend)),
+            Some(backend) => (backend.probe)().err(),
+        }
+    }
+
+    /// Why this law cannot run in it.
+    pub fn refuses(&self, law: &Law) -> Option<&'static str> {
+        match law {
+            _ if !self.threads => None,
+            Law {
+                needs_kill: true, ..
+            } => Some("its ranks are threads, which cannot be killed one by one"),
+            Law {
+                api: Api::Gaspi, ..
+            } => Some("its ranks are threads, and GASPI has one process a process"),
+            _ => None,
+        }
+    }
+}
+
+/// Which seeds laws run under.
+#[derive(Debug, Clone, Copy)]
+pub struct Seeds {
+    /// The first one.
+    pub first: u64,
+    /// How many, for laws about order.
+    pub count: u64,
+    /// As many for every law.
+    pub all: bool,
+}
+
+impl Seeds {
+    fn of(&self, law: &Law, column: &Column) -> u64 {
+        match law.ordering || self.all {
+            true => self.count,
+            false if column.seeded => self.count.min(SEEDS_WITHOUT_ORDER),
+            false => 1,
+        }
+    }
+}
+
+/// One cell of the matrix.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// Where.
+    pub column: &'static Column,
+    /// What, and how it went.
+    pub ran: Ran,
+}
+
+/// How many seeds `run` will go through.
+pub fn work(laws: &[&'static Law], columns: &[&'static Column], seeds: &Seeds) -> u64 {
+    columns
+        .iter()
+        .filter(|column| column.missing().is_none())
+        .flat_map(|column| laws.iter().map(move |law| (column, law)))
+        .filter(|(column, law)| column.refuses(law).is_none())
+        .map(|(column, law)| seeds.of(law, column))
+        .sum()
+}
+
+/// Runs `laws` in `columns`. `progress` is told the column and the seeds done so far. Errors: a text, when jobs cannot be started.
+pub fn run(
+    runner: &Runner,
+    laws: &[&'static Law],
+    columns: &[&'static Column],
+    seeds: &Seeds,
+    progress: &(dyn Fn(&'static Column, u64) + Sync),
+) -> Result<Vec<Cell>, String> {
+    let mut cells = Vec::new();
+    let mut seeds_done = 0;
+    for &column in columns {
+        let not_offered = |law: &'static Law, reason: &str| Cell {
+            column,
+            ran: Ran {
+                law,
+                verdict: Verdict::NotOffered(reason.into()),
+                seeds: 0,
+                took: Default::default(),
+            },
+        };
+        if let Some(reason) = column.missing() {
+            cells.extend(laws.iter().map(|law| not_offered(law, &reason)));
+            continue;
+        }
+        let (refused, wanted): (Vec<&'static Law>, Vec<_>) =
+            laws.iter().partition(|law| column.refuses(law).is_some());
+        cells.extend(
+            refused
+                .into_iter()
+                .filter_map(|law| Some(not_offered(law, column.refuses(law)?))),
+        );
+        for batch in batches(&wanted, column, seeds) {
+            let results = runner.run(column, &batch, &|seeds| {
+                progress(column, seeds_done + seeds);
+            })?;
+            seeds_done += batch.iter().map(|item| item.count).sum::<u64>();
+            for ran in results {
+                match cells.last_mut() {
+                    // One that kills has a job for each seed.
+                    Some(Cell {
+                        column: before,
+                        ran: same,
+                    }) if *before == column && same.law.id == ran.law.id => {
+                        same.seeds += ran.seeds;
+                        same.took += ran.took;
+                        if !matches!(same.verdict, Verdict::Fail(_)) {
+                            same.verdict = ran.verdict;
+                        }
+                    }
+                    _ => cells.push(Cell { column, ran }),
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a
+/// job of its own; one that kills even under each seed.
+fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Item>> {
+    let mut batches: Vec<Vec<Item>> = Vec::new();
+    for &law in laws {
+        let item = Item {
+            law,
+            first: seeds.first,
+            count: seeds.of(law, column),
+        };
+        if law.needs_kill {
+            let one = |nth| Item {
+                first: seeds.first.wrapping_add(nth),
+                count: 1,
+                ..item
+            };
+            batches.extend((0..item.count).map(|nth| vec![one(nth)]));
+        } else if law.bare {
+            batches.push(vec![item]);
+        } else {
+            let shared = batches.iter_mut().find(|batch| {
+                let first = batch[0].law;
+                (first.api, first.processes) == (law.api, law.processes)
+                    && !first.bare
+                    && !first.needs_kill
+            });
+            match shared {
+                Some(batch) => batch.push(item),
+                None => batches.push(vec![item]),
+            }
+        }
+    }
+    batches
+}

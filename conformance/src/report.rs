@@ -1,0 +1,175 @@
+//! The matrix for people and for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::Law;
+use crate::matrix::{Cell, Column};
+use crate::runner::Verdict;
+
+/// Cells by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Held.
+    pub passed: usize,
+    /// Found broken.
+    pub failed: usize,
+    /// Not offered.
+    pub skipped: usize,
+}
+
+/// Counts `cells`.
+pub fn counts(cells: &[Cell]) -> Counts {
+    let mut counts = Counts::default();
+    for cell in cells {
+        match cell.ran.verdict {
+            Verdict::Pass => counts.passed += 1,
+            Verdict::Fail(_) => counts.failed += 1,
+            Verdict::NotOffered(_) => counts.skipped += 1,
+        }
+    }
+    counts
+}
+
+/// A row for each law, a column for each backend; below it what failed, with the command that repeats it, and what is not offered.
+pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell]) -> String {
+    let mut text = String::new();
+    let width = laws
+        .iter()
+        .map(|law| law.id.len())
+        .max()
+        .unwrap_or(0)
+        .max(3);
+    let _ = write!(text, "{:width$}  n", "law");
+    for column in columns {
+        let _ = write!(text, "  {:9}", column.name);
+    }
+    text = text.trim_end().into();
+    text.push('\n');
+    let by_place: BTreeMap<(&str, &str), &Cell> = cells
+        .iter()
+        .map(|cell| ((cell.ran.law.id, cell.column.name), cell))
+        .collect();
+    for law in laws {
+        let mut row = format!("{:width$}  {}", law.id, law.processes);
+        for column in columns {
+            let cell = match by_place.get(&(law.id, column.name)).map(|c| &c.ran) {
+                None => String::new(),
+                Some(ran) => match &ran.verdict {
+                    Verdict::Pass if ran.seeds > 1 => format!("pass x{}", ran.seeds),
+                    Verdict::Pass => "pass".into(),
+                    Verdict::Fail(failure) => failure.kind.name().to_uppercase(),
+                    Verdict::NotOffered(_) => "-".into(),
+                },
+            };
+            let _ = write!(row, "  {cell:9}");
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    for cell in cells {
+        if let Verdict::Fail(failure) = &cell.ran.verdict {
+            let law = cell.ran.law;
+            let _ = write!(
+                text,
+                "\n{} {} on {} (seed {})\n  law:    {} ({})\n  seen:   {}\n  repeat: {}\n",
+                law.id,
+                failure.kind.name(),
+                cell.column.name,
+                failure.seed,
+                law.says,
+                law.clause,
+                failure.text,
+                repeat(cell, failure.seed),
+            );
+        }
+    }
+    let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for cell in cells {
+        if let Verdict::NotOffered(reason) = &cell.ran.verdict {
+            reasons
+                .entry((cell.column.name, reason))
+                .or_default()
+                .push(cell.ran.law.id);
+        }
+    }
+    if !reasons.is_empty() {
+        text.push_str("\nnot offered (-):\n");
+    }
+    for ((column, reason), laws) in reasons {
+        let which = match laws.as_slice() {
+            [one] => (*one).to_string(),
+            many => format!("{} laws", many.len()),
+        };
+        let _ = writeln!(text, "  {column}: {which}: {reason}");
+    }
+    let counts = counts(cells);
+    let _ = write!(
+        text,
+        "\n{} passed, {} failed, {} skipped\n",
+        counts.passed, counts.failed, counts.skipped
+    );
+    text
+}
+
+/// The command that runs a cell again.
+fn repeat(cell: &Cell, seed: u64) -> String {
+    format!(
+        "unipgas conform --law {} --backend {} --seed {seed}",
+        cell.ran.law.id, cell.column.name
+    )
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    law: &'a str,
+    clause: &'a str,
+    api: &'a str,
+    backend: &'a str,
+    processes: u32,
+    verdict: &'a str,
+    seeds: u64,
+    milliseconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeat: Option<String>,
+}
+
+/// One record a line: law, clause, api, backend, processes, verdict (`pass`, `fails`, `hangs`, `crashes`, `not offered`), seeds,
+/// milliseconds; and where there is something to tell: seed, text, repeat.
+pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
+    for cell in cells {
+        let ran = &cell.ran;
+        let (verdict, text, seed) = match &ran.verdict {
+            Verdict::Pass => ("pass", None, None),
+            Verdict::Fail(failure) => (
+                failure.kind.name(),
+                Some(failure.text.as_str()),
+                Some(failure.seed),
+            ),
+            Verdict::NotOffered(reason) => ("not offered", Some(reason.as_str()), None),
+        };
+        let record = Record {
+            law: ran.law.id,
+            clause: ran.law.clause,
+            api: ran.law.api.name(),
+            backend: cell.column.name,
+            processes: ran.law.processes,
+            verdict,
+            seeds: ran.seeds,
+            milliseconds: ran.took.as_millis() as u64,
+            seed,
+            text,
+            repeat: seed.map(|seed| repeat(cell, seed)),
+        };
+        serde_json::to_writer(&mut to, &record)?;
+        to.write_all(b"\n")?;
+    }
+    to.flush()
+}

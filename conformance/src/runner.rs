@@ -1,0 +1,410 @@
+//! Starting jobs of laws, and finding out from what their processes have told how each law went.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use unipgas::core::job::Launch;
+use unipgas::core::job::launch::{Exit, Outcome, Output};
+
+use crate::Law;
+use crate::worker::Item;
+
+/// How a law went on a backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Held under every seed.
+    Pass,
+    /// Was found broken.
+    Fail(Failure),
+    /// The backend does not offer what it is about; why.
+    NotOffered(String),
+}
+
+/// How a law was found broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Under this seed.
+    pub seed: u64,
+    /// In what way.
+    pub kind: FailureKind,
+    /// What was seen and expected, with the rank.
+    pub text: String,
+}
+
+/// In what way a law was found broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The body says so.
+    Fails,
+    /// The time was over.
+    Hangs,
+    /// A process ended that should not have.
+    Crashes,
+}
+
+impl FailureKind {
+    /// In the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureKind::Fails => "fails",
+            FailureKind::Hangs => "hangs",
+            FailureKind::Crashes => "crashes",
+        }
+    }
+}
+
+/// The result of one law on one backend.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// The law.
+    pub law: &'static Law,
+    /// How it went.
+    pub verdict: Verdict,
+    /// Seeds under which it was run to its end.
+    pub seeds: u64,
+    /// Time that it took, with its share of starting the job.
+    pub took: Duration,
+}
+
+/// How jobs are started.
+#[derive(Debug, Clone)]
+pub struct Runner {
+    /// This program, and what makes it a worker.
+    pub program: OsString,
+    /// Arguments before those of a worker.
+    pub prefix: Vec<OsString>,
+    /// Time for one seed.
+    pub limit: Duration,
+}
+
+impl Runner {
+    /// Workers are this executable, started as `conform --worker`. Errors: a text.
+    pub fn new(limit: Duration) -> Result<Runner, String> {
+        let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
+        Ok(Runner {
+            program: program.into(),
+            prefix: vec!["conform".into(), "--worker".into()],
+            limit,
+        })
+    }
+
+    /// Runs `items`, which need the same number of processes, on a column; calls `progress` with the seeds done so far. A law that
+    /// fails costs the others nothing but a new job.
+    pub(crate) fn run(
+        &self,
+        column: &crate::matrix::Column,
+        items: &[Item],
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<Ran>, String> {
+        let mut done = Vec::new();
+        let mut seeds_before = 0;
+        while done.len() < items.len() {
+            let rest = &items[done.len()..];
+            let start = Instant::now();
+            let (lines, outcome) =
+                self.job(column, rest, &|seeds| progress(seeds_before + seeds))?;
+            let mut ran = judge(rest, &lines, &outcome, self.limit);
+            let last = ran.len() - 1;
+            if rest[last].law.needs_kill
+                && ran[last].verdict == Verdict::Pass
+                && let Some(left) = leftovers()
+            {
+                ran[last].verdict = Verdict::Fail(Failure {
+                    seed: rest[last].first,
+                    kind: FailureKind::Fails,
+                    text: left,
+                });
+            }
+            let seeds: u64 = ran.iter().map(|ran| ran.seeds).sum();
+            let each = start.elapsed().div_f64(seeds.max(1) as f64);
+            for ran in &mut ran {
+                ran.took = each.mul_f64(ran.seeds.max(1) as f64);
+            }
+            seeds_before += rest[..ran.len()].iter().map(|item| item.count).sum::<u64>();
+            progress(seeds_before);
+            done.append(&mut ran);
+        }
+        Ok(done)
+    }
+
+    fn job(
+        &self,
+        column: &crate::matrix::Column,
+        items: &[Item],
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(Vec<Line>, Outcome), String> {
+        let fd = rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|e| format!("memory for the results: {e}"))?;
+        let log = File::from(OwnedFd::from(fd));
+        let ranks = items[0].law.processes;
+        let (processes, threads) = if column.threads {
+            (1, ranks)
+        } else {
+            (ranks, 0)
+        };
+        let mut launch = Launch::new(processes, self.program.clone());
+        launch.args.clone_from(&self.prefix);
+        launch.args.extend([
+            format!("/proc/{}/fd/{}", std::process::id(), log.as_raw_fd()).into(),
+            column.name.into(),
+            self.limit.as_secs().max(1).to_string().into(),
+            threads.to_string().into(),
+        ]);
+        launch
+            .args
+            .extend(items.iter().map(|item| item.to_arg().into()));
+        launch.env = column
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        launch.backend = Some(column.backend.into());
+        launch.seed = Some(items[0].first);
+        launch.keep_going = items[0].law.needs_kill;
+        launch.output = Output::Capture;
+        let over = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| watch(&log, &over, progress));
+            // The processes die with the thread that started them: this one, which sees the job through.
+            let outcome = launch.run();
+            over.store(true, Ordering::Release);
+            outcome
+        });
+        let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
+        Ok((read(&log, 0).0, outcome))
+    }
+}
+
+/// Tells of the seeds that rank 0 has done, now and then.
+fn watch(log: &File, over: &AtomicBool, progress: &dyn Fn(u64)) {
+    let (mut at, mut seeds) = (0, 0);
+    while !over.load(Ordering::Acquire) {
+        let (lines, next) = read(log, at);
+        at = next;
+        seeds += lines
+            .iter()
+            .filter(|line| line.rank == 0 && (line.what == "ok" || line.what == "none"))
+            .count() as u64;
+        progress(seeds);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[derive(Debug)]
+struct Line {
+    what: String,
+    rank: u32,
+    item: (usize, u64),
+    text: String,
+}
+
+/// The whole lines from `at` on, and where the next one begins.
+fn read(log: &File, mut at: u64) -> (Vec<Line>, u64) {
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    let mut from = at;
+    while let Ok(n) = log.read_at(&mut piece, from)
+        && n > 0
+    {
+        bytes.extend_from_slice(&piece[..n]);
+        from += n as u64;
+    }
+    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
+    at += whole as u64;
+    let text = String::from_utf8_lossy(&bytes[..whole]);
+    (text.lines().filter_map(parse).collect(), at)
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let mut parts = line.splitn(5, ' ');
+    Some(Line {
+        what: parts.next()?.into(),
+        rank: parts.next()?.parse().ok()?,
+        item: (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?),
+        text: parts.next().unwrap_or_default().into(),
+    })
+}
+
+/// What is known of one item under one seed.
+#[derive(Default)]
+struct Told<'a> {
+    started: BTreeSet<u32>,
+    returned: BTreeSet<u32>,
+    ok: BTreeSet<u32>,
+    none: Option<&'a str>,
+    fail: Option<(u32, &'a str)>,
+}
+
+/// The results of the items that were begun: all of them, or those up to the first that was found broken.
+fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, limit: Duration) -> Vec<Ran> {
+    let mut told: HashMap<(usize, u64), Told<'_>> = HashMap::new();
+    let mut dying = BTreeSet::new();
+    for line in lines {
+        let told = told.entry(line.item).or_default();
+        match line.what.as_str() {
+            "start" => drop(told.started.insert(line.rank)),
+            "body" => drop(told.returned.insert(line.rank)),
+            "ok" => drop(told.ok.insert(line.rank)),
+            "none" => {
+                told.none = Some(&line.text);
+                told.ok.insert(line.rank);
+            }
+            "fail" if told.fail.is_none() => told.fail = Some((line.rank, &line.text)),
+            "dies" => drop(dying.insert(line.rank)),
+            _ => {}
+        }
+    }
+    let mut results = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let mut ran = Ran {
+            law: item.law,
+            verdict: Verdict::Pass,
+            seeds: 0,
+            took: Duration::ZERO,
+        };
+        for nth in 0..item.count {
+            let seed = item.first.wrapping_add(nth);
+            let nothing = Told::default();
+            let told = told.get(&(index, seed)).unwrap_or(&nothing);
+            let all = (0..item.law.processes)
+                .all(|rank| told.ok.contains(&rank) || dying.contains(&rank));
+            if all && told.fail.is_none() {
+                ran.seeds += 1;
+                if let Some(reason) = told.none {
+                    ran.verdict = Verdict::NotOffered(reason.into());
+                }
+                continue;
+            }
+            let (kind, text) = broken(item.law, told, outcome, &dying, limit);
+            ran.verdict = Verdict::Fail(Failure { seed, kind, text });
+            results.push(ran);
+            return results;
+        }
+        results.push(ran);
+    }
+    let unexpected = outcome
+        .ranks
+        .iter()
+        .enumerate()
+        .find(|(rank, end)| !end.exit.success() && !dying.contains(&(*rank as u32)));
+    if let (Some((rank, end)), Some(last)) = (unexpected, results.last_mut())
+        && last.verdict == Verdict::Pass
+    {
+        last.verdict = Verdict::Fail(Failure {
+            seed: items[items.len() - 1].first,
+            kind: FailureKind::Crashes,
+            text: format!(
+                "rank {rank}, after all was done, {}{}",
+                end.exit,
+                last_words(outcome, rank)
+            ),
+        });
+    }
+    results
+}
+
+fn broken(
+    law: &Law,
+    told: &Told<'_>,
+    outcome: &Outcome,
+    dying: &BTreeSet<u32>,
+    limit: Duration,
+) -> (FailureKind, String) {
+    if let Some((rank, text)) = told.fail {
+        return (FailureKind::Fails, format!("rank {rank}: {text}"));
+    }
+    let missing: Vec<u32> = (0..law.processes)
+        .filter(|rank| !told.ok.contains(rank) && !dying.contains(rank))
+        .collect();
+    // Of the ends, the first one is the cause; a job with kills goes on, so that there it is looked for.
+    let threads = outcome.ranks.len() < law.processes as usize;
+    let cause = match outcome.first_failure {
+        Some(rank) if threads || !dying.contains(&rank) => Some(rank),
+        _ => missing.iter().copied().find(|rank| {
+            outcome
+                .ranks
+                .get(*rank as usize)
+                .is_some_and(|end| !end.exit.success())
+        }),
+    };
+    let end = cause.map(|rank| (rank, outcome.ranks[rank as usize].exit));
+    let words = cause.map_or(String::new(), |rank| last_words(outcome, rank as usize));
+    if let Some((_, Exit::Signal(libc::SIGALRM))) = end {
+        let inside: Vec<u32> = missing
+            .iter()
+            .copied()
+            .filter(|r| !told.returned.contains(r))
+            .collect();
+        let place = match inside.as_slice() {
+            [] => "after the body".to_string(),
+            ranks => format!("rank {}", list(ranks)),
+        };
+        return (
+            FailureKind::Hangs,
+            format!(
+                "{place}: not done after {} s{words}",
+                limit.as_secs().max(1)
+            ),
+        );
+    }
+    let text = match end {
+        Some((rank, exit)) if threads => {
+            debug_assert_eq!(rank, 0);
+            format!("the process of all ranks {exit}{words}")
+        }
+        Some((rank, exit)) => format!("rank {rank} {exit}{words}"),
+        None => format!("rank {} said nothing", list(&missing)),
+    };
+    (FailureKind::Crashes, text)
+}
+
+fn list(ranks: &[u32]) -> String {
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    ranks.join(", ")
+}
+
+/// The last line that the rank wrote to standard error.
+fn last_words(outcome: &Outcome, rank: usize) -> String {
+    let text = String::from_utf8_lossy(&outcome.ranks[rank].stderr).into_owned();
+    match text.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) => format!(" ({})", line.trim()),
+        None => String::new(),
+    }
+}
+
+/// What a job of this process has left behind: files in /dev/shm, processes.
+fn leftovers() -> Option<String> {
+    let ours = format!("UNIPGAS_JOB={}:", std::process::id());
+    let mut left = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.parse::<u32>().is_err() {
+            continue;
+        }
+        // A process that has just ended, or that belongs to another user, is none of ours.
+        if let Ok(environment) = std::fs::read(entry.path().join("environ"))
+            && environment
+                .split(|b| *b == 0)
+                .any(|variable| variable.starts_with(ours.as_bytes()))
+        {
+            left.insert(format!("process {name}"), ());
+        }
+    }
+    for entry in std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.contains("unipgas") {
+            left.insert(format!("/dev/shm/{name}"), ());
+        }
+    }
+    let names: Vec<String> = left.into_keys().collect();
+    (!names.is_empty()).then(|| format!("left behind: {}", names.join(", ")))
+}

@@ -1,0 +1,220 @@
+//! The processes of a job of laws: they carry out item after item and tell the parent how each went.
+//!
+//! An item is a law and a run of seeds; each seed is a life cycle of its own. The first rank that finds a law broken ends its
+//! process, and with it the job: what the others do afterwards says nothing.
+
+use std::fs::OpenOptions;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use unipgas::core::job::Board;
+use unipgas::core::loopback::LoopbackNet;
+use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
+
+use crate::law::NOT_OFFERED;
+use crate::place::{Log, Place};
+use crate::{Api, Ctx, Law, Verdict, laws};
+
+/// GASPI_BLOCK.
+const BLOCK: u64 = u64::MAX;
+
+/// A law, and the seeds `first..first + count` (wrapping) that it runs under.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    pub law: &'static Law,
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Item {
+    pub fn to_arg(self) -> String {
+        format!("{}@{}+{}", self.law.id, self.first, self.count)
+    }
+
+    fn from_arg(arg: &str) -> Option<Item> {
+        let (id, seeds) = arg.split_once('@')?;
+        let (first, count) = seeds.split_once('+')?;
+        Some(Item {
+            law: laws::find(id)?,
+            first: first.parse().ok()?,
+            count: count.parse().ok()?,
+        })
+    }
+}
+
+/// `LOG BACKEND LIMIT THREADS ITEM…`: the file that is told, the name of the column, seconds per seed, the number of threads that
+/// play ranks (0: none do), the items.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    match work(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conform worker: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+struct Worker {
+    backend: String,
+    limit: u32,
+    log: Arc<Log>,
+    board: Arc<Board>,
+    /// How often each rank of this process has met the others.
+    turns: Vec<Arc<AtomicU64>>,
+    /// The first rank of this process.
+    rank: u32,
+    threads: bool,
+    life_cycle: u32,
+}
+
+fn work(args: &[String]) -> Result<bool, String> {
+    let [log, backend, limit, threads, items @ ..] = args else {
+        return Err("started without its arguments".into());
+    };
+    let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{text}: {e}"));
+    let items: Option<Vec<Item>> = items.iter().map(|arg| Item::from_arg(arg)).collect();
+    let items = items.ok_or("an item that is no law and seeds")?;
+    let file = OpenOptions::new()
+        .append(true)
+        .open(log)
+        .map_err(|e| format!("{log}: {e}"))?;
+    let threads = number(threads)?;
+    let made = match threads {
+        0 => None,
+        n => Some(Board::create(n).map_err(|e| e.to_string())?),
+    };
+    let environment = |name: &str| std::env::var(name).map_err(|e| format!("{name}: {e}"));
+    let (board, rank) = match &made {
+        Some((board, _)) => (Board::attach(&board.token()), 0),
+        None => (
+            Board::attach(&environment("UNIPGAS_JOB")?),
+            number(&environment("UNIPGAS_RANK")?)?,
+        ),
+    };
+    let mut worker = Worker {
+        backend: backend.clone(),
+        limit: number(limit)?,
+        log: Arc::new(Log(file)),
+        board: Arc::new(board.map_err(|e| e.to_string())?),
+        turns: (0..threads.max(1)).map(|_| Arc::default()).collect(),
+        rank,
+        threads: threads > 0,
+        life_cycle: 0,
+    };
+    for (index, item) in items.iter().enumerate() {
+        for nth in 0..item.count {
+            if !worker.seed(item.law, (index, item.first.wrapping_add(nth))) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+impl Worker {
+    /// Runs a law under one seed. Whether the job may go on.
+    fn seed(&mut self, law: &'static Law, item: (usize, u64)) -> bool {
+        self.life_cycle += 1;
+        // SAFETY:
+        // - between two life cycles no other thread of this process reads the environment: those of the last one are gone
+        //   or wait, and the ranks that are threads have been joined.
+        unsafe { std::env::set_var("UNIPGAS_SEED", item.1.to_string()) };
+        // The default action of SIGALRM ends the process, however deep it hangs.
+        // SAFETY:
+        // - sets a timer, nothing else.
+        unsafe { libc::alarm(self.limit) };
+        let net = self.threads.then(|| Arc::new(LoopbackNet::default()));
+        let contexts: Vec<Ctx> = self
+            .turns
+            .iter()
+            .zip(self.rank..)
+            .map(|(turn, rank)| Ctx {
+                rank,
+                size: self.board.size(),
+                seed: item.1,
+                backend: self.backend.clone(),
+                life_cycle: self.life_cycle,
+                place: Place::new(
+                    rank,
+                    self.board.clone(),
+                    turn.clone(),
+                    net.clone(),
+                    self.log.clone(),
+                    item,
+                ),
+            })
+            .collect();
+        if let [ctx] = contexts.as_slice() {
+            if !carry_out(law, ctx) {
+                return false;
+            }
+        } else {
+            // A thread that finds the law broken ends the process, and with it those that wait for it.
+            std::thread::scope(|scope| {
+                for ctx in &contexts {
+                    scope.spawn(move || {
+                        if !carry_out(law, ctx) {
+                            std::process::exit(1);
+                        }
+                    });
+                }
+            });
+        }
+        // SAFETY:
+        // - as above.
+        unsafe { libc::alarm(0) };
+        true
+    }
+}
+
+/// Runs the body for one rank and tells how it went.
+fn carry_out(law: &Law, ctx: &Ctx) -> bool {
+    ctx.place.tell("start", "");
+    let verdict = catch_unwind(AssertUnwindSafe(|| within_interface(law, ctx)));
+    let verdict = verdict.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panicked: {}", text.unwrap_or("without a text")))
+    });
+    match verdict {
+        Ok(()) => ctx.place.tell("ok", ""),
+        Err(text) => match text.strip_prefix(NOT_OFFERED) {
+            Some(reason) => ctx.place.tell("none", reason),
+            None => {
+                ctx.place.tell("fail", &text);
+                return false;
+            }
+        },
+    }
+    ctx.sync();
+    true
+}
+
+fn within_interface(law: &Law, ctx: &Ctx) -> Verdict {
+    if law.api != Api::Gaspi || law.bare {
+        (law.body)(ctx)?;
+        ctx.place.tell("body", "");
+        return Ok(());
+    }
+    // SAFETY:
+    // - takes a number.
+    let code = unsafe { gaspi_proc_init(BLOCK) };
+    crate::ensure_eq!(code, 0, "gaspi_proc_init before the body");
+    (law.body)(ctx)?;
+    ctx.place.tell("body", "");
+    // Nobody takes away what another one still works on.
+    ctx.sync();
+    // SAFETY:
+    // - takes a number; no thread of the body is left.
+    let code = unsafe { gaspi_proc_term(BLOCK) };
+    crate::ensure!(
+        code == 0 || law.needs_kill,
+        "gaspi_proc_term after the body: {code} instead of 0"
+    );
+    Ok(())
+}

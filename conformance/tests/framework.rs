@@ -1,0 +1,232 @@
+//! The framework on laws that lie, hang and crash, in processes and in threads.
+
+use std::process::{Command, ExitCode, Output};
+use std::time::{Duration, Instant};
+
+fn conform(args: &[&str]) -> Output {
+    Command::new(std::env::current_exe().expect("own path"))
+        .arg("conform")
+        .args(args)
+        .output()
+        .expect("starts")
+}
+
+/// Output and exit status of one law.
+fn law(id: &str, more: &[&str]) -> (String, Option<i32>) {
+    let mut args = vec!["--law", id, "--limit", "2"];
+    args.extend(more);
+    let output = conform(&args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.is_empty(), "{id}: {errors}");
+    (text, output.status.code())
+}
+
+fn a_law_that_holds() {
+    for backend in ["shm", "loopback", "chaos"] {
+        let (text, code) = law("selftest.holds", &["--backend", backend]);
+        assert!(
+            text.ends_with("\n1 passed, 0 failed, 0 skipped\n"),
+            "{text}"
+        );
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+fn a_law_that_lies() {
+    for backend in ["shm", "loopback"] {
+        let (text, code) = law("selftest.lies", &["--backend", backend]);
+        assert!(text.contains("FAILS"), "{text}");
+        assert!(
+            text.contains("seen:   rank 1: rank: 1 instead of 0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!(
+                "repeat: unipgas conform --law selftest.lies --backend {backend} --seed 1\n"
+            )),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n0 passed, 1 failed, 0 skipped\n"),
+            "{text}"
+        );
+        assert_eq!(code, Some(1));
+        let (text, _) = law("selftest.panics", &["--backend", backend]);
+        assert!(text.contains("rank 0: panicked: rank 0 panics"), "{text}");
+    }
+}
+
+fn the_seed_is_the_one_that_failed() {
+    let (text, code) = law("selftest.lies-at-seed-3", &["--backend", "chaos"]);
+    assert!(text.contains("fails on chaos (seed 3)"), "{text}");
+    assert_eq!(code, Some(1));
+    let one = ["--backend", "chaos", "--seed", "3"];
+    assert!(law("selftest.lies-at-seed-3", &one).0.contains("FAILS"));
+    let other = ["--backend", "chaos", "--seed", "4"];
+    assert!(
+        law("selftest.lies-at-seed-3", &other)
+            .0
+            .contains("1 passed")
+    );
+}
+
+fn a_law_that_hangs() {
+    for backend in ["shm", "loopback"] {
+        let start = Instant::now();
+        let (text, code) = law("selftest.hangs", &["--backend", backend]);
+        assert!(text.contains("HANGS"), "{text}");
+        assert!(
+            text.contains("seen:   rank 1: not done after 2 s"),
+            "{text}"
+        );
+        assert_eq!(code, Some(1));
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+}
+
+fn a_law_that_crashes() {
+    for (backend, who) in [("shm", "rank 1"), ("loopback", "the process of all ranks")] {
+        let (text, code) = law("selftest.crashes", &["--backend", backend]);
+        assert!(text.contains("CRASHES"), "{text}");
+        assert!(
+            text.contains(&format!("seen:   {who} was killed by signal 6")),
+            "{text}"
+        );
+        assert_eq!(code, Some(1));
+        let (text, code) = law("selftest.exits", &["--backend", backend]);
+        assert!(text.contains("CRASHES"), "{text}");
+        assert_eq!(code, Some(1));
+    }
+}
+
+fn a_law_that_kills() {
+    let shm = ["--backend", "shm"];
+    let (text, code) = law("selftest.kills", &shm);
+    assert!(text.contains("1 passed"), "{text}");
+    assert_eq!(code, Some(0));
+    let (text, code) = law("selftest.kills-and-lies", &shm);
+    assert!(
+        text.contains("rank 0: the survivor has seen something"),
+        "{text}"
+    );
+    assert_eq!(code, Some(1));
+    let (text, code) = law("selftest.dies-of-something-else", &shm);
+    assert!(
+        text.contains("CRASHES") && text.contains("rank 1 was killed by signal 6"),
+        "{text}"
+    );
+    assert_eq!(code, Some(1));
+    let (text, code) = law("selftest.kills", &["--backend", "loopback"]);
+    assert!(text.contains("cannot be killed one by one"), "{text}");
+    assert_eq!(code, Some(0));
+}
+
+fn what_is_not_offered() {
+    let (text, code) = law("selftest.not-offered", &["--backend", "shm"]);
+    assert!(
+        text.contains("shm: selftest.not-offered: nobody has it"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("\n0 passed, 0 failed, 1 skipped\n"),
+        "{text}"
+    );
+    assert_eq!(code, Some(0));
+}
+
+fn records() {
+    let output = conform(&["--law", "selftest.lies", "--json", "-"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.lines().count(), 4, "{text}");
+    for line in text.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(record["verdict"], "fails", "{line}");
+        assert_eq!(record["seed"], 1, "{line}");
+        assert_eq!(record["law"], "selftest.lies", "{line}");
+    }
+}
+
+fn wrong_arguments() {
+    for (args, part) in [
+        (["--law", "nothing-like-this"], "--list"),
+        (["--backend", "carrier-pigeon"], "loopback"),
+        (["--seeds", "none"], "number"),
+    ] {
+        let output = conform(&args);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(errors.contains(part), "{errors}");
+    }
+}
+
+/// A failure in a job of several laws: the others are run in another job.
+fn the_others_are_not_spoiled() {
+    let runner =
+        unipgas_conformance::runner::Runner::new(Duration::from_secs(2)).expect("own path");
+    let ids = [
+        "selftest.holds",
+        "selftest.crashes",
+        "selftest.not-offered",
+        "selftest.hangs",
+        "selftest.lies",
+        "selftest.lies-at-seed-3",
+    ];
+    let laws: Vec<_> = ids
+        .iter()
+        .filter_map(|id| unipgas_conformance::laws::find(id))
+        .collect();
+    let columns: Vec<_> = unipgas_conformance::matrix::COLUMNS
+        .iter()
+        .filter(|column| column.name == "shm")
+        .collect();
+    let seeds = unipgas_conformance::matrix::Seeds {
+        first: 1,
+        count: 2,
+        all: true,
+    };
+    let cells = unipgas_conformance::matrix::run(&runner, &laws, &columns, &seeds, &|_, _| ())
+        .expect("jobs start");
+    let seen: Vec<String> = cells
+        .iter()
+        .map(|cell| match &cell.ran.verdict {
+            unipgas_conformance::runner::Verdict::Pass => format!("pass {}", cell.ran.seeds),
+            unipgas_conformance::runner::Verdict::Fail(failure) => failure.kind.name().into(),
+            unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
+        })
+        .collect();
+    assert_eq!(seen, ["pass 2", "crashes", "-", "hangs", "fails", "pass 2"]);
+}
+
+fn main() -> ExitCode {
+    unipgas::init();
+    let mut args = std::env::args().skip(1).peekable();
+    if args.peek().is_some_and(|arg| arg == "conform") {
+        return unipgas_conformance::cli::run(args.skip(1));
+    }
+    let tests: &[(&str, fn())] = &[
+        ("a_law_that_holds", a_law_that_holds),
+        ("a_law_that_lies", a_law_that_lies),
+        (
+            "the_seed_is_the_one_that_failed",
+            the_seed_is_the_one_that_failed,
+        ),
+        ("a_law_that_hangs", a_law_that_hangs),
+        ("a_law_that_crashes", a_law_that_crashes),
+        ("a_law_that_kills", a_law_that_kills),
+        ("what_is_not_offered", what_is_not_offered),
+        ("records", records),
+        ("wrong_arguments", wrong_arguments),
+        ("the_others_are_not_spoiled", the_others_are_not_spoiled),
+    ];
+    let wish = args.find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let mut failed = 0;
+    for (name, test) in tests.iter().filter(|(name, _)| name.contains(&wish)) {
+        let passed = std::panic::catch_unwind(test).is_ok();
+        failed += usize::from(!passed);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+    }
+    println!("\ntest result: {} failed", failed);
+    ExitCode::from(u8::from(failed > 0))
+}
