@@ -13,12 +13,9 @@ const NOBODY: libc::c_long = 65534;
 
 fn become_nobody() {
     // SAFETY:
-    // - the raw call changes this thread alone
-    assert_eq!(
-        unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) },
-        0,
-        "needs root"
-    );
+    // - the raw call changes this thread alone, and takes no pointers
+    let failed = unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+    assert_eq!(failed, 0, "needs root");
 }
 
 fn memfd(len: usize) -> std::os::fd::OwnedFd {
@@ -92,7 +89,10 @@ fn settled_data() {
     static mut DATA: [u64; 2048] = [77; 2048];
     // SAFETY:
     // - nobody unmaps this program's data
-    let (first, second) = unsafe { (adopt::settle_static_data(), adopt::settle_static_data()) };
+    let first = unsafe { adopt::settle_static_data() };
+    // SAFETY:
+    // - as above
+    let second = unsafe { adopt::settle_static_data() };
     assert!(first.expect("one thread") > 0);
     assert_eq!(second, Ok(0));
     let word = (&raw mut DATA).cast::<u64>().wrapping_add(1024);
