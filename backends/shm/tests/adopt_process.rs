@@ -100,10 +100,8 @@ fn settled_data() {
     let parked = std::thread::spawn(std::thread::park);
     // SAFETY:
     // - nobody unmaps this program's data
-    assert_eq!(
-        unsafe { adopt::settle_static_data() },
-        Err(Refusal::FileBacked)
-    );
+    let third = unsafe { adopt::settle_static_data() };
+    assert_eq!(third, Err(Refusal::FileBacked));
     // SAFETY:
     // - this process's own page and file
     unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.expect("ordinary memory by now");

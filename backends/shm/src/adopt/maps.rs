@@ -326,11 +326,11 @@ mod tests {
         let a = parse_line("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
         let b = parse_line("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
         assert_eq!(
-            classify(&[a.clone()], &(0x1000..0x2000)),
+            classify(std::slice::from_ref(&a), &(0x1000..0x2000)),
             Ok(Kind::Anonymous)
         );
         assert_eq!(
-            classify(&[a.clone()], &(0x1000..0x3000)),
+            classify(std::slice::from_ref(&a), &(0x1000..0x3000)),
             Err(Refusal::Unmapped)
         );
         assert_eq!(
