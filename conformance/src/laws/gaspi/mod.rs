@@ -3,10 +3,12 @@
 #[macro_use]
 mod kit;
 mod process;
+mod segment;
+mod transfer;
 
 use crate::law::Law;
 
 /// All of them, by chapter.
 pub fn laws() -> Vec<&'static Law> {
-    [process::laws()].concat()
+    [process::laws(), segment::laws(), transfer::laws()].concat()
 }

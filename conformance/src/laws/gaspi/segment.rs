@@ -1,0 +1,674 @@
+//! §7: segments.
+
+use std::sync::atomic::AtomicU8;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    alloc_is_local: "segment.alloc", "§7.2.1", 2,
+        [gaspi_segment_alloc, gaspi_segment_ptr, gaspi_segment_num, gaspi_segment_list, gaspi_segment_delete],
+        "gaspi_segment_alloc needs nobody else; all of the segment can be stored to and loaded from";
+    register_shows_to_one: "segment.register", "§7.2.2", 3, [gaspi_segment_alloc, gaspi_segment_register],
+        "a segment is accessible to the ranks that it is registered with";
+    unregistered_is_refused: "segment.unregistered", "§8.2.1", 2,
+        [gaspi_segment_alloc, gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_read_notify, gaspi_write_list,
+         gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify, gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
+        "requests for a segment that is not registered with this rank are refused, and nothing is written";
+    register_after_use: "segment.register.later", "§7.2.2", 2, [gaspi_segment_register],
+        "what was refused before the registration is accepted after it";
+    create_is_for_all: "segment.create", "§7.2.3", 4, [gaspi_segment_create] + ordering,
+        "when gaspi_segment_create returns, the segments of all members can be used";
+    create_for_a_group: "segment.create.group", "§7.2.3", 4, [gaspi_segment_create],
+        "gaspi_segment_create over a group makes the segment accessible to its members alone";
+    create_continues: "segment.create.timeout", "§7.2.3", 3, [gaspi_segment_create] + ordering,
+        "after GASPI_TIMEOUT the segment cannot be used; a later call completes the creation";
+    use_continues: "segment.use.timeout", "§7.2.5", 3, [gaspi_segment_use],
+        "gaspi_segment_use after GASPI_TIMEOUT is completed by a later call";
+    bind_heap: "segment.bind.heap", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_register, gaspi_segment_ptr, gaspi_segment_delete],
+        "memory of the heap, of any alignment, becomes a segment where it lies; its neighbours are left alone";
+    bind_stack: "segment.bind.stack", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_register],
+        "memory of the stack becomes a segment while its thread goes on using the stack";
+    bind_static: "segment.bind.static", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_register],
+        "static memory of the program becomes a segment";
+    bind_large: "segment.bind.large", "§7.2.4", 2, [gaspi_segment_bind],
+        "several pages of user memory, with an odd begin and end";
+    bind_twice_in_a_page: "segment.bind.neighbours", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_delete],
+        "two segments in one page are apart, and outlive each other";
+    use_is_for_all: "segment.use", "§7.2.5", 3, [gaspi_segment_use] + ordering,
+        "gaspi_segment_use makes memory of every member a segment for all";
+    delete_ends_access: "segment.delete", "§7.3.1", 2, [gaspi_segment_delete, gaspi_segment_ptr, gaspi_segment_num, gaspi_segment_list],
+        "a deleted segment is gone here, and requests of peers are refused";
+    delete_in_any_order: "segment.delete.order", "§7.3.1", 3, [gaspi_segment_delete],
+        "each rank deletes its segments in an order of its own; those that are left work on";
+    recreate_with_other_size: "segment.recreate", "§7.2.3", 3, [gaspi_segment_create, gaspi_segment_delete, gaspi_segment_size] + ordering,
+        "a name can be used again with another size: peers reach the new segment, its notifications are zero";
+    recreate_locally: "segment.recreate.alloc", "§7.2.1", 2, [gaspi_segment_alloc, gaspi_segment_delete, gaspi_segment_register],
+        "one rank alone replaces its segment; the peer's next request goes to the new one, once registered";
+    as_many_as_promised: "segment.max", "§7.4.1", 1, [gaspi_segment_max, gaspi_segment_alloc, gaspi_segment_num, gaspi_segment_avail_local],
+        "gaspi_segment_max segments can be had at a time, and not one more";
+    names_are_listed: "segment.list", "§7.4.2", 1, [gaspi_segment_list, gaspi_segment_num, gaspi_segment_avail_local],
+        "gaspi_segment_list gives the names of the segments there are, each once";
+    sizes_differ_by_rank: "segment.sizes", "§7.1", 3, [gaspi_segment_size, gaspi_segment_create],
+        "segments of one name may differ in size; each one's bounds count";
+    addresses: "segment.address", "§7.5", 2, [gaspi_segment_ptr, gaspi_write, gaspi_read],
+        "a buffer lies at the segment's pointer plus the offset, at both ends";
+    churn: "segment.churn", "§7.3.1", 2, [gaspi_segment_create, gaspi_segment_delete],
+        "segments can be made and deleted again and again";
+    policies: "segment.policy", "§4.2.4", 1, [gaspi_segment_alloc],
+        "GASPI_MEM_INITIALIZED gives zeros, also where memory had been used before";
+}
+
+fn list() -> Result<Vec<u8>, String> {
+    let mut num = 0;
+    ok!(gaspi_segment_num(&mut num));
+    let mut ids = vec![0xee; num as usize + 1];
+    ok!(gaspi_segment_list(num, ids.as_mut_ptr()));
+    ensure_eq!(ids.pop(), Some(0xee), "the entry behind the list");
+    ids.sort();
+    Ok(ids)
+}
+
+fn alloc_is_local(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 0 {
+        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003].into_iter().enumerate() {
+            ok!(gaspi_segment_alloc(id as u8, len as u64, 0));
+            let memory = memory(id as u8, len)?;
+            memory.fill(0xa0 + id as u8);
+        }
+        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003].into_iter().enumerate() {
+            memory(id as u8, len)?.all(0, len, 0xa0 + id as u8, "a segment")?;
+            let mut size = 0;
+            ok!(gaspi_segment_size(id as u8, 0, &mut size));
+            ensure_eq!(size, len as u64, "gaspi_segment_size");
+        }
+        ensure_eq!(list()?, vec![0, 1, 2, 3, 4, 5], "gaspi_segment_list");
+    } else {
+        ensure_eq!(list()?, Vec::<u8>::new(), "gaspi_segment_list at another rank");
+    }
+    barrier()
+}
+
+fn register_shows_to_one(ctx: &Ctx) -> Verdict {
+    let source = segment(1, 64)?;
+    source.fill(ctx.rank as u8 + 1);
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_alloc(0, 64, 0));
+        ok!(gaspi_segment_register(0, 1, LONG));
+        ok!(gaspi_segment_register(0, 1, LONG));
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        ok!(gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
+    } else if ctx.rank == 2 {
+        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 8, 8, 0, LONG));
+        let mut size = 0;
+        gives!(ErrInvSeg, gaspi_segment_size(0, 0, &mut size));
+    } else {
+        let memory = memory(0, 64)?;
+        notified(0, 0)?;
+        memory.all(8, 8, 2, "what rank 1 wrote")?;
+        memory.all(0, 8, 0, "before it")?;
+        memory.all(16, 48, 0, "behind it")?;
+    }
+    barrier()
+}
+
+fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
+    let own = segment(1, 256)?;
+    own.fill(7);
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_alloc(0, 256, 0));
+        memory(0, 256)?.fill(3);
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        let (mine, theirs, zeros, eights) = ([1u8; 2], [0u8; 2], [0u64; 2], [8u64; 2]);
+        let (mine, theirs) = (mine.as_ptr(), theirs.as_ptr());
+        let (zeros, eights) = (zeros.as_ptr(), eights.as_ptr());
+        let mut old = 99;
+        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 0, 8, 0, LONG));
+        gives!(ErrInvSeg, gaspi_read(1, 0, 0, 0, 0, 8, 0, LONG));
+        gives!(ErrInvSeg, gaspi_notify(0, 0, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 8, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_read_notify(1, 0, 0, 0, 0, 8, 0, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG));
+        gives!(ErrInvSeg, gaspi_read_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0, 0, LONG));
+        gives!(ErrInvSeg, gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG));
+        gives!(ErrInvSeg, gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG));
+        ensure_eq!(queue_size(0)?, 0, "requests in the queue after refusals");
+        own.all(0, 256, 7, "the local segment after refused reads")?;
+        let mut first = 0;
+        gives!(Timeout, gaspi_notify_waitsome(1, 0, 10, &mut first, TEST));
+    }
+    barrier()?;
+    if ctx.rank == 0 {
+        memory(0, 256)?.all(0, 256, 3, "the unregistered segment")?;
+        own.all(0, 256, 7, "the registered segment, where one part of a list would have gone")?;
+        let mut first = 0;
+        gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, TEST));
+    }
+    barrier()
+}
+
+fn register_after_use(ctx: &Ctx) -> Verdict {
+    segment(1, 64)?.fill(9);
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_alloc(0, 64, 0));
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG));
+    }
+    barrier()?;
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_register(0, 1, LONG));
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        ok!(gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG));
+    } else {
+        notified(0, 3)?;
+        memory(0, 64)?.all(0, 64, 9, "what was written after the registration")?;
+    }
+    barrier()
+}
+
+fn create_is_for_all(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    if random.below(2) == 0 {
+        pause(random.below(4));
+    }
+    let slot = 16;
+    let memory = segment(7, slot * (ctx.size as usize + 1))?;
+    let own = slot * ctx.size as usize;
+    memory.set(own, 1000 + u64::from(ctx.rank));
+    // At once, and to everybody, the own process too.
+    for rank in 0..ctx.size as u16 {
+        let at = slot * ctx.rank as usize;
+        ok!(gaspi_write_notify(7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1, 0, LONG));
+    }
+    for rank in 0..ctx.size {
+        notified(7, rank)?;
+        ensure_eq!(memory.get(slot * rank as usize), 1000 + u64::from(rank), "what rank {rank} wrote");
+    }
+    Ok(())
+}
+
+fn create_for_a_group(ctx: &Ctx) -> Verdict {
+    let source = segment(1, 64)?;
+    source.fill(ctx.rank as u8 + 1);
+    let inside = ctx.rank % 2 == 0;
+    let peer = (ctx.rank + 2) % 4;
+    if inside {
+        let group = group_of(&[0, 2])?;
+        ok!(gaspi_segment_create(0, 64, group, LONG, 0));
+        ok!(gaspi_write_notify(1, 0, peer as u16, 0, 0, 64, 0, 1, 0, LONG));
+        notified(0, 0)?;
+        memory(0, 64)?.all(0, 64, peer as u8 + 1, "what the other member wrote")?;
+    }
+    barrier()?;
+    if !inside {
+        for rank in [0, 2] {
+            gives!(ErrInvSeg, gaspi_write(1, 0, rank, 0, 0, 8, 0, LONG));
+        }
+        let mut pointer = std::ptr::null_mut();
+        gives!(ErrInvSeg, gaspi_segment_ptr(0, &mut pointer));
+    }
+    barrier()?;
+    if inside {
+        memory(0, 64)?.all(0, 64, peer as u8 + 1, "the segment after refused writes")?;
+    }
+    barrier()
+}
+
+fn create_continues(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(1);
+    let late = random.below(u64::from(ctx.size)) as u32;
+    let mut pointer = std::ptr::null_mut();
+    if ctx.rank == late {
+        pause(15);
+        ok!(gaspi_segment_create(4, 128, ALL, BLOCK, 0));
+    } else {
+        let mut usable = false;
+        let patience = random.below(2) * 2;
+        let timeouts = repeat("gaspi_segment_create", || {
+            let code = c!(gaspi_segment_create(4, 128, ALL, patience, 0));
+            if code == TIMEOUT {
+                usable |= c!(gaspi_segment_ptr(4, &mut pointer)) == SUCCESS;
+            }
+            code
+        })?;
+        ensure!(timeouts > 0, "the creation succeeded before all members had called it");
+        ensure!(!usable, "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create");
+    }
+    let memory = memory(4, 128)?;
+    memory.set(0, 5 + u64::from(ctx.rank));
+    ok!(gaspi_write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1, 0, LONG));
+    notified(4, 0)?;
+    ensure_eq!(memory.get(64), 5 + u64::from(left(ctx)), "what the neighbour wrote");
+    let mut num = 0;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 1, "segments after one creation in many calls");
+    Ok(())
+}
+
+fn use_continues(ctx: &Ctx) -> Verdict {
+    let mut own = vec![0u64; 100];
+    let bytes = own.len() * 8;
+    if ctx.rank == 1 {
+        pause(15);
+    }
+    let base: *mut u8 = own.as_mut_ptr().cast();
+    repeat("gaspi_segment_use", || {
+        c!(gaspi_segment_use(4, base, bytes as u64, ALL, 1, 0))
+    })?;
+    let memory = memory(4, bytes)?;
+    ensure_eq!(memory.base, base, "the pointer of a segment in use");
+    memory.set(0, 5 + u64::from(ctx.rank));
+    ok!(gaspi_write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1, 0, LONG));
+    notified(4, 0)?;
+    ensure_eq!(memory.get(64), 5 + u64::from(left(ctx)), "what the neighbour wrote");
+    barrier()?;
+    ok!(gaspi_segment_delete(4));
+    Ok(())
+}
+
+/// Rank 0 owns `len` bytes at `base` with `margin` bytes around them; rank 1 writes, reads and counts in them.
+fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
+    let local = segment(1, len)?;
+    let mut random = ctx.random(3);
+    let (before, after) = (random_bytes(&mut random, len), random_bytes(&mut random, len));
+    if ctx.rank == 0 {
+        let around = Memory { base: base.wrapping_sub(margin), len: len + 2 * margin };
+        around.fill(0x11);
+        let memory = Memory { base, len };
+        memory.store(0, &before);
+        ok!(gaspi_segment_bind(0, base, len as u64, 0));
+        let mut pointer = std::ptr::null_mut();
+        ok!(gaspi_segment_ptr(0, &mut pointer));
+        ensure_eq!(pointer, base, "the pointer of a bound segment");
+        memory.holds(0, &before, "bound memory right after gaspi_segment_bind")?;
+        ok!(gaspi_segment_register(0, 1, LONG));
+        barrier()?;
+        notified(0, 3)?;
+        memory.holds(0, &after, "what the peer wrote")?;
+        around.all(0, margin, 0x11, "the memory before the bound one")?;
+        around.all(margin + len, margin, 0x11, "the memory behind the bound one")?;
+        // Own stores are seen by the peer.
+        memory.store(len - 1, &[0x77]);
+        around.store(0, &[0x22]);
+        barrier()?;
+        barrier()?;
+        ok!(gaspi_segment_delete(0));
+        memory.holds(0, &after[..len - 1], "bound memory after gaspi_segment_delete")?;
+        around.fill(0x33);
+        around.all(0, around.len, 0x33, "memory that was bound")?;
+        barrier()?;
+        barrier()
+    } else {
+        barrier()?;
+        ok!(gaspi_read(1, 0, 0, 0, 0, len as u64, 0, LONG));
+        flush(0)?;
+        local.holds(0, &before, "what was read from bound memory")?;
+        local.store(0, &after);
+        ok!(gaspi_write_notify(1, 0, 0, 0, 0, len as u64, 3, 1, 0, LONG));
+        flush(0)?;
+        barrier()?;
+        ok!(gaspi_read(1, 0, 0, 0, len as u64 - 1, 1, 0, LONG));
+        flush(0)?;
+        local.all(0, 1, 0x77, "the owner's own store, read by the peer")?;
+        barrier()?;
+        barrier()?;
+        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 0, len as u64, 0, LONG));
+        barrier()
+    }
+}
+
+fn bind_heap(ctx: &Ctx) -> Verdict {
+    let mut heap = vec![0u8; 1000];
+    let base = heap.as_mut_ptr();
+    for (offset, len) in [(100, 1), (103, 100), (64, 8), (101, 777)] {
+        bound(ctx, base.wrapping_add(offset), len, 64)?;
+        ok!(gaspi_segment_delete(1));
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn bind_stack(ctx: &Ctx) -> Verdict {
+    let mut stack = [0u8; 700];
+    let base = stack.as_mut_ptr();
+    bound(ctx, base.wrapping_add(99), 500, 50)
+}
+
+static STATIC: [AtomicU8; 9000] = [const { AtomicU8::new(0) }; 9000];
+
+fn bind_static(ctx: &Ctx) -> Verdict {
+    let base = STATIC.as_ptr().cast_mut().cast::<u8>();
+    bound(ctx, base.wrapping_add(333), 8000, 300)
+}
+
+fn bind_large(ctx: &Ctx) -> Verdict {
+    let mut heap = vec![0u8; 3_000_000];
+    let base = heap.as_mut_ptr();
+    bound(ctx, base.wrapping_add(12_345), 2_900_001, 1000)
+}
+
+fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
+    let source = segment(9, 64)?;
+    let mut own = vec![0u64; 64];
+    let memory = Memory { base: own.as_mut_ptr().cast(), len: 512 };
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_bind(0, memory.base, 64, 0));
+        ok!(gaspi_segment_bind(1, memory.base.wrapping_add(64), 64, 0));
+        ok!(gaspi_segment_register(0, 1, LONG));
+        ok!(gaspi_segment_register(1, 1, LONG));
+    } else {
+        source.fill(5);
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        gives!(ErrInvRemOff, gaspi_write(9, 0, 0, 0, 60, 8, 0, LONG));
+        ok!(gaspi_write_notify(9, 0, 0, 1, 0, 64, 0, 1, 0, LONG));
+        barrier()?;
+        gives!(ErrInvSeg, gaspi_write(9, 0, 0, 0, 0, 8, 0, LONG));
+        source.fill(6);
+        ok!(gaspi_write_notify(9, 0, 0, 1, 0, 8, 0, 1, 0, LONG));
+    } else {
+        notified(1, 0)?;
+        memory.all(0, 64, 0, "the other segment of the page")?;
+        memory.all(64, 64, 5, "what was written")?;
+        ok!(gaspi_segment_delete(0));
+        barrier()?;
+        notified(1, 0)?;
+        memory.all(64, 8, 6, "what was written after the neighbour was deleted")?;
+        memory.all(0, 64, 0, "the deleted neighbour")?;
+        ok!(gaspi_segment_delete(1));
+    }
+    barrier()
+}
+
+fn use_is_for_all(ctx: &Ctx) -> Verdict {
+    let len = 5000usize;
+    let mut own = vec![0u64; len / 8];
+    let memory = Memory { base: own.as_mut_ptr().cast(), len };
+    memory.set(0, 70 + u64::from(ctx.rank));
+    ok!(gaspi_segment_use(2, memory.base, len as u64, ALL, BLOCK, 0));
+    for rank in others(ctx) {
+        let at = 8 * (1 + u64::from(ctx.rank));
+        ok!(gaspi_write_notify(2, 0, rank, 2, at, 8, ctx.rank, 1, 0, LONG));
+    }
+    for rank in others(ctx) {
+        notified(2, u32::from(rank))?;
+        ensure_eq!(memory.get(8 * (1 + rank as usize)), 70 + u64::from(rank), "what rank {rank} wrote");
+    }
+    let mut old = 0;
+    ok!(gaspi_atomic_fetch_add(2, 4992, right(ctx), 3, &mut old, LONG));
+    flush(0)?;
+    barrier()?;
+    ensure_eq!(memory.get(4992), 3, "an atomic sum in memory of the program");
+    ok!(gaspi_segment_delete(2));
+    Ok(())
+}
+
+fn delete_ends_access(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    segment(1, 64)?;
+    segment(200, 64)?;
+    if ctx.rank == 1 {
+        // So that the peer's segment is known here.
+        ok!(gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
+        flush(0)?;
+    }
+    barrier()?;
+    if ctx.rank == 0 {
+        ensure_eq!(list()?, vec![0, 1, 200], "segments");
+        ok!(gaspi_segment_delete(1));
+        ensure_eq!(list()?, vec![0, 200], "segments after deleting 1");
+        let mut pointer = std::ptr::null_mut();
+        gives!(ErrInvSeg, gaspi_segment_ptr(1, &mut pointer));
+        gives!(ErrInvSeg, gaspi_segment_delete(1));
+        gives!(ErrInvSeg, gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG));
+        let mut first = 0;
+        gives!(ErrInvSeg, gaspi_notify_waitsome(1, 0, 1, &mut first, TEST));
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        let mut old = 0;
+        gives!(ErrInvSeg, gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
+        gives!(ErrInvSeg, gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG));
+        gives!(ErrInvSeg, gaspi_notify(1, 0, 0, 1, 0, LONG));
+        gives!(ErrInvSeg, gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG));
+        ok!(gaspi_write_notify(0, 0, 0, 200, 0, 8, 0, 1, 0, LONG));
+    } else {
+        notified(200, 0)?;
+        // The peer's own segment of that name is still there.
+        ok!(gaspi_notify(1, 1, 2, 1, 0, LONG));
+    }
+    if ctx.rank == 1 {
+        notified(1, 2)?;
+    }
+    barrier()
+}
+
+fn delete_in_any_order(ctx: &Ctx) -> Verdict {
+    let n = 6u8;
+    for id in 0..n {
+        segment(id, 64)?.set(56, 10 * u64::from(ctx.rank) + u64::from(id));
+    }
+    let mut order: Vec<u8> = (0..n - 1).collect();
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    let keeper = n - 1;
+    for (i, id) in order.iter().enumerate() {
+        ok!(gaspi_segment_delete(*id));
+        let at = 8 * (i % 6) as u64;
+        ok!(gaspi_write_notify(keeper, 56, right(ctx), keeper, at, 8, i as u32, 1, 0, LONG));
+        notified(keeper, i as u32)?;
+        let seen = memory(keeper, 64)?.get(at as usize);
+        ensure_eq!(seen, 10 * u64::from(left(ctx)) + u64::from(keeper), "data after {i} deletions");
+    }
+    ensure_eq!(list()?, vec![keeper], "segments that are left");
+    barrier()
+}
+
+fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(9);
+    let mut stamp = 0u8;
+    for round in 0..6 {
+        let len = 8 + random.below(20_000) as usize;
+        let memory = segment(5, len)?;
+        memory.all(0, len, 0, "a segment made again")?;
+        let mut first = 0;
+        gives!(Timeout, gaspi_notify_waitsome(5, 0, 65_536, &mut first, TEST));
+        barrier()?;
+        if round % 2 == 1 {
+            let mut size = 0;
+            ok!(gaspi_segment_size(5, right(ctx), &mut size));
+            ensure_eq!(size, len as u64, "gaspi_segment_size in round {round}");
+        }
+        stamp += 1;
+        memory.store(0, &[stamp]);
+        // The last byte there is, and not one more.
+        ok!(gaspi_write_notify(5, 0, right(ctx), 5, len as u64 - 1, 1, 3, 1, 0, LONG));
+        gives!(ErrInvRemOff, gaspi_write(5, 0, right(ctx), 5, len as u64, 1, 0, LONG));
+        notified(5, 3)?;
+        memory.all(len - 1, 1, stamp, "what the neighbour wrote")?;
+        // A notification that nobody looks at must not be there in the next round.
+        ok!(gaspi_notify(5, right(ctx), 4, 1, 0, LONG));
+        ok!(gaspi_notify_waitsome(5, 4, 1, &mut first, LONG));
+        flush(0)?;
+        barrier()?;
+        ok!(gaspi_segment_delete(5));
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn recreate_locally(ctx: &Ctx) -> Verdict {
+    let source = segment(1, 64)?;
+    source.fill(8);
+    for round in 0..4u64 {
+        let len = 64 << round;
+        if ctx.rank == 0 {
+            ok!(gaspi_segment_alloc(0, len, 0));
+            ok!(gaspi_segment_register(0, 1, LONG));
+        }
+        barrier()?;
+        if ctx.rank == 1 {
+            ok!(gaspi_write_notify(1, 0, 0, 0, len - 64, 64, 0, 1, 0, LONG));
+        } else {
+            notified(0, 0)?;
+            memory(0, len as usize)?.all(len as usize - 64, 64, 8, "what the peer wrote")?;
+            ok!(gaspi_segment_delete(0));
+            ok!(gaspi_segment_alloc(0, 2 * len, 0));
+        }
+        barrier()?;
+        if ctx.rank == 1 {
+            // The name is there again, but not registered with this rank.
+            gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 64, 0, 1, 0, LONG));
+        }
+        barrier()?;
+        if ctx.rank == 0 {
+            memory(0, 2 * len as usize)?.all(0, 2 * len as usize, 0, "the unregistered successor")?;
+            ok!(gaspi_segment_delete(0));
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn as_many_as_promised(_: &Ctx) -> Verdict {
+    let mut max = 0;
+    ok!(gaspi_segment_max(&mut max));
+    for round in 0..2 {
+        let mut made = Vec::new();
+        for i in 0..max {
+            let mut id = 0;
+            ok!(gaspi_segment_avail_local(&mut id));
+            ensure!(!made.contains(&id), "gaspi_segment_avail_local gave {id}, which is in use");
+            let code = c!(gaspi_segment_alloc(id, 100, 0));
+            ensure_eq!(code, SUCCESS, "segment number {} of {max} in round {round}", i + 1);
+            made.push(id);
+        }
+        let mut num = 0;
+        ok!(gaspi_segment_num(&mut num));
+        ensure_eq!(num, max, "gaspi_segment_num");
+        let free = (0..=255u8).find(|id| !made.contains(id));
+        if let Some(free) = free {
+            gives!(ErrManySeg, gaspi_segment_alloc(free, 100, 0));
+        }
+        for id in made {
+            memory(id, 100)?.fill(id);
+            ok!(gaspi_segment_delete(id));
+        }
+    }
+    Ok(())
+}
+
+fn names_are_listed(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(0);
+    let mut there: Vec<u8> = Vec::new();
+    for _ in 0..200 {
+        let id = random.next() as u8;
+        if let Some(at) = there.iter().position(|known| *known == id) {
+            ok!(gaspi_segment_delete(id));
+            there.remove(at);
+        } else if there.len() < 100 {
+            ok!(gaspi_segment_alloc(id, 16, 0));
+            there.push(id);
+        }
+        let mut free = 0;
+        ok!(gaspi_segment_avail_local(&mut free));
+        ensure!(!there.contains(&free), "gaspi_segment_avail_local gave {free}, which is in use");
+    }
+    there.sort();
+    ensure_eq!(list()?, there, "gaspi_segment_list");
+    // Fewer than there are.
+    let mut some = [0xee; 4];
+    ok!(gaspi_segment_list(3, some.as_mut_ptr()));
+    ensure_eq!(some[3], 0xee, "the entry behind a list of 3");
+    ensure!(some[..3].iter().all(|id| there.contains(id)), "{some:?} are not all segments");
+    Ok(())
+}
+
+fn sizes_differ_by_rank(ctx: &Ctx) -> Verdict {
+    let len = |rank: u32| 64 * (u64::from(rank) + 1);
+    let memory = segment(0, len(ctx.rank) as usize)?;
+    memory.fill(1 + ctx.rank as u8);
+    barrier()?;
+    for rank in 0..ctx.size {
+        let mut size = 0;
+        ok!(gaspi_segment_size(0, rank as u16, &mut size));
+        ensure_eq!(size, len(rank), "gaspi_segment_size of rank {rank}");
+    }
+    let to = right(ctx);
+    let end = len(u32::from(to));
+    gives!(ErrInvRemOff, gaspi_write(0, 0, to, 0, end - 7, 8, 0, LONG));
+    ok!(gaspi_write_notify(0, 0, to, 0, end - 8, 8, 0, 1, 0, LONG));
+    notified(0, 0)?;
+    let end = len(ctx.rank) as usize;
+    memory.all(end - 8, 8, 1 + left(ctx) as u8, "what the neighbour wrote")?;
+    memory.all(0, end - 8, 1 + ctx.rank as u8, "what nobody wrote")?;
+    barrier()
+}
+
+fn addresses(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 4096)?;
+    for at in 0..4096 {
+        memory.store(at, &[(at as u8).wrapping_mul(7).wrapping_add(ctx.rank as u8)]);
+    }
+    let expected = |at: usize, rank: u16| (at as u8).wrapping_mul(7).wrapping_add(rank as u8);
+    barrier()?;
+    let peer = right(ctx);
+    let target = segment(1, 4096)?;
+    let mut random = ctx.random(5);
+    for _ in 0..50 {
+        let (from, to) = (random.below(4096), random.below(4096));
+        let size = 1 + random.below(4096 - from.max(to));
+        ok!(gaspi_read(1, to, peer, 0, from, size, 0, LONG));
+        flush(0)?;
+        for i in 0..size as usize {
+            target.all(to as usize + i, 1, expected(from as usize + i, peer), "what was read")?;
+        }
+    }
+    barrier()
+}
+
+fn churn(ctx: &Ctx) -> Verdict {
+    for round in 0..100u64 {
+        let id = (round % 3) as u8;
+        let memory = segment(id, 100_000)?;
+        memory.set(0, round);
+        ok!(gaspi_write_notify(id, 0, right(ctx), id, 50_000, 8, 0, 1, 0, LONG));
+        notified(id, 0)?;
+        ensure_eq!(memory.get(50_000), round, "what the neighbour wrote");
+        flush(0)?;
+        barrier()?;
+        ok!(gaspi_segment_delete(id));
+    }
+    barrier()
+}
+
+fn policies(_: &Ctx) -> Verdict {
+    for round in 0..5 {
+        for policy in [1u32, 0] {
+            ok!(gaspi_segment_alloc(0, 50_000, policy));
+            let memory = memory(0, 50_000)?;
+            if policy == 1 {
+                memory.all(0, 50_000, 0, "GASPI_MEM_INITIALIZED")?;
+            }
+            memory.fill(0xff - round);
+            ok!(gaspi_segment_delete(0));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,708 @@
+//! §8.2, §8.4: writing and reading.
+
+use super::kit::*;
+use crate::law::{Ctx, Random, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    writes_of_all_sizes: "write.sizes", "§8.2.1", 2, [gaspi_write, gaspi_notify, gaspi_wait],
+        "a contiguous block of any size goes to its place, and no byte beside it changes";
+    reads_of_all_sizes: "read.sizes", "§8.2.2", 2, [gaspi_read, gaspi_wait],
+        "after gaspi_wait the data read is there, and no byte beside it has changed";
+    to_oneself: "write.self", "§8.2.1", 2, [gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_read_notify],
+        "the own rank is a rank like any other";
+    notify_after_writes: "notify.not-overtaking", "§8.3.2", 4, [gaspi_write, gaspi_notify, gaspi_notify_waitsome] + ordering,
+        "a notification does not overtake earlier writes of its queue to the same rank";
+    notify_after_lists: "notify.not-overtaking.lists", "§8.4", 3, [gaspi_write_list, gaspi_write_notify, gaspi_notify] + ordering,
+        "a notification overtakes neither write_list nor write_notify of its queue to the same rank";
+    notify_after_large_writes: "notify.not-overtaking.large", "§8.3.2", 2, [gaspi_write, gaspi_notify] + ordering,
+        "a notification does not overtake large writes";
+    notify_per_destination: "notify.not-overtaking.destinations", "§8.3.2", 4, [gaspi_write, gaspi_notify] + ordering,
+        "writes to several ranks interleaved on one queue: each rank's notification comes after its own data";
+    write_notify_carries_data: "write_notify.own-data", "§8.4.1", 4, [gaspi_write_notify, gaspi_notify_waitsome] + ordering,
+        "when the notification of gaspi_write_notify is there, its data is";
+    write_list_notify_carries_data: "write_list_notify.own-data", "§8.4.3", 3, [gaspi_write_list_notify, gaspi_notify_waitsome] + ordering,
+        "when the notification of gaspi_write_list_notify is there, the data of all elements is";
+    read_notify_carries_data: "read_notify.own-data", "§8.4.4", 3, [gaspi_read_notify, gaspi_notify_waitsome] + ordering,
+        "when the notification of gaspi_read_notify is there, its data is, and the value is 1";
+    read_list_notify_carries_data: "read_list_notify.own-data", "§8.4.6", 3, [gaspi_read_list_notify, gaspi_notify_waitsome] + ordering,
+        "when the notification of gaspi_read_list_notify is there, the data of all elements is, and the value is 1";
+    read_notifies_where_told: "read_list_notify.segment", "§8.4.6", 2, [gaspi_read_list_notify, gaspi_read_notify],
+        "the local notification is set in the segment that is named for it";
+    lists_are_writes: "write_list.data", "§8.4.2", 2, [gaspi_write_list, gaspi_notify] + ordering,
+        "gaspi_write_list does what as many calls of gaspi_write do, over several segments";
+    lists_are_reads: "read_list.data", "§8.4.5", 2, [gaspi_read_list, gaspi_wait] + ordering,
+        "gaspi_read_list does what as many calls of gaspi_read do";
+    longest_list: "list.longest", "§8.4.2", 2, [gaspi_write_list_notify, gaspi_read_list, gaspi_rw_list_elem_max],
+        "lists may have gaspi_rw_list_elem_max elements";
+    nothing_to_transfer: "transfer.size-zero", "§8.2.1", 2, [gaspi_write, gaspi_read, gaspi_write_notify, gaspi_read_notify],
+        "size 0 transfers nothing, also at the very end of a segment, and still notifies";
+    largest_transfer: "transfer.size-max", "§12.3.4", 2, [gaspi_transfer_size_max, gaspi_write_notify, gaspi_read] + bare,
+        "one transfer may have gaspi_transfer_size_max bytes, and not one more";
+    many_megabytes: "transfer.large", "§8.2.1", 2, [gaspi_write_notify, gaspi_read_notify],
+        "a transfer of 24 MiB arrives whole";
+    source_is_free_after_wait: "wait.source-reusable", "§8.2.3", 2, [gaspi_write, gaspi_wait, gaspi_notify] + ordering,
+        "after gaspi_wait the source may be changed: what arrives is what was there when it was posted";
+    read_after_wait: "wait.read-complete", "§8.2.2", 4, [gaspi_read, gaspi_wait] + ordering,
+        "after gaspi_wait all reads of the queue are complete, from whatever rank";
+    read_sees_what_was_notified: "read.after-notification", "§8.2.2", 3, [gaspi_read, gaspi_write, gaspi_notify] + ordering,
+        "a read that follows a notification finds what its sender had stored before it";
+    all_to_all: "write.all-to-all", "§8.2.1", 4, [gaspi_write_notify, gaspi_notify_waitsome, gaspi_notify_reset] + ordering,
+        "all ranks write to all at once over all queues; everything arrives, once and in its place";
+    chain_of_ranks: "write.chain", "§8.3.3", 4, [gaspi_write_notify, gaspi_notify_waitsome] + ordering,
+        "what a rank has been notified of it can pass on";
+}
+
+const GUARD: usize = 64;
+const SIZES: [usize; 22] = [
+    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_536, 300_001,
+];
+
+fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
+    let len = 400_000;
+    let memory = segment(0, len)?;
+    let mut random = ctx.random(0);
+    for (round, size) in SIZES.into_iter().enumerate() {
+        let from = random.below(300) as usize;
+        let to = GUARD + random.below(300) as usize;
+        let data = random_bytes(&mut random, size);
+        if ctx.rank == 0 {
+            memory.store(from, &data);
+            ok!(gaspi_write(0, from as u64, 1, 0, to as u64, size as u64, 0, LONG));
+            ok!(gaspi_notify(0, 1, 1, round as u32 + 1, 0, LONG));
+            flush(0)?;
+            notified(0, 2)?;
+        } else {
+            // What was there before: other values around the place.
+            ensure_eq!(notified(0, 1)?, round as u32 + 1, "the notification");
+            memory.holds(to, &data, &format!("a write of {size} bytes"))?;
+            memory.all(to - GUARD, GUARD, 0, "before the target")?;
+            memory.all(to + size, GUARD, 0, "behind the target")?;
+            memory.store(to, &vec![0; size]);
+            ok!(gaspi_notify(0, 0, 2, 1, 0, LONG));
+        }
+    }
+    Ok(())
+}
+
+fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
+    let len = 400_000;
+    let memory = segment(0, len)?;
+    let data = random_bytes(&mut ctx.random(7), len);
+    let target = segment(1, len)?;
+    if ctx.rank == 1 {
+        memory.store(0, &data);
+    }
+    barrier()?;
+    if ctx.rank == 0 {
+        let mut random = ctx.random(1);
+        for size in SIZES {
+            let from = random.below((len - size) as u64) as usize;
+            let to = GUARD + random.below(300) as usize;
+            ok!(gaspi_read(1, to as u64, 1, 0, from as u64, size as u64, 0, LONG));
+            flush(0)?;
+            target.holds(to, &data[from..from + size], &format!("a read of {size} bytes"))?;
+            target.all(to - GUARD, GUARD, 0, "before the target")?;
+            target.all(to + size, GUARD, 0, "behind the target")?;
+            target.store(to, &vec![0; size]);
+        }
+    }
+    barrier()
+}
+
+fn to_oneself(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 1024)?;
+    let me = ctx.rank as u16;
+    let data = random_bytes(&mut ctx.random(u64::from(me)), 100);
+    memory.store(0, &data);
+    ok!(gaspi_write(0, 0, me, 0, 200, 100, 0, LONG));
+    ok!(gaspi_notify(0, me, 0, 5, 0, LONG));
+    ensure_eq!(notified(0, 0)?, 5, "the own notification");
+    memory.holds(200, &data, "a write to the own rank")?;
+    ok!(gaspi_write_notify(0, 200, me, 0, 400, 100, 1, 6, 0, LONG));
+    ensure_eq!(notified(0, 1)?, 6, "the own notification");
+    memory.holds(400, &data, "a write_notify to the own rank")?;
+    ok!(gaspi_read(0, 600, me, 0, 400, 100, 0, LONG));
+    flush(0)?;
+    memory.holds(600, &data, "a read from the own rank")?;
+    ok!(gaspi_read_notify(0, 800, me, 0, 600, 100, 2, 0, LONG));
+    ensure_eq!(notified(0, 2)?, 1, "the notification of a read");
+    memory.holds(800, &data, "a read_notify from the own rank")?;
+    flush(0)
+}
+
+/// Every rank writes to the next one: several writes, then a notification, in rounds. The round's data differs from the one before.
+fn rounds(
+    ctx: &Ctx,
+    rounds: u32,
+    sizes: impl Fn(&mut Random) -> Vec<usize>,
+    post: impl Fn(&mut Random, &[(u64, u64, u64)], u16, u32) -> Verdict,
+) -> Verdict {
+    let len = 1 << 17;
+    let source = segment(0, len)?;
+    let target = segment(1, len)?;
+    let (mut here, mut there) = (
+        ctx.random(100 + u64::from(ctx.rank)),
+        ctx.random(100 + u64::from(left(ctx))),
+    );
+    let mut choices = ctx.random(5);
+    for round in 1..=rounds {
+        // The same numbers are drawn at both ends.
+        let draw = |random: &mut Random| {
+            let mut at = 0;
+            let parts: Vec<(u64, u64, u64)> = sizes(random)
+                .into_iter()
+                .map(|size| {
+                    let gap = random.below(9) as usize;
+                    let part = ((at + gap) as u64, (at + 8 - gap) as u64, size as u64);
+                    at += size + 16;
+                    part
+                })
+                .collect();
+            let data: Vec<Vec<u8>> =
+                parts.iter().map(|part| random_bytes(random, part.2 as usize)).collect();
+            (parts, data)
+        };
+        let (parts, data) = draw(&mut here);
+        for (part, data) in parts.iter().zip(&data) {
+            source.store(part.0 as usize, data);
+        }
+        post(&mut choices, &parts, right(ctx), round)?;
+        ensure_eq!(notified(1, 0)?, round, "the notification's value");
+        let (parts, data) = draw(&mut there);
+        for (i, (part, data)) in parts.iter().zip(&data).enumerate() {
+            target.holds(part.1 as usize, data, &format!("round {round}, write {i} of {}", parts.len()))?;
+        }
+        for queue in 0..8 {
+            flush(queue)?;
+        }
+        // The next round overwrites the target.
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn few_small(random: &mut Random) -> Vec<usize> {
+    (0..1 + random.below(8)).map(|_| 1 + random.below(300) as usize).collect()
+}
+
+fn notify_after_writes(ctx: &Ctx) -> Verdict {
+    rounds(ctx, 12, few_small, |random, parts, to, round| {
+        let queue = random.below(8) as u8;
+        for (from, at, size) in parts {
+            ok!(gaspi_write(0, *from, to, 1, *at, *size, queue, LONG));
+        }
+        ok!(gaspi_notify(1, to, 0, round, queue, LONG));
+        Ok(())
+    })
+}
+
+fn notify_after_large_writes(ctx: &Ctx) -> Verdict {
+    let sizes = |random: &mut Random| vec![40_000 + random.below(10_000) as usize, 3, 50_000];
+    rounds(ctx, 4, sizes, |_, parts, to, round| {
+        for (from, at, size) in parts {
+            ok!(gaspi_write(0, *from, to, 1, *at, *size, 2, LONG));
+        }
+        ok!(gaspi_notify(1, to, 0, round, 2, LONG));
+        Ok(())
+    })
+}
+
+fn columns(parts: &[(u64, u64, u64)]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
+    (
+        parts.iter().map(|part| part.0).collect(),
+        parts.iter().map(|part| part.1).collect(),
+        parts.iter().map(|part| part.2).collect(),
+    )
+}
+
+fn notify_after_lists(ctx: &Ctx) -> Verdict {
+    rounds(ctx, 8, few_small, |_, parts, to, round| {
+        let (first, rest) = parts.split_at(1);
+        let (from, at, size) = first[0];
+        ok!(gaspi_write_notify(0, from, to, 1, at, size, 9, round, 3, LONG));
+        if !rest.is_empty() {
+            let (froms, ats, sizes) = columns(rest);
+            let (mine, theirs) = (vec![0u8; rest.len()], vec![1u8; rest.len()]);
+            ok!(gaspi_write_list(
+                rest.len() as u32,
+                mine.as_ptr(),
+                froms.as_ptr(),
+                to,
+                theirs.as_ptr(),
+                ats.as_ptr(),
+                sizes.as_ptr(),
+                3,
+                LONG
+            ));
+        }
+        ok!(gaspi_notify(1, to, 0, round, 3, LONG));
+        Ok(())
+    })
+}
+
+fn notify_per_destination(ctx: &Ctx) -> Verdict {
+    let n = ctx.size as usize;
+    let writes = 10usize;
+    let source = segment(0, 8 * writes * n * 4)?;
+    let target = segment(1, 8 * writes * n)?;
+    barrier()?;
+    for round in 1..=4u64 {
+        let base = (round as usize - 1) * 8 * writes * n;
+        for i in 0..writes {
+            for rank in others(ctx) {
+                let at = base + 8 * (i * n + rank as usize);
+                source.set(at, round << 32 | (i as u64) << 8 | u64::from(ctx.rank));
+                let to = 8 * (i * n + ctx.rank as usize) as u64;
+                ok!(gaspi_write(0, at as u64, rank, 1, to, 8, 1, LONG));
+            }
+        }
+        for rank in others(ctx) {
+            ok!(gaspi_notify(1, rank, ctx.rank, round as u32, 1, LONG));
+        }
+        for rank in others(ctx) {
+            ensure_eq!(notified(1, u32::from(rank))?, round as u32, "the notification of rank {rank}");
+            for i in 0..writes {
+                let seen = target.get(8 * (i * n + rank as usize));
+                ensure_eq!(seen, round << 32 | (i as u64) << 8 | u64::from(rank), "write {i} of rank {rank} in round {round}");
+            }
+        }
+        barrier()?;
+    }
+    flush(1)
+}
+
+fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
+    let one = |random: &mut Random| vec![1 + random.below(9000) as usize];
+    rounds(ctx, 16, one, |random, parts, to, round| {
+        let (from, at, size) = parts[0];
+        let queue = random.below(8) as u8;
+        ok!(gaspi_write_notify(0, from, to, 1, at, size, 0, round, queue, LONG));
+        Ok(())
+    })
+}
+
+fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
+    rounds(ctx, 10, few_small, |random, parts, to, round| {
+        let (froms, ats, sizes) = columns(parts);
+        let (mine, theirs) = (vec![0u8; parts.len()], vec![1u8; parts.len()]);
+        ok!(gaspi_write_list_notify(
+            parts.len() as u32,
+            mine.as_ptr(),
+            froms.as_ptr(),
+            to,
+            theirs.as_ptr(),
+            ats.as_ptr(),
+            sizes.as_ptr(),
+            1,
+            0,
+            round,
+            random.below(8) as u8,
+            LONG
+        ));
+        Ok(())
+    })
+}
+
+fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
+    let (len, n) = (50_000usize, 12u32);
+    let source = segment(0, len)?;
+    let target = segment(1, len * 2)?;
+    source.store(0, &random_bytes(&mut ctx.random(u64::from(ctx.rank)), len));
+    barrier()?;
+    let mut random = ctx.random(40 + u64::from(ctx.rank));
+    let mut posted = Vec::new();
+    let mut at = 0;
+    for id in 0..n {
+        let size = 1 + random.below(8000) as usize;
+        let from = random.below((len - size) as u64) as usize;
+        let peer = random.below(u64::from(ctx.size)) as u16;
+        let queue = random.below(8) as u8;
+        ok!(gaspi_read_notify(1, at as u64, peer, 0, from as u64, size as u64, id, queue, LONG));
+        posted.push((at, peer, from, size));
+        at += size;
+    }
+    let expected: Vec<Vec<u8>> = (0..ctx.size)
+        .map(|rank| random_bytes(&mut ctx.random(u64::from(rank)), len))
+        .collect();
+    let mut missing = n;
+    while missing > 0 {
+        let (mut id, mut value) = (0, 0);
+        ok!(gaspi_notify_waitsome(1, 0, n, &mut id, LONG));
+        ok!(gaspi_notify_reset(1, id, &mut value));
+        ensure_eq!(value, 1, "the notification of a read");
+        let (at, peer, from, size) = posted[id as usize];
+        target.holds(at, &expected[peer as usize][from..from + size], &format!("read {id} from rank {peer}"))?;
+        missing -= 1;
+    }
+    barrier()?;
+    (0..8).try_for_each(flush)
+}
+
+fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
+    let len = 20_000usize;
+    let source = segment(0, len)?;
+    let target = segment(1, len)?;
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for rank in 0..ctx.size {
+        all.push(random_bytes(&mut ctx.random(u64::from(rank)), len));
+    }
+    source.store(0, &all[ctx.rank as usize]);
+    barrier()?;
+    let mut random = ctx.random(90 + u64::from(ctx.rank));
+    for round in 0..8u32 {
+        target.fill(0);
+        let peer = random.below(u64::from(ctx.size)) as u16;
+        let mut at = 0;
+        let parts: Vec<(u64, u64, u64)> = (0..1 + random.below(12))
+            .map(|_| {
+                let size = 1 + random.below(1000);
+                let from = random.below(len as u64 - size);
+                at += size + 1;
+                (at - size, from, size)
+            })
+            .collect();
+        let (ats, froms, sizes) = columns(&parts);
+        let (mine, theirs) = (vec![1u8; parts.len()], vec![0u8; parts.len()]);
+        ok!(gaspi_read_list_notify(
+            parts.len() as u32,
+            mine.as_ptr(),
+            ats.as_ptr(),
+            peer,
+            theirs.as_ptr(),
+            froms.as_ptr(),
+            sizes.as_ptr(),
+            0,
+            round,
+            2,
+            LONG
+        ));
+        ensure_eq!(notified(0, round)?, 1, "the notification of a list of reads");
+        for (at, from, size) in &parts {
+            let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
+            target.holds(*at as usize, expected, &format!("an element read from rank {peer}"))?;
+            target.all(*at as usize - 1, 1, 0, "the byte between two elements")?;
+        }
+        flush(2)?;
+    }
+    barrier()
+}
+
+fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
+    for id in 0..3 {
+        segment(id, 64)?;
+    }
+    let mut id = 0;
+    let (mine, theirs, zeros, eights) = ([0u8], [1u8], [0u64], [8u64]);
+    ok!(gaspi_read_list_notify(1, mine.as_ptr(), zeros.as_ptr(), right(ctx), theirs.as_ptr(), zeros.as_ptr(), eights.as_ptr(), 2, 7, 0, LONG));
+    ensure_eq!(notified(2, 7)?, 1, "the notification");
+    ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
+    ensure_eq!(notified(1, 9)?, 1, "the notification, in the local segment of the read");
+    flush(0)?;
+    barrier()?;
+    for segment in 0..3 {
+        gives!(Timeout, gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST));
+    }
+    barrier()
+}
+
+fn lists_are_writes(ctx: &Ctx) -> Verdict {
+    let segments: Vec<Memory> = (0..4).map(|id| segment(id, 4096)).collect::<Result<_, _>>()?;
+    let mut random = ctx.random(2);
+    for round in 1..=6u32 {
+        let num = 1 + random.below(40) as usize;
+        let mut model = vec![vec![0u8; 4096]; 2];
+        let (mut mine, mut froms, mut theirs, mut ats, mut sizes) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let data: Vec<Vec<u8>> = (0..2).map(|_| random_bytes(&mut random, 4096)).collect();
+        let mut next = [0u64; 2];
+        for _ in 0..num {
+            let (from, to) = (random.below(2) as u8, random.below(2) as u8);
+            // Targets do not overlap: elements are not ordered among each other.
+            let size = random.below(80);
+            let at = next[usize::from(to)];
+            let source = random.below(4096 - size);
+            next[usize::from(to)] += size + random.below(4);
+            model[usize::from(to)][at as usize..][..size as usize]
+                .copy_from_slice(&data[usize::from(from)][source as usize..][..size as usize]);
+            mine.push(from);
+            froms.push(source);
+            theirs.push(2 + to);
+            ats.push(at);
+            sizes.push(size);
+        }
+        if ctx.rank == 0 {
+            segments[0].store(0, &data[0]);
+            segments[1].store(0, &data[1]);
+            ok!(gaspi_write_list(num as u32, mine.as_ptr(), froms.as_ptr(), 1, theirs.as_ptr(), ats.as_ptr(), sizes.as_ptr(), 0, LONG));
+            ok!(gaspi_notify(2, 1, 3, round, 0, LONG));
+            flush(0)?;
+        } else {
+            ensure_eq!(notified(2, 3)?, round, "the notification");
+            for (i, model) in model.iter().enumerate() {
+                segments[2 + i].holds(0, model, &format!("target segment {i} of a list of {num}"))?;
+                segments[2 + i].fill(0);
+            }
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn lists_are_reads(ctx: &Ctx) -> Verdict {
+    let source = segment(0, 4096)?;
+    let target = segment(1, 4096)?;
+    let data = |rank: u16| random_bytes(&mut ctx.random(u64::from(rank)), 4096);
+    source.store(0, &data(ctx.rank as u16));
+    barrier()?;
+    let theirs_data = data(right(ctx));
+    let mut random = ctx.random(77);
+    for _ in 0..6 {
+        target.fill(0);
+        let mut model = vec![0u8; 4096];
+        let num = 1 + random.below(40) as usize;
+        let (mut ats, mut froms, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = 0;
+        for _ in 0..num {
+            let size = random.below(90);
+            let from = random.below(4096 - size);
+            model[at as usize..][..size as usize]
+                .copy_from_slice(&theirs_data[from as usize..][..size as usize]);
+            ats.push(at);
+            froms.push(from);
+            sizes.push(size);
+            at += size + random.below(5);
+        }
+        let (mine, theirs) = (vec![1u8; num], vec![0u8; num]);
+        ok!(gaspi_read_list(num as u32, mine.as_ptr(), ats.as_ptr(), right(ctx), theirs.as_ptr(), froms.as_ptr(), sizes.as_ptr(), 4, LONG));
+        flush(4)?;
+        target.holds(0, &model, &format!("a list of {num} reads"))?;
+    }
+    barrier()
+}
+
+fn longest_list(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_rw_list_elem_max(&mut most));
+    let n = most as usize;
+    let source = segment(0, 16 * n)?;
+    let target = segment(1, 16 * n)?;
+    for i in 0..n {
+        source.set(16 * i, 3 * i as u64 + u64::from(ctx.rank));
+    }
+    barrier()?;
+    let (mine, theirs) = (vec![0u8; n], vec![1u8; n]);
+    let offsets: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
+    let backwards: Vec<u64> = offsets.iter().rev().copied().collect();
+    let eights = vec![8u64; n];
+    ok!(gaspi_write_list_notify(most, mine.as_ptr(), offsets.as_ptr(), right(ctx), theirs.as_ptr(), backwards.as_ptr(), eights.as_ptr(), 1, 0, 1, 0, LONG));
+    notified(1, 0)?;
+    for i in 0..n {
+        ensure_eq!(target.get(16 * (n - 1 - i)), 3 * i as u64 + u64::from(left(ctx)), "element {i}");
+        ensure_eq!(target.get(16 * i + 8), 0, "what lies behind element {i}");
+    }
+    flush(0)?;
+    barrier()?;
+    ok!(gaspi_read_list(most, theirs.as_ptr(), backwards.as_ptr(), right(ctx), mine.as_ptr(), offsets.as_ptr(), eights.as_ptr(), 0, LONG));
+    flush(0)?;
+    for i in 0..n {
+        ensure_eq!(target.get(16 * (n - 1 - i)), 3 * i as u64 + u64::from(right(ctx)), "element {i} read");
+    }
+    barrier()
+}
+
+fn nothing_to_transfer(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 100)?;
+    memory.fill(9);
+    barrier()?;
+    let peer = right(ctx);
+    for offset in [0, 1, 50, 100] {
+        ok!(gaspi_write(0, offset, peer, 0, 100 - offset, 0, 0, LONG));
+        ok!(gaspi_read(0, offset, peer, 0, 100 - offset, 0, 0, LONG));
+    }
+    ok!(gaspi_write_notify(0, 100, peer, 0, 100, 0, 4, 44, 0, LONG));
+    ensure_eq!(notified(0, 4)?, 44, "the notification of an empty write");
+    ok!(gaspi_read_notify(0, 100, peer, 0, 100, 0, 5, 0, LONG));
+    ensure_eq!(notified(0, 5)?, 1, "the notification of an empty read");
+    flush(0)?;
+    gives!(ErrInvLocOff, gaspi_write(0, 101, peer, 0, 0, 0, 0, LONG));
+    gives!(ErrInvRemOff, gaspi_write(0, 0, peer, 0, 101, 0, 0, LONG));
+    barrier()?;
+    memory.all(0, 100, 9, "a segment after empty transfers")
+}
+
+fn largest_transfer(ctx: &Ctx) -> Verdict {
+    let most = 100_003usize;
+    with_config(
+        |config| config.transfer_size_max = most as u64,
+        || {
+            let memory = segment(0, 3 * most)?;
+            let data = random_bytes(&mut ctx.random(u64::from(ctx.rank)), most + 1);
+            memory.store(0, &data);
+            barrier()?;
+            let size = most as u64;
+            ok!(gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size, 0, 1, 0, LONG));
+            gives!(ErrInvCommsize, gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG));
+            gives!(ErrInvCommsize, gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG));
+            notified(0, 0)?;
+            let theirs = random_bytes(&mut ctx.random(u64::from(left(ctx))), most + 1);
+            memory.holds(most + 10, &theirs[..most], "the largest write")?;
+            memory.all(2 * most + 10, 10, 0, "behind it")?;
+            flush(0)?;
+            barrier()?;
+            gives!(ErrInvCommsize, gaspi_read(0, size + 10, right(ctx), 0, 0, size + 1, 0, LONG));
+            memory.holds(most + 10, &theirs[..most], "the target of a refused read")?;
+            ok!(gaspi_read(0, size + 10, right(ctx), 0, 0, size, 0, LONG));
+            flush(0)?;
+            let theirs = random_bytes(&mut ctx.random(u64::from(right(ctx))), most + 1);
+            memory.holds(most + 10, &theirs[..most], "the largest read")
+        },
+    )
+}
+
+fn many_megabytes(ctx: &Ctx) -> Verdict {
+    let len = 24usize << 20;
+    let source = segment(0, len)?;
+    let target = segment(1, len)?;
+    let step = 4096;
+    for at in (0..len).step_by(step) {
+        source.set(at, at as u64 ^ 0xabcd ^ u64::from(ctx.rank));
+        source.set(at + step - 8, at as u64 + u64::from(ctx.rank));
+    }
+    barrier()?;
+    let check = |from: u16| -> Verdict {
+        for at in (0..len).step_by(step) {
+            ensure_eq!(target.get(at), at as u64 ^ 0xabcd ^ u64::from(from), "word at {at}");
+            ensure_eq!(target.get(at + step - 8), at as u64 + u64::from(from), "word at {}", at + step - 8);
+        }
+        Ok(())
+    };
+    ok!(gaspi_write_notify(0, 0, right(ctx), 1, 0, len as u64, 0, 1, 0, LONG));
+    notified(1, 0)?;
+    check(left(ctx))?;
+    flush(0)?;
+    barrier()?;
+    ok!(gaspi_read_notify(1, 0, right(ctx), 0, 0, len as u64, 1, 0, LONG));
+    notified(1, 1)?;
+    check(right(ctx))?;
+    flush(0)?;
+    barrier()
+}
+
+fn source_is_free_after_wait(ctx: &Ctx) -> Verdict {
+    let (rounds, size) = (40usize, 600usize);
+    let source = segment(0, size)?;
+    let target = segment(1, rounds * size)?;
+    barrier()?;
+    for round in 0..rounds {
+        source.fill(round as u8 + 1);
+        ok!(gaspi_write(0, 0, right(ctx), 1, (round * size) as u64, size as u64, 0, LONG));
+        flush(0)?;
+        source.fill(0xee);
+    }
+    ok!(gaspi_notify(1, right(ctx), 0, 1, 0, LONG));
+    notified(1, 0)?;
+    for round in 0..rounds {
+        target.all(round * size, size, round as u8 + 1, &format!("write {round}"))?;
+    }
+    flush(0)
+}
+
+fn read_after_wait(ctx: &Ctx) -> Verdict {
+    let (n, size) = (20usize, 500usize);
+    let source = segment(0, size)?;
+    let target = segment(1, n * size)?;
+    source.fill(ctx.rank as u8 + 1);
+    barrier()?;
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 0..5 {
+        target.fill(0);
+        let mut peers = Vec::new();
+        for i in 0..n {
+            let peer = random.below(u64::from(ctx.size)) as u16;
+            ok!(gaspi_read(1, (i * size) as u64, peer, 0, 0, size as u64, 5, LONG));
+            peers.push(peer);
+        }
+        flush(5)?;
+        for (i, peer) in peers.iter().enumerate() {
+            target.all(i * size, size, *peer as u8 + 1, &format!("round {round}, read {i} from rank {peer}"))?;
+        }
+    }
+    barrier()
+}
+
+fn read_sees_what_was_notified(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    for round in 1..=15u64 {
+        memory.set(0, round * 10 + u64::from(ctx.rank));
+        ok!(gaspi_notify(0, right(ctx), 0, 1, 0, LONG));
+        notified(0, 0)?;
+        ok!(gaspi_read(0, 8, left(ctx), 0, 0, 8, 1, LONG));
+        flush(1)?;
+        ensure_eq!(memory.get(8), round * 10 + u64::from(left(ctx)), "the word read in round {round}");
+        barrier()?;
+    }
+    flush(0)
+}
+
+fn all_to_all(ctx: &Ctx) -> Verdict {
+    let n = ctx.size;
+    let (per, size) = (24u32, 40usize);
+    let count = (n * per) as usize;
+    let source = segment(0, count * size)?;
+    let target = segment(1, count * size)?;
+    let block = |from: u32, to: u32, i: u32| {
+        random_bytes(&mut ctx.random(1 + u64::from(from * 10_000 + to * 1000 + i)), size)
+    };
+    for to in 0..n {
+        for i in 0..per {
+            source.store((to * per + i) as usize * size, &block(ctx.rank, to, i));
+        }
+    }
+    barrier()?;
+    let mut random = ctx.random(u64::from(ctx.rank));
+    let mut work: Vec<(u32, u32)> = (0..n).flat_map(|to| (0..per).map(move |i| (to, i))).collect();
+    for i in (1..work.len()).rev() {
+        work.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    for (to, i) in work {
+        let from = (to * per + i) as u64 * size as u64;
+        let slot = ctx.rank * per + i;
+        ok!(gaspi_write_notify(0, from, to as u16, 1, u64::from(slot) * size as u64, size as u64, slot, slot + 1, random.below(8) as u8, LONG));
+    }
+    let mut seen = vec![false; count];
+    for _ in 0..count {
+        let (mut slot, mut value) = (0, 0);
+        ok!(gaspi_notify_waitsome(1, 0, count as u32, &mut slot, LONG));
+        ok!(gaspi_notify_reset(1, slot, &mut value));
+        ensure_eq!(value, slot + 1, "the value of notification {slot}");
+        ensure!(!std::mem::replace(&mut seen[slot as usize], true), "notification {slot} came twice");
+        target.holds(slot as usize * size, &block(slot / per, ctx.rank, slot % per), &format!("the block of slot {slot}"))?;
+    }
+    barrier()?;
+    let mut first = 0;
+    gives!(Timeout, gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST));
+    (0..8).try_for_each(flush)
+}
+
+fn chain_of_ranks(ctx: &Ctx) -> Verdict {
+    let len = 3000usize;
+    let memory = segment(0, len)?;
+    barrier()?;
+    for round in 1..=8u32 {
+        let data = random_bytes(&mut ctx.random(u64::from(round)), len);
+        if ctx.rank == 0 {
+            memory.store(0, &data);
+        } else {
+            ensure_eq!(notified(0, 0)?, round, "the notification");
+            memory.holds(0, &data, &format!("round {round}"))?;
+        }
+        ok!(gaspi_write_notify(0, 0, right(ctx), 0, 0, len as u64, 0, round, 0, LONG));
+        flush(0)?;
+        if ctx.rank == 0 {
+            ensure_eq!(notified(0, 0)?, round, "the notification, once around");
+            memory.holds(0, &data, &format!("round {round}, once around"))?;
+        }
+    }
+    barrier()
+}
