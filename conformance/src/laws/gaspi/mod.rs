@@ -2,7 +2,9 @@
 
 #[macro_use]
 mod kit;
+mod notify;
 mod process;
+mod queue;
 mod segment;
 mod transfer;
 
@@ -10,5 +12,5 @@ use crate::law::Law;
 
 /// All of them, by chapter.
 pub fn laws() -> Vec<&'static Law> {
-    [process::laws(), segment::laws(), transfer::laws()].concat()
+    [process::laws(), segment::laws(), transfer::laws(), notify::laws(), queue::laws()].concat()
 }
