@@ -237,7 +237,8 @@ struct Told<'a> {
     returned: BTreeSet<u32>,
     ok: BTreeSet<u32>,
     none: Option<&'a str>,
-    fail: Option<(u32, &'a str)>,
+    /// By rank; the first one is not always the cause, since a body that fails takes its regions away from the others.
+    fails: Vec<(u32, &'a str)>,
 }
 
 /// The results of the items that were begun: all of them, or those up to the first that was found broken.
@@ -254,7 +255,9 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, limit: Duration) -> 
                 told.none = Some(&line.text);
                 told.ok.insert(line.rank);
             }
-            "fail" if told.fail.is_none() => told.fail = Some((line.rank, &line.text)),
+            "fail" if told.fails.iter().all(|(rank, _)| *rank != line.rank) => {
+                told.fails.push((line.rank, &line.text));
+            }
             "dies" => drop(dying.insert(line.rank)),
             _ => {}
         }
@@ -273,7 +276,7 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, limit: Duration) -> 
             let told = told.get(&(index, seed)).unwrap_or(&nothing);
             let all = (0..item.law.processes)
                 .all(|rank| told.ok.contains(&rank) || dying.contains(&rank));
-            if all && told.fail.is_none() {
+            if all && told.fails.is_empty() {
                 ran.seeds += 1;
                 if let Some(reason) = told.none {
                     ran.verdict = Verdict::NotOffered(reason.into());
@@ -315,8 +318,13 @@ fn broken(
     dying: &BTreeSet<u32>,
     limit: Duration,
 ) -> (FailureKind, String) {
-    if let Some((rank, text)) = told.fail {
-        return (FailureKind::Fails, format!("rank {rank}: {text}"));
+    if !told.fails.is_empty() {
+        let texts: Vec<String> = told
+            .fails
+            .iter()
+            .map(|(rank, text)| format!("rank {rank}: {text}"))
+            .collect();
+        return (FailureKind::Fails, texts.join("; "));
     }
     let missing: Vec<u32> = (0..law.processes)
         .filter(|rank| !told.ok.contains(rank) && !dying.contains(rank))

@@ -1,8 +1,54 @@
 //! Laws of the engine, used from Rust.
 
-use crate::law::Law;
+mod atomics;
+mod collective;
+mod death;
+mod memory;
+mod notices;
+mod order;
+mod queues;
+mod rank;
+mod transfer;
+
+use crate::law::{Api, Ctx, Law, Verdict};
+
+const fn law(
+    id: &'static str,
+    clause: &'static str,
+    says: &'static str,
+    processes: u32,
+    body: fn(&Ctx) -> Verdict,
+) -> Law {
+    Law::new(Api::Core, id, clause, says, processes, &[], body)
+}
+
+/// A law about order.
+const fn ordering(
+    id: &'static str,
+    clause: &'static str,
+    says: &'static str,
+    processes: u32,
+    body: fn(&Ctx) -> Verdict,
+) -> Law {
+    Law {
+        ordering: true,
+        ..law(id, clause, says, processes, body)
+    }
+}
 
 /// The laws of this interface.
 pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+    [
+        transfer::LAWS,
+        memory::LAWS,
+        notices::LAWS,
+        order::LAWS,
+        atomics::LAWS,
+        queues::LAWS,
+        collective::LAWS,
+        death::LAWS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -1,0 +1,380 @@
+//! The table of atomic operations, over the wire.
+
+use unipgas::core::atomic::{AtomicForm, apply_vector, supported};
+use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote};
+
+use super::rank::{Rank, Says, dawdle, late, on_ranks, other_than, read, refused};
+use super::{law, ordering};
+use crate::law::{Ctx, Law, Random, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.atomic.table",
+        "unipgas core: AtomicOp, AtomicType",
+        "every operation on every type does to a peer's memory what it does here, and cells that are not defined are refused",
+        2,
+        table,
+    ),
+    law(
+        "core.atomic.misaligned",
+        "unipgas core: Channel::atomic",
+        "an element that is not aligned to its size is refused, and nothing is written",
+        2,
+        misaligned,
+    ),
+    ordering(
+        "core.fetch-add.distinct",
+        "GASPI 17.1 §10.2.1; unipgas core: Endpoint::fetch_add",
+        "the values that all ranks fetch by adding 1 are distinct and complete",
+        4,
+        distinct,
+    ),
+    ordering(
+        "core.compare-swap.lock",
+        "GASPI 17.1 §10.2.2; unipgas core: Endpoint::compare_swap",
+        "of all that swap a lock from free to taken one succeeds",
+        4,
+        lock,
+    ),
+];
+
+/// The largest element, and how many are in a vector.
+const SIZE: usize = 16;
+const COUNT: usize = 5;
+
+/// Elements whose bits are a plain value of their type, small enough that comparisons go both ways.
+fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
+    let mut bytes = [0u8; SIZE * COUNT];
+    let small = random.below(2) == 0;
+    match ty {
+        AtomicType::F32 | AtomicType::ComplexF32 => {
+            for chunk in bytes.chunks_exact_mut(4) {
+                let value = random.below(7) as f32 - 3.0;
+                chunk.copy_from_slice(&(value * if small { 0.5 } else { 1e6 }).to_ne_bytes());
+            }
+        }
+        AtomicType::F64 | AtomicType::ComplexF64 => {
+            for chunk in bytes.chunks_exact_mut(8) {
+                let value = random.below(7) as f64 - 3.0;
+                chunk.copy_from_slice(&(value * if small { 0.5 } else { 1e9 }).to_ne_bytes());
+            }
+        }
+        _ if small => {
+            for chunk in bytes.chunks_exact_mut(ty.size()) {
+                chunk[0] = random.below(4) as u8;
+            }
+        }
+        _ => random.fill(&mut bytes),
+    }
+    bytes
+}
+
+#[repr(align(16))]
+#[derive(Clone, Copy, PartialEq)]
+struct Elements([u8; SIZE * COUNT]);
+
+fn table(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let there = rank.data_of(rank.other())?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        let mut mirror = Elements([0; SIZE * COUNT]);
+        let dst = Remote {
+            region: &there,
+            offset: 128,
+        };
+        for (op, ty) in AtomicOp::ALL
+            .iter()
+            .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)))
+        {
+            for nth in 0..6 {
+                // A new target now and then; otherwise what the last operation has left.
+                if nth % 3 == 0 {
+                    mirror = Elements(elements(ty, &mut random));
+                    rank.put(&mirror.0, dst).says("putting a target")?;
+                }
+                let (operand, compare) = (elements(ty, &mut random), elements(ty, &mut random));
+                let count = if nth % 2 == 0 { 1 } else { COUNT };
+                let fetches = op.form() == AtomicForm::FetchOnly || random.below(2) == 0;
+                cell(
+                    rank,
+                    dst,
+                    op,
+                    ty,
+                    count,
+                    fetches,
+                    &operand,
+                    &compare,
+                    &mut mirror,
+                )?;
+            }
+        }
+        ctx.sync();
+        ensure_eq!(
+            other_than(&rank.data, 0, 128, 0),
+            None,
+            "first byte changed before the elements"
+        );
+        let behind = 128 + SIZE * COUNT;
+        ensure_eq!(
+            other_than(&rank.data, behind, 4096 - behind, 0),
+            None,
+            "first byte changed behind the elements"
+        );
+        Ok(())
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn cell(
+    rank: &Rank<'_>,
+    dst: Remote<'_>,
+    op: AtomicOp,
+    ty: AtomicType,
+    count: usize,
+    fetches: bool,
+    operand: &[u8],
+    compare: &[u8],
+    mirror: &mut Elements,
+) -> Verdict {
+    let mut fetched = [0x3cu8; SIZE * COUNT];
+    let request = AtomicRequest {
+        op,
+        ty,
+        count,
+        operand: operand.as_ptr(),
+        compare: compare.as_ptr(),
+        result: if fetches {
+            fetched.as_mut_ptr()
+        } else {
+            std::ptr::null_mut()
+        },
+    };
+    // SAFETY:
+    // - operands, comparands and results have room for COUNT elements of SIZE bytes, and outlive the end of the operation.
+    let result = rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
+    let what = format!("{op:?} on {count} {ty:?}");
+    if !supported(op, ty) {
+        refused(result, |e| *e == Error::Unsupported, &what)?;
+    } else {
+        result.says(&what)?;
+        let mut expected = [0x3cu8; SIZE * COUNT];
+        let place = if fetches {
+            expected.as_mut_ptr()
+        } else {
+            std::ptr::null_mut()
+        };
+        // SAFETY:
+        // - as above; the mirror is aligned to 16 bytes and nobody else's.
+        unsafe {
+            apply_vector(
+                op,
+                ty,
+                mirror.0.as_mut_ptr(),
+                count,
+                operand.as_ptr(),
+                compare.as_ptr(),
+                place,
+            )
+        }
+        .says("the mirror")?;
+        // SAFETY:
+        // - a plain local; the operation has written it through a pointer.
+        let fetched = unsafe { (&raw const fetched).read_volatile() };
+        ensure!(
+            fetched == expected,
+            "{what}: fetched {fetched:02x?} instead of {expected:02x?}"
+        );
+    }
+    let seen = rank.get(dst, SIZE * COUNT).says("get")?;
+    ensure!(
+        seen == mirror.0,
+        "{what}: left {seen:02x?} instead of {:02x?}",
+        mirror.0
+    );
+    Ok(())
+}
+
+fn misaligned(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let there = rank.data_of(rank.other())?;
+        let operand = [0xffu8; 64];
+        for ty in AtomicType::ALL
+            .iter()
+            .copied()
+            .filter(|ty| supported(AtomicOp::Write, *ty))
+        {
+            for offset in (1..ty.size()).map(|at| 64 + at) {
+                for count in [1, 2] {
+                    let request = AtomicRequest {
+                        op: AtomicOp::Write,
+                        ty,
+                        count,
+                        operand: operand.as_ptr(),
+                        compare: std::ptr::null(),
+                        result: std::ptr::null_mut(),
+                    };
+                    let dst = Remote {
+                        region: &there,
+                        offset,
+                    };
+                    // SAFETY:
+                    // - the operand has room for two elements of 16 bytes.
+                    let result =
+                        rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
+                    let expected = Error::Misaligned(ty.size());
+                    refused(
+                        result,
+                        |e| *e == expected,
+                        &format!("{count} {ty:?} at offset {offset}"),
+                    )?;
+                }
+            }
+        }
+        for offset in [1, 4, 7] {
+            let dst = Remote {
+                region: &there,
+                offset,
+            };
+            let result = rank
+                .endpoint
+                .fetch_add(rank.engine(), dst, 1, late())
+                .map(drop);
+            refused(
+                result,
+                |e| *e == Error::Misaligned(8),
+                &format!("fetch-add at offset {offset}"),
+            )?;
+            let result = rank
+                .endpoint
+                .compare_swap(rank.engine(), dst, 0, 1, late())
+                .map(drop);
+            refused(
+                result,
+                |e| *e == Error::Misaligned(8),
+                &format!("compare-swap at offset {offset}"),
+            )?;
+        }
+        ctx.sync();
+        ensure_eq!(
+            other_than(&rank.data, 0, 4096, 0),
+            None,
+            "first byte that a refused operation changed"
+        );
+        Ok(())
+    })
+}
+
+fn distinct(ctx: &Ctx) -> Verdict {
+    const ADDS: usize = 100;
+    on_ranks(ctx, 8192, |rank| {
+        let there = rank.data_of(0)?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        let mut values = Vec::new();
+        let at = Remote {
+            region: &there,
+            offset: 64,
+        };
+        for _ in 0..ADDS {
+            let value = rank
+                .endpoint
+                .fetch_add(rank.engine(), at, 1, late())
+                .says("fetch-add")?;
+            ensure!(
+                values.last().is_none_or(|last| *last < value),
+                "value {value} was fetched after {:?}",
+                values.last()
+            );
+            values.push(value);
+            dawdle(&mut random);
+        }
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_ne_bytes())
+            .collect();
+        let at = Remote {
+            region: &there,
+            offset: 1024 + ctx.rank as usize * ADDS * 8,
+        };
+        rank.put(&bytes, at).says("put")?;
+        ctx.sync();
+        if ctx.rank == 0 {
+            let all = read(&rank.data, 1024, ctx.size as usize * ADDS * 8);
+            let mut all: Vec<u64> = all
+                .chunks_exact(8)
+                .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+                .collect();
+            all.sort_unstable();
+            let wrong = all
+                .iter()
+                .zip(0..)
+                .find(|(value, expected)| **value != *expected);
+            ensure!(
+                wrong.is_none(),
+                "of the values 0..{} one is missing or fetched twice: {wrong:?}",
+                all.len()
+            );
+            let sum = read(&rank.data, 64, 8);
+            ensure_eq!(
+                u64::from_ne_bytes(sum.try_into().expect("8 bytes")),
+                (ctx.size as usize * ADDS) as u64,
+                "sum"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn lock(ctx: &Ctx) -> Verdict {
+    const TURNS: u64 = 15;
+    on_ranks(ctx, 4096, |rank| {
+        let there = rank.data_of(0)?;
+        let at = |offset| Remote {
+            region: &there,
+            offset,
+        };
+        let me = u64::from(ctx.rank) + 1;
+        for _ in 0..TURNS {
+            loop {
+                let before = rank
+                    .endpoint
+                    .compare_swap(rank.engine(), at(64), 0, me, late())
+                    .says("taking the lock")?;
+                if before == 0 {
+                    break;
+                }
+                ensure!(
+                    before <= u64::from(ctx.size) && before != me,
+                    "the lock held {before} when rank {} wanted it",
+                    ctx.rank
+                );
+                std::thread::yield_now();
+            }
+            // Neither of these is atomic: only the lock makes them so.
+            let sum = rank.get(at(256), 8).says("get")?;
+            let sum = u64::from_ne_bytes(sum.try_into().expect("8 bytes")) + 1;
+            std::thread::yield_now();
+            rank.put(&sum.to_ne_bytes(), at(256)).says("put")?;
+            let before = rank
+                .endpoint
+                .compare_swap(rank.engine(), at(64), me, 0, late())
+                .says("giving the lock back")?;
+            ensure_eq!(
+                before,
+                me,
+                "holder of the lock that rank {} gives back",
+                ctx.rank
+            );
+        }
+        ctx.sync();
+        if ctx.rank == 0 {
+            let sum = read(&rank.data, 256, 8);
+            ensure_eq!(
+                u64::from_ne_bytes(sum.try_into().expect("8 bytes")),
+                TURNS * u64::from(ctx.size),
+                "sum of all turns"
+            );
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,328 @@
+//! Groups: barrier, reduction, broadcast.
+
+use std::time::{Duration, Instant};
+
+use unipgas::core::group::{Group, PAYLOAD};
+use unipgas::core::{Deadline, Error, Remote, Result};
+
+use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};
+use super::{law, ordering};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+const BARRIER: &str = "GASPI 17.1 §11.2.1; unipgas core: Group::barrier";
+const REDUCE: &str = "GASPI 17.1 §11.3.1; unipgas core: Group::all_reduce";
+const BROADCAST: &str = "unipgas core: Group::broadcast";
+const RESUME: &str = "GASPI 17.1 §11.1; unipgas core: Error::Timeout";
+const NOBODY: &str = "nobody leaves a barrier before all have entered it";
+const EVERYBODY: &str = "a reduction gives everybody the combination of all values";
+const ALL: &str = "a broadcast gives everybody the root's bytes, for every root";
+const RESUMED: &str = "an operation that runs into its deadline goes on in the next call";
+
+pub const LAWS: &[Law] = &[
+    law("core.barrier.of-1", BARRIER, NOBODY, 1, barrier),
+    ordering("core.barrier.of-2", BARRIER, NOBODY, 2, barrier),
+    ordering("core.barrier.of-3", BARRIER, NOBODY, 3, barrier),
+    ordering("core.barrier.of-4", BARRIER, NOBODY, 4, barrier),
+    ordering("core.barrier.of-5", BARRIER, NOBODY, 5, barrier),
+    law("core.all-reduce.of-1", REDUCE, EVERYBODY, 1, all_reduce),
+    ordering("core.all-reduce.of-2", REDUCE, EVERYBODY, 2, all_reduce),
+    ordering("core.all-reduce.of-3", REDUCE, EVERYBODY, 3, all_reduce),
+    ordering("core.all-reduce.of-4", REDUCE, EVERYBODY, 4, all_reduce),
+    ordering("core.all-reduce.of-5", REDUCE, EVERYBODY, 5, all_reduce),
+    law("core.broadcast.of-1", BROADCAST, ALL, 1, broadcast),
+    ordering("core.broadcast.of-2", BROADCAST, ALL, 2, broadcast),
+    ordering("core.broadcast.of-3", BROADCAST, ALL, 3, broadcast),
+    ordering("core.broadcast.of-4", BROADCAST, ALL, 4, broadcast),
+    ordering("core.broadcast.of-5", BROADCAST, ALL, 5, broadcast),
+    ordering("core.collective.resumes-of-3", RESUME, RESUMED, 3, resumes),
+    ordering("core.collective.resumes-of-5", RESUME, RESUMED, 5, resumes),
+    ordering(
+        "core.group.several",
+        "GASPI 17.1 §6.1; unipgas core: Forming",
+        "groups of some ranks, apart and overlapping, work beside each other",
+        5,
+        several,
+    ),
+    law(
+        "core.collective.bounds",
+        "unipgas core: Group::all_reduce",
+        "values that are too long or of two lengths, and roots that do not exist, are refused",
+        2,
+        bounds,
+    ),
+];
+
+const ROUNDS: u64 = 12;
+
+/// Tells all ranks how far this one is: it writes `value` into its place at each of them.
+fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
+    for peer in 0..rank.ctx.size {
+        let there = rank.data_of(peer)?;
+        let at = Remote {
+            region: &there,
+            offset: rank.ctx.rank as usize * 64,
+        };
+        rank.put(&value.to_ne_bytes(), at).says("put")?;
+    }
+    Ok(())
+}
+
+/// What the others have told.
+fn entered(rank: &Rank<'_>, peer: u32) -> u64 {
+    let bytes = read(&rank.data, peer as usize * 64, 8);
+    u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+fn barrier(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for round in 1..=ROUNDS {
+            dawdle(&mut random);
+            enter(rank, round)?;
+            group.barrier(late()).says(&format!("barrier {round}"))?;
+            for peer in 0..ctx.size {
+                let seen = entered(rank, peer);
+                ensure!(
+                    seen == round || seen == round + 1,
+                    "left barrier {round} when rank {peer} was before barrier {seen}"
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+fn add(held: &mut [u8], other: &[u8]) -> Result<()> {
+    for (held, other) in held.chunks_exact_mut(8).zip(other.chunks_exact(8)) {
+        let sum = number(held).wrapping_add(number(other));
+        held.copy_from_slice(&sum.to_ne_bytes());
+    }
+    Ok(())
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+/// The sum of what all members give in this round.
+fn sum(ctx: &Ctx, members: &[u32], round: u64, len: usize) -> Vec<u8> {
+    let mut total = vec![0; len];
+    for member in members {
+        add(&mut total, &value(ctx, *member, round, len)).expect("adding cannot fail");
+    }
+    total
+}
+
+fn value(ctx: &Ctx, member: u32, round: u64, len: usize) -> Vec<u8> {
+    bytes_of(ctx, 1 + round * 64 + u64::from(member), len)
+}
+
+fn lens() -> impl Iterator<Item = usize> {
+    [8, 16, 64, 1000, 2040, PAYLOAD, 0, 8].into_iter()
+}
+
+fn all_reduce(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for (round, len) in (0..2).flat_map(|_| lens()).enumerate() {
+            dawdle(&mut random);
+            let mut result = vec![0x77; len];
+            let mine = value(ctx, ctx.rank, round as u64, len);
+            group
+                .all_reduce(&mine, &mut result, &mut add, late())
+                .says(&format!("reduction {round} of {len} bytes"))?;
+            ensure!(
+                result == sum(ctx, group.members(), round as u64, len),
+                "reduction {round} of {len} bytes gave another sum"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn broadcast(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for (round, len) in lens().chain([3, 1999]).enumerate() {
+            for root in 0..ctx.size {
+                dawdle(&mut random);
+                let salt = round as u64 * 8 + u64::from(root);
+                let mut bytes = value(ctx, ctx.rank, salt, len);
+                group
+                    .broadcast(&mut bytes, root, late())
+                    .says(&format!("broadcast of {len} bytes from {root}"))?;
+                ensure!(
+                    bytes == value(ctx, root, salt, len),
+                    "broadcast of {len} bytes from {root} brought others"
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Calls again as long as the deadline is what ends the call.
+fn again(mut call: impl FnMut(Deadline) -> Result<()>) -> Result<u64> {
+    let start = Instant::now();
+    let mut calls = 0;
+    loop {
+        calls += 1;
+        let deadline = match calls % 3 {
+            0 => Deadline::after(Duration::from_micros(50)),
+            _ => Deadline::Now,
+        };
+        match call(deadline) {
+            Err(Error::Timeout) if start.elapsed() < Duration::from_secs(20) => {
+                std::thread::yield_now()
+            }
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(calls),
+        }
+    }
+}
+
+fn resumes(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        let mut waited = 0;
+        for round in 1..=ROUNDS / 2 {
+            // Somebody is always late.
+            if round % u64::from(ctx.size) == u64::from(ctx.rank) {
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            enter(rank, round)?;
+            waited += again(|deadline| group.barrier(deadline)).says("barrier")?;
+            for peer in 0..ctx.size {
+                let seen = entered(rank, peer);
+                ensure!(
+                    seen == round || seen == round + 1,
+                    "left barrier {round} when rank {peer} was before barrier {seen}"
+                );
+            }
+            let (mine, mut result) = (value(ctx, ctx.rank, round, 256), vec![0; 256]);
+            let mut first = true;
+            waited += again(|deadline| {
+                // Calls after the first go on with its value, whatever theirs is.
+                let given = if first { mine.clone() } else { vec![0xff; 256] };
+                first = false;
+                group.all_reduce(&given, &mut result, &mut add, deadline)
+            })
+            .says("reduction")?;
+            ensure!(
+                result == sum(ctx, group.members(), round, 256),
+                "a resumed reduction gave another sum"
+            );
+            let root = (round % u64::from(ctx.size)) as u32;
+            let mut bytes = value(ctx, ctx.rank, 100 + round, 100);
+            waited +=
+                again(|deadline| group.broadcast(&mut bytes, root, deadline)).says("broadcast")?;
+            ensure!(
+                bytes == value(ctx, root, 100 + round, 100),
+                "a resumed broadcast brought other bytes"
+            );
+        }
+        ensure!(
+            waited > ROUNDS / 2 * 3,
+            "no call ever ran into its deadline"
+        );
+        Ok(())
+    })
+}
+
+fn several(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let all: &[&[u32]] = &[
+            &[0, 2, 4],
+            &[1, 3],
+            &[0, 1, 2, 3, 4],
+            &[2, 3],
+            &[4],
+            &[0, 2, 4],
+        ];
+        let mut groups: Vec<Group> = Vec::new();
+        for (name, members) in all.iter().enumerate() {
+            if members.contains(&ctx.rank) {
+                groups.push(rank.group(members, name as u64 + 1)?);
+            }
+        }
+        for round in 0..4 {
+            for group in &groups {
+                let mut result = vec![0; 40];
+                group.barrier(late()).says("barrier")?;
+                group
+                    .all_reduce(
+                        &value(ctx, ctx.rank, round, 40),
+                        &mut result,
+                        &mut add,
+                        late(),
+                    )
+                    .says("reduction")?;
+                ensure!(
+                    result == sum(ctx, group.members(), round, 40),
+                    "the reduction of {:?} gave another sum",
+                    group.members()
+                );
+            }
+        }
+        ensure_eq!(
+            groups[0].members()[groups[0].index() as usize],
+            ctx.rank,
+            "own number in the group"
+        );
+        let result = rank.world.clone();
+        for members in [&[0u32, 9][..], &[1, 0], &[0, 0], &[]] {
+            let forming = unipgas::core::group::Forming::new(&result, members, [0, 0]).map(drop);
+            refused(
+                forming,
+                |e| matches!(e, Error::InvalidArgument(_)),
+                &format!("a group of {members:?}"),
+            )?;
+        }
+        ctx.sync();
+        Ok(())
+    })
+}
+
+fn bounds(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let group = rank.group_of_all()?;
+        let invalid = |error: &Error| matches!(error, Error::InvalidArgument(_));
+        let (long, mut result) = (vec![0; PAYLOAD + 8], vec![0; PAYLOAD + 8]);
+        refused(
+            group.all_reduce(&long, &mut result, &mut add, late()),
+            invalid,
+            "a reduction that is too long",
+        )?;
+        refused(
+            group.all_reduce(&long[..8], &mut result[..16], &mut add, late()),
+            invalid,
+            "a reduction of two lengths",
+        )?;
+        refused(
+            group.broadcast(&mut result, 0, late()),
+            invalid,
+            "a broadcast that is too long",
+        )?;
+        refused(
+            group.broadcast(&mut result[..8], 2, late()),
+            invalid,
+            "a broadcast from member 2 of 2",
+        )?;
+        // None of them has begun anything.
+        let mut result = [0; 8];
+        group
+            .all_reduce(
+                &u64::from(ctx.rank + 1).to_ne_bytes(),
+                &mut result,
+                &mut add,
+                late(),
+            )
+            .says("reduction")?;
+        ensure_eq!(number(&result), 3, "sum afterwards");
+        Ok(())
+    })
+}

@@ -1,0 +1,319 @@
+//! A rank is killed in the middle of something. The others learn of it within two seconds, and none hangs.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use unipgas::core::transport::Life;
+use unipgas::core::{Deadline, Error, Flags, Remote, Result};
+
+use super::law;
+use super::rank::{NOTES, Rank, Says, late, on_ranks, refused, write};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
+
+const fn kills(
+    id: &'static str,
+    says: &'static str,
+    processes: u32,
+    body: fn(&Ctx) -> Verdict,
+) -> Law {
+    Law {
+        needs_kill: true,
+        ..law(id, CLAUSE, says, processes, body)
+    }
+}
+
+pub const LAWS: &[Law] = &[
+    kills(
+        "core.death.in-barrier",
+        "a barrier ends when a member dies",
+        3,
+        in_barrier,
+    ),
+    kills(
+        "core.death.in-all-reduce",
+        "a reduction ends when a member dies",
+        4,
+        in_all_reduce,
+    ),
+    kills(
+        "core.death.in-wait",
+        "a wait for a notice ends when a rank dies, and later waits once the death has been noted go on",
+        3,
+        in_wait,
+    ),
+    kills(
+        "core.death.in-storm",
+        "notices, puts and atomics to a rank that dies end in errors, and those among the others go on",
+        3,
+        in_storm,
+    ),
+    kills(
+        "core.death.in-forming",
+        "forming a group ends when a member dies",
+        2,
+        in_forming,
+    ),
+    kills(
+        "core.death.with-lock",
+        "what a dead rank held in a peer's memory can be taken over",
+        2,
+        with_lock,
+    ),
+];
+
+const SOON: Duration = Duration::from_secs(2);
+/// The one that dies.
+fn victim(ctx: &Ctx) -> u32 {
+    ctx.size - 1
+}
+
+fn named(error: &Error, rank: u32) -> bool {
+    *error == Error::RankDead(rank)
+}
+
+/// The death ends `work` within two seconds.
+fn soon<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
+    let start = Instant::now();
+    let result = work();
+    let took = start.elapsed();
+    refused(result.map(drop), |e| named(e, victim(ctx)), what)?;
+    ensure!(took < SOON, "{what} ended {took:?} after the death");
+    Ok(())
+}
+
+fn in_barrier(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        for _ in 0..20 {
+            group.barrier(late()).says("barrier")?;
+        }
+        ctx.sync();
+        if ctx.rank == victim(ctx) {
+            std::thread::sleep(Duration::from_millis(50));
+            ctx.dies();
+        }
+        soon(ctx, "barrier", || group.barrier(Deadline::Never))?;
+        soon(ctx, "barrier after the death", || {
+            group.barrier(Deadline::Never)
+        })?;
+        ensure_eq!(
+            rank.world.lives_now(victim(ctx)),
+            Life::Dead,
+            "life of the dead rank"
+        );
+        Ok(())
+    })
+}
+
+fn in_all_reduce(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        let mut number = 0u32;
+        let start = Instant::now();
+        loop {
+            number += 1;
+            if ctx.rank == victim(ctx) && number == 50 {
+                ctx.dies();
+            }
+            let mut result = [0; 8];
+            match group.all_reduce(&[1; 8], &mut result, &mut |_, _| Ok(()), Deadline::Never) {
+                Ok(()) => ensure!(
+                    number <= 50,
+                    "reduction {number} ended without the dead rank"
+                ),
+                Err(error) => {
+                    ensure!(named(&error, victim(ctx)), "reduction: {error}");
+                    ensure!(
+                        number >= 49,
+                        "reduction {number} ended by {error} before the death"
+                    );
+                    break;
+                }
+            }
+        }
+        ensure!(
+            start.elapsed() < SOON + Duration::from_secs(1),
+            "the reductions ended after {:?}",
+            start.elapsed()
+        );
+        let _ = rank;
+        Ok(())
+    })
+}
+
+/// What does not need the dead rank works.
+fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
+    let ctx = rank.ctx;
+    let other = 1 - ctx.rank;
+    let notes = rank.notes_of(other)?;
+    let slot = Remote {
+        region: &notes,
+        offset: word * 4,
+    };
+    for number in 1..=50 {
+        rank.notify(slot, number).says("notice among survivors")?;
+        let (_, seen) = rank
+            .await_note(word, 1, late())
+            .says("waiting for a survivor")?;
+        ensure_eq!(seen, number, "notice of a survivor");
+        // The word is free before it is used again.
+        ctx.sync();
+    }
+    Ok(())
+}
+
+fn in_wait(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        ctx.sync();
+        if ctx.rank == victim(ctx) {
+            std::thread::sleep(Duration::from_millis(100));
+            ctx.dies();
+        }
+        soon(ctx, "wait for a notice", || {
+            rank.await_note(0, NOTES, Deadline::Never)
+        })?;
+        soon(ctx, "second wait", || {
+            rank.await_note(3, 1, Deadline::Never)
+        })?;
+        let lives = rank.world.lives();
+        ensure_eq!(lives, [Life::Alive, Life::Alive, Life::Dead], "lives");
+        survivors_go_on(rank, 5)
+    })
+}
+
+fn in_storm(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 1 << 20, |rank| {
+        let peers: Vec<u32> = (0..ctx.size).filter(|peer| *peer != ctx.rank).collect();
+        write(&rank.scratch, 0, &vec![3; 1 << 20]);
+        ctx.sync();
+        let start = Instant::now();
+        let mut died: Option<Instant> = None;
+        let mut told = false;
+        for number in 1u32.. {
+            for peer in &peers {
+                let (there, notes) = (rank.data_of(*peer)?, rank.notes_of(*peer)?);
+                let result = storm(rank, &there, &notes, number);
+                match result {
+                    Ok(()) => {}
+                    Err(Error::PeerDead | Error::StaleRegion | Error::RankDead(_))
+                        if *peer == victim(ctx) =>
+                    {
+                        told = true
+                    }
+                    Err(error) => return Err(format!("operations to rank {peer}: {error}")),
+                }
+            }
+            if ctx.rank == victim(ctx) && start.elapsed() > Duration::from_millis(100) {
+                ctx.dies();
+            }
+            if died.is_none() && rank.world.check_anyone().is_err() {
+                died = Some(Instant::now());
+                rank.world.lives();
+            }
+            if told && died.is_some() {
+                break;
+            }
+            ensure!(
+                start.elapsed() < SOON + Duration::from_millis(100),
+                "after {:?} the death is {} and operations to the dead {}",
+                start.elapsed(),
+                if died.is_some() { "known" } else { "not known" },
+                if told { "fail" } else { "do not fail" }
+            );
+        }
+        ctx.sync();
+        let _ = rank.drain();
+        for word in 0..NOTES {
+            rank.notes.take(word).says("take")?;
+        }
+        ctx.sync();
+        survivors_go_on(rank, 5)
+    })
+}
+
+fn storm(
+    rank: &Rank<'_>,
+    there: &unipgas::core::RemoteRegion,
+    notes: &unipgas::core::RemoteRegion,
+    number: u32,
+) -> Result<()> {
+    let at = |offset| Remote {
+        region: there,
+        offset,
+    };
+    let len = if number % 8 == 0 { 1 << 19 } else { 256 };
+    let result = rank
+        .post_put(0, at(4096), len, Flags::empty())
+        .and_then(|_| {
+            rank.post_notify(
+                Remote {
+                    region: notes,
+                    offset: number as usize % NOTES * 4,
+                },
+                number,
+                Flags::ORDERED,
+            )
+        })
+        .and_then(|_| rank.endpoint.fetch_add(rank.engine(), at(64), 1, late()));
+    let drained = rank.endpoint.drain(rank.engine(), late(), &mut || Ok(()));
+    if drained.is_err() {
+        rank.endpoint.purge();
+    }
+    result?;
+    drained
+}
+
+fn in_forming(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        ctx.sync();
+        if ctx.rank == victim(ctx) {
+            std::thread::sleep(Duration::from_millis(50));
+            ctx.dies();
+        }
+        let world = rank.world.clone();
+        let mut forming =
+            unipgas::core::group::Forming::new(&world, &[0, 1], [1, 2]).says("a group")?;
+        soon(ctx, "forming a group", || forming.advance(Deadline::Never))
+    })
+}
+
+fn with_lock(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let there = rank.data_of(0)?;
+        let lock = Remote {
+            region: &there,
+            offset: 0,
+        };
+        if ctx.rank == victim(ctx) {
+            let before = rank
+                .endpoint
+                .compare_swap(rank.engine(), lock, 0, 9, late())
+                .says("taking the lock")?;
+            ensure_eq!(before, 0, "lock");
+            ctx.dies();
+        }
+        let word = rank.data.word(0).says("lock")?;
+        rank.engine()
+            .wait(late(), &mut || Ok(()), || {
+                Ok((word.load(Ordering::Acquire) == 9).then_some(()))
+            })
+            .says("waiting until the other has the lock")?;
+        soon(ctx, "wait for the lock", || {
+            rank.engine()
+                .wait(Deadline::Never, &mut || rank.world.check_anyone(), || {
+                    Ok((word.load(Ordering::Acquire) == 0).then_some(()))
+                })
+        })?;
+        ensure_eq!(
+            rank.endpoint
+                .compare_swap(rank.engine(), lock, 9, 1, late())
+                .says("taking over")?,
+            9,
+            "holder"
+        );
+        Ok(())
+    })
+}

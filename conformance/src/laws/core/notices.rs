@@ -1,0 +1,222 @@
+//! Notification words, and waiting.
+
+use std::time::{Duration, Instant};
+
+use unipgas::core::{Deadline, Error, Remote};
+
+use super::law;
+use super::rank::{NOTES, Says, late, on_ranks, refused, timed};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.notice.taken-once",
+        "GASPI 17.1 §8.3.4; unipgas core: Notifications::take",
+        "a notice arrives with its value and is taken once",
+        3,
+        taken_once,
+    ),
+    law(
+        "core.notice.range",
+        "GASPI 17.1 §8.3.3; unipgas core: Notifications::wait_some",
+        "a wait ends by a notice of its own range only, and says which",
+        2,
+        range,
+    ),
+    law(
+        "core.notice.wakes",
+        "unipgas core: Bell",
+        "who sleeps is woken by a notice",
+        2,
+        wakes,
+    ),
+    law(
+        "core.notice.many-wakes",
+        "unipgas core: Bell",
+        "of many notices to a process that falls asleep again and again none is lost",
+        2,
+        many_wakes,
+    ),
+    law(
+        "core.wait.deadlines",
+        "GASPI 17.1 §3.9; unipgas core: Deadline",
+        "a wait ends at its deadline, not before, and looks at least once",
+        1,
+        deadlines,
+    ),
+];
+
+fn taken_once(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let rounds = 50;
+        // Rank 0 gets one from each of the others in each round, at words that change.
+        if ctx.rank == 0 {
+            for round in 0..rounds * (ctx.size - 1) {
+                let (index, value) = rank
+                    .await_note(0, NOTES, late())
+                    .says("waiting for a notice")?;
+                let sender = index as u32 % (ctx.size - 1) + 1;
+                ensure_eq!(
+                    value,
+                    1000 * sender + index as u32,
+                    "value of notice {index} (the {round}th)"
+                );
+            }
+            for index in 0..NOTES {
+                ensure_eq!(
+                    rank.notes.take(index).says("take")?,
+                    0,
+                    "notice {index}, taken before"
+                );
+            }
+            return Ok(());
+        }
+        let notes = rank.notes_of(0)?;
+        for round in 0..rounds {
+            let index = round * (ctx.size - 1) + ctx.rank - 1;
+            let slot = Remote {
+                region: &notes,
+                offset: index as usize * 4,
+            };
+            rank.notify(slot, 1000 * ctx.rank + index).says("notice")?;
+        }
+        Ok(())
+    })
+}
+
+fn range(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let notes = rank.notes_of(rank.other())?;
+        for index in [9usize, 20] {
+            rank.notify(
+                Remote {
+                    region: &notes,
+                    offset: index * 4,
+                },
+                5,
+            )
+            .says("notice")?;
+        }
+        ctx.sync();
+        for deadline in [Deadline::Now, Deadline::after(Duration::from_millis(20))] {
+            let outside = rank.await_note(10, 10, deadline);
+            refused(
+                outside.map(drop),
+                |e| *e == Error::Timeout,
+                "wait beside the notices",
+            )?;
+        }
+        for (begin, num, expected) in [(9, 1, 9), (0, NOTES, 20)] {
+            let (index, value) = rank
+                .await_note(begin, num, Deadline::Now)
+                .says("wait for what is there")?;
+            ensure_eq!(
+                (index, value),
+                (expected, 5),
+                "notice in {begin}..{}",
+                begin + num
+            );
+        }
+        for (begin, num) in [(NOTES, 1), (0, NOTES + 1), (usize::MAX, 2), (1, usize::MAX)] {
+            let result = rank.await_note(begin, num, Deadline::Now).map(drop);
+            refused(
+                result,
+                |e| matches!(e, Error::OutOfBounds { .. }),
+                &format!("wait for {num} words from {begin} on"),
+            )?;
+        }
+        Ok(())
+    })
+}
+
+fn wakes(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        ctx.sync();
+        if ctx.rank == 0 {
+            std::thread::sleep(Duration::from_millis(200));
+            let notes = rank.notes_of(1)?;
+            rank.notify(
+                Remote {
+                    region: &notes,
+                    offset: 12,
+                },
+                5,
+            )
+            .says("notice")?;
+        } else {
+            let (index, value) = rank.await_note(0, NOTES, Deadline::Never).says("waiting")?;
+            ensure_eq!((index, value), (3, 5), "notice");
+        }
+        Ok(())
+    })
+}
+
+fn many_wakes(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let notes = rank.notes_of(rank.other())?;
+        let slot = Remote {
+            region: &notes,
+            offset: 0,
+        };
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for round in 1..=200 {
+            let turn = round % 2 == ctx.rank;
+            if turn {
+                // Around the time after which a waiter goes to sleep.
+                std::thread::sleep(Duration::from_micros(random.below(600)));
+                rank.notify(slot, round).says("notice")?;
+            } else {
+                let (_, value) = rank
+                    .await_note(0, 1, late())
+                    .says(&format!("waiting for notice {round}"))?;
+                ensure_eq!(value, round, "notice");
+            }
+        }
+        Ok(())
+    })
+}
+
+fn deadlines(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let is_timeout = |error: &Error| *error == Error::Timeout;
+        let span = Duration::from_millis(120);
+        let (result, took) = timed(|| rank.await_note(0, 4, Deadline::after(span)));
+        refused(result.map(drop), is_timeout, "wait for nothing")?;
+        ensure!(took >= span, "a wait of {span:?} ended after {took:?}");
+        let (result, took) = timed(|| rank.await_note(0, 4, Deadline::Now));
+        refused(result.map(drop), is_timeout, "look at nothing")?;
+        ensure!(took < span, "a look took {took:?}");
+        let past = Deadline::At(Instant::now());
+        refused(
+            rank.await_note(0, 4, past).map(drop),
+            is_timeout,
+            "wait until now",
+        )?;
+        for deadline in [Deadline::Now, Deadline::At(Instant::now()), Deadline::Never] {
+            rank.notes.set(rank.engine(), 2, 9).says("set")?;
+            let seen = rank
+                .await_note(0, 4, deadline)
+                .says("wait for what is there")?;
+            ensure_eq!(seen, (2, 9), "notice, with {deadline:?}");
+        }
+        let calls = std::cell::Cell::new(0);
+        let stopped = rank.engine().wait(
+            Deadline::Never,
+            &mut || {
+                calls.set(calls.get() + 1);
+                if calls.get() == 3 {
+                    Err(Error::RankDead(7))
+                } else {
+                    Ok(())
+                }
+            },
+            || Ok(None::<()>),
+        );
+        refused(
+            stopped,
+            |e| *e == Error::RankDead(7),
+            "wait whose check fails",
+        )
+    })
+}

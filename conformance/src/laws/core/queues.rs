@@ -1,0 +1,310 @@
+//! Queues of requests, and inboxes.
+
+use std::time::{Duration, Instant};
+
+use unipgas::core::inbox::{self, InboxLayout, InboxReader, Record};
+use unipgas::core::transport::Life;
+use unipgas::core::{Deadline, Error, Flags, Region, Remote, Rights};
+
+use super::rank::{EXTRA, Rank, Says, late, on_ranks, refused, write};
+use super::{law, ordering};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.queue.depth",
+        "GASPI 17.1 §8.5.3; unipgas core: Endpoint::claim",
+        "a queue takes as many requests as it has places, and again as many after a drain",
+        2,
+        depth,
+    ),
+    law(
+        "core.queue.apart",
+        "unipgas core: Engine::endpoint",
+        "endpoints have their own places",
+        2,
+        apart,
+    ),
+    ordering(
+        "core.inbox.once-in-order",
+        "unipgas core: Channel::deliver",
+        "records arrive once, those of one sender in their order",
+        4,
+        once_in_order,
+    ),
+    law(
+        "core.inbox.full",
+        "unipgas core: Error::InboxFull",
+        "a full inbox refuses a record, and loses none",
+        2,
+        full,
+    ),
+    law(
+        "core.leave.is-no-death",
+        "unipgas core: Transport::leave",
+        "a rank that leaves properly has left, and has not died",
+        2,
+        leaves,
+    ),
+];
+
+fn depth(ctx: &Ctx) -> Verdict {
+    const DEPTH: u32 = 8;
+    on_ranks(ctx, 4096, |rank| {
+        let there = rank.data_of(rank.other())?;
+        let queue = rank.engine().endpoint(DEPTH).says("an endpoint")?;
+        let is_full = |error: &Error| *error == Error::QueueFull;
+        let local = rank.scratch.local(0, 64).says("source")?;
+        for round in 0..3 {
+            refused(
+                queue.claim(DEPTH + 1),
+                is_full,
+                "more places than there are",
+            )?;
+            refused(
+                queue.claim(u32::MAX),
+                is_full,
+                "as many places as can be said",
+            )?;
+            ensure_eq!(
+                queue.posted(),
+                0,
+                "requests in a queue that refused (round {round})"
+            );
+            for nth in 0..DEPTH {
+                queue.claim(1).says(&format!("place {nth} of {DEPTH}"))?;
+                let dst = Remote {
+                    region: &there,
+                    offset: nth as usize * 64,
+                };
+                // SAFETY:
+                // - in bounds of the scratch region, which outlives the queue.
+                let posted = unsafe { queue.put(local, dst, 64, Flags::empty(), 0) };
+                queue.posted_or_not(1, u32::from(posted.is_ok()));
+                posted.says("put")?;
+                ensure_eq!(queue.posted(), nth + 1, "requests in the queue");
+            }
+            refused(queue.claim(1), is_full, "a place in a full queue")?;
+            ensure_eq!(queue.posted(), DEPTH, "requests in a full queue");
+            queue
+                .drain(rank.engine(), late(), &mut || rank.world.check_anyone())
+                .says("drain")?;
+            ensure_eq!(
+                (queue.posted(), queue.pending()),
+                (0, 0),
+                "requests after a drain"
+            );
+        }
+        // What was claimed and not posted takes no place.
+        for _ in 0..3 * DEPTH {
+            queue.claim(3).says("three places")?;
+            queue.posted_or_not(3, 0);
+        }
+        ensure_eq!(queue.posted(), 0, "requests that were never posted");
+        queue
+            .drain(rank.engine(), Deadline::Now, &mut || Ok(()))
+            .says("drain of an empty queue")
+    })
+}
+
+fn apart(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let (one, other) = (
+            rank.engine().endpoint(1).says("an endpoint")?,
+            rank.engine().endpoint(1).says("an endpoint")?,
+        );
+        one.claim(1).says("the only place")?;
+        one.posted_or_not(1, 1);
+        refused(one.claim(1), |e| *e == Error::QueueFull, "a second place")?;
+        other.claim(1).says("a place of another queue")?;
+        other.posted_or_not(1, 1);
+        one.purge();
+        one.claim(1).says("the only place, after a purge")?;
+        one.posted_or_not(1, 0);
+        ensure_eq!(other.posted(), 1, "requests of the other queue");
+        Ok(())
+    })
+}
+
+/// An inbox of this rank, which is listed for all.
+fn open_inbox(rank: &Rank<'_>, capacity: usize) -> Result<(Region, InboxReader), String> {
+    let layout = InboxLayout::new(capacity).says("layout")?;
+    let region = rank
+        .engine()
+        .allocate(layout.size(), Rights::all())
+        .says("allocate")?;
+    // SAFETY:
+    // - as many bytes as the layout says, of a region that peers do not know yet.
+    unsafe { inbox::initialise(region.base(), capacity) }.says("initialise")?;
+    // SAFETY:
+    // - the region outlives the reader (both are dropped by the caller, the reader first), of which there is one.
+    let reader = unsafe { InboxReader::attach(region.base(), region.len()) }.says("attach")?;
+    rank.list(EXTRA, &region).says("list")?;
+    Ok((region, reader))
+}
+
+fn record(source: u32, number: u64) -> Record {
+    Record {
+        source: u64::from(source),
+        kind: source * 3,
+        len: number as u32,
+        value: number,
+        offset: !number,
+    }
+}
+
+fn take(rank: &Rank<'_>, reader: &mut InboxReader) -> Result<Record, String> {
+    rank.engine()
+        .wait(late(), &mut || rank.world.check_anyone(), || {
+            rank.endpoint.progress();
+            Ok(reader.take(|_| false))
+        })
+        .says("waiting for a record")
+}
+
+fn once_in_order(ctx: &Ctx) -> Verdict {
+    const RECORDS: u64 = 60;
+    on_ranks(ctx, 64, |rank| {
+        if ctx.rank == 0 {
+            let (region, mut reader) = open_inbox(rank, 256)?;
+            ctx.sync();
+            let mut next = vec![0; ctx.size as usize];
+            for _ in 0..RECORDS * u64::from(ctx.size - 1) {
+                let seen = take(rank, &mut reader)?;
+                let source = seen.source as u32;
+                ensure!(
+                    (1..ctx.size).contains(&source),
+                    "a record of nobody: {seen:?}"
+                );
+                ensure_eq!(
+                    seen,
+                    record(source, next[source as usize]),
+                    "next record of rank {source}"
+                );
+                next[source as usize] += 1;
+            }
+            ctx.sync();
+            ensure_eq!(reader.take(|_| false), None, "one record more");
+            ensure_eq!(reader.lost(), 0, "records lost");
+            drop(region);
+            return Ok(());
+        }
+        ctx.sync();
+        let inbox = rank.listed(0, EXTRA)?;
+        for number in 0..RECORDS {
+            let posted = rank
+                .endpoint
+                .deliver(&inbox, record(ctx.rank, number), Flags::ORDERED, 0);
+            posted.says("record")?;
+            if number % 16 == 0 {
+                rank.drain().says("drain")?;
+            }
+        }
+        rank.drain().says("drain")?;
+        ctx.sync();
+        Ok(())
+    })
+}
+
+fn full(ctx: &Ctx) -> Verdict {
+    const CAPACITY: u64 = 8;
+    on_ranks(ctx, 64, |rank| {
+        if ctx.rank == 0 {
+            let (region, mut reader) = open_inbox(rank, CAPACITY as usize)?;
+            for _ in 0..5 {
+                ctx.sync();
+                ctx.sync();
+                for number in 0..CAPACITY {
+                    ensure_eq!(
+                        reader.take(|_| false),
+                        Some(record(1, number)),
+                        "record {number}"
+                    );
+                }
+                ensure_eq!(
+                    reader.take(|_| false),
+                    None,
+                    "record of a delivery that was refused"
+                );
+            }
+            ctx.sync();
+            drop(region);
+            return Ok(());
+        }
+        for _ in 0..5 {
+            ctx.sync();
+            let inbox = rank.listed(0, EXTRA)?;
+            for number in 0..CAPACITY {
+                let posted = rank
+                    .endpoint
+                    .deliver(&inbox, record(1, number), Flags::empty(), 0);
+                rank.end(posted)
+                    .says(&format!("record {number} of {CAPACITY}"))?;
+            }
+            for _ in 0..3 {
+                let posted = rank
+                    .endpoint
+                    .deliver(&inbox, record(1, 99), Flags::empty(), 0);
+                refused(
+                    rank.end(posted),
+                    |e| *e == Error::InboxFull,
+                    "a record for a full inbox",
+                )?;
+            }
+            ctx.sync();
+        }
+        ctx.sync();
+        Ok(())
+    })
+}
+
+fn leaves(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let there = rank.data_of(rank.other())?;
+        write(&rank.scratch, 0, &[1; 8]);
+        rank.try_put(
+            Remote {
+                region: &there,
+                offset: 0,
+            },
+            8,
+        )
+        .says("put")?;
+        ctx.sync();
+        if ctx.rank == 1 {
+            rank.world.leave().says("leave")?;
+            ctx.sync();
+            ctx.sync();
+            return Ok(());
+        }
+        ctx.sync();
+        ensure_eq!(
+            rank.world.lives_now(1),
+            Life::Left,
+            "life of a rank that has left"
+        );
+        rank.world.check_anyone().says("a wait for anyone")?;
+        ensure_eq!(rank.world.lives(), [Life::Alive, Life::Left], "lives");
+        // A wait for it alone ends nevertheless: nothing will come any more.
+        let start = Instant::now();
+        let mut since = None;
+        let waited = rank.engine().wait(
+            late(),
+            &mut || rank.world.check_ranks(&[1], &mut since),
+            || Ok(None::<()>),
+        );
+        refused(
+            waited,
+            |e| *e == Error::RankDead(1),
+            "a wait for a rank that has left",
+        )?;
+        ensure!(
+            start.elapsed() < Duration::from_secs(3),
+            "a wait for a rank that has left took {:?}",
+            start.elapsed()
+        );
+        ctx.sync();
+        Ok(())
+    })
+}

@@ -1,0 +1,306 @@
+//! What the bodies are written with: a rank with a region that its peers have imported.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use unipgas::core::group::{Forming, Group};
+use unipgas::core::loopback::Loopback;
+use unipgas::core::registry::{Opening, open_from_env};
+use unipgas::core::{
+    Deadline, Endpoint, Engine, Error, Flags, Local, Notice, Notifications, Outcome, Region,
+    Remote, RemoteRegion, Result, Rights, World,
+};
+
+use crate::law::{Ctx, Random, Verdict};
+
+/// Notification words of each rank.
+pub const NOTES: usize = 256;
+/// What each rank lists its own data under.
+const DATA: usize = 1;
+/// Ids that bodies use for what they list themselves.
+pub const EXTRA: usize = 10;
+
+/// Says what was tried.
+pub trait Says<T> {
+    /// The error as the law's text.
+    fn says(self, what: &str) -> std::result::Result<T, String>;
+}
+
+impl<T> Says<T> for Result<T> {
+    fn says(self, what: &str) -> std::result::Result<T, String> {
+        self.map_err(|error| format!("{what}: {error}"))
+    }
+}
+
+/// When something that should come is given up.
+pub fn late() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+/// One rank: its world, an endpoint, `len` bytes of data, notification words, and a source of the same length.
+pub struct Rank<'a> {
+    /// What the body was given.
+    pub ctx: &'a Ctx,
+    /// Declared before what is used by it, so that it goes last: fields are dropped in their order.
+    pub endpoint: Endpoint,
+    /// What peers write and read.
+    pub data: Region,
+    /// What peers notify.
+    pub notes: Notifications,
+    /// Source and destination of the own operations.
+    pub scratch: Region,
+    /// The engine with its job.
+    pub world: Arc<World>,
+}
+
+/// Runs `body` in a life cycle of its own. Nobody leaves before all are through.
+pub fn on_ranks(ctx: &Ctx, len: usize, body: impl FnOnce(&Rank<'_>) -> Verdict) -> Verdict {
+    let rank = Rank::join(ctx, len).says("joining the job")?;
+    rank.list(DATA, &rank.data).says("listing the data")?;
+    ctx.sync();
+    if let Err(text) = body(&rank) {
+        // Before the regions go, which the others may take for the cause.
+        ctx.place.tell("fail", &text);
+        return Err(text);
+    }
+    ctx.sync();
+    rank.world.leave().says("leaving the job")
+}
+
+impl<'a> Rank<'a> {
+    fn join(ctx: &'a Ctx, len: usize) -> Result<Self> {
+        let transport = match ctx.place.net() {
+            Some(net) => Arc::new(Loopback::join(net)),
+            None => open_from_env(&Opening {
+                local_processes: ctx.size as usize,
+            })?,
+        };
+        let engine = Engine::new(vec![transport])?;
+        let world = Arc::new(World::new(engine, ctx.place.job()?, ctx.life_cycle)?);
+        world.meet(late())?;
+        let engine = world.engine();
+        Ok(Rank {
+            ctx,
+            endpoint: engine.endpoint(u32::MAX)?,
+            data: engine.allocate(len, Rights::all())?,
+            notes: Notifications::new(engine.allocate(NOTES * 4, Rights::all())?, NOTES)?,
+            scratch: engine.allocate(len, Rights::all())?,
+            world,
+        })
+    }
+
+    /// This process's engine.
+    pub fn engine(&self) -> &Engine {
+        self.world.engine()
+    }
+
+    /// Lists `region` (and the notification words) for all ranks.
+    pub fn list(&self, id: usize, region: &Region) -> Result<()> {
+        let directory = self.world.directory();
+        directory.list_region(id, &region.key(), &self.notes.key())?;
+        (0..self.world.size()).try_for_each(|rank| directory.show_region(id, rank as usize))
+    }
+
+    /// What `rank` has listed under `id`, looked up anew.
+    pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
+        let import = self.world.import(rank, id);
+        Ok(import
+            .says(&format!("import from rank {rank}"))?
+            .data
+            .clone())
+    }
+
+    /// The data of `rank`.
+    pub fn data_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
+        Ok(self.world.imported(rank, DATA).says("import")?.data.clone())
+    }
+
+    /// The notification words of `rank`.
+    pub fn notes_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
+        Ok(self
+            .world
+            .imported(rank, DATA)
+            .says("import")?
+            .notices
+            .clone())
+    }
+
+    /// The other one of two.
+    pub fn other(&self) -> u32 {
+        1 - self.ctx.rank
+    }
+
+    /// Waits until all operations are complete; failures are told and forgotten.
+    pub fn drain(&self) -> Result<()> {
+        let result = self
+            .endpoint
+            .drain(self.engine(), late(), &mut || self.world.check_anyone());
+        if result.is_err() {
+            self.endpoint.purge();
+        }
+        result
+    }
+
+    /// The end of an operation, wherever it is reported.
+    pub fn end(&self, posted: Result<Outcome>) -> Result<()> {
+        match posted? {
+            Outcome::Complete => Ok(()),
+            Outcome::Pending => self.drain(),
+        }
+    }
+
+    /// Puts bytes of the scratch region; see [`Endpoint::put`].
+    pub fn post_put(
+        &self,
+        from: usize,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+    ) -> Result<Outcome> {
+        let local = self.scratch.local(from, len)?;
+        // SAFETY:
+        // - in bounds of the scratch region, which outlives the endpoint's operations: bodies drain before they change it.
+        unsafe { self.endpoint.put(local, dst, len, flags, 0) }
+    }
+
+    /// Puts `bytes` and waits for it.
+    pub fn put(&self, bytes: &[u8], dst: Remote<'_>) -> Result<()> {
+        write(&self.scratch, 0, bytes);
+        self.end(self.post_put(0, dst, bytes.len(), Flags::empty()))
+    }
+
+    /// Gets `len` bytes and waits for them.
+    pub fn get(&self, src: Remote<'_>, len: usize) -> Result<Vec<u8>> {
+        let local = self.scratch.local(0, len)?;
+        // SAFETY:
+        // - in bounds of the scratch region, and waited for.
+        self.end(unsafe { self.endpoint.get(local, src, len, Flags::empty(), 0) })?;
+        Ok(read(&self.scratch, 0, len))
+    }
+
+    /// Puts with a length that need not be one of the scratch region: for calls that must be refused.
+    pub fn try_put(&self, dst: Remote<'_>, len: usize) -> Result<()> {
+        let local = self.anywhere();
+        // SAFETY:
+        // - the range is refused, or no longer than the scratch region, as the bodies see to.
+        self.end(unsafe { self.endpoint.put(local, dst, len, Flags::empty(), 0) })
+    }
+
+    /// As [`Rank::try_put`].
+    pub fn try_get(&self, src: Remote<'_>, len: usize) -> Result<()> {
+        let local = self.anywhere();
+        // SAFETY:
+        // - as for `try_put`.
+        self.end(unsafe { self.endpoint.get(local, src, len, Flags::empty(), 0) })
+    }
+
+    /// As [`Rank::try_put`].
+    pub fn try_put_notify(&self, dst: Remote<'_>, len: usize, slot: Remote<'_>) -> Result<()> {
+        let local = self.anywhere();
+        let notice = Notice { slot, value: 7 };
+        // SAFETY:
+        // - as for `try_put`.
+        self.end(unsafe {
+            self.endpoint
+                .put_notify(local, dst, len, notice, Flags::empty(), 0)
+        })
+    }
+
+    fn anywhere(&self) -> Local {
+        Local {
+            ptr: self.scratch.base(),
+            desc: self.scratch.local(0, 1).map_or(0, |local| local.desc),
+        }
+    }
+
+    /// Sets a notification word of a rank and waits for it.
+    pub fn notify(&self, slot: Remote<'_>, value: u32) -> Result<()> {
+        self.end(self.post_notify(slot, value, Flags::empty()))
+    }
+
+    /// Sets a notification word of a rank.
+    pub fn post_notify(&self, slot: Remote<'_>, value: u32, flags: Flags) -> Result<Outcome> {
+        self.endpoint.notify(Notice { slot, value }, flags, 0)
+    }
+
+    /// Waits for one of the words `begin..begin + num`, and takes it.
+    pub fn await_note(&self, begin: usize, num: usize, deadline: Deadline) -> Result<(usize, u32)> {
+        let index = self.notes.wait_some(
+            self.engine(),
+            begin,
+            num,
+            deadline,
+            &mut || self.world.check_anyone(),
+            || self.endpoint.progress(),
+        )?;
+        Ok((index, self.notes.take(index)?))
+    }
+
+    /// A group of `members`.
+    pub fn group(&self, members: &[u32], name: u64) -> std::result::Result<Group, String> {
+        Forming::new(&self.world, members, [0x6c61_7773, name])
+            .and_then(|mut forming| forming.advance(late()))
+            .says("forming a group")
+    }
+
+    /// A group of all ranks.
+    pub fn group_of_all(&self) -> std::result::Result<Group, String> {
+        let members: Vec<u32> = (0..self.ctx.size).collect();
+        self.group(&members, 0)
+    }
+}
+
+/// Reads memory that peers may be writing to.
+pub fn read(region: &Region, offset: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let local = region.local(offset, len).expect("in the region");
+    // SAFETY:
+    // - in bounds, as just checked; a peer that writes at the same time only makes the bytes wrong, which laws look for.
+    unsafe { std::ptr::copy_nonoverlapping(local.ptr, bytes.as_mut_ptr(), len) };
+    bytes
+}
+
+/// Writes memory that no operation is using.
+pub fn write(region: &Region, offset: usize, bytes: &[u8]) {
+    let local = region.local(offset, bytes.len()).expect("in the region");
+    // SAFETY:
+    // - in bounds, as just checked; the bodies use it when nothing is under way there.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), local.ptr, bytes.len()) };
+}
+
+/// The first byte of `region` from `offset` on that is not `byte`.
+pub fn other_than(region: &Region, offset: usize, len: usize, byte: u8) -> Option<usize> {
+    read(region, offset, len)
+        .iter()
+        .position(|b| *b != byte)
+        .map(|at| at + offset)
+}
+
+/// Bytes that are different for each salt.
+pub fn bytes_of(ctx: &Ctx, salt: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    ctx.random(salt).fill(&mut bytes);
+    bytes
+}
+
+/// Gives the core away now and then.
+pub fn dawdle(random: &mut Random) {
+    for _ in 0..random.below(4) {
+        std::thread::yield_now();
+    }
+}
+
+/// The operation must be refused with this error.
+pub fn refused(result: Result<()>, expected: impl Fn(&Error) -> bool, what: &str) -> Verdict {
+    match result {
+        Err(error) if expected(&error) => Ok(()),
+        Err(error) => Err(format!("{what}: refused with the wrong error: {error}")),
+        Ok(()) => Err(format!("{what}: was carried out instead of refused")),
+    }
+}
+
+/// How long something took, for deadlines.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    (work(), start.elapsed())
+}

@@ -1,0 +1,520 @@
+//! Puts and gets: what arrives, and what must not.
+
+use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
+
+use super::law;
+use super::rank::{EXTRA, Says, bytes_of, on_ranks, other_than, read, refused, write};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.put.contents",
+        "unipgas core: Channel::put",
+        "a put writes its bytes, all of them, and no others",
+        2,
+        put_contents,
+    ),
+    law(
+        "core.get.contents",
+        "unipgas core: Channel::get",
+        "a get reads the bytes that are there, and changes no others",
+        2,
+        get_contents,
+    ),
+    law(
+        "core.transfer.bounds",
+        "unipgas core: RemoteRegion::check",
+        "a range that leaves its region is refused, and nothing is written",
+        2,
+        bounds,
+    ),
+    law(
+        "core.transfer.rights",
+        "unipgas core: Rights",
+        "an access that the owner does not grant is refused, and nothing is written",
+        2,
+        rights,
+    ),
+    law(
+        "core.put-notify.refused-whole",
+        "unipgas core: Channel::put_notify",
+        "a put whose notice is refused writes nothing",
+        2,
+        refused_whole,
+    ),
+    law(
+        "core.region.stale",
+        "unipgas core: Region",
+        "a released region is refused, also when another one takes its place",
+        2,
+        stale,
+    ),
+];
+
+const SIZES: &[usize] = &[
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    31,
+    33,
+    63,
+    64,
+    65,
+    127,
+    129,
+    255,
+    1000,
+    4095,
+    4096,
+    4097,
+    65_539,
+    1 << 20,
+];
+const OFFSETS: &[usize] = &[0, 1, 3, 4, 8, 13, 4095];
+const GUARD: u8 = 0xa5;
+const ROOM: usize = 8 << 20;
+
+fn stride(size: usize) -> usize {
+    (size + 4096 + 128).next_multiple_of(64)
+}
+
+fn put_contents(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, ROOM, |rank| {
+        let there = rank.data_of(rank.other())?;
+        for &size in SIZES {
+            write(&rank.data, 0, &vec![GUARD; stride(size) * OFFSETS.len()]);
+            ctx.sync();
+            let sent = bytes_of(ctx, size as u64 * 2 + u64::from(ctx.rank), size);
+            for (nth, offset) in OFFSETS.iter().enumerate() {
+                let dst = Remote {
+                    region: &there,
+                    offset: nth * stride(size) + offset,
+                };
+                rank.put(&sent, dst)
+                    .says(&format!("put of {size} bytes at offset {}", dst.offset))?;
+            }
+            ctx.sync();
+            let expected = bytes_of(ctx, size as u64 * 2 + u64::from(rank.other()), size);
+            for (nth, offset) in OFFSETS.iter().enumerate() {
+                let begin = nth * stride(size);
+                let (from, to) = (begin + offset, begin + offset + size);
+                ensure!(
+                    read(&rank.data, from, size) == expected,
+                    "put of {size} bytes at offset {from}: other bytes arrived"
+                );
+                let before = other_than(&rank.data, begin, *offset, GUARD);
+                let after = other_than(&rank.data, to, begin + stride(size) - to, GUARD);
+                ensure!(
+                    before.or(after).is_none(),
+                    "put of {size} bytes at offset {from} changed byte {:?}",
+                    before.or(after)
+                );
+            }
+            ctx.sync();
+        }
+        Ok(())
+    })
+}
+
+fn get_contents(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, ROOM, |rank| {
+        let there = rank.data_of(rank.other())?;
+        let mine = bytes_of(ctx, u64::from(ctx.rank), ROOM);
+        let theirs = bytes_of(ctx, u64::from(rank.other()), ROOM);
+        write(&rank.data, 0, &mine);
+        ctx.sync();
+        for &size in SIZES {
+            for (nth, &offset) in OFFSETS.iter().enumerate() {
+                write(&rank.scratch, 0, &vec![GUARD; size + 128]);
+                let at = nth * stride(size) + offset;
+                let dst = rank.scratch.local(61 + nth, size).says("a destination")?;
+                let src = Remote {
+                    region: &there,
+                    offset: at,
+                };
+                // SAFETY:
+                // - in bounds of the scratch region, and waited for.
+                let got = rank.end(unsafe { rank.endpoint.get(dst, src, size, Flags::empty(), 0) });
+                got.says(&format!("get of {size} bytes at offset {at}"))?;
+                ensure!(
+                    read(&rank.scratch, 61 + nth, size) == theirs[at..at + size],
+                    "get of {size} bytes at offset {at}: other bytes came"
+                );
+                let before = other_than(&rank.scratch, 0, 61 + nth, GUARD);
+                let after = other_than(&rank.scratch, 61 + nth + size, 128 - 61 - nth, GUARD);
+                ensure!(
+                    before.or(after).is_none(),
+                    "get of {size} bytes changed a byte beside its destination"
+                );
+            }
+        }
+        ctx.sync();
+        ensure!(
+            read(&rank.data, 0, ROOM) == mine,
+            "gets changed their source"
+        );
+        Ok(())
+    })
+}
+
+fn request(count: usize, operand: &[u64; 2]) -> AtomicRequest {
+    AtomicRequest {
+        op: AtomicOp::Sum,
+        ty: AtomicType::U64,
+        count,
+        operand: operand.as_ptr().cast(),
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    }
+}
+
+fn out_of_bounds(error: &Error) -> bool {
+    matches!(error, Error::OutOfBounds { .. })
+}
+
+fn bounds(ctx: &Ctx) -> Verdict {
+    // Neither a page nor a word: what is checked is the length that was asked for.
+    const LEN: usize = 5003;
+    on_ranks(ctx, LEN, |rank| {
+        let there = rank.data_of(rank.other())?;
+        let notes = rank.notes_of(rank.other())?;
+        write(&rank.data, 0, &[GUARD; LEN]);
+        write(&rank.scratch, 0, &[!GUARD; LEN]);
+        ctx.sync();
+        let ranges = [
+            (LEN, 1),
+            (LEN + 1, 0),
+            (LEN - 3, 4),
+            (0, LEN + 1),
+            (1, LEN),
+            (4096, 4096),
+            (1, usize::MAX),
+            (LEN, usize::MAX),
+            (usize::MAX, 0),
+            (usize::MAX, 1),
+            (usize::MAX, usize::MAX),
+            (usize::MAX / 2 + 1, usize::MAX / 2 + 1),
+        ];
+        let slot = Remote {
+            region: &notes,
+            offset: 0,
+        };
+        for (offset, len) in ranges {
+            let at = Remote {
+                region: &there,
+                offset,
+            };
+            let what = format!("{len} bytes at offset {offset} of {LEN}");
+            refused(
+                rank.try_put(at, len),
+                out_of_bounds,
+                &format!("put of {what}"),
+            )?;
+            refused(
+                rank.try_get(at, len),
+                out_of_bounds,
+                &format!("get of {what}"),
+            )?;
+            refused(
+                rank.try_put_notify(at, len, slot),
+                out_of_bounds,
+                &format!("put with notice of {what}"),
+            )?;
+        }
+        for offset in [LEN, LEN - 3, usize::MAX, usize::MAX - 3] {
+            let slot = Remote {
+                region: &there,
+                offset,
+            };
+            refused(
+                rank.notify(slot, 7),
+                out_of_bounds,
+                &format!("notice at offset {offset} of {LEN}"),
+            )?;
+            let at = Remote {
+                region: &there,
+                offset: 0,
+            };
+            refused(
+                rank.try_put_notify(at, 8, slot),
+                out_of_bounds,
+                &format!("put with a notice at offset {offset} of {LEN}"),
+            )?;
+        }
+        let operand = [1u64; 2];
+        for (offset, count) in [
+            (5000, 1),
+            (4992, 2),
+            (usize::MAX - 7, 1),
+            (0, 626),
+            (0, usize::MAX / 8 + 1),
+            (8, usize::MAX),
+        ] {
+            let dst = Remote {
+                region: &there,
+                offset,
+            };
+            // SAFETY:
+            // - the range is refused before an operand is read.
+            let result = rank.end(unsafe {
+                rank.endpoint
+                    .atomic(dst, &request(count, &operand), Flags::empty(), 0)
+            });
+            refused(
+                result,
+                out_of_bounds,
+                &format!("atomic of {count} u64 at offset {offset} of {LEN}"),
+            )?;
+        }
+        let end = Remote {
+            region: &there,
+            offset: LEN,
+        };
+        rank.try_put(end, 0).says("put of 0 bytes at the end")?;
+        rank.try_get(end, 0).says("get of 0 bytes at the end")?;
+        ctx.sync();
+        ensure_eq!(
+            other_than(&rank.data, 0, LEN, GUARD),
+            None,
+            "first byte that a refused operation changed"
+        );
+        ensure_eq!(
+            rank.notes.take(0).says("note 0")?,
+            0,
+            "notice of a refused put"
+        );
+        ensure_eq!(
+            other_than(&rank.scratch, 0, LEN, !GUARD),
+            None,
+            "first byte of the source that a refused get changed"
+        );
+        Ok(())
+    })
+}
+
+fn rights(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let notes = rank.notes_of(rank.other())?;
+        let each = [Rights::READ, Rights::WRITE, Rights::ATOMIC, Rights::empty()];
+        let mut regions = Vec::new();
+        for (nth, rights) in each.into_iter().enumerate() {
+            let region = rank.engine().allocate(4096, rights).says("allocate")?;
+            rank.list(EXTRA + nth, &region).says("list")?;
+            regions.push(region);
+        }
+        ctx.sync();
+        let denied = |error: &Error| *error == Error::AccessDenied;
+        let slot = Remote {
+            region: &notes,
+            offset: 0,
+        };
+        write(&rank.scratch, 0, &[1; 64]);
+        for (nth, rights) in each.into_iter().enumerate() {
+            let there = rank.listed(rank.other(), EXTRA + nth)?;
+            let at = Remote {
+                region: &there,
+                offset: 64,
+            };
+            let data = rank.data_of(rank.other())?;
+            let data = Remote {
+                region: &data,
+                offset: 0,
+            };
+            let what = format!("with {rights:?}");
+            if !rights.contains(Rights::READ) {
+                refused(rank.try_get(at, 8), denied, &format!("get {what}"))?;
+            }
+            if !rights.contains(Rights::WRITE) {
+                refused(rank.try_put(at, 8), denied, &format!("put {what}"))?;
+                refused(rank.notify(at, 1), denied, &format!("notice {what}"))?;
+                refused(
+                    rank.try_put_notify(at, 8, slot),
+                    denied,
+                    &format!("put with notice {what}"),
+                )?;
+                refused(
+                    rank.try_put_notify(data, 8, at),
+                    denied,
+                    &format!("put with its notice {what}"),
+                )?;
+            }
+            if !rights.contains(Rights::ATOMIC) {
+                let operand = [1u64; 2];
+                // SAFETY:
+                // - the operand outlives the call, which reads it before it returns.
+                let result = rank.end(unsafe {
+                    rank.endpoint
+                        .atomic(at, &request(1, &operand), Flags::empty(), 0)
+                });
+                refused(result, denied, &format!("atomic {what}"))?;
+                let result = rank
+                    .endpoint
+                    .fetch_add(rank.engine(), at, 1, super::rank::late());
+                refused(result.map(drop), denied, &format!("fetch-add {what}"))?;
+            }
+        }
+        ctx.sync();
+        for (region, rights) in regions.iter().zip(each) {
+            ensure_eq!(
+                other_than(region, 0, 4096, 0),
+                None,
+                "first byte changed in spite of {rights:?}"
+            );
+        }
+        ensure_eq!(
+            other_than(&rank.data, 0, 4096, 0),
+            None,
+            "first byte of a put whose notice was refused"
+        );
+        ensure_eq!(
+            rank.notes.take(0).says("note 0")?,
+            0,
+            "notice of a put that was refused"
+        );
+        ctx.sync();
+        Ok(())
+    })
+}
+
+fn refused_whole(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let mut own = vec![0u64; 512];
+        // SAFETY:
+        // - the vector outlives the region, which is dropped first.
+        let region = unsafe {
+            rank.engine()
+                .register(own.as_mut_ptr().cast(), 4096, Rights::all())
+        };
+        let region = region.says("registering memory of the user")?;
+        rank.list(EXTRA, &region).says("list")?;
+        ctx.sync();
+        write(&rank.scratch, 0, &[1; 64]);
+        let notes = rank.notes_of(rank.other())?;
+        for (there, whose) in [
+            (rank.data_of(rank.other())?, "the library's memory"),
+            (rank.listed(rank.other(), EXTRA)?, "memory of the user"),
+        ] {
+            let at = Remote {
+                region: &there,
+                offset: 64,
+            };
+            for (region, which) in [(&notes, "of the library"), (&there, "in the same memory")] {
+                for offset in [1, 2, 3] {
+                    let slot = Remote { region, offset };
+                    let what = format!("put to {whose}, notice at offset {offset} {which}");
+                    refused(
+                        rank.try_put_notify(at, 8, slot),
+                        |e| *e == Error::Misaligned(4),
+                        &what,
+                    )?;
+                }
+                let slot = Remote {
+                    region,
+                    offset: region.len(),
+                };
+                let what = format!("put to {whose}, notice behind the memory {which}");
+                refused(rank.try_put_notify(at, 8, slot), out_of_bounds, &what)?;
+            }
+        }
+        ctx.sync();
+        ensure_eq!(
+            other_than(&rank.data, 0, 4096, 0),
+            None,
+            "first byte changed in the library's memory"
+        );
+        ensure_eq!(
+            other_than(&region, 0, 4096, 0),
+            None,
+            "first byte changed in memory of the user"
+        );
+        ctx.sync();
+        drop(region);
+        Ok(())
+    })
+}
+
+fn stale(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let is_stale = |error: &Error| *error == Error::StaleRegion;
+        let mut old = Vec::new();
+        for round in 0..10u8 {
+            let region = rank
+                .engine()
+                .allocate(8192, Rights::all())
+                .says("allocate")?;
+            rank.list(EXTRA, &region).says("list")?;
+            ctx.sync();
+            let there = rank.listed(rank.other(), EXTRA)?;
+            for gone in &old {
+                let at = Remote {
+                    region: gone,
+                    offset: 64,
+                };
+                write(&rank.scratch, 0, &[0xff; 8]);
+                refused(rank.try_put(at, 8), is_stale, "put to a released region")?;
+                refused(rank.try_get(at, 8), is_stale, "get from a released region")?;
+                refused(rank.notify(at, 9), is_stale, "notice to a released region")?;
+                let result = rank
+                    .endpoint
+                    .fetch_add(rank.engine(), at, 1, super::rank::late());
+                refused(result.map(drop), is_stale, "fetch-add on a released region")?;
+            }
+            let at = Remote {
+                region: &there,
+                offset: 128,
+            };
+            rank.put(&[round + 1; 8], at).says("put to a new region")?;
+            ctx.sync();
+            ensure_eq!(
+                read(&region, 128, 8),
+                [round + 1; 8],
+                "what was put to the new region"
+            );
+            ensure_eq!(
+                other_than(&region, 0, 128, 0),
+                None,
+                "first byte changed through a handle of an old region"
+            );
+            old.push(there);
+            ctx.sync();
+            drop(region);
+            ctx.sync();
+            if round == 9 {
+                refused(
+                    rank.try_put(
+                        Remote {
+                            region: &old[9],
+                            offset: 0,
+                        },
+                        8,
+                    ),
+                    is_stale,
+                    "put to the last region",
+                )?;
+                refused(
+                    rank.try_put(
+                        Remote {
+                            region: &old[9],
+                            offset: 0,
+                        },
+                        0,
+                    ),
+                    is_stale,
+                    "put of 0 bytes to the last region",
+                )?;
+            }
+        }
+        ctx.sync();
+        Ok(())
+    })
+}
