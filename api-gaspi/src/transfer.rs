@@ -214,6 +214,7 @@ impl Process {
         if num == 0 {
             return Ok(begin);
         }
+        let driven = self.world.engine().asynchronous();
         segment
             .notifications
             .wait_some(
@@ -222,7 +223,11 @@ impl Process {
                 num as usize,
                 deadline(timeout),
                 &mut self.watch(),
-                || self.progress(),
+                || {
+                    if driven {
+                        self.progress();
+                    }
+                },
             )
             .map(|id| id as u32)
             .map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crossbeam::queue::SegQueue;
 use crossbeam::utils::CachePadded;
@@ -10,12 +10,10 @@ use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::mapped::{self, MappedChannel};
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
-
-/// Set while a thread waits for the endpoint to drain; the rest of the word counts posted requests.
-const DRAINING: u64 = 1 << 63;
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
 struct GetNotice {
@@ -71,11 +69,10 @@ impl GetNotice {
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     channels: Box<[Box<dyn Channel>]>,
-    /// The engine itself serves regions that are mapped here.
+    /// The engine itself serves regions that are mapped here, and nothing is ever pending.
     direct: bool,
     depth: u64,
-    /// Requests claimed since the last drain, and whether a drain is running.
-    posted: CachePadded<AtomicU64>,
+    posted: CachePadded<Posted>,
     failed: SegQueue<Completion>,
 }
 
@@ -85,7 +82,7 @@ impl Endpoint {
             channels,
             direct,
             depth: u64::from(depth),
-            posted: CachePadded::new(AtomicU64::new(0)),
+            posted: CachePadded::default(),
             failed: SegQueue::new(),
         }
     }
@@ -107,22 +104,21 @@ impl Endpoint {
     /// counted afterwards, so that the count is not in the way of the data.
     #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
-        let requests = u64::from(requests);
         let before = if self.direct {
-            self.posted.load(Ordering::Relaxed)
+            self.posted.look()
         } else {
-            self.posted.fetch_add(requests, Ordering::Relaxed)
+            self.posted.add(requests)
         };
-        if before + requests > self.depth {
+        if before + u64::from(requests) > self.depth {
             return Err(self.refuse(before, requests));
         }
         Ok(())
     }
 
     #[cold]
-    fn refuse(&self, before: u64, requests: u64) -> Error {
+    fn refuse(&self, before: u64, requests: u32) -> Error {
         if !self.direct {
-            self.posted.fetch_sub(requests, Ordering::Relaxed);
+            self.posted.take_back(requests);
         }
         if before & DRAINING != 0 {
             Error::Busy
@@ -135,16 +131,15 @@ impl Endpoint {
     #[inline(always)]
     pub fn posted_or_not(&self, claimed: u32, posted: u32) {
         if self.direct {
-            self.posted.fetch_add(u64::from(posted), Ordering::Relaxed);
+            self.posted.count(posted);
         } else if posted < claimed {
-            self.posted
-                .fetch_sub(u64::from(claimed - posted), Ordering::Relaxed);
+            self.posted.take_back(claimed - posted);
         }
     }
 
     /// Requests posted since the last drain.
     pub fn posted(&self) -> u32 {
-        (self.posted.load(Ordering::Relaxed) & !DRAINING) as u32
+        (self.posted.look() & !DRAINING) as u32
     }
 
     /// Waits until everything posted so far is complete, then frees its places. One thread at a time; posting waits meanwhile.
@@ -156,10 +151,7 @@ impl Endpoint {
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        engine.wait(deadline, check, || {
-            let before = self.posted.fetch_or(DRAINING, Ordering::Acquire);
-            Ok((before & DRAINING == 0).then_some(()))
-        })?;
+        engine.wait(deadline, check, || Ok(self.posted.close().then_some(())))?;
         let covered = self.posted();
         let result = engine.wait(deadline, check, || {
             self.progress();
@@ -167,7 +159,7 @@ impl Endpoint {
         });
         let result = match (result, self.failed.pop()) {
             (Ok(()), None) => {
-                self.posted.fetch_sub(u64::from(covered), Ordering::Relaxed);
+                self.posted.take_back(covered);
                 Ok(())
             }
             (Ok(()), Some(failure)) => {
@@ -177,7 +169,7 @@ impl Endpoint {
             }
             (Err(error), _) => Err(error),
         };
-        self.posted.fetch_and(!DRAINING, Ordering::Release);
+        self.posted.open();
         result
     }
 
@@ -185,12 +177,15 @@ impl Endpoint {
     pub fn purge(&self) {
         while self.failed.pop().is_some() {}
         let covered = self.posted();
-        self.posted.fetch_sub(u64::from(covered), Ordering::Relaxed);
+        self.posted.take_back(covered);
     }
 
     /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
     #[inline]
     pub fn progress(&self) {
+        if self.direct {
+            return;
+        }
         for channel in &self.channels {
             channel.poll(&mut |completion| self.ended(completion));
         }

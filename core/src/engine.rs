@@ -132,7 +132,7 @@ impl Engine {
     /// A new endpoint whose queue holds `depth` requests.
     pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
         let channels: Result<Vec<_>> = self.transports.iter().map(|t| t.open_channel()).collect();
-        let direct = self.transports.iter().all(|t| t.capabilities().direct);
+        let direct = !self.self_driven && self.transports.iter().all(|t| t.capabilities().direct);
         Ok(Endpoint::new(channels?.into(), direct, depth))
     }
 
@@ -141,13 +141,24 @@ impl Engine {
         self.self_driven
     }
 
-    /// Waits as [`Patience::wait`] does, at this engine's bell.
+    /// Waits as [`Patience::wait`] does, at this engine's bell; an error of `poll` ends the wait.
     #[inline]
     pub fn wait<T>(
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
-        poll: impl FnMut() -> Result<Option<T>>,
+        mut poll: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        self.wait_for(deadline, check, || poll().transpose())?
+    }
+
+    /// Waits for a poll that cannot fail.
+    #[inline]
+    pub fn wait_for<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         Patience {
             bell: self.bell(),

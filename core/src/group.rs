@@ -487,15 +487,15 @@ impl Group {
     fn await_flag(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let word = self.arena.word(flag)?;
         let mut since: Option<Instant> = None;
-        self.world.engine().wait(
+        self.world.engine().wait_for(
             deadline,
             &mut || self.world.check_ranks(&self.members, &mut since),
             || {
                 if word.load(Ordering::Acquire).wrapping_sub(number) as i32 >= 0 {
-                    return Ok(Some(()));
+                    return Some(());
                 }
                 self.endpoint.progress();
-                Ok(None)
+                None
             },
         )
     }

@@ -21,6 +21,7 @@ pub mod loopback;
 pub mod mapped;
 pub mod notification;
 pub mod op;
+mod posted;
 pub mod region;
 pub mod registry;
 pub mod schedule;

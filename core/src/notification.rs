@@ -83,20 +83,21 @@ impl Notifications {
     ) -> Result<usize> {
         let words = self.range(begin, num)?;
         if let [word] = words {
-            return engine.wait(deadline, check, || {
+            engine.wait_for(deadline, check, || {
                 if word.load(Ordering::Acquire) != 0 {
-                    return Ok(Some(begin));
+                    return Some(());
                 }
                 progress();
-                Ok(None)
-            });
+                None
+            })?;
+            return Ok(begin);
         }
-        engine.wait(deadline, check, || {
+        engine.wait_for(deadline, check, || {
             if let Some(index) = first_set(words) {
-                return Ok(Some(begin + index));
+                return Some(begin + index);
             }
             progress();
-            Ok(None)
+            None
         })
     }
 

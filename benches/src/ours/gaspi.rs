@@ -1,7 +1,7 @@
-//! The GASPI entry points, called as a C program calls them: through pointers that the compiler cannot see through.
+//! The GASPI entry points, called as a program calls them that is linked with the static library. (Through the shared library each
+//! call has an indirect jump more; so do the peers'.)
 
 use std::cell::Cell;
-use std::hint::black_box;
 
 use unipgas_gaspi::ffi;
 
@@ -18,19 +18,8 @@ const DATA: u64 = 64 << 20;
 const QUEUE: u8 = 0;
 const ALL: u8 = unipgas_gaspi::GROUP_ALL;
 
-type WriteNotify = unsafe extern "C" fn(u8, u64, u16, u8, u64, u64, u32, u32, u8, u64) -> i32;
-type Write = unsafe extern "C" fn(u8, u64, u16, u8, u64, u64, u8, u64) -> i32;
-
 /// The entry points that are measured.
 pub struct Gaspi {
-    write_notify: WriteNotify,
-    write: Write,
-    wait: unsafe extern "C" fn(u8, u64) -> i32,
-    waitsome: unsafe extern "C" fn(u8, u32, u32, *mut u32, u64) -> i32,
-    reset: unsafe extern "C" fn(u8, u32, *mut u32) -> i32,
-    fetch_add: unsafe extern "C" fn(u8, u64, u16, u64, *mut u64, u64) -> i32,
-    barrier: unsafe extern "C" fn(u8, u64) -> i32,
-    allreduce: unsafe extern "C" fn(*const u8, *mut u8, u32, u32, u32, u8, u64) -> i32,
     round: Cell<u32>,
 }
 
@@ -45,14 +34,6 @@ impl Gaspi {
         // - no pointers
         ok("gaspi_proc_init", unsafe { ffi::gaspi_proc_init(BLOCK) })?;
         Ok(Gaspi {
-            write_notify: black_box(ffi::gaspi_write_notify),
-            write: black_box(ffi::gaspi_write),
-            wait: black_box(ffi::gaspi_wait),
-            waitsome: black_box(ffi::gaspi_notify_waitsome),
-            reset: black_box(ffi::gaspi_notify_reset),
-            fetch_add: black_box(ffi::gaspi_atomic_fetch_add),
-            barrier: black_box(ffi::gaspi_barrier),
-            allreduce: black_box(ffi::gaspi_allreduce),
             round: Cell::new(0),
         })
     }
@@ -89,7 +70,7 @@ impl Gaspi {
         if code == QUEUE_FULL {
             // SAFETY:
             // - no pointers
-            ok("gaspi_wait", unsafe { (self.wait)(QUEUE, BLOCK) })?;
+            ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) })?;
             return ok(what, post());
         }
         ok(what, code)
@@ -100,29 +81,34 @@ impl Gaspi {
         // SAFETY:
         // - no pointers
         self.posted("gaspi_write_notify", || unsafe {
-            (self.write_notify)(SEGMENT, from, ctx.other() as u16, SEGMENT, to, len, id, value, QUEUE, BLOCK)
+            ffi::gaspi_write_notify(SEGMENT, from, ctx.other() as u16, SEGMENT, to, len, id, value, QUEUE, BLOCK)
         })
     }
 
     #[inline(always)]
-    fn receive(&self, id: u32, value: u32) -> Result<(), String> {
-        let (mut first, mut old) = (0, 0);
+    fn await_notice(&self, id: u32) -> Result<(), String> {
+        let mut first = 0;
         // SAFETY:
-        // - valid places for the results
-        unsafe {
-            ok("gaspi_notify_waitsome", (self.waitsome)(SEGMENT, id, 1, &mut first, BLOCK))?;
-            ok("gaspi_notify_reset", (self.reset)(SEGMENT, first, &mut old))?;
-        }
+        // - a valid place for the result
+        unsafe { ok("gaspi_notify_waitsome", ffi::gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK)) }
+    }
+
+    #[inline(always)]
+    fn take(&self, id: u32, value: u32) -> Result<(), String> {
+        let mut old = 0;
+        // SAFETY:
+        // - a valid place for the result
+        unsafe { ok("gaspi_notify_reset", ffi::gaspi_notify_reset(SEGMENT, id, &mut old))? };
         if old == value { Ok(()) } else { Err(format!("notification {old} instead of {value}")) }
     }
 }
 
-/// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome with gaspi_notify_reset.
+/// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome, each message with a notification of its own; the resets of a batch
+/// follow it and are part of its time. Batches use two sets of notifications in turn, so that no reset meets a new message.
 pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let gaspi = &ctx.ours()?.gaspi;
     let len = case.bytes;
     let at = ctx.place() as u64 * (512 << 10);
-    let id = ctx.place() as u32 * 64;
     let base = gaspi.base()?;
     let (source_last, last) =
         (base.wrapping_add((DATA / 2 + at + len - 8) as usize).cast::<u64>(), base.wrapping_add((at + len - 8) as usize));
@@ -132,7 +118,11 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut wrong = 0u64;
     ctx.sync();
     let each = if len > 32 << 10 { 50 } else { 500 };
+    let mut set = ctx.place() as u32 % 32 * 1024;
     let ns = ctx.per_op(each, |n| {
+        set ^= 512;
+        let first = round + 1;
+        let id = |round: u32| set + (round - first);
         for _ in 0..n {
             round += 1;
             let step = (|| {
@@ -140,12 +130,12 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                     // SAFETY:
                     // - inside the segment; the other process has received what was sent from here before
                     unsafe { source_last.write(u64::from(round)) };
-                    gaspi.send(ctx, DATA / 2 + at, at, len, id, round)
+                    gaspi.send(ctx, DATA / 2 + at, at, len, id(round), round)
                 };
                 if ctx.rank == 0 {
                     send()?;
                 }
-                gaspi.receive(id, round)?;
+                gaspi.await_notice(id(round))?;
                 // SAFETY:
                 // - inside the segment; the notification says that the other process has written it
                 wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
@@ -159,6 +149,9 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 return;
             }
         }
+        if let Err(error) = (first..=round).try_for_each(|round| gaspi.take(id(round), round)) {
+            failed = Err(error);
+        }
     });
     gaspi.round.set(round);
     failed?;
@@ -167,7 +160,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi;
+    ctx.ours()?;
     let at = ctx.place() as u64 * 4096;
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
@@ -177,7 +170,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             for _ in 0..n {
                 // SAFETY:
                 // - a valid place for the result
-                let code = unsafe { (gaspi.fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK) };
+                let code = unsafe { ffi::gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK) };
                 if code != 0 {
                     failed = ok("gaspi_atomic_fetch_add", code);
                 }
@@ -200,7 +193,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
                 // SAFETY:
                 // - no pointers
                 let posted = gaspi.posted("gaspi_write", || unsafe {
-                    (gaspi.write)(SEGMENT, 0, 1, SEGMENT, at, len, QUEUE, BLOCK)
+                    ffi::gaspi_write(SEGMENT, 0, 1, SEGMENT, at, len, QUEUE, BLOCK)
                 });
                 if posted.is_err() {
                     failed = posted;
@@ -212,7 +205,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
             }
             // SAFETY:
             // - no pointers
-            let done = ok("gaspi_wait", unsafe { (gaspi.wait)(QUEUE, BLOCK) });
+            let done = ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) });
             if done.is_err() {
                 failed = done;
             }
@@ -250,24 +243,24 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 
 /// gaspi_barrier of all.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi;
+    ctx.ours()?;
     // SAFETY:
     // - no pointers
-    collective(ctx, |_| ok("gaspi_barrier", unsafe { (gaspi.barrier)(ALL, BLOCK) }))
+    collective(ctx, |_| ok("gaspi_barrier", unsafe { ffi::gaspi_barrier(ALL, BLOCK) }))
 }
 
 /// gaspi_allreduce of a double over all.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     const SUM: u32 = 2;
     const DOUBLE: u32 = 3;
-    let gaspi = &ctx.ours()?.gaspi;
+    ctx.ours()?;
     let expected = |round: u32| (0..ctx.size).map(|r| (r as u32 + round) as f64).sum::<f64>();
     collective(ctx, |round| {
         let (mine, mut sum) = ((ctx.rank as u32 + round) as f64, 0f64);
         let (send, receive) = ((&raw const mine).cast(), (&raw mut sum).cast());
         // SAFETY:
         // - both lead to one double
-        ok("gaspi_allreduce", unsafe { (gaspi.allreduce)(send, receive, 1, SUM, DOUBLE, ALL, BLOCK) })?;
+        ok("gaspi_allreduce", unsafe { ffi::gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK) })?;
         if sum == expected(round) { Ok(()) } else { Err("a sum was wrong".into()) }
     })
 }
@@ -280,7 +273,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     wake_of(
         ctx,
         |round| gaspi.send(ctx, DATA / 2, 0, 8, id, round as u32),
-        |round| gaspi.receive(id, round as u32),
+        |round| gaspi.await_notice(id).and_then(|()| gaspi.take(id, round as u32)),
     )
 }
 

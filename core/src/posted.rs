@@ -1,0 +1,137 @@
+//! How many requests an endpoint has been given: a counter that the thread which posts most increments without a locked
+//! instruction. A lock waits until the data before it has reached the peer, which is just what a sender should not do.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Set while a thread drains the endpoint.
+pub const DRAINING: u64 = 1 << 63;
+
+/// The counter. The first thread that counts owns `own`; the others share `others`.
+#[derive(Debug, Default)]
+pub struct Posted {
+    owner: AtomicUsize,
+    /// Only ever stored by the owner.
+    own: AtomicU64,
+    /// Wraps: what is taken back is subtracted here, whoever counted it.
+    others: AtomicU64,
+    state: AtomicU64,
+}
+
+impl Posted {
+    /// The count, with [`DRAINING`].
+    #[inline(always)]
+    pub fn look(&self) -> u64 {
+        let others = self.others.load(Ordering::Relaxed);
+        let count = self.own.load(Ordering::Relaxed).wrapping_add(others);
+        // Between the two loads a drain may have taken back what `own` did not show yet.
+        let count = if count > u64::MAX / 2 { 0 } else { count };
+        count | self.state.load(Ordering::Relaxed)
+    }
+
+    /// Counts after the fact.
+    #[inline(always)]
+    pub fn count(&self, requests: u32) {
+        if self.owner.load(Ordering::Relaxed) == this_thread() {
+            let own = self.own.load(Ordering::Relaxed);
+            self.own
+                .store(own.wrapping_add(u64::from(requests)), Ordering::Relaxed);
+        } else {
+            self.count_of_others(requests);
+        }
+    }
+
+    #[cold]
+    fn count_of_others(&self, requests: u32) {
+        let claimed =
+            self.owner
+                .compare_exchange(0, this_thread(), Ordering::Relaxed, Ordering::Relaxed);
+        match claimed {
+            Ok(_) => self.count(requests),
+            Err(_) => {
+                self.others
+                    .fetch_add(u64::from(requests), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts before the fact, for queues that could overflow; gives what was there.
+    pub fn add(&self, requests: u32) -> u64 {
+        let state = self.state.load(Ordering::Acquire);
+        let before = self
+            .others
+            .fetch_add(u64::from(requests), Ordering::AcqRel)
+            .wrapping_add(self.own.load(Ordering::Relaxed));
+        before | state
+    }
+
+    /// Takes requests off the count.
+    pub fn take_back(&self, requests: u32) {
+        self.others
+            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+    }
+
+    /// Lets one thread drain; false if another one does.
+    pub fn close(&self) -> bool {
+        self.state.fetch_or(DRAINING, Ordering::AcqRel) & DRAINING == 0
+    }
+
+    /// Ends the drain.
+    pub fn open(&self) {
+        self.state.fetch_and(!DRAINING, Ordering::Release);
+    }
+}
+
+/// A number that no other living thread of this process has, and that is not 0.
+#[inline(always)]
+fn this_thread() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let pointer: usize;
+        // SAFETY:
+        // - on Linux the word at fs:0 is the thread pointer itself (the ABI of thread-local storage); reading it has no effect.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, fs:0",
+                out(reg) pointer,
+                options(nostack, pure, readonly, preserves_flags)
+            );
+        }
+        pointer
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| std::ptr::from_ref(mark).addr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_lose_no_count() {
+        let posted = Posted::default();
+        posted.count(1);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| posted.count(2)));
+            }
+            (0..10_000).for_each(|_| posted.count(1));
+        });
+        assert_eq!(posted.look(), 90_001);
+        posted.take_back(90_000);
+        assert_eq!(posted.look(), 1);
+        assert_eq!(posted.add(5), 1);
+        assert_eq!(posted.look(), 6);
+    }
+
+    #[test]
+    fn one_thread_drains_at_a_time() {
+        let posted = Posted::default();
+        assert!(posted.close() && !posted.close());
+        assert_ne!(posted.look() & DRAINING, 0);
+        posted.open();
+        assert_eq!(posted.look(), 0);
+    }
+}
