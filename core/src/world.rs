@@ -365,6 +365,14 @@ impl World {
             }
             *last = Instant::now();
         }
+        if board.is_some_and(|board| !board.launcher_alive()) {
+            // Without its launcher a job has nobody who ends it: as under mpirun, its processes go too.
+            tracing::error!("the launcher has ended: so does this process");
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::TERM,
+            );
+        }
         for (rank, place) in self.peers.iter().enumerate() {
             if place.life.load(Ordering::Acquire) == DEAD || rank as u32 == self.rank() {
                 continue;

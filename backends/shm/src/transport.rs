@@ -50,6 +50,15 @@ impl Shm {
     /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
     pub fn open(peers: usize) -> Result<Self> {
         register_for_barriers();
+        let may_adopt = !std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0");
+        if may_adopt {
+            // SAFETY:
+            // - the program's own data stays where it is; a process with several threads is refused.
+            let settled = unsafe { crate::adopt::settle_static_data() };
+            if let Err(refusal) = settled {
+                tracing::debug!(%refusal, "initialised data of the program cannot be adopted");
+            }
+        }
         let pool = Pool::create(peers)?;
         let pid = std::process::id();
         let me = ShmAddress {
@@ -70,10 +79,7 @@ impl Shm {
         control.state.store(ALIVE, Ordering::Relaxed);
         control.magic.store(MAGIC, Ordering::Release);
         Ok(Shm {
-            home: Arc::new(Home::new(
-                pool,
-                !std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0"),
-            )),
+            home: Arc::new(Home::new(pool, may_adopt)),
             peers: Arc::default(),
             me,
             agent: OnceCell::new(),
