@@ -1,7 +1,9 @@
 //! Groups (GASPI 17.1 §6) and what they do together (§11).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::RwLock;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use unipgas_core::group::{Combine, Forming};
 use unipgas_core::{Deadline, Error, Group};
@@ -12,7 +14,16 @@ use crate::reduce::{Datatype, Operation, combine_elements};
 use crate::status::{Result, Status, from_engine};
 
 /// What stands under a group's name.
-pub(crate) enum GroupPlace {
+#[derive(Default)]
+pub(crate) struct GroupPlace {
+    /// The group once it is committed, for the fast path.
+    committed: AtomicPtr<Group>,
+    state: Mutex<GroupState>,
+}
+
+#[derive(Default)]
+enum GroupState {
+    #[default]
     Free,
     /// Ranks, ascending.
     Open(Vec<u32>),
@@ -21,12 +32,31 @@ pub(crate) enum GroupPlace {
     Committed(Box<Group>),
 }
 
-impl GroupPlace {
+impl GroupState {
     fn members(&self) -> Result<&[u32]> {
         match self {
-            GroupPlace::Free => Err(Status::ErrInvGroup),
-            GroupPlace::Open(members) | GroupPlace::Forming(members, _) => Ok(members),
-            GroupPlace::Committed(group) => Ok(group.members()),
+            GroupState::Free => Err(Status::ErrInvGroup),
+            GroupState::Open(members) | GroupState::Forming(members, _) => Ok(members),
+            GroupState::Committed(group) => Ok(group.members()),
+        }
+    }
+}
+
+impl GroupPlace {
+    fn state(&self) -> MutexGuard<'_, GroupState> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Frees the place; what stood there is kept as long as a thread may be using it: until the process ends.
+    pub(crate) fn clear(&self, retired: &Mutex<Vec<Box<Group>>>) {
+        let mut state = self.state();
+        self.committed.store(null_mut(), Ordering::Release);
+        if let GroupState::Committed(group) = std::mem::take(&mut *state) {
+            group.release();
+            retired
+                .lock()
+                .expect("no panic under this lock")
+                .push(group);
         }
     }
 }
@@ -39,7 +69,7 @@ fn fingerprint(members: &[u32]) -> u64 {
 }
 
 impl Process {
-    fn place(&self, group: u8) -> Result<&RwLock<GroupPlace>> {
+    fn place(&self, group: u8) -> Result<&GroupPlace> {
         self.groups
             .get(usize::from(group))
             .ok_or(Status::ErrInvGroup)
@@ -48,18 +78,18 @@ impl Process {
     pub(crate) fn make_group_all(&self) {
         let all = (0..self.world.size()).collect();
         if let Some(place) = self.groups.first() {
-            *place.write().expect("no panic under this lock") = GroupPlace::Open(all);
+            *place.state() = GroupState::Open(all);
         }
     }
 
     /// Makes an empty group (§6.3.1). Errors: [`Status::ErrManyGrp`].
     pub fn group_create(&self) -> Result<u8> {
         for (id, place) in self.groups.iter().enumerate() {
-            let Ok(mut place) = place.try_write() else {
+            let Ok(mut state) = place.state.try_lock() else {
                 continue;
             };
-            if matches!(*place, GroupPlace::Free) {
-                *place = GroupPlace::Open(Vec::new());
+            if matches!(*state, GroupState::Free) {
+                *state = GroupState::Open(Vec::new());
                 return Ok(id as u8);
             }
         }
@@ -69,11 +99,8 @@ impl Process {
     /// Adds a rank to a group that is not committed (§6.3.2). Errors: [`Status::ErrInvGroup`], [`Status::ErrInvRank`] also for a
     /// rank that is in it.
     pub fn group_add(&self, group: u8, rank: u16) -> Result<()> {
-        let mut place = self
-            .place(group)?
-            .write()
-            .expect("no panic under this lock");
-        let GroupPlace::Open(members) = &mut *place else {
+        let mut state = self.place(group)?.state();
+        let GroupState::Open(members) = &mut *state else {
             return Err(Status::ErrInvGroup);
         };
         self.check_rank(rank)?;
@@ -94,41 +121,40 @@ impl Process {
     }
 
     pub(crate) fn commit_group(&self, group: u8, deadline: Deadline) -> Result<()> {
-        let mut place = self
-            .place(group)?
-            .try_write()
-            .map_err(|_| Status::ErrActiveColl)?;
-        let members = place.members()?.to_vec();
+        let place = self.place(group)?;
+        let mut state = place.state.try_lock().map_err(|_| Status::ErrActiveColl)?;
+        let members = state.members()?.to_vec();
         if members.is_empty() {
             return Err(Status::ErrInvGroup);
         }
-        let mut forming = match std::mem::replace(&mut *place, GroupPlace::Free) {
-            GroupPlace::Committed(done) => {
-                *place = GroupPlace::Committed(done);
+        if !members.contains(&self.world.rank()) {
+            return Err(Status::ErrInvRank);
+        }
+        let mut forming = match std::mem::take(&mut *state) {
+            GroupState::Committed(done) => {
+                *state = GroupState::Committed(done);
                 return Ok(());
             }
-            GroupPlace::Forming(_, forming) => forming,
-            GroupPlace::Free | GroupPlace::Open(_) => {
-                *place = GroupPlace::Open(members.clone());
-                if !members.contains(&self.world.rank()) {
-                    return Err(Status::ErrInvRank);
-                }
-                let nth = self.nth_group_of(&members);
-                let name = [fingerprint(&members), nth];
+            GroupState::Forming(_, forming) => forming,
+            GroupState::Free | GroupState::Open(_) => {
+                *state = GroupState::Open(members.clone());
+                let name = [fingerprint(&members), self.nth_group_of(&members)];
                 Box::new(Forming::new(&self.world, &members, name).map_err(from_engine)?)
             }
         };
         match forming.advance(deadline) {
             Ok(done) => {
-                *place = GroupPlace::Committed(Box::new(done));
+                let mut done = Box::new(done);
+                place.committed.store(&raw mut *done, Ordering::Release);
+                *state = GroupState::Committed(done);
                 Ok(())
             }
             Err(Error::Timeout) => {
-                *place = GroupPlace::Forming(members, forming);
+                *state = GroupState::Forming(members, forming);
                 Err(Status::Timeout)
             }
             Err(error) => {
-                *place = GroupPlace::Open(members);
+                *state = GroupState::Open(members);
                 Err(from_engine(error))
             }
         }
@@ -139,12 +165,13 @@ impl Process {
         if group == GROUP_ALL {
             return Err(Status::ErrInvGroup);
         }
-        let mut place = self
-            .place(group)?
-            .try_write()
-            .map_err(|_| Status::ErrActiveColl)?;
-        place.members()?;
-        *place = GroupPlace::Free;
+        let place = self.place(group)?;
+        place
+            .state
+            .try_lock()
+            .map_err(|_| Status::ErrActiveColl)?
+            .members()?;
+        place.clear(&self.retired_groups);
         Ok(())
     }
 
@@ -152,19 +179,14 @@ impl Process {
     pub fn group_num(&self) -> u32 {
         self.groups
             .iter()
-            .filter(|place| {
-                !matches!(
-                    *place.read().expect("no panic under this lock"),
-                    GroupPlace::Free
-                )
-            })
+            .filter(|place| !matches!(*place.state(), GroupState::Free))
             .count() as u32
     }
 
     /// The ranks of a group, ascending (§6.5.3).
     pub fn group_ranks(&self, group: u8) -> Result<Vec<u16>> {
-        let place = self.place(group)?.read().expect("no panic under this lock");
-        Ok(place.members()?.iter().map(|rank| *rank as u16).collect())
+        let state = self.place(group)?.state();
+        Ok(state.members()?.iter().map(|rank| *rank as u16).collect())
     }
 
     pub(crate) fn committed_members(&self, group: u8) -> Result<Vec<u32>> {
@@ -177,13 +199,12 @@ impl Process {
         group: u8,
         work: impl FnOnce(&Group) -> unipgas_core::Result<R>,
     ) -> Result<R> {
-        let place = self
-            .place(group)?
-            .try_read()
-            .map_err(|_| Status::ErrActiveColl)?;
-        match &*place {
-            GroupPlace::Committed(group) => work(group).map_err(from_engine),
-            _ => Err(Status::ErrInvGroup),
+        let committed = self.place(group)?.committed.load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or a group that its place, or the retired ones, keep until the process ends.
+        match unsafe { committed.as_ref() } {
+            Some(group) => work(group).map_err(from_engine),
+            None => Err(Status::ErrInvGroup),
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use unipgas_core::job::Job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::world::{Imported, Imports};
-use unipgas_core::{Deadline, Endpoint, Engine, World};
+use unipgas_core::{Deadline, Endpoint, Engine, Group, World};
 
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
@@ -45,7 +45,10 @@ pub struct Process {
     pub(crate) retired: Mutex<Vec<Box<Segment>>>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
     pub(crate) queue_changes: Mutex<Vec<Box<Endpoint>>>,
-    pub(crate) groups: Box<[RwLock<GroupPlace>]>,
+    pub(crate) groups: Box<[GroupPlace]>,
+    /// Deleted groups, in whose operations another thread may still be.
+    #[allow(clippy::vec_box)]
+    pub(crate) retired_groups: Mutex<Vec<Box<Group>>>,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
     pub(crate) atomics: Endpoint,
 }
@@ -113,8 +116,9 @@ impl Process {
             queues: std::array::from_fn(|_| AtomicPtr::default()),
             queue_changes: Mutex::new(Vec::new()),
             groups: (0..config.group_max)
-                .map(|_| RwLock::new(GroupPlace::Free))
+                .map(|_| GroupPlace::default())
                 .collect(),
+            retired_groups: Mutex::default(),
             group_counts: Mutex::default(),
             atomics: endpoint(u32::MAX)?,
         };
@@ -163,9 +167,7 @@ impl Process {
             let _ = self.segment_delete(id as u8);
         }
         for group in &self.groups {
-            if let Ok(mut place) = group.write() {
-                *place = GroupPlace::Free;
-            }
+            group.clear(&self.retired_groups);
         }
         let _ = self.world.leave();
         Ok(())

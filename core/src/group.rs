@@ -4,11 +4,11 @@
 //! hold operation numbers, so that nothing has to be reset between operations.
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::op::{Flags, Notice, Remote};
+use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::schedule::{
     Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier, doubling_allreduce,
@@ -97,13 +97,58 @@ impl<T> Exclusive<T> {
 pub struct Group {
     world: Arc<World>,
     members: Box<[u32]>,
-    arena: Region,
+    arena: Arena,
     peers: Box<[RemoteRegion]>,
     endpoint: Endpoint,
     place: usize,
     barrier: Exclusive<Walk>,
     reduce: Exclusive<Walk>,
     broadcast: Exclusive<Walk>,
+}
+
+/// This member's memory for the group's operations.
+struct Arena {
+    base: *mut u8,
+    len: usize,
+    desc: u64,
+    region: Mutex<Option<Region>>,
+}
+
+// SAFETY:
+// - shared memory, accessed by atomics and by copies that the flags order; it stays mapped as long as the transport lives.
+unsafe impl Send for Arena {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    fn new(region: Region) -> Result<Self> {
+        let all = region.local(0, region.len())?;
+        Ok(Arena {
+            base: all.ptr,
+            len: region.len(),
+            desc: all.desc,
+            region: Mutex::new(Some(region)),
+        })
+    }
+
+    #[inline(always)]
+    fn local(&self, offset: usize, len: usize) -> Result<Local> {
+        crate::region::check_range(offset, len, self.len)?;
+        Ok(Local {
+            ptr: self.base.wrapping_add(offset),
+            desc: self.desc,
+        })
+    }
+
+    #[inline(always)]
+    fn word(&self, offset: usize) -> Result<&AtomicU32> {
+        let local = self.local(offset, 4)?;
+        debug_assert!(offset.is_multiple_of(4));
+        // SAFETY:
+        // - in bounds, aligned (offsets of flags are multiples of a line), mapped while the world lives, used atomically only.
+        Ok(unsafe { AtomicU32::from_ptr(local.ptr.cast()) })
+    }
 }
 
 /// A group that is being formed; see [`Forming::advance`].
@@ -237,7 +282,7 @@ impl Forming {
                 endpoint: world.engine().endpoint(u32::MAX)?,
                 world: world.clone(),
                 members: self.members.clone(),
-                arena: self.arena.take().expect("made above"),
+                arena: Arena::new(self.arena.take().expect("made above"))?,
                 peers: std::mem::take(&mut self.found).into(),
                 place: self.place,
                 barrier,
@@ -264,15 +309,25 @@ impl Drop for Forming {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Group {
+    /// Gives the group's memory back. Operations that another thread is still in never end, but by their deadline.
+    pub fn release(&self) {
+        let mut region = self.arena.region.lock().expect("no panic under this lock");
+        if region.is_none() {
+            return;
+        }
         // Our own puts read the arena until they are done; what others still have on its way here finds a stale region.
         let _ = self
             .endpoint
             .drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
         let _ = self.world.directory().unlist_group(self.place);
+        *region = None;
     }
-}
 
-impl Group {
     /// The ranks of the members, ascending.
     pub fn members(&self) -> &[u32] {
         &self.members
