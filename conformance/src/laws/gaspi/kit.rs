@@ -258,6 +258,12 @@ pub(super) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
+/// Nanoseconds of the clock that all processes of the machine share.
+pub(super) fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Milliseconds since `start`.
 pub(super) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64

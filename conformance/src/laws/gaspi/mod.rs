@@ -2,6 +2,12 @@
 
 #[macro_use]
 mod kit;
+mod atomics;
+mod bad_input;
+mod collective;
+mod environment;
+mod failure;
+mod group;
 mod notify;
 mod process;
 mod queue;
@@ -12,5 +18,18 @@ use crate::law::Law;
 
 /// All of them, by chapter.
 pub fn laws() -> Vec<&'static Law> {
-    [process::laws(), segment::laws(), transfer::laws(), notify::laws(), queue::laws()].concat()
+    [
+        process::laws(),
+        group::laws(),
+        segment::laws(),
+        transfer::laws(),
+        notify::laws(),
+        queue::laws(),
+        atomics::laws(),
+        collective::laws(),
+        environment::laws(),
+        failure::laws(),
+        bad_input::laws(),
+    ]
+    .concat()
 }

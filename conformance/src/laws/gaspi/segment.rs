@@ -230,21 +230,26 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
 fn create_continues(ctx: &Ctx) -> Verdict {
     let mut random = ctx.random(1);
     let late = random.below(u64::from(ctx.size)) as u32;
+    let called = segment(0, 8)?;
     let mut pointer = std::ptr::null_mut();
     if ctx.rank == late {
-        pause(15);
+        pause(8);
+        let mut old = 0;
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
+        }
         ok!(gaspi_segment_create(4, 128, ALL, BLOCK, 0));
     } else {
         let mut usable = false;
         let patience = random.below(2) * 2;
-        let timeouts = repeat("gaspi_segment_create", || {
+        repeat("gaspi_segment_create", || {
             let code = c!(gaspi_segment_create(4, 128, ALL, patience, 0));
             if code == TIMEOUT {
                 usable |= c!(gaspi_segment_ptr(4, &mut pointer)) == SUCCESS;
             }
             code
         })?;
-        ensure!(timeouts > 0, "the creation succeeded before all members had called it");
+        ensure_eq!(called.get(0), 1, "whether rank {late} had called gaspi_segment_create");
         ensure!(!usable, "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create");
     }
     let memory = memory(4, 128)?;
@@ -254,7 +259,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
     ensure_eq!(memory.get(64), 5 + u64::from(left(ctx)), "what the neighbour wrote");
     let mut num = 0;
     ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(num, 1, "segments after one creation in many calls");
+    ensure_eq!(num, 2, "segments after one creation in many calls");
     Ok(())
 }
 

@@ -1,0 +1,557 @@
+//! §11: barriers and reductions.
+
+use std::ffi::c_void;
+use std::time::Instant;
+
+use super::kit::*;
+use crate::law::{Ctx, Random, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    nobody_leaves_early: "barrier.all-in", "§11.2.1", 4, [gaspi_barrier] + ordering,
+        "after success of gaspi_barrier all members have invoked it";
+    barrier_continues: "barrier.timeout", "§11.2.1", 4, [gaspi_barrier] + ordering,
+        "a barrier that timed out is continued by the next call, however the members' timeouts are mixed";
+    barrier_by_testing: "barrier.test", "§11.1", 3, [gaspi_barrier] + ordering,
+        "a barrier can be completed by calls with GASPI_TEST alone, none of which waits";
+    barrier_waits: "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
+        "gaspi_barrier gives GASPI_TIMEOUT after its time, and blocks with GASPI_BLOCK, until the last has come";
+    barrier_pairs: "barrier.many", "§11.2.1", 3, [gaspi_barrier] + ordering,
+        "many barriers in a row stay apart: nobody is ever two ahead";
+    all_operations: "allreduce.operations", "§11.3.1", 4, [gaspi_allreduce] + ordering,
+        "minimum, maximum and sum of every type, element by element, at every member";
+    extreme_values: "allreduce.extremes", "§11.3.3", 3, [gaspi_allreduce],
+        "signed, unsigned and floating types compare as such, at the ends of their ranges";
+    most_elements: "allreduce.elem-max", "§11.3.1", 3, [gaspi_allreduce, gaspi_allreduce_elem_max],
+        "up to gaspi_allreduce_elem_max elements are reduced, and no byte behind the result changes";
+    in_place: "allreduce.in-place", "§11.3.1", 3, [gaspi_allreduce],
+        "one buffer for both, as programs use it; the send buffer is otherwise left alone";
+    same_everywhere: "allreduce.reproducible", "§11.3.1", 4, [gaspi_allreduce] + ordering,
+        "floating sums are the same to the last bit at all members, and each time";
+    allreduce_continues: "allreduce.timeout", "§11.3.1", 4, [gaspi_allreduce] + ordering,
+        "a reduction that timed out is continued by the next call, however the members' timeouts are mixed";
+    send_buffer_is_copied: "allreduce.copies", "§11.3.1", 3, [gaspi_allreduce] + ordering,
+        "the send buffer is copied at the first invocation: it may be changed before the operation is continued";
+    reduction_synchronises: "allreduce.all-in", "§11.3.1", 4, [gaspi_allreduce] + ordering,
+        "after success of gaspi_allreduce all members have invoked it";
+    barrier_and_reduction: "collective.side-by-side", "§11.1", 3, [gaspi_barrier, gaspi_allreduce] + ordering,
+        "an allreduce and a barrier of one group can run at the same time";
+    queues_are_independent: "collective.queues", "§3.10", 2, [gaspi_barrier, gaspi_queue_size],
+        "collective operations do not touch the communication queues";
+    users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user] + ordering,
+        "the operation of the program, with number and size of elements as release 1.6 has it; the state is passed on";
+    users_operation_17: "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user] + ordering,
+        "the operation of the program in the form of the text: two operands and a result, one element at a time";
+    users_operation_continues: "allreduce_user.timeout", "§11.4.1", 3, [gaspi_allreduce_user] + ordering,
+        "a user's reduction that timed out is continued by the next call";
+    users_buffer: "allreduce_user.buf-size", "§11.4.1", 2, [gaspi_allreduce_user, gaspi_allreduce_buf_size],
+        "the data may be as large as gaspi_allreduce_buf_size, and not larger";
+    users_error: "allreduce_user.error", "§11.4.2", 2, [gaspi_allreduce_user],
+        "an operation that returns an error makes the reduction return one";
+}
+
+fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 8)?;
+    let n = u64::from(ctx.size);
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 1..=15u64 {
+        if random.below(3) == 0 {
+            pause(random.below(2));
+        }
+        let mut old = 0;
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
+        }
+        ok!(gaspi_barrier(ALL, BLOCK));
+        let seen = memory.get(0);
+        ensure!(
+            (round * n..=(round + 1) * n).contains(&seen),
+            "barrier {round} was left after {seen} arrivals instead of at least {}",
+            round * n
+        );
+    }
+    Ok(())
+}
+
+/// A timeout as the seed has it; mostly none, sometimes none at all.
+fn patience(random: &mut Random) -> u64 {
+    [TEST, TEST, 1, 2, LONG][random.below(5) as usize]
+}
+
+fn barrier_continues(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 8)?;
+    let n = u64::from(ctx.size);
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 1..=12u64 {
+        let mut old = 0;
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
+        }
+        repeat("gaspi_barrier", || c!(gaspi_barrier(ALL, patience(&mut random))))?;
+        let seen = memory.get(0);
+        ensure!(
+            (round * n..=(round + 1) * n).contains(&seen),
+            "barrier {round} was left after {seen} arrivals instead of at least {}",
+            round * n
+        );
+    }
+    Ok(())
+}
+
+fn barrier_by_testing(ctx: &Ctx) -> Verdict {
+    let mut longest = 0;
+    for _ in 0..10 {
+        repeat("gaspi_barrier", || {
+            let start = Instant::now();
+            let code = c!(gaspi_barrier(ALL, TEST));
+            longest = longest.max(ms(start));
+            code
+        })?;
+    }
+    ensure!(longest < 1000, "a call with GASPI_TEST took {longest} ms (rank {})", ctx.rank);
+    Ok(())
+}
+
+fn barrier_waits(ctx: &Ctx) -> Verdict {
+    barrier()?;
+    if ctx.rank == 1 {
+        pause(120);
+        return barrier();
+    }
+    let start = Instant::now();
+    gives!(Timeout, gaspi_barrier(ALL, TEST));
+    gives!(Timeout, gaspi_barrier(ALL, 20));
+    let took = ms(start);
+    ensure!((19..110).contains(&took) || took >= 110, "a timeout of 20 ms after {took} ms");
+    ok!(gaspi_barrier(ALL, BLOCK));
+    ensure!(ms(start) >= 60, "the barrier was left {} ms after its beginning, before the other rank came", ms(start));
+    Ok(())
+}
+
+fn barrier_pairs(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 8 * ctx.size as usize)?;
+    barrier()?;
+    for round in 1..=60u64 {
+        memory.set(8 * ctx.rank as usize, round);
+        let at = 8 * u64::from(ctx.rank);
+        for rank in others(ctx) {
+            ok!(gaspi_write_notify(0, at, rank, 0, at, 8, ctx.rank, round as u32, 0, LONG));
+        }
+        for rank in others(ctx) {
+            ensure_eq!(notified(0, u32::from(rank))?, round as u32, "rank {rank}'s round");
+            ensure_eq!(memory.get(8 * rank as usize), round, "rank {rank}'s word");
+        }
+        barrier()?;
+    }
+    flush(0)
+}
+
+/// One element type of §11.3.3.
+trait Element: Copy + PartialEq + std::fmt::Debug + Default {
+    const C: u32;
+    fn draw(random: &mut Random) -> Self;
+    fn reduce(op: u32, a: Self, b: Self) -> Self;
+}
+
+macro_rules! element {
+    ($($ty:ty = $c:literal, $draw:expr;)*) => {$(
+        impl Element for $ty {
+            const C: u32 = $c;
+            fn draw(random: &mut Random) -> Self {
+                let draw: fn(u64) -> $ty = $draw;
+                draw(random.next())
+            }
+            fn reduce(op: u32, a: Self, b: Self) -> Self {
+                match op {
+                    0 => if b < a { b } else { a },
+                    1 => if b > a { b } else { a },
+                    _ => a + b,
+                }
+            }
+        }
+    )*};
+}
+
+// Small enough that no sum of four overflows, and whole, so that floating sums are exact in any order.
+element! {
+    i32 = 0, |x| (x as i32) / 4;
+    u32 = 1, |x| (x as u32) / 4;
+    f32 = 2, |x| f32::from((x as i16) / 4);
+    f64 = 3, |x| f64::from((x as i32) / 4);
+    i64 = 4, |x| (x as i64) / 4;
+    u64 = 5, |x| x / 4;
+}
+
+fn reduced<T: Element>(ctx: &Ctx, num: usize, round: u64) -> Verdict {
+    let data = |rank: u32| -> Vec<T> {
+        let mut random = ctx.random(1000 * round + u64::from(rank) + 10 * u64::from(T::C));
+        (0..num).map(|_| T::draw(&mut random)).collect()
+    };
+    for op in 0..3 {
+        let send = data(ctx.rank);
+        let mut expected = data(0);
+        for rank in 1..ctx.size {
+            for (held, other) in expected.iter_mut().zip(data(rank)) {
+                *held = T::reduce(op, *held, other);
+            }
+        }
+        let mut receive = vec![T::default(); num + 1];
+        ok!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, op, T::C, ALL, LONG));
+        ensure_eq!(receive.pop(), Some(T::default()), "the element behind the result");
+        ensure_eq!(receive, expected, "operation {op} on {num} elements of type {}", T::C);
+        ensure_eq!(send, data(ctx.rank), "the send buffer afterwards");
+    }
+    Ok(())
+}
+
+fn all_operations(ctx: &Ctx) -> Verdict {
+    for (round, num) in [1usize, 2, 3, 64, 255].into_iter().enumerate() {
+        let round = round as u64;
+        reduced::<i32>(ctx, num, round)?;
+        reduced::<u32>(ctx, num, round)?;
+        reduced::<f32>(ctx, num, round)?;
+        reduced::<f64>(ctx, num, round)?;
+        reduced::<i64>(ctx, num, round)?;
+        reduced::<u64>(ctx, num, round)?;
+    }
+    Ok(())
+}
+
+fn extreme_values(ctx: &Ctx) -> Verdict {
+    macro_rules! ends {
+        ($($ty:ty = $c:literal: $values:expr;)*) => {$(
+            let values: [$ty; 3] = $values;
+            let send = [values[ctx.rank as usize]];
+            let mut low = [values[1]];
+            let mut high = [values[1]];
+            ok!(gaspi_allreduce(send.as_ptr().cast(), low.as_mut_ptr().cast(), 1, 0, $c, ALL, LONG));
+            ok!(gaspi_allreduce(send.as_ptr().cast(), high.as_mut_ptr().cast(), 1, 1, $c, ALL, LONG));
+            ensure_eq!((low[0], high[0]), (values[0], values[2]), "minimum and maximum of {}", stringify!($ty));
+        )*};
+    }
+    ends! {
+        i32 = 0: [i32::MIN, -1, i32::MAX];
+        u32 = 1: [0, 0x7fff_ffff, u32::MAX];
+        f32 = 2: [f32::NEG_INFINITY, -1e-40, f32::MAX];
+        f64 = 3: [-f64::MAX, 1e-310, f64::INFINITY];
+        i64 = 4: [i64::MIN, -1, i64::MAX];
+        u64 = 5: [0, 0x7fff_ffff_ffff_ffff, u64::MAX];
+    }
+    Ok(())
+}
+
+fn most_elements(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_allreduce_elem_max(&mut most));
+    ensure!(most >= 1, "gaspi_allreduce_elem_max {most}");
+    reduced::<u64>(ctx, most as usize, 1)?;
+    reduced::<f64>(ctx, most as usize, 2)?;
+    reduced::<i32>(ctx, most as usize, 3)?;
+    let send = vec![0u64; most as usize + 1];
+    let mut receive = vec![9u64; most as usize + 1];
+    gives!(ErrInvNum, gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), most + 1, 2, 5, ALL, LONG));
+    ensure!(receive.iter().all(|v| *v == 9), "a refused reduction has written its result");
+    barrier()
+}
+
+fn in_place(ctx: &Ctx) -> Verdict {
+    for num in [1usize, 7, 255] {
+        let mut values: Vec<u64> = (0..num as u64).map(|i| i * 10 + u64::from(ctx.rank)).collect();
+        let both: *mut u8 = values.as_mut_ptr().cast();
+        ok!(gaspi_allreduce(both.cast_const(), both, num as u32, 2, 5, ALL, LONG));
+        let expected: Vec<u64> = (0..num as u64).map(|i| i * 30 + 3).collect();
+        ensure_eq!(values, expected, "the sum in place");
+    }
+    Ok(())
+}
+
+fn same_everywhere(ctx: &Ctx) -> Verdict {
+    for round in 0..6u64 {
+        let mut random = ctx.random(round * 100 + u64::from(ctx.rank));
+        let send: Vec<f64> = (0..50)
+            .map(|_| {
+                let exponent = random.below(60) as i32 - 30;
+                (random.next() as i64 as f64) * 2f64.powi(exponent)
+            })
+            .collect();
+        let mut first: Vec<u64> = Vec::new();
+        for _ in 0..3 {
+            let mut sum = vec![0f64; 50];
+            ok!(gaspi_allreduce(send.as_ptr().cast(), sum.as_mut_ptr().cast(), 50, 2, 3, ALL, LONG));
+            let bits: Vec<u64> = sum.iter().map(|v| v.to_bits()).collect();
+            if first.is_empty() {
+                first = bits;
+            } else {
+                ensure_eq!(bits, first, "the bits of the same sum, again");
+            }
+        }
+        let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
+        ok!(gaspi_allreduce(first.as_ptr().cast(), low.as_mut_ptr().cast(), 50, 0, 5, ALL, LONG));
+        ok!(gaspi_allreduce(first.as_ptr().cast(), high.as_mut_ptr().cast(), 50, 1, 5, ALL, LONG));
+        ensure_eq!(low, high, "the least and the greatest bits of a sum over all members");
+    }
+    Ok(())
+}
+
+fn allreduce_continues(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 1..=12u64 {
+        let send = [round, round * u64::from(ctx.rank)];
+        let mut receive = [0u64; 2];
+        repeat("gaspi_allreduce", || {
+            c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 2, 2, 5, ALL, patience(&mut random)))
+        })?;
+        ensure_eq!(receive, [4 * round, 6 * round], "the sums of round {round}");
+    }
+    Ok(())
+}
+
+fn send_buffer_is_copied(ctx: &Ctx) -> Verdict {
+    let late = ctx.random(0).below(3) as u32;
+    for round in 1..=3u64 {
+        let mut send = [round + u64::from(ctx.rank)];
+        let mut receive = [0u64];
+        if ctx.rank == late {
+            pause(8);
+        }
+        let (code, timeouts) = until(|| {
+            let code = c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 1, 2, 5, ALL, TEST));
+            // Not the library's any more.
+            send[0] = 1_000_000;
+            code
+        })?;
+        ensure_eq!(code, SUCCESS, "gaspi_allreduce");
+        ensure_eq!(receive[0], 3 * round + 3, "the sum of round {round} after {timeouts} timeouts");
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn reduction_synchronises(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 8)?;
+    let n = u64::from(ctx.size);
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 1..=10u64 {
+        if random.below(3) == 0 {
+            pause(1);
+        }
+        let mut old = 0;
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
+        }
+        ensure_eq!(sum_of_all(round)?, n * round, "the sum of round {round}");
+        let seen = memory.get(0);
+        ensure!(seen >= round * n, "a reduction ended after {seen} of {} members had come", round * n);
+    }
+    Ok(())
+}
+
+fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
+    for round in 1..=15u64 {
+        // Which is called first differs from rank to rank.
+        threads(2, |i| {
+            if (i as u64 + u64::from(ctx.rank) + round) % 2 == 0 {
+                std::thread::yield_now();
+            }
+            if i == 0 {
+                barrier()
+            } else {
+                ensure_eq!(sum_of_all(round)?, 3 * round, "the sum of round {round}");
+                Ok(())
+            }
+        })?;
+    }
+    // One thread with both under way at once.
+    for round in 1..=10u64 {
+        let (send, mut receive) = ([round], [0u64]);
+        let (mut met, mut summed) = (false, false);
+        let start = Instant::now();
+        while !met || !summed {
+            ensure!(ms(start) < LONG, "barrier done: {met}, reduction done: {summed}, after {} ms", ms(start));
+            if !met {
+                match c!(gaspi_barrier(ALL, TEST)) {
+                    SUCCESS => met = true,
+                    code => ensure_eq!(code, TIMEOUT, "gaspi_barrier"),
+                }
+            }
+            if !summed {
+                match c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 1, 2, 5, ALL, TEST)) {
+                    SUCCESS => summed = true,
+                    code => ensure_eq!(code, TIMEOUT, "gaspi_allreduce"),
+                }
+            }
+        }
+        ensure_eq!(receive[0], 3 * round, "the sum beside a barrier");
+    }
+    Ok(())
+}
+
+fn queues_are_independent(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    for _ in 0..3 {
+        ok!(gaspi_write(0, 0, right(ctx), 0, 8, 8, 0, LONG));
+    }
+    barrier()?;
+    sum_of_all(1)?;
+    ensure_eq!(queue_size(0)?, 3, "size of a queue after collective operations");
+    for queue in 1..8 {
+        ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}");
+    }
+    flush(0)?;
+    barrier()
+}
+
+/// What a callback is to find in its state.
+#[repr(C)]
+struct State {
+    magic: u64,
+    calls: u64,
+    wrong: u64,
+    num: u32,
+    bytes: u64,
+}
+
+const MAGIC: u64 = 0x5eed_5eed_1234_5678;
+
+fn state(num: u32, bytes: u64) -> State {
+    State { magic: MAGIC, calls: 0, wrong: 0, num, bytes }
+}
+
+/// Elements of two words: the maximum of the first, the exclusive-or of the second.
+extern "C" fn mixed(one: *mut u8, two: *mut u8, result: *mut u8, state: *mut c_void, num: u32, bytes: u64, _: u64) -> i32 {
+    // SAFETY:
+    // - the contract of the callback: `num` elements of `bytes` at each pointer, and the state that the law has passed.
+    unsafe {
+        let state = &mut *state.cast::<State>();
+        state.calls += 1;
+        if state.magic != MAGIC || num != state.num || bytes != state.bytes {
+            state.wrong += 1;
+            return -1;
+        }
+        let (one, two, result): (*const u64, *const u64, *mut u64) = (one.cast(), two.cast(), result.cast());
+        for i in (0..2 * num as usize).step_by(2) {
+            let (a, b) = (one.add(i).read_unaligned(), two.add(i).read_unaligned());
+            result.add(i).write_unaligned(a.max(b));
+            let (a, b) = (one.add(i + 1).read_unaligned(), two.add(i + 1).read_unaligned());
+            result.add(i + 1).write_unaligned(a ^ b);
+        }
+    }
+    0
+}
+
+extern "C" fn mixed_17(one: *const u8, two: *const u8, result: *mut u8, state: *mut c_void, timeout: u64) -> i32 {
+    // SAFETY:
+    // - one element at each pointer, and the state that the law has passed.
+    unsafe {
+        let known = (*state.cast::<State>()).num;
+        (*state.cast::<State>()).num = 1;
+        let code = mixed(one.cast_mut(), two.cast_mut(), result, state, 1, 16, timeout);
+        (*state.cast::<State>()).num = known;
+        code
+    }
+}
+
+fn elements(ctx: &Ctx, rank: u32, num: usize, round: u64) -> Vec<[u64; 2]> {
+    let mut random = ctx.random(500 + round * 10 + u64::from(rank));
+    (0..num).map(|_| [random.next(), random.next()]).collect()
+}
+
+fn mixed_of_all(ctx: &Ctx, num: usize, round: u64) -> Vec<[u64; 2]> {
+    let mut all = elements(ctx, 0, num, round);
+    for rank in 1..ctx.size {
+        for (held, other) in all.iter_mut().zip(elements(ctx, rank, num, round)) {
+            *held = [held[0].max(other[0]), held[1] ^ other[1]];
+        }
+    }
+    all
+}
+
+fn users_operation(ctx: &Ctx) -> Verdict {
+    for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
+        let round = round as u64;
+        let send = elements(ctx, ctx.rank, num, round);
+        let mut receive = vec![[0u64; 2]; num];
+        let mut state = state(num as u32, 16);
+        ok!(gaspi_allreduce_user(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, 16, Some(mixed), (&raw mut state).cast(), ALL, LONG));
+        ensure_eq!(state.wrong, 0, "calls of the operation with wrong number, size or state");
+        ensure_eq!(receive, mixed_of_all(ctx, num, round), "the result for {num} elements");
+    }
+    Ok(())
+}
+
+fn users_operation_17(ctx: &Ctx) -> Verdict {
+    for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
+        let round = round as u64;
+        let send = elements(ctx, ctx.rank, num, round);
+        let mut receive = vec![[0u64; 2]; num];
+        let mut state = state(num as u32, 16);
+        ok!(gaspi_allreduce_user_17(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, 16, Some(mixed_17), (&raw mut state).cast(), ALL, LONG));
+        ensure_eq!(state.wrong, 0, "calls of the operation with a wrong state");
+        ensure!(state.calls % num as u64 == 0, "{} calls for {num} elements", state.calls);
+        ensure_eq!(receive, mixed_of_all(ctx, num, round), "the result for {num} elements");
+    }
+    Ok(())
+}
+
+fn users_operation_continues(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 0..8u64 {
+        let send = elements(ctx, ctx.rank, 5, round);
+        let mut receive = vec![[0u64; 2]; 5];
+        let mut state = state(5, 16);
+        let state: *mut c_void = (&raw mut state).cast();
+        repeat("gaspi_allreduce_user", || {
+            c!(gaspi_allreduce_user(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 5, 16, Some(mixed), state, ALL, patience(&mut random)))
+        })?;
+        ensure_eq!(receive, mixed_of_all(ctx, 5, round), "the result of round {round}");
+    }
+    Ok(())
+}
+
+/// The byte-wise maximum.
+extern "C" fn greatest(one: *mut u8, two: *mut u8, result: *mut u8, _: *mut c_void, num: u32, bytes: u64, _: u64) -> i32 {
+    for i in 0..num as usize * bytes as usize {
+        // SAFETY:
+        // - the contract of the callback: `num` elements of `bytes` at each pointer.
+        unsafe { result.add(i).write((*one.add(i)).max(*two.add(i))) };
+    }
+    0
+}
+
+fn users_buffer(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_allreduce_buf_size(&mut most));
+    let len = most as usize;
+    let nothing = std::ptr::null_mut();
+    for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {
+        let send = vec![ctx.rank as u8 + 3; len];
+        let mut receive = vec![0u8; len];
+        ok!(gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), num as u32, bytes, Some(greatest), nothing, ALL, LONG));
+        let used = (num * bytes) as usize;
+        ensure!(receive[..used].iter().all(|b| *b == 4), "the greatest of bytes 3 and 4 in {num} elements of {bytes}");
+        ensure!(receive[used..].iter().all(|b| *b == 0), "bytes behind {num} elements of {bytes} changed");
+    }
+    let send = vec![1u8; len + 8];
+    let mut receive = vec![0u8; len + 8];
+    for (num, bytes) in [(1, most + 1), (most as u32 + 1, 1), (2, most), (u32::MAX, u64::MAX), (u32::MAX, 1 << 33)] {
+        gives!(ErrInvSize, gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), num, bytes, Some(greatest), nothing, ALL, LONG));
+    }
+    ensure!(receive.iter().all(|b| *b == 0), "a refused reduction has written its result");
+    barrier()
+}
+
+extern "C" fn refuse(_: *mut u8, _: *mut u8, _: *mut u8, _: *mut c_void, _: u32, _: u64, _: u64) -> i32 {
+    ERROR
+}
+
+fn users_error(_: &Ctx) -> Verdict {
+    let pair = group_of(&[0, 1])?;
+    let send = [1u8; 8];
+    let mut receive = [0u8; 8];
+    let code = c!(gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, Some(refuse), std::ptr::null_mut(), pair, LONG));
+    ensure!(is_error(code), "a reduction whose operation failed gave {}", code_name(code));
+    // Other groups are as before.
+    barrier()?;
+    ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");
+    Ok(())
+}

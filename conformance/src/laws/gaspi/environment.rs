@@ -1,0 +1,331 @@
+//! §12, §13, §14.2: getters, version, time, error texts, shifted names; and the Rust interface.
+
+use std::ffi::{CStr, c_char};
+
+use unipgas::gaspi::atomics::Place;
+use unipgas::gaspi::ffi::{gaspi_delay, gaspi_error_str};
+use unipgas::gaspi::transfer::{Notification, Part, Post};
+use unipgas::gaspi::{Datatype, Operation, Status, current};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    getters_agree: "getters", "§12", 2,
+        [gaspi_group_max, gaspi_segment_max, gaspi_queue_num, gaspi_queue_size_max, gaspi_queue_max, gaspi_transfer_size_max,
+         gaspi_notification_num, gaspi_passive_transfer_size_max, gaspi_atomic_max, gaspi_allreduce_buf_size,
+         gaspi_allreduce_elem_max, gaspi_network_type, gaspi_build_infrastructure, gaspi_config_get],
+        "the getters give the values of the configuration in force, the same at all ranks";
+    version_at_any_time: "version", "§13.1.1", 1, [gaspi_version] + bare,
+        "gaspi_version works in any phase and gives one version";
+    time_goes_on: "time", "§13.2.1", 1, [gaspi_time_get, gaspi_time_ticks, gaspi_time_resolution, gaspi_cpu_frequency] + bare,
+        "time is in milliseconds and never goes back, in any phase; its resolution is a small positive number of milliseconds";
+    every_code_has_a_text: "error-texts", "§13.3.2", 1, [gaspi_print_error, gaspi_error_message, gaspi_error_str] + bare,
+        "every return code has a text of its own, in any phase; other numbers are refused";
+    shifted_names: "shifted-names", "§14.2", 3,
+        [pgaspi_proc_rank, pgaspi_proc_num, pgaspi_segment_create, pgaspi_segment_ptr, pgaspi_write, pgaspi_notify,
+         pgaspi_write_notify, pgaspi_read, pgaspi_wait, pgaspi_notify_waitsome, pgaspi_notify_reset, pgaspi_queue_size,
+         pgaspi_group_create, pgaspi_group_add, pgaspi_group_commit, pgaspi_barrier, pgaspi_allreduce, pgaspi_atomic_fetch_add,
+         pgaspi_atomic_compare_swap, pgaspi_group_delete, pgaspi_segment_delete],
+        "pgaspi_ names are the same procedures, on the same segments, queues and groups";
+    small_extras: "extras", "§14.2.1", 1, [gaspi_pcontrol, gaspi_numa_socket, gaspi_delay],
+        "gaspi_pcontrol, and the extensions about the machine, can be called";
+    in_rust: "rust.one-sided", "§8", 3, [gaspi_write, gaspi_write_notify, gaspi_read, gaspi_wait, gaspi_notify_waitsome] + ordering,
+        "the Rust interface: segments, writing, reading, notifications, atomics";
+    in_rust_together: "rust.collective", "§11", 3, [gaspi_barrier, gaspi_allreduce, gaspi_group_commit],
+        "the Rust interface: groups, barrier, reduction";
+    refused_in_rust: "rust.bad-input", "§3.11", 2, [gaspi_write, gaspi_allreduce],
+        "the Rust interface refuses what the C interface refuses, by the same statuses";
+}
+
+fn getters_agree(_: &Ctx) -> Verdict {
+    let config = config()?;
+    macro_rules! getter {
+        ($($name:ident: $ty:ty = $expected:expr;)*) => {$(
+            let mut seen: $ty = 0;
+            ok!($name(&mut seen));
+            ensure_eq!(seen, $expected, "{}", stringify!($name));
+            let (mut low, mut high) = (0u64, 0u64);
+            let seen = seen as u64;
+            ok!(gaspi_allreduce((&raw const seen).cast(), (&raw mut low).cast(), 1, 0, 5, ALL, LONG));
+            ok!(gaspi_allreduce((&raw const seen).cast(), (&raw mut high).cast(), 1, 1, 5, ALL, LONG));
+            ensure_eq!(low, high, "{} at the ranks, least and greatest", stringify!($name));
+        )*};
+    }
+    getter! {
+        gaspi_group_max: u32 = config.group_max;
+        gaspi_segment_max: u32 = config.segment_max;
+        gaspi_queue_num: u32 = config.queue_num;
+        gaspi_queue_size_max: u32 = config.queue_size_max;
+        gaspi_queue_max: u32 = 16;
+        gaspi_transfer_size_max: u64 = config.transfer_size_max;
+        gaspi_transfer_size_min: u64 = 0;
+        gaspi_notification_num: u32 = config.notification_num;
+        gaspi_passive_transfer_size_max: u64 = u64::from(config.passive_transfer_size_max);
+        gaspi_atomic_max: u64 = u64::MAX;
+        gaspi_allreduce_buf_size: u64 = config.allreduce_buf_size;
+        gaspi_allreduce_elem_max: u32 = config.allreduce_elem_max;
+        gaspi_rw_list_elem_max: u32 = config.rw_list_elem_max;
+        gaspi_network_type: u32 = config.network;
+        gaspi_build_infrastructure: u32 = config.build_infrastructure;
+    }
+    Ok(())
+}
+
+fn version_at_any_time(_: &Ctx) -> Verdict {
+    let mut seen = [0f32; 3];
+    ok!(gaspi_version(&mut seen[0]));
+    ok!(gaspi_proc_init(LONG));
+    ok!(gaspi_version(&mut seen[1]));
+    ok!(gaspi_proc_term(LONG));
+    ok!(gaspi_version(&mut seen[2]));
+    ensure!(seen[0] > 1.0 && seen.iter().all(|v| *v == seen[0]), "versions {seen:?}");
+    Ok(())
+}
+
+fn time_goes_on(_: &Ctx) -> Verdict {
+    clock()?;
+    ok!(gaspi_proc_init(LONG));
+    clock()?;
+    ok!(gaspi_proc_term(LONG));
+    clock()
+}
+
+fn clock() -> Verdict {
+    let (mut time, mut ticks) = (0f32, 0u64);
+    let (mut last, mut last_ticks) = (0f32, 0u64);
+    ok!(gaspi_time_get(&mut last));
+    ok!(gaspi_time_ticks(&mut last_ticks));
+    let (begin, begin_ticks) = (last, last_ticks);
+    for _ in 0..1000 {
+        ok!(gaspi_time_get(&mut time));
+        ok!(gaspi_time_ticks(&mut ticks));
+        ensure!(time >= last, "the time went from {last} to {time}");
+        ensure!(ticks >= last_ticks, "the ticks went from {last_ticks} to {ticks}");
+        (last, last_ticks) = (time, ticks);
+    }
+    pause(50);
+    ok!(gaspi_time_get(&mut time));
+    ok!(gaspi_time_ticks(&mut ticks));
+    ensure!((49.0..5000.0).contains(&(time - begin)), "50 ms of sleep took {} by gaspi_time_get", time - begin);
+    let mut mhz = 0f32;
+    ok!(gaspi_cpu_frequency(&mut mhz));
+    let by_ticks = (ticks - begin_ticks) as f64 / f64::from(mhz) / 1e3;
+    ensure!((40.0..6000.0).contains(&by_ticks), "50 ms of sleep took {by_ticks} by ticks of {mhz} MHz");
+    let mut resolution = 0f32;
+    ok!(gaspi_time_resolution(&mut resolution));
+    ensure!(resolution > 0.0 && resolution <= 20.0, "a resolution of {resolution} ms");
+    Ok(())
+}
+
+fn every_code_has_a_text(_: &Ctx) -> Verdict {
+    texts()?;
+    ok!(gaspi_proc_init(LONG));
+    texts()?;
+    ok!(gaspi_proc_term(LONG));
+    texts()
+}
+
+/// The text, and nothing where there is none.
+fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY:
+    // - a text that the library has just given.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+fn texts() -> Verdict {
+    let mut all = Vec::new();
+    for code in -1..=28 {
+        let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
+        ok!(gaspi_print_error(code, &mut printed));
+        let one = text(printed).unwrap_or_default();
+        // SAFETY:
+        // - allocated by the procedure for the program to free, and not used after this.
+        unsafe { libc_free(printed) };
+        ok!(gaspi_error_message(code, &mut message));
+        ensure_eq!(text(message), Some(one.clone()), "gaspi_error_message({code})");
+        ensure_eq!(text(gaspi_error_str(code)), Some(one.clone()), "gaspi_error_str({code})");
+        ensure!(one.len() > 3, "the text of {code} is {one:?}");
+        ensure!(!all.contains(&one), "the text of {code} is that of another code: {one:?}");
+        all.push(one);
+    }
+    for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
+        let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
+        gives!(Error, gaspi_print_error(code, &mut printed));
+        gives!(Error, gaspi_error_message(code, &mut message));
+        ensure!(printed.is_null() && message.is_null(), "a text for {code}, which is no code");
+        ensure!(gaspi_error_str(code).is_null(), "a text for {code}, which is no code");
+    }
+    Ok(())
+}
+
+unsafe extern "C" {
+    #[link_name = "free"]
+    fn libc_free(memory: *mut c_char);
+}
+
+fn shifted_names(ctx: &Ctx) -> Verdict {
+    let (mut rank, mut num) = (0, 0);
+    ok!(pgaspi_proc_rank(&mut rank));
+    ok!(pgaspi_proc_num(&mut num));
+    ensure_eq!((u32::from(rank), u32::from(num)), (ctx.rank, ctx.size), "rank and number");
+    ok!(pgaspi_segment_create(0, 64, ALL, LONG, 0));
+    let mut base = std::ptr::null_mut();
+    ok!(pgaspi_segment_ptr(0, &mut base));
+    let memory = memory(0, 64)?;
+    ensure_eq!(base, memory.base, "the segment's pointer by both names");
+    memory.set(0, 30 + u64::from(rank));
+    // Posted by one name, seen by the other.
+    ok!(pgaspi_write(0, 0, right(ctx), 0, 8, 8, 4, LONG));
+    ok!(gaspi_notify(0, right(ctx), 0, 1, 4, LONG));
+    ensure!(queue_size(4)? >= 1, "a queue is empty after pgaspi_write");
+    let (mut first, mut value) = (9, 0);
+    ok!(pgaspi_notify_waitsome(0, 0, 10, &mut first, LONG));
+    ok!(pgaspi_notify_reset(0, first, &mut value));
+    ensure_eq!((first, value), (0, 1), "the notification");
+    ensure_eq!(memory.get(8), 30 + u64::from(left(ctx)), "the word");
+    ok!(pgaspi_wait(4, LONG));
+    ensure_eq!(queue_size(4)?, 0, "the queue's size after pgaspi_wait");
+    ok!(pgaspi_notify(0, right(ctx), 1, 3, 0, LONG));
+    ensure_eq!(notified(0, 1)?, 3, "the notification of pgaspi_notify");
+    ok!(pgaspi_write_notify(0, 0, right(ctx), 0, 16, 8, 2, 4, 0, LONG));
+    ensure_eq!(notified(0, 2)?, 4, "the notification of pgaspi_write_notify");
+    ok!(pgaspi_read(0, 24, right(ctx), 0, 0, 8, 0, LONG));
+    ok!(gaspi_wait(0, LONG));
+    ensure_eq!(memory.get(24), 30 + u64::from(right(ctx)), "the word that was read");
+    let mut group = 0;
+    ok!(pgaspi_group_create(&mut group));
+    for rank in 0..num {
+        ok!(pgaspi_group_add(group, rank));
+    }
+    ok!(pgaspi_group_commit(group, LONG));
+    ok!(gaspi_barrier(group, LONG));
+    ok!(pgaspi_barrier(group, LONG));
+    let (send, mut sum) = (1u64, 0u64);
+    ok!(pgaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, group, LONG));
+    ensure_eq!(sum, u64::from(num), "the sum");
+    let mut old = 9;
+    ok!(pgaspi_atomic_fetch_add(0, 32, right(ctx), 6, &mut old, LONG));
+    ensure_eq!(old, 0, "the old value");
+    ok!(gaspi_atomic_compare_swap(0, 32, right(ctx), 6, 7, &mut old, LONG));
+    ensure_eq!(old, 6, "the old value");
+    ok!(pgaspi_atomic_compare_swap(0, 32, right(ctx), 7, 8, &mut old, LONG));
+    ensure_eq!(old, 7, "the old value");
+    barrier()?;
+    ensure_eq!(memory.get(32), 8, "the value");
+    ok!(pgaspi_group_delete(group));
+    ok!(pgaspi_segment_delete(0));
+    let mut segments = 9;
+    ok!(gaspi_segment_num(&mut segments));
+    ensure_eq!(segments, 0, "segments after pgaspi_segment_delete");
+    Ok(())
+}
+
+fn small_extras(_: &Ctx) -> Verdict {
+    ok!(gaspi_pcontrol(std::ptr::null_mut()));
+    let mut socket = 0xee;
+    ok!(gaspi_numa_socket(&mut socket));
+    ensure!(socket < 0xee, "NUMA node {socket}");
+    gaspi_delay();
+    Ok(())
+}
+
+fn told(status: Status) -> String {
+    format!("{status:?}: {status}")
+}
+
+fn in_rust(ctx: &Ctx) -> Verdict {
+    let gaspi = current().map_err(told)?;
+    ensure_eq!((u32::from(gaspi.rank()), u32::from(gaspi.num())), (ctx.rank, ctx.size), "rank and number");
+    gaspi.segment_create(2, 128, ALL, LONG).map_err(told)?;
+    let memory = Memory { base: gaspi.segment_ptr(2).map_err(told)?, len: 128 };
+    memory.set(0, 60 + u64::from(ctx.rank));
+    let part = |offset_local, offset_remote| Part {
+        segment_local: 2,
+        offset_local,
+        segment_remote: 2,
+        offset_remote,
+        size: 8,
+    };
+    let post = Post { rank: right(ctx), queue: 1, timeout: LONG };
+    let note = |id, value| Notification { segment: 2, id, value };
+    gaspi.write(part(0, 8), post).map_err(told)?;
+    gaspi.notify(note(1, 5), post).map_err(told)?;
+    ensure_eq!(gaspi.notify_waitsome(2, 0, 8, LONG).map_err(told)?, 1, "the notification that came");
+    ensure_eq!(gaspi.notify_reset(2, 1).map_err(told)?, 5, "its value");
+    ensure_eq!(memory.get(8), 60 + u64::from(left(ctx)), "the word written");
+    gaspi.write_notify(part(0, 16), note(3, 6), post).map_err(told)?;
+    ensure_eq!(notified(2, 3)?, 6, "the notification of a write");
+    ensure_eq!(memory.get(16), 60 + u64::from(left(ctx)), "the word written");
+    gaspi.write_list_notify(&[part(0, 24), part(0, 32)], note(4, 7), post).map_err(told)?;
+    ensure_eq!(notified(2, 4)?, 7, "the notification of a list");
+    ensure_eq!((memory.get(24), memory.get(32)), (memory.get(16), memory.get(16)), "the words of the list");
+    gaspi.read(part(40, 0), post).map_err(told)?;
+    gaspi.wait(1, LONG).map_err(told)?;
+    ensure_eq!(memory.get(40), 60 + u64::from(right(ctx)), "the word read");
+    gaspi.read_notify(part(48, 0), 5, post).map_err(told)?;
+    ensure_eq!(notified(2, 5)?, 1, "the notification of a read");
+    ensure_eq!(memory.get(48), 60 + u64::from(right(ctx)), "the word read");
+    let place = Place { segment: 2, offset: 56, rank: right(ctx) };
+    ensure_eq!(gaspi.fetch_add(place, 3, LONG).map_err(told)?, 0, "the old value");
+    ensure_eq!(gaspi.compare_swap(place, 3, 9, LONG).map_err(told)?, 3, "the old value");
+    gaspi.wait(1, LONG).map_err(told)?;
+    ensure_eq!(gaspi.queue_size(1).map_err(told)?, 0, "the queue's size");
+    gaspi.barrier(ALL, LONG).map_err(told)?;
+    ensure_eq!(memory.get(56), 9, "the value");
+    ensure_eq!(gaspi.segment_list(), vec![2], "the segments");
+    gaspi.segment_delete(2).map_err(told)
+}
+
+fn in_rust_together(ctx: &Ctx) -> Verdict {
+    let gaspi = current().map_err(told)?;
+    let group = gaspi.group_create().map_err(told)?;
+    for rank in (0..gaspi.num()).rev() {
+        gaspi.group_add(group, rank).map_err(told)?;
+    }
+    gaspi.group_commit(group, LONG).map_err(told)?;
+    ensure_eq!(gaspi.group_ranks(group).map_err(told)?, vec![0, 1, 2], "the members");
+    gaspi.barrier(group, LONG).map_err(told)?;
+    let send = (f64::from(ctx.rank) + 0.5).to_ne_bytes();
+    let mut receive = [0u8; 8];
+    gaspi
+        .allreduce(&send, &mut receive, 1, Operation::Max, Datatype::Double, group, LONG)
+        .map_err(told)?;
+    ensure_eq!(f64::from_ne_bytes(receive), 2.5, "the maximum");
+    ensure!(gaspi.states().iter().all(|healthy| *healthy), "not all are healthy");
+    gaspi.group_delete(group).map_err(told)
+}
+
+fn refused_in_rust(ctx: &Ctx) -> Verdict {
+    let gaspi = current().map_err(told)?;
+    segment(0, 64)?.fill(1);
+    barrier()?;
+    let part = |segment_local, offset_local, offset_remote, size| Part {
+        segment_local,
+        offset_local,
+        segment_remote: 0,
+        offset_remote,
+        size,
+    };
+    let post = |rank, queue| Post { rank, queue, timeout: LONG };
+    let cases = [
+        (gaspi.write(part(9, 0, 0, 8), post(0, 0)), Status::ErrInvSeg),
+        (gaspi.write(part(0, 60, 0, 8), post(0, 0)), Status::ErrInvLocOff),
+        (gaspi.write(part(0, 0, u64::MAX, 8), post(0, 0)), Status::ErrInvRemOff),
+        (gaspi.write(part(0, 0, 0, u64::MAX), post(0, 0)), Status::ErrInvCommsize),
+        (gaspi.write(part(0, 0, 0, 8), post(ctx.size as u16, 0)), Status::ErrInvRank),
+        (gaspi.write(part(0, 0, 0, 8), post(0, 200)), Status::ErrInvQueue),
+        (gaspi.write_list(&[], post(0, 0)), Status::ErrInvNum),
+        (gaspi.allreduce(&[0; 8], &mut [0; 7], 1, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvSize),
+        (gaspi.allreduce(&[0; 7], &mut [0; 8], 1, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvSize),
+        (gaspi.allreduce(&[], &mut [], 0, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvNum),
+    ];
+    for (i, (seen, expected)) in cases.into_iter().enumerate() {
+        ensure_eq!(seen, Err(expected), "case {i}");
+    }
+    barrier()
+}

@@ -1,0 +1,396 @@
+//! §5.5, and what waits do when a process dies.
+
+use std::time::Instant;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    healthy_at_start: "state.healthy", "§5.5.2", 4, [gaspi_state_vec_get, gaspi_state_vec_get_17],
+        "at start every process is healthy to every other one";
+    corrupt_after_death: "failure.state", "§5.5.2", 3, [gaspi_state_vec_get] + needs_kill,
+        "a process that was killed becomes GASPI_STATE_CORRUPT within two seconds; the others stay healthy";
+    barrier_ends: "failure.barrier", "§11.2.1", 4, [gaspi_barrier, gaspi_state_vec_get] + needs_kill,
+        "a barrier with GASPI_BLOCK ends with an error within two seconds when a member is killed";
+    barrier_never_comes: "failure.barrier.timeout", "§11.2.1", 3, [gaspi_barrier] + needs_kill,
+        "a barrier with a timeout never succeeds without the member that was killed";
+    waitsome_ends: "failure.waitsome", "§8.3.3", 3, [gaspi_notify_waitsome] + needs_kill,
+        "gaspi_notify_waitsome with GASPI_BLOCK ends within two seconds when the process that would notify is killed";
+    allreduce_ends: "failure.allreduce", "§11.3.1", 4, [gaspi_allreduce] + needs_kill,
+        "a reduction with GASPI_BLOCK ends with an error within two seconds when a member is killed";
+    commit_ends: "failure.group_commit", "§6.3.3", 3, [gaspi_group_commit] + needs_kill,
+        "a group commit with GASPI_BLOCK ends with an error within two seconds when a member is killed";
+    create_ends: "failure.segment_create", "§7.2.3", 3, [gaspi_segment_create] + needs_kill,
+        "a collective creation with GASPI_BLOCK ends with an error when a member is killed, and leaves no segment";
+    wait_ends: "failure.wait", "§8.2.3", 3, [gaspi_wait, gaspi_write, gaspi_read, gaspi_queue_purge] + needs_kill,
+        "requests to a killed process, and the wait for them, end within two seconds; the queue is usable after a purge";
+    atomics_end: "failure.atomic", "§10.2.1", 3, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + needs_kill,
+        "an atomic on memory of a killed process ends within two seconds";
+    survivors_go_on: "failure.survivors", "§6.1", 4,
+        [gaspi_state_vec_get, gaspi_group_create, gaspi_group_commit, gaspi_barrier, gaspi_allreduce, gaspi_segment_create,
+         gaspi_write_notify, gaspi_notify_waitsome, gaspi_wait] + needs_kill,
+        "after gaspi_state_vec_get the survivors form a group and go on: collectives, segments, notifications, waits";
+    other_groups_go_on: "failure.other-groups", "§6.1", 4, [gaspi_barrier, gaspi_allreduce] + needs_kill,
+        "a group that the killed process was not in goes on after gaspi_state_vec_get";
+    killed_in_the_middle: "failure.any-moment", "§5.5.1", 4, [gaspi_write_notify, gaspi_barrier, gaspi_allreduce, gaspi_atomic_fetch_add] + needs_kill + ordering,
+        "a process is killed at a moment of the seed's choice, in the middle of anything: no survivor hangs, all learn who it was";
+    ping_the_dead: "failure.ping", "§5.4.1", 2, [gaspi_proc_ping, gaspi_connect] + needs_kill,
+        "pinging a killed process, or connecting to it, gives an error";
+    term_without_the_dead: "failure.term", "§5.3.4", 3, [gaspi_proc_term] + needs_kill + bare,
+        "gaspi_proc_term of the survivors does not wait for the killed process";
+    init_without_the_dead: "failure.init", "§5.3.1", 3, [gaspi_proc_init] + needs_kill + bare,
+        "gaspi_proc_init ends with an error, or never says success, when a process dies before it has come";
+    kill_by_call: "proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
+        "after success of gaspi_proc_kill the other process has been terminated";
+}
+
+/// Milliseconds in which every wait must have ended after a death.
+const SOON: u64 = 2000;
+/// What a rank waits before it dies, so that the others are in their waits.
+const NAP: u64 = 120;
+
+fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
+    let mut states = vec![9i32; ctx.size as usize + 1];
+    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+    ensure_eq!(states.pop(), Some(9), "the entry behind the state vector");
+    Ok(states)
+}
+
+/// Waits until the state vector says that `dead`, and nobody else, is corrupt.
+fn learn(ctx: &Ctx, dead: u32) -> Verdict {
+    let start = Instant::now();
+    loop {
+        let states = states(ctx)?;
+        for (rank, state) in states.iter().enumerate() {
+            ensure!(matches!(state, 0 | 1), "state {state} of rank {rank}");
+            ensure!(*state == 0 || rank as u32 == dead, "rank {rank} is said to be corrupt, rank {dead} was killed");
+        }
+        if states[dead as usize] == 1 {
+            return Ok(());
+        }
+        ensure!(ms(start) < SOON, "rank {dead} is still healthy {SOON} ms after its death");
+        pause(2);
+    }
+}
+
+/// The last rank dies while the others are in `call`, which must end with an error in time. All learn who died.
+fn ends(ctx: &Ctx, what: &str, call: impl Fn() -> i32) -> Verdict {
+    let victim = ctx.size - 1;
+    barrier()?;
+    if ctx.rank == victim {
+        pause(NAP);
+        ctx.dies();
+    }
+    let start = Instant::now();
+    let code = call();
+    let took = ms(start);
+    ensure!(is_error(code), "{what} gave {} although a process it needs was killed", code_name(code));
+    // Scheduling on a busy machine is given a second.
+    ensure!(took < NAP + SOON + 1000, "{what} ended after {took} ms");
+    learn(ctx, victim)
+}
+
+fn healthy_at_start(ctx: &Ctx) -> Verdict {
+    ensure_eq!(states(ctx)?, vec![0; ctx.size as usize], "the state vector");
+    let mut own = vec![9i32; ctx.size as usize];
+    let mut vector = own.as_mut_ptr();
+    ok!(gaspi_state_vec_get_17(&mut vector));
+    ensure_eq!(own, vec![0; ctx.size as usize], "the state vector in the text's form");
+    barrier()
+}
+
+fn corrupt_after_death(ctx: &Ctx) -> Verdict {
+    barrier()?;
+    if ctx.rank == 1 {
+        ctx.dies();
+    }
+    learn(ctx, 1)?;
+    // It stays so.
+    pause(30);
+    let mut expected = vec![0; ctx.size as usize];
+    expected[1] = 1;
+    ensure_eq!(states(ctx)?, expected, "the state vector a little later");
+    Ok(())
+}
+
+fn barrier_ends(ctx: &Ctx) -> Verdict {
+    ends(ctx, "gaspi_barrier", || c!(gaspi_barrier(ALL, BLOCK)))
+}
+
+fn barrier_never_comes(ctx: &Ctx) -> Verdict {
+    barrier()?;
+    if ctx.rank == 0 {
+        ctx.dies();
+    }
+    let start = Instant::now();
+    while ms(start) < 300 {
+        let code = c!(gaspi_barrier(ALL, 10));
+        ensure!(code != SUCCESS, "a barrier succeeded without a member");
+    }
+    learn(ctx, 0)?;
+    let code = c!(gaspi_barrier(ALL, 10));
+    ensure!(code != SUCCESS, "a barrier succeeded without a member");
+    Ok(())
+}
+
+fn waitsome_ends(ctx: &Ctx) -> Verdict {
+    segment(0, 8)?;
+    ends(ctx, "gaspi_notify_waitsome", || {
+        let mut first = 0;
+        c!(gaspi_notify_waitsome(0, 0, 100, &mut first, BLOCK))
+    })
+}
+
+fn allreduce_ends(ctx: &Ctx) -> Verdict {
+    ends(ctx, "gaspi_allreduce", || {
+        let (send, mut sum) = (1u64, 0u64);
+        c!(gaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, ALL, BLOCK))
+    })
+}
+
+fn commit_ends(ctx: &Ctx) -> Verdict {
+    let mut group = 0;
+    ok!(gaspi_group_create(&mut group));
+    for rank in 0..ctx.size as u16 {
+        ok!(gaspi_group_add(group, rank));
+    }
+    ends(ctx, "gaspi_group_commit", || c!(gaspi_group_commit(group, BLOCK)))
+}
+
+fn create_ends(ctx: &Ctx) -> Verdict {
+    ends(ctx, "gaspi_segment_create", || c!(gaspi_segment_create(5, 64, ALL, BLOCK, 0)))?;
+    let mut pointer = std::ptr::null_mut();
+    gives!(ErrInvSeg, gaspi_segment_ptr(5, &mut pointer));
+    // The name is free.
+    ok!(gaspi_segment_alloc(5, 64, 0));
+    Ok(())
+}
+
+fn wait_ends(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 1 << 20)?;
+    memory.set(0, 5);
+    barrier()?;
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        ctx.dies();
+    }
+    let to = victim as u16;
+    let start = Instant::now();
+    let mut refused = 0;
+    while ms(start) < 300 {
+        for code in [
+            c!(gaspi_write(0, 0, to, 0, 64, 1 << 19, 0, 100)),
+            c!(gaspi_read(0, 1 << 19, to, 0, 0, 1 << 18, 0, 100)),
+            c!(gaspi_notify(0, to, 1, 1, 0, 100)),
+        ] {
+            refused += u32::from(is_error(code));
+        }
+        let begin = Instant::now();
+        let code = c!(gaspi_wait(0, BLOCK));
+        ensure!(ms(begin) < SOON + 1000, "gaspi_wait took {} ms", ms(begin));
+        if is_error(code) {
+            refused += 1;
+        }
+    }
+    ensure!(refused > 0, "requests to a killed process and their waits went on succeeding for 300 ms");
+    learn(ctx, victim)?;
+    repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
+    ensure_eq!(queue_size(0)?, 0, "size of the purged queue");
+    let survivor = u64::from(ctx.rank ^ 1) as u16;
+    ok!(gaspi_write_notify(0, 0, survivor, 0, 8, 8, 7, 1, 0, LONG));
+    ok!(gaspi_wait(0, LONG));
+    notified(0, 7)?;
+    ensure_eq!(memory.get(8), 5, "what the other survivor wrote");
+    // And the other queues never had a failure.
+    ok!(gaspi_wait(1, LONG));
+    Ok(())
+}
+
+fn atomics_end(ctx: &Ctx) -> Verdict {
+    segment(0, 8)?;
+    barrier()?;
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        ctx.dies();
+    }
+    let start = Instant::now();
+    while ms(start) < 150 {
+        let mut old = 0;
+        let begin = Instant::now();
+        let _ = c!(gaspi_atomic_fetch_add(0, 0, victim as u16, 1, &mut old, BLOCK));
+        let _ = c!(gaspi_atomic_compare_swap(0, 0, victim as u16, 1, 2, &mut old, BLOCK));
+        ensure!(ms(begin) < SOON + 1000, "atomics took {} ms", ms(begin));
+    }
+    learn(ctx, victim)?;
+    let survivor = (ctx.rank ^ 1) as u16;
+    let mut old = 0;
+    ok!(gaspi_atomic_fetch_add(0, 0, survivor, 1, &mut old, LONG));
+    Ok(())
+}
+
+fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
+    let survivors: Vec<u16> = (0..ctx.size).filter(|r| *r != dead).map(|r| r as u16).collect();
+    let group = group_of(&survivors)?;
+    for round in 0..5u64 {
+        ok!(gaspi_barrier(group, BLOCK));
+        let (send, mut sum) = (round + u64::from(ctx.rank), 0u64);
+        ok!(gaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, group, BLOCK));
+        let expected: u64 = survivors.iter().map(|r| round + u64::from(*r)).sum();
+        ensure_eq!(sum, expected, "the sum over the survivors");
+    }
+    ok!(gaspi_segment_create(77, 4096, group, BLOCK, 0));
+    let memory = memory(77, 4096)?;
+    memory.set(0, 900 + u64::from(ctx.rank));
+    for rank in &survivors {
+        let at = 8 + 8 * u64::from(ctx.rank);
+        ok!(gaspi_write_notify(77, 0, *rank, 77, at, 8, ctx.rank, 1, 2, BLOCK));
+    }
+    for rank in &survivors {
+        let mut first = 0;
+        let id = u32::from(*rank);
+        ok!(gaspi_notify_waitsome(77, id, 1, &mut first, BLOCK));
+        ensure_eq!(memory.get(8 + 8 * *rank as usize), 900 + u64::from(*rank), "what rank {rank} wrote");
+    }
+    ok!(gaspi_wait(2, BLOCK));
+    // Without a notification this is a timeout again, not an error.
+    let mut first = 0;
+    gives!(Timeout, gaspi_notify_waitsome(77, 1000, 10, &mut first, 20));
+    ok!(gaspi_barrier(group, BLOCK));
+    Ok(())
+}
+
+fn survivors_go_on(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    ends(ctx, "gaspi_barrier", || c!(gaspi_barrier(ALL, BLOCK)))?;
+    go_on(ctx, ctx.size - 1)
+}
+
+fn other_groups_go_on(ctx: &Ctx) -> Verdict {
+    let victim = ctx.size - 1;
+    let mut group = ALL;
+    if ctx.rank != victim {
+        group = group_of(&[0, 1, 2])?;
+    }
+    barrier()?;
+    if ctx.rank == victim {
+        ctx.dies();
+    }
+    learn(ctx, victim)?;
+    for round in 0..20u64 {
+        ok!(gaspi_barrier(group, BLOCK));
+        let (send, mut sum) = (round, 0u64);
+        ok!(gaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, group, BLOCK));
+        ensure_eq!(sum, 3 * round, "the sum over the group");
+    }
+    Ok(())
+}
+
+fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(0);
+    let victim = random.below(u64::from(ctx.size)) as u32;
+    let moment = 20 + random.below(400);
+    let memory = segment(0, 1 << 16)?;
+    memory.set(0, 1);
+    barrier()?;
+    let start = Instant::now();
+    let mut steps = 0;
+    let mut mine = ctx.random(1 + u64::from(ctx.rank));
+    loop {
+        // Everybody does the same collective operations, and random one-sided ones between.
+        let mut codes = Vec::new();
+        for _ in 0..3 {
+            steps += 1;
+            if ctx.rank == victim && steps == moment {
+                ctx.dies();
+            }
+            let to = mine.below(u64::from(ctx.size)) as u16;
+            let mut old = 0;
+            codes.push(match mine.below(5) {
+                0 => c!(gaspi_write_notify(0, 0, to, 0, 64, 32_000, 1, 1, 0, 500)),
+                1 => c!(gaspi_read(0, 33_000, to, 0, 64, 30_000, 0, 500)),
+                2 => c!(gaspi_atomic_fetch_add(0, 8, to, 1, &mut old, 500)),
+                3 => c!(gaspi_wait(0, BLOCK)),
+                _ => c!(gaspi_notify(0, to, 2, 1, 0, 500)),
+            });
+        }
+        codes.push(c!(gaspi_wait(0, BLOCK)));
+        let (send, mut sum) = (1u64, 0u64);
+        codes.push(if steps % 2 == 0 {
+            c!(gaspi_barrier(ALL, BLOCK))
+        } else {
+            c!(gaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, ALL, BLOCK))
+        });
+        if codes.iter().any(|code| is_error(*code)) {
+            break;
+        }
+        ensure!(ms(start) < LONG, "no operation has failed, {} ms after the beginning", ms(start));
+    }
+    learn(ctx, victim)?;
+    repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
+    go_on(ctx, victim)
+}
+
+fn ping_the_dead(ctx: &Ctx) -> Verdict {
+    barrier()?;
+    if ctx.rank == 1 {
+        ctx.dies();
+    }
+    learn(ctx, 1)?;
+    gives!(Error, gaspi_proc_ping(1, LONG));
+    ok!(gaspi_proc_ping(0, LONG));
+    let code = c!(gaspi_connect(1, LONG));
+    ensure!(is_error(code), "gaspi_connect to a killed process gave {}", code_name(code));
+    Ok(())
+}
+
+fn term_without_the_dead(ctx: &Ctx) -> Verdict {
+    ok!(gaspi_proc_init(LONG));
+    segment(0, 1 << 16)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        ctx.dies();
+    }
+    for _ in 0..5 {
+        let _ = c!(gaspi_write(0, 0, 0, 0, 0, 1 << 15, 0, 100));
+    }
+    let start = Instant::now();
+    repeat("gaspi_proc_term", || c!(gaspi_proc_term(SOON)))?;
+    ensure!(ms(start) < SOON + 1000, "gaspi_proc_term took {} ms", ms(start));
+    Ok(())
+}
+
+fn init_without_the_dead(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 2 {
+        pause(NAP);
+        ctx.dies();
+    }
+    let start = Instant::now();
+    let code = c!(gaspi_proc_init(BLOCK));
+    ensure!(is_error(code), "gaspi_proc_init gave {} without a process", code_name(code));
+    ensure!(ms(start) < NAP + SOON + 1000, "gaspi_proc_init ended after {} ms", ms(start));
+    let mut rank = 0;
+    gives!(ErrNoinit, gaspi_proc_rank(&mut rank));
+    Ok(())
+}
+
+fn kill_by_call(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 2 {
+        ctx.may_die();
+    }
+    barrier()?;
+    if ctx.rank == 2 {
+        // Nobody notifies: the end comes by the signal.
+        pause(LONG);
+        return Err("still alive long after gaspi_proc_kill".into());
+    }
+    if ctx.rank == 0 {
+        gives!(ErrInvRank, gaspi_proc_kill(0, LONG));
+        gives!(ErrInvRank, gaspi_proc_kill(ctx.size as u16, LONG));
+        repeat("gaspi_proc_kill", || c!(gaspi_proc_kill(2, 500)))?;
+        // It has been terminated: no need to wait for the state.
+        ensure_eq!(states(ctx)?, vec![0, 0, 1], "the state vector after gaspi_proc_kill");
+    }
+    learn(ctx, 2)?;
+    go_on(ctx, 2)
+}
