@@ -3,6 +3,7 @@
 //! This crate translates: names of segments, queues, groups and notifications to the engine's regions, endpoints, groups and
 //! words, and the engine's errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`.
 
+mod affinity;
 pub mod atomics;
 pub mod config;
 mod environment;

@@ -1,8 +1,9 @@
 //! §13: version, time, error texts; and the extensions that tell about the machine.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 
-use super::{given, procedures, put};
+use super::{given, print, procedures, put};
+use crate::affinity;
 use crate::environment::started;
 use crate::status::{Status, text};
 
@@ -92,6 +93,10 @@ procedures! {
         // - not null, so valid by the C contract.
         unsafe { put(socket, node as u8) }
     }
+
+    fn gaspi_set_socket_affinity | pgaspi_set_socket_affinity(socket: u8) {
+        affinity::bind_to_node(u32::from(socket)).map_err(|_| Status::Error)
+    }
 }
 
 /// Resolution of the clock in milliseconds.
@@ -151,4 +156,22 @@ pub extern "C" fn pgaspi_delay() {
 #[unsafe(no_mangle)]
 pub extern "C" fn gaspi_delay() {
     pgaspi_delay();
+}
+
+/// Prints the processors that the calling thread may run on, with the rank in front.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgaspi_print_affinity_mask() {
+    let cpus = affinity::ranges(&unipgas_core::topology::current_affinity());
+    let Ok(line) = CString::new(format!("processors: {cpus}\n")) else {
+        return;
+    };
+    // SAFETY:
+    // - a C string.
+    unsafe { print::unipgas_gaspi_print(line.as_ptr()) };
+}
+
+/// As [`pgaspi_print_affinity_mask`].
+#[unsafe(no_mangle)]
+pub extern "C" fn gaspi_print_affinity_mask() {
+    pgaspi_print_affinity_mask();
 }

@@ -57,6 +57,13 @@ procedures! {
         unsafe { put(max, u64::from(process()?.config().passive_transfer_size_max)) }
     }
 
+    fn gaspi_passive_transfer_size_min | pgaspi_passive_transfer_size_min(min: *mut u64) {
+        process()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(min, 1) }
+    }
+
     fn gaspi_atomic_max | pgaspi_atomic_max(max: *mut u64) {
         process()?;
         // SAFETY:
