@@ -10,7 +10,7 @@
  * The comments below name the other errors that a procedure may return. After an error the output arguments
  * are undefined.
  *
- * Four procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
+ * Three procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
  * are written for. Both compile: the types of the arguments choose (end of this file). Define GASPI_NO_OVERLOADS before
  * this file is included to get the plain functions only, e.g. to define one of these functions in a tool.
  */
@@ -57,9 +57,6 @@ gaspi_return_t gaspi_proc_kill (gaspi_rank_t rank, gaspi_timeout_t timeout);
 /** Makes the connection to a rank, if build_infrastructure has not done so. §5.4.1. Errors: INV_RANK. */
 gaspi_return_t gaspi_connect (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
-/** Gives the connection to a rank back. §5.4.2. Errors: INV_RANK. */
-gaspi_return_t gaspi_disconnect (gaspi_rank_t rank, gaspi_timeout_t timeout);
-
 /**
  * Copies the health of all processes into state_vector, which has room for one gaspi_state_t per rank. §5.5.2.
  * With a gaspi_state_vector_t * this is gaspi_state_vec_get_17().
@@ -67,8 +64,9 @@ gaspi_return_t gaspi_disconnect (gaspi_rank_t rank, gaspi_timeout_t timeout);
 gaspi_return_t gaspi_state_vec_get (gaspi_state_vector_t state_vector);
 
 /**
- * Sets *state_vector to the health of all processes: one entry per rank, which the library owns (do not free it) and
- * which is valid until gaspi_proc_term(). §5.5.2.
+ * Copies the health of all processes into *state_vector, which has room for one gaspi_state_t per rank. Where *state_vector is
+ * NULL, it is set to new memory with the entries, for the caller to free(); so set it before the first call. §5.5.2.
+ * Errors: MEMALLOC.
  */
 gaspi_return_t gaspi_state_vec_get_17 (gaspi_state_vector_t *state_vector);
 
@@ -235,22 +233,6 @@ gaspi_return_t gaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeou
 /* Release 1.6 declares this one in GASPI.h. */
 gaspi_return_t pgaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
-/* ---------------------------------------------------------------- passive communication */
-
-/**
- * Sends size bytes of a local segment to whichever thread of the rank receives next. §9.2.1.
- * Errors: INV_SEG, INV_LOC_OFF, INV_RANK, INV_COMMSIZE.
- */
-gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t rank,
-                                   gaspi_size_t size, gaspi_timeout_t timeout);
-
-/** Waits for a message of up to size bytes, puts it into a local segment and names the sender in *rank. §9.2.2. Errors: INV_SEG, INV_LOC_OFF, INV_COMMSIZE. */
-gaspi_return_t gaspi_passive_receive (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local,
-                                      gaspi_rank_t *rank, gaspi_size_t size, gaspi_timeout_t timeout);
-
-/** Forgets the passive requests of this process, e.g. after a peer has died. §9.3.1. */
-gaspi_return_t gaspi_passive_queue_purge (gaspi_timeout_t timeout);
-
 /* ---------------------------------------------------------------- global atomics
  * On 8 bytes at an offset that is a multiple of 8. Errors: INV_SEG, INV_REM_OFF, INV_RANK, UNALIGN_OFF.
  */
@@ -319,7 +301,7 @@ gaspi_return_t gaspi_transfer_size_min (gaspi_size_t *transfer_size_min);
 /** Notifications of a segment. §12.3.5. */
 gaspi_return_t gaspi_notification_num (gaspi_number_t *notification_num);
 
-/** Bytes of the largest passive message. §12.4.1. */
+/** Bytes of the largest passive message, as configured. §12.4.1. */
 gaspi_return_t gaspi_passive_transfer_size_max (gaspi_size_t *passive_transfer_size_max);
 
 /** Bytes of the smallest passive message. Not in GASPI 17.1. */
@@ -360,31 +342,9 @@ gaspi_return_t gaspi_print_error (gaspi_return_t error_code, gaspi_string_t *err
 /** Sets *error_message to the text for a code; it is the library's: neither change nor free it. §3.11. At any time. */
 gaspi_return_t gaspi_error_message (gaspi_return_t error_code, gaspi_string_t *error_message);
 
-/* ---------------------------------------------------------------- profiling. At any time. Errors: INV_NUM (no such counter). */
+/* ---------------------------------------------------------------- profiling */
 
-/** Number of statistic counters. §14.1.1. */
-gaspi_return_t gaspi_statistic_counter_max (gaspi_number_t *counter_max);
-
-/** What a counter counts; the texts are the library's. §14.1.2. */
-gaspi_return_t gaspi_statistic_counter_info (gaspi_statistic_counter_t counter,
-                                             gaspi_statistic_argument_t *counter_argument, gaspi_string_t *counter_name,
-                                             gaspi_string_t *counter_description, gaspi_number_t *verbosity_level);
-
-/** Counters of up to this level count from now on; 0 stops all. §14.1.3. */
-gaspi_return_t gaspi_statistic_verbosity_level (gaspi_number_t verbosity_level);
-
-/** Value of a counter. Release 1.6; with a gaspi_number_t * as the last argument this is gaspi_statistic_counter_get_17(). */
-gaspi_return_t gaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument,
-                                            unsigned long *value);
-
-/** Value of a counter as GASPI 17.1 §14.1.4 has it; a value that does not fit is returned as the largest that does. */
-gaspi_return_t gaspi_statistic_counter_get_17 (gaspi_statistic_counter_t counter, gaspi_statistic_argument_t argument,
-                                               gaspi_number_t *value);
-
-/** Sets a counter to 0. §14.1.5. */
-gaspi_return_t gaspi_statistic_counter_reset (gaspi_statistic_counter_t counter);
-
-/** Does nothing; a tool may replace it. §14.2.1. */
+/** Does nothing; a tool may replace it. §14.2.1. At any time. */
 gaspi_return_t gaspi_pcontrol (gaspi_pointer_t argument);
 
 #ifdef __cplusplus
@@ -414,13 +374,6 @@ inline typename unipgas_gaspi::if_same<State, gaspi_state_t>::result
 gaspi_state_vec_get (State **state_vector)
 {
   return gaspi_state_vec_get_17 (state_vector);
-}
-
-template <class Value>
-inline typename unipgas_gaspi::if_same<Value, gaspi_number_t>::result
-gaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_statistic_argument_t argument, Value *value)
-{
-  return gaspi_statistic_counter_get_17 (counter, argument, value);
 }
 
 template <class Time>
@@ -458,10 +411,6 @@ gaspi_segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
 #define gaspi_state_vec_get(state_vector) \
   (UNIPGAS_GENERIC ((state_vector), gaspi_state_vector_t * : gaspi_state_vec_get_17, \
                     default : gaspi_state_vec_get) (state_vector))
-
-#define gaspi_statistic_counter_get(counter, argument, value) \
-  (UNIPGAS_GENERIC ((value), gaspi_number_t * : gaspi_statistic_counter_get_17, \
-                    default : gaspi_statistic_counter_get) ((counter), (argument), (value)))
 
 #define gaspi_time_ticks(ticks) \
   (UNIPGAS_GENERIC ((ticks), gaspi_time_t * : gaspi_time_resolution, default : gaspi_time_ticks) (ticks))

@@ -29,16 +29,16 @@ gaspi_return_t gaspi_cpu_frequency (gaspi_float *cpu_mhz);
 /** Writes a text as printf() does, with the rank in front. */
 void gaspi_printf (const char *format, ...);
 
-/** gaspi_printf() whose text is written by the process of that rank. */
-void gaspi_printf_to (gaspi_rank_t rank, const char *format, ...);
-
-/** Writes the processors on which this process may run. */
+/** Writes one line with the processors that the calling thread may run on, and the rank in front. At any time. */
 void gaspi_print_affinity_mask (void);
 
-/** Number of the NUMA node on which the calling thread runs. */
+/** Number of the NUMA node on which the calling thread runs. At any time. */
 gaspi_return_t gaspi_numa_socket (gaspi_uchar *socket);
 
-/** Binds this process to the processors of a NUMA node. Errors: GASPI_ERROR (no such node). */
+/**
+ * Binds this process with all its threads to the processors of a NUMA node, numbered as by gaspi_numa_socket(). At any time.
+ * Errors: GASPI_ERROR (no such node, it has no processors, or the system refuses).
+ */
 gaspi_return_t gaspi_set_socket_affinity (gaspi_uchar socket);
 
 /** The text for a code; it is the library's: neither change nor free it. At any time. */

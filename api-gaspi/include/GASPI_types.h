@@ -48,7 +48,7 @@ typedef unsigned int gaspi_notification_t;
 typedef float gaspi_time_t;
 /** A count of clock ticks. */
 typedef unsigned long gaspi_cycles_t;
-/** Number of a statistic counter: 0 to gaspi_statistic_counter_max() - 1. */
+/** Number of a statistic counter (GASPI 17.1 §14.1). */
 typedef unsigned int gaspi_statistic_counter_t;
 /** Properties of memory that the program provides; 0 is ordinary memory. */
 typedef int gaspi_memory_description_t;
@@ -219,8 +219,8 @@ typedef struct
   gaspi_size_t transfer_size_max; /**< bytes of one transfer */
 
   gaspi_number_t notification_num;          /**< notifications of a segment */
-  gaspi_number_t passive_queue_size_max;    /**< open passive requests */
-  gaspi_number_t passive_transfer_size_max; /**< bytes of one passive message */
+  gaspi_number_t passive_queue_size_max;    /**< kept and read back */
+  gaspi_number_t passive_transfer_size_max; /**< bytes of one passive message, at most 65535 */
 
   gaspi_size_t allreduce_buf_size;   /**< bytes that gaspi_allreduce_user() can reduce */
   gaspi_number_t allreduce_elem_max; /**< elements that gaspi_allreduce() can reduce */

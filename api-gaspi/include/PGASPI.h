@@ -18,8 +18,6 @@ gaspi_return_t pgaspi_allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_p
                                       gaspi_group_t group, gaspi_timeout_t timeout);
 gaspi_return_t pgaspi_segment_ptr (gaspi_segment_id_t segment_id, gaspi_pointer_t *pointer);
 gaspi_return_t pgaspi_state_vec_get (gaspi_state_vector_t state_vector);
-gaspi_return_t pgaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument,
-                                             unsigned long *value);
 gaspi_return_t pgaspi_time_ticks (gaspi_cycles_t *ticks);
 
 /* All others have the type of their counterpart. */
@@ -33,7 +31,6 @@ UNIPGAS_SHIFTED (proc_rank);
 UNIPGAS_SHIFTED (proc_term);
 UNIPGAS_SHIFTED (proc_kill);
 UNIPGAS_SHIFTED (connect);
-UNIPGAS_SHIFTED (disconnect);
 UNIPGAS_SHIFTED (state_vec_get_17);
 UNIPGAS_SHIFTED (group_create);
 UNIPGAS_SHIFTED (group_add);
@@ -66,9 +63,6 @@ UNIPGAS_SHIFTED (queue_create);
 UNIPGAS_SHIFTED (queue_delete);
 UNIPGAS_SHIFTED (queue_size);
 UNIPGAS_SHIFTED (queue_purge);
-UNIPGAS_SHIFTED (passive_send);
-UNIPGAS_SHIFTED (passive_receive);
-UNIPGAS_SHIFTED (passive_queue_purge);
 UNIPGAS_SHIFTED (atomic_fetch_add);
 UNIPGAS_SHIFTED (atomic_compare_swap);
 UNIPGAS_SHIFTED (barrier);
@@ -94,11 +88,6 @@ UNIPGAS_SHIFTED (time_get);
 UNIPGAS_SHIFTED (time_resolution);
 UNIPGAS_SHIFTED (print_error);
 UNIPGAS_SHIFTED (error_message);
-UNIPGAS_SHIFTED (statistic_counter_max);
-UNIPGAS_SHIFTED (statistic_counter_info);
-UNIPGAS_SHIFTED (statistic_verbosity_level);
-UNIPGAS_SHIFTED (statistic_counter_get_17);
-UNIPGAS_SHIFTED (statistic_counter_reset);
 UNIPGAS_SHIFTED (pcontrol);
 UNIPGAS_SHIFTED (initialized);
 UNIPGAS_SHIFTED (proc_local_rank);
@@ -106,7 +95,6 @@ UNIPGAS_SHIFTED (proc_local_num);
 UNIPGAS_SHIFTED (proc_ping);
 UNIPGAS_SHIFTED (cpu_frequency);
 UNIPGAS_SHIFTED (printf);
-UNIPGAS_SHIFTED (printf_to);
 UNIPGAS_SHIFTED (print_affinity_mask);
 UNIPGAS_SHIFTED (numa_socket);
 UNIPGAS_SHIFTED (set_socket_affinity);

@@ -165,10 +165,6 @@ fn argument_types_choose_the_function() {
 fn wrong_types_do_not_compile() {
     let calls = [
         ("int x = 0;", "gaspi_time_ticks (&x)"),
-        (
-            "double x = 0;",
-            "gaspi_statistic_counter_get (0, GASPI_STATISTIC_ARGUMENT_NONE, &x)",
-        ),
         ("int x = 0;", "gaspi_state_vec_get (&x)"),
         (
             "double (*x) (double) = 0;",

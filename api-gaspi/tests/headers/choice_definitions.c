@@ -17,34 +17,17 @@ gaspi_state_vec_get_17 (gaspi_state_vector_t *state_vector)
 }
 
 gaspi_return_t
-gaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument, unsigned long *value)
-{
-  (void) counter;
-  *value = argument;
-  return (gaspi_return_t) 3;
-}
-
-gaspi_return_t
-gaspi_statistic_counter_get_17 (gaspi_statistic_counter_t counter, gaspi_statistic_argument_t argument,
-                                gaspi_number_t *value)
-{
-  (void) counter;
-  *value = argument;
-  return (gaspi_return_t) 4;
-}
-
-gaspi_return_t
 gaspi_time_ticks (gaspi_cycles_t *ticks)
 {
   (void) ticks;
-  return (gaspi_return_t) 5;
+  return (gaspi_return_t) 3;
 }
 
 gaspi_return_t
 gaspi_time_resolution (gaspi_time_t *resolution)
 {
   (void) resolution;
-  return (gaspi_return_t) 6;
+  return (gaspi_return_t) 4;
 }
 
 gaspi_return_t
@@ -60,7 +43,7 @@ gaspi_allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_
   (void) reduce_state;
   (void) group;
   (void) timeout;
-  return (gaspi_return_t) 7;
+  return (gaspi_return_t) 5;
 }
 
 gaspi_return_t
@@ -76,7 +59,7 @@ gaspi_allreduce_user_17 (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buff
   (void) reduce_state;
   (void) group;
   (void) timeout;
-  return (gaspi_return_t) 8;
+  return (gaspi_return_t) 6;
 }
 
 gaspi_return_t
@@ -85,5 +68,5 @@ gaspi_segment_ptr (gaspi_segment_id_t segment_id, gaspi_pointer_t *pointer)
   static int memory;
   (void) segment_id;
   *pointer = &memory;
-  return (gaspi_return_t) 9;
+  return (gaspi_return_t) 7;
 }

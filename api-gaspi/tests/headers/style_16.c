@@ -84,13 +84,12 @@ extensions (void)
   CHECK (gaspi_passive_transfer_size_min (&size));
   gaspi_delay ();
   gaspi_print_affinity_mask ();
-  gaspi_printf_to (0, "%u %f\n", number, (double) frequency);
+  gaspi_printf ("%u %f\n", number, (double) frequency);
 }
 
 static void
 differing_signatures (gaspi_rank_t processes)
 {
-  unsigned long value;
   gaspi_cycles_t begin, end;
   gaspi_string_t text;
   double in[4] = { 0 }, out[4];
@@ -103,9 +102,6 @@ differing_signatures (gaspi_rank_t processes)
       gaspi_printf ("%d is gone\n", rank);
   free (states);
 
-  CHECK (gaspi_statistic_verbosity_level (1));
-  CHECK (gaspi_statistic_counter_get (0, processes, &value));
-  CHECK (gaspi_statistic_counter_reset (0));
   CHECK (gaspi_time_ticks (&begin));
   CHECK (pgaspi_time_ticks (&end));
   CHECK (gaspi_allreduce (in, out, 4, GASPI_OP_SUM, GASPI_TYPE_DOUBLE, GASPI_GROUP_ALL, GASPI_BLOCK));

@@ -75,12 +75,13 @@ reduce (gaspi_rank_t rank)
 static void
 health (gaspi_rank_t processes)
 {
-  gaspi_state_vector_t states;
+  gaspi_state_vector_t states = NULL;
   gaspi_returns_t returns = NULL;
   ASSERT (gaspi_state_vec_get (&states));
   for (gaspi_rank_t rank = 0; rank < processes; ++rank)
     if (states[rank] == GASPI_STATE_CORRUPT && returns == NULL)
       printf ("%i is corrupt\n", rank);
+  free (states);
 }
 
 static void
@@ -89,20 +90,17 @@ information (void)
   gaspi_time_t time, resolution;
   float version;
   gaspi_network_t network;
-  gaspi_number_t number, level, value;
-  gaspi_statistic_argument_t argument;
-  gaspi_string_t name, description, text;
+  gaspi_number_t number;
+  gaspi_size_t size;
+  gaspi_string_t text;
   ASSERT (gaspi_time_get (&time));
   ASSERT (gaspi_time_ticks (&resolution));
   ASSERT (gaspi_version (&version));
   ASSERT (gaspi_network_type (&network));
   ASSERT (gaspi_build_infrastructure (&number));
-  ASSERT (gaspi_statistic_counter_max (&number));
-  ASSERT (gaspi_statistic_counter_info (0, &argument, &name, &description, &level));
-  ASSERT (gaspi_statistic_counter_get (0, argument, &value));
+  ASSERT (gaspi_passive_transfer_size_max (&size));
   ASSERT (gaspi_print_error (GASPI_ERROR, &text));
   ASSERT (gaspi_queue_purge (0, GASPI_BLOCK));
-  ASSERT (gaspi_passive_queue_purge (GASPI_BLOCK));
   ASSERT (gaspi_pcontrol (NULL));
 }
 
