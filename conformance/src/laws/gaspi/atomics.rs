@@ -39,13 +39,17 @@ laws! {
 
 fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
     let mut old = 0xdead;
-    ok!(gaspi_atomic_fetch_add(segment, at, rank, value, &mut old, LONG));
+    ok!(gaspi_atomic_fetch_add(
+        segment, at, rank, value, &mut old, LONG
+    ));
     Ok(old)
 }
 
 fn swap(segment: u8, at: u64, rank: u16, comparator: u64, new: u64) -> Result<u64, String> {
     let mut old = 0xdead;
-    ok!(gaspi_atomic_compare_swap(segment, at, rank, comparator, new, &mut old, LONG));
+    ok!(gaspi_atomic_compare_swap(
+        segment, at, rank, comparator, new, &mut old, LONG
+    ));
     Ok(old)
 }
 
@@ -56,14 +60,21 @@ fn sums_are_complete(ctx: &Ctx) -> Verdict {
     barrier()?;
     for _ in 0..each {
         let old = add(0, 0, 0, 1)?;
-        ensure!(old < total, "the old value {old} of at most {total} additions");
+        ensure!(
+            old < total,
+            "the old value {old} of at most {total} additions"
+        );
         add(0, 8 + 8 * old, 0, 1)?;
     }
     barrier()?;
     if ctx.rank == 0 {
         ensure_eq!(memory.get(0), total, "the sum");
         for old in 0..total as usize {
-            ensure_eq!(memory.get(8 + 8 * old), 1, "how often the old value {old} was given");
+            ensure_eq!(
+                memory.get(8 + 8 * old),
+                1,
+                "how often the old value {old} was given"
+            );
         }
     }
     barrier()
@@ -77,7 +88,11 @@ fn add_wraps(ctx: &Ctx) -> Verdict {
     barrier()?;
     let peer = right(ctx);
     ensure_eq!(add(0, 0, peer, max)?, 0, "the first old value");
-    ensure_eq!(add(0, 0, peer, 0)?, max, "the value after adding the maximum");
+    ensure_eq!(
+        add(0, 0, peer, 0)?,
+        max,
+        "the value after adding the maximum"
+    );
     ensure_eq!(add(0, 0, peer, 5)?, max, "the old value");
     ensure_eq!(add(0, 0, peer, max - 1)?, 4, "the value that has wrapped");
     ensure_eq!(add(0, 0, peer, 0)?, 2, "the value after adding -2");
@@ -91,14 +106,30 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     memory.set(8, 10);
     barrier()?;
     let peer = right(ctx);
-    ensure_eq!(swap(0, 8, peer, 11, 99)?, 10, "the old value of a swap that does not match");
-    ensure_eq!(swap(0, 8, peer, 10, 20)?, 10, "the old value of a swap that matches");
-    ensure_eq!(swap(0, 8, peer, 10, 30)?, 20, "the old value of a swap that does not match any more");
+    ensure_eq!(
+        swap(0, 8, peer, 11, 99)?,
+        10,
+        "the old value of a swap that does not match"
+    );
+    ensure_eq!(
+        swap(0, 8, peer, 10, 20)?,
+        10,
+        "the old value of a swap that matches"
+    );
+    ensure_eq!(
+        swap(0, 8, peer, 10, 30)?,
+        20,
+        "the old value of a swap that does not match any more"
+    );
     ensure_eq!(swap(0, 8, peer, 20, u64::MAX)?, 20, "the old value");
     ensure_eq!(swap(0, 8, peer, u64::MAX, 0)?, u64::MAX, "the old value");
     ensure_eq!(swap(0, 8, peer, 0, 7)?, 0, "the old value");
     barrier()?;
-    ensure_eq!((memory.get(0), memory.get(8)), (0, 7), "what the owner sees");
+    ensure_eq!(
+        (memory.get(0), memory.get(8)),
+        (0, 7),
+        "what the owner sees"
+    );
     Ok(())
 }
 
@@ -119,7 +150,11 @@ fn locks_exclude(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 0 {
-        ensure_eq!(memory.get(16), 12 * u64::from(ctx.size), "how often the lock was had");
+        ensure_eq!(
+            memory.get(16),
+            12 * u64::from(ctx.size),
+            "how often the lock was had"
+        );
     }
     barrier()
 }
@@ -152,8 +187,22 @@ fn unaligned(ctx: &Ctx) -> Verdict {
     for offset in [1, 2, 3, 4, 7, 9, 12, 63] {
         for rank in 0..ctx.size as u16 {
             let mut old = 5;
-            gives!(ErrUnalignOff, gaspi_atomic_fetch_add(0, offset, rank, 1, &mut old, LONG));
-            gives!(ErrUnalignOff, gaspi_atomic_compare_swap(0, offset, rank, 0x2121_2121_2121_2121, 1, &mut old, LONG));
+            gives!(
+                ErrUnalignOff,
+                gaspi_atomic_fetch_add(0, offset, rank, 1, &mut old, LONG)
+            );
+            gives!(
+                ErrUnalignOff,
+                gaspi_atomic_compare_swap(
+                    0,
+                    offset,
+                    rank,
+                    0x2121_2121_2121_2121,
+                    1,
+                    &mut old,
+                    LONG
+                )
+            );
             ensure_eq!(old, 5, "the old value of a refused operation");
         }
     }
@@ -168,8 +217,14 @@ fn at_the_end(ctx: &Ctx) -> Verdict {
     ensure_eq!(add(0, 16, peer, 9)?, 0, "the old value");
     let mut old = 5;
     for offset in [24, 32, 4096, 1 << 40, u64::MAX - 7] {
-        gives!(ErrInvRemOff, gaspi_atomic_fetch_add(0, offset, peer, 1, &mut old, LONG));
-        gives!(ErrInvRemOff, gaspi_atomic_compare_swap(0, offset, peer, 0, 1, &mut old, LONG));
+        gives!(
+            ErrInvRemOff,
+            gaspi_atomic_fetch_add(0, offset, peer, 1, &mut old, LONG)
+        );
+        gives!(
+            ErrInvRemOff,
+            gaspi_atomic_compare_swap(0, offset, peer, 0, 1, &mut old, LONG)
+        );
     }
     ensure_eq!(old, 5, "the old value of a refused operation");
     barrier()?;
@@ -206,7 +261,10 @@ fn beside_the_cpu(ctx: &Ctx) -> Verdict {
 
 fn in_memory_of_the_program(ctx: &Ctx) -> Verdict {
     let mut own = vec![0u64; 16];
-    let memory = Memory { base: own.as_mut_ptr().cast(), len: 128 };
+    let memory = Memory {
+        base: own.as_mut_ptr().cast(),
+        len: 128,
+    };
     ok!(gaspi_segment_use(3, memory.base, 128, ALL, LONG, 0));
     let each = 60u64;
     for _ in 0..each {
@@ -281,8 +339,16 @@ fn after_recreation(ctx: &Ctx) -> Verdict {
     for round in 1..=4u64 {
         let memory = segment(0, 8 << round)?;
         let at = (8 << round) - 8;
-        ensure_eq!(add(0, at, right(ctx), round)?, 0, "the old value in round {round}");
-        ensure_eq!(swap(0, at, right(ctx), round, 50)?, round, "the old value in round {round}");
+        ensure_eq!(
+            add(0, at, right(ctx), round)?,
+            0,
+            "the old value in round {round}"
+        );
+        ensure_eq!(
+            swap(0, at, right(ctx), round, 50)?,
+            round,
+            "the old value in round {round}"
+        );
         barrier()?;
         ensure_eq!(memory.get(at as usize), 50, "the value in round {round}");
         barrier()?;

@@ -85,7 +85,10 @@ fn null_results(_: &Ctx) -> Verdict {
     gives!(ErrNullptr, gaspi_segment_size(0, 0, null_mut()));
     gives!(ErrNullptr, gaspi_segment_avail_local(null_mut()));
     gives!(ErrNullptr, gaspi_notify_waitsome(0, 0, 1, null_mut(), TEST));
-    gives!(ErrNullptr, gaspi_notify_waitsome(0, 0, 1, null_mut(), BLOCK));
+    gives!(
+        ErrNullptr,
+        gaspi_notify_waitsome(0, 0, 1, null_mut(), BLOCK)
+    );
     gives!(ErrNullptr, gaspi_queue_create(null_mut(), LONG));
     gives!(ErrNullptr, gaspi_queue_size(0, null_mut()));
     gives!(ErrNullptr, gaspi_version(null_mut()));
@@ -108,18 +111,40 @@ fn null_results(_: &Ctx) -> Verdict {
     // No effect: the group and the queue were not made, the value not taken, the sum not added.
     let (mut seen, mut old, mut value) = (0, 0, 0);
     ok!(gaspi_group_num(&mut seen));
-    ensure_eq!(seen, groups, "groups after gaspi_group_create without a place for its result");
+    ensure_eq!(
+        seen,
+        groups,
+        "groups after gaspi_group_create without a place for its result"
+    );
     ok!(gaspi_queue_num(&mut seen));
-    ensure_eq!(seen, queues, "queues after gaspi_queue_create without a place for its result");
+    ensure_eq!(
+        seen,
+        queues,
+        "queues after gaspi_queue_create without a place for its result"
+    );
     ok!(gaspi_notify(0, 0, 4, 9, 0, LONG));
     ok!(gaspi_notify_waitsome(0, 4, 1, &mut seen, LONG));
     gives!(ErrNullptr, gaspi_notify_reset(0, 4, null_mut()));
     ok!(gaspi_notify_reset(0, 4, &mut value));
-    ensure_eq!(value, 9, "the notification after a reset without a place for its value");
-    gives!(ErrNullptr, gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG));
-    gives!(ErrNullptr, gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG));
+    ensure_eq!(
+        value,
+        9,
+        "the notification after a reset without a place for its value"
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG)
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG)
+    );
     ok!(gaspi_atomic_fetch_add(0, 0, 0, 0, &mut old, LONG));
-    ensure_eq!(old, 0, "the value after atomics without a place for the old one");
+    ensure_eq!(
+        old,
+        0,
+        "the value after atomics without a place for the old one"
+    );
     Ok(())
 }
 
@@ -134,32 +159,112 @@ fn null_inputs(_: &Ctx) -> Verdict {
         let theirs = if missing == 2 { null() } else { ids };
         let to = if missing == 3 { null() } else { at };
         let size = if missing == 4 { null() } else { size };
-        gives!(ErrNullptr, gaspi_write_list(1, mine, from, 0, theirs, to, size, 0, LONG));
-        gives!(ErrNullptr, gaspi_read_list(1, mine, from, 0, theirs, to, size, 0, LONG));
-        gives!(ErrNullptr, gaspi_write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1, 0, LONG));
-        gives!(ErrNullptr, gaspi_read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 0, LONG));
+        gives!(
+            ErrNullptr,
+            gaspi_write_list(1, mine, from, 0, theirs, to, size, 0, LONG)
+        );
+        gives!(
+            ErrNullptr,
+            gaspi_read_list(1, mine, from, 0, theirs, to, size, 0, LONG)
+        );
+        gives!(
+            ErrNullptr,
+            gaspi_write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1, 0, LONG)
+        );
+        gives!(
+            ErrNullptr,
+            gaspi_read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 0, LONG)
+        );
     }
     let mut first = 0;
     gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, TEST));
     ensure_eq!(queue_size(0)?, 0, "the queue's size after refusals");
     let (send, mut receive) = ([1u8; 8], [9u8; 8]);
-    gives!(ErrNullptr, gaspi_allreduce(null(), receive.as_mut_ptr(), 1, 2, 5, ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce(send.as_ptr(), null_mut(), 1, 2, 5, ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce(null(), null_mut(), 1, 2, 5, ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, None, null_mut(), ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce_user_17(send.as_ptr(), receive.as_mut_ptr(), 1, 8, None, null_mut(), ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce_user(null(), receive.as_mut_ptr(), 1, 8, Some(add), null_mut(), ALL, LONG));
-    gives!(ErrNullptr, gaspi_allreduce_user(send.as_ptr(), null_mut(), 1, 8, Some(add), null_mut(), ALL, LONG));
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce(null(), receive.as_mut_ptr(), 1, 2, 5, ALL, LONG)
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce(send.as_ptr(), null_mut(), 1, 2, 5, ALL, LONG)
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce(null(), null_mut(), 1, 2, 5, ALL, LONG)
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce_user(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
+            1,
+            8,
+            None,
+            null_mut(),
+            ALL,
+            LONG
+        )
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce_user_17(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
+            1,
+            8,
+            None,
+            null_mut(),
+            ALL,
+            LONG
+        )
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce_user(
+            null(),
+            receive.as_mut_ptr(),
+            1,
+            8,
+            Some(add),
+            null_mut(),
+            ALL,
+            LONG
+        )
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_allreduce_user(
+            send.as_ptr(),
+            null_mut(),
+            1,
+            8,
+            Some(add),
+            null_mut(),
+            ALL,
+            LONG
+        )
+    );
     ensure_eq!(receive, [9; 8], "the result of refused reductions");
     gives!(ErrNullptr, gaspi_segment_bind(1, null_mut(), 64, 0));
-    gives!(ErrNullptr, gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0));
+    gives!(
+        ErrNullptr,
+        gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0)
+    );
     let mut num = 0;
     ok!(gaspi_segment_num(&mut num));
     ensure_eq!(num, 1, "segments after refusals");
     memory.all(0, 64, 3, "the segment")
 }
 
-extern "C" fn add(_: *mut u8, _: *mut u8, _: *mut u8, _: *mut std::ffi::c_void, _: u32, _: u64, _: u64) -> i32 {
+extern "C" fn add(
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut std::ffi::c_void,
+    _: u32,
+    _: u64,
+    _: u64,
+) -> i32 {
     SUCCESS
 }
 
@@ -171,15 +276,26 @@ fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdict {
     barrier()?;
     calls(right(ctx))?;
     for queue in 0..8 {
-        ensure_eq!(queue_size(queue)?, 0, "size of queue {queue} after refusals");
+        ensure_eq!(
+            queue_size(queue)?,
+            0,
+            "size of queue {queue} after refusals"
+        );
         flush(queue)?;
     }
     barrier()?;
     one.all(0, 256, 0xa5, "after refused calls")?;
     two.all(0, 256, 0x5a, "after refused calls")?;
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST));
-    gives!(Timeout, gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST));
+    gives!(
+        Timeout,
+        gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST)
+    );
+    gives!(
+        Timeout,
+        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
+    );
+    barrier()?;
     // And what is right still works.
     ok!(gaspi_write_notify(0, 0, right(ctx), 1, 8, 8, 3, 1, 0, LONG));
     notified(1, 3)?;
@@ -197,21 +313,45 @@ fn unknown_segments(ctx: &Ctx) -> Verdict {
             gives!(ErrInvSeg, gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG));
             gives!(ErrInvSeg, gaspi_read(0, 0, peer, id, 0, 8, 0, LONG));
             gives!(ErrInvSeg, gaspi_notify(id, peer, 0, 1, 0, LONG));
-            gives!(ErrInvSeg, gaspi_write_notify(id, 0, peer, 0, 0, 8, 0, 1, 0, LONG));
-            gives!(ErrInvSeg, gaspi_write_notify(0, 0, peer, id, 0, 8, 0, 1, 0, LONG));
-            gives!(ErrInvSeg, gaspi_read_notify(id, 0, peer, 0, 0, 8, 0, 0, LONG));
-            gives!(ErrInvSeg, gaspi_read_notify(0, 0, peer, id, 0, 8, 0, 0, LONG));
+            gives!(
+                ErrInvSeg,
+                gaspi_write_notify(id, 0, peer, 0, 0, 8, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvSeg,
+                gaspi_write_notify(0, 0, peer, id, 0, 8, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvSeg,
+                gaspi_read_notify(id, 0, peer, 0, 0, 8, 0, 0, LONG)
+            );
+            gives!(
+                ErrInvSeg,
+                gaspi_read_notify(0, 0, peer, id, 0, 8, 0, 0, LONG)
+            );
             gives!(ErrInvSeg, gaspi_segment_register(id, peer, LONG));
             gives!(ErrInvSeg, gaspi_segment_delete(id));
             let (mut pointer, mut size, mut number, mut old) = (null_mut(), 0, 0, 7);
             gives!(ErrInvSeg, gaspi_segment_ptr(id, &mut pointer));
             gives!(ErrInvSeg, gaspi_segment_size(id, 0, &mut size));
             gives!(ErrInvSeg, gaspi_segment_size(id, 1, &mut size));
-            gives!(ErrInvSeg, gaspi_notify_waitsome(id, 0, 1, &mut number, TEST));
-            gives!(ErrInvSeg, gaspi_notify_waitsome(id, 0, 1, &mut number, BLOCK));
+            gives!(
+                ErrInvSeg,
+                gaspi_notify_waitsome(id, 0, 1, &mut number, TEST)
+            );
+            gives!(
+                ErrInvSeg,
+                gaspi_notify_waitsome(id, 0, 1, &mut number, BLOCK)
+            );
             gives!(ErrInvSeg, gaspi_notify_reset(id, 0, &mut number));
-            gives!(ErrInvSeg, gaspi_atomic_fetch_add(id, 0, peer, 1, &mut old, LONG));
-            gives!(ErrInvSeg, gaspi_atomic_compare_swap(id, 0, peer, 0, 1, &mut old, LONG));
+            gives!(
+                ErrInvSeg,
+                gaspi_atomic_fetch_add(id, 0, peer, 1, &mut old, LONG)
+            );
+            gives!(
+                ErrInvSeg,
+                gaspi_atomic_compare_swap(id, 0, peer, 0, 1, &mut old, LONG)
+            );
             ensure_eq!(old, 7, "the old value of refused atomics");
         }
         Ok(())
@@ -226,12 +366,30 @@ fn unknown_queues(ctx: &Ctx) -> Verdict {
             gives!(ErrInvQueue, gaspi_write(0, 0, peer, 0, 0, 8, queue, LONG));
             gives!(ErrInvQueue, gaspi_read(0, 0, peer, 0, 0, 8, queue, LONG));
             gives!(ErrInvQueue, gaspi_notify(0, peer, 0, 1, queue, LONG));
-            gives!(ErrInvQueue, gaspi_write_notify(0, 0, peer, 0, 0, 8, 0, 1, queue, LONG));
-            gives!(ErrInvQueue, gaspi_read_notify(0, 0, peer, 0, 0, 8, 0, queue, LONG));
-            gives!(ErrInvQueue, gaspi_write_list(1, ids, at, peer, ids, at, size, queue, LONG));
-            gives!(ErrInvQueue, gaspi_read_list(1, ids, at, peer, ids, at, size, queue, LONG));
-            gives!(ErrInvQueue, gaspi_write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1, queue, LONG));
-            gives!(ErrInvQueue, gaspi_read_list_notify(1, ids, at, peer, ids, at, size, 0, 0, queue, LONG));
+            gives!(
+                ErrInvQueue,
+                gaspi_write_notify(0, 0, peer, 0, 0, 8, 0, 1, queue, LONG)
+            );
+            gives!(
+                ErrInvQueue,
+                gaspi_read_notify(0, 0, peer, 0, 0, 8, 0, queue, LONG)
+            );
+            gives!(
+                ErrInvQueue,
+                gaspi_write_list(1, ids, at, peer, ids, at, size, queue, LONG)
+            );
+            gives!(
+                ErrInvQueue,
+                gaspi_read_list(1, ids, at, peer, ids, at, size, queue, LONG)
+            );
+            gives!(
+                ErrInvQueue,
+                gaspi_write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1, queue, LONG)
+            );
+            gives!(
+                ErrInvQueue,
+                gaspi_read_list_notify(1, ids, at, peer, ids, at, size, 0, 0, queue, LONG)
+            );
             gives!(ErrInvQueue, gaspi_wait(queue, BLOCK));
             gives!(ErrInvQueue, gaspi_queue_delete(queue));
             gives!(ErrInvQueue, gaspi_queue_purge(queue, LONG));
@@ -254,14 +412,38 @@ fn unknown_ranks(ctx: &Ctx) -> Verdict {
             gives!(ErrInvRank, gaspi_write(0, 0, rank, 0, 0, 8, 0, LONG));
             gives!(ErrInvRank, gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG));
             gives!(ErrInvRank, gaspi_notify(0, rank, 0, 1, 0, LONG));
-            gives!(ErrInvRank, gaspi_write_notify(0, 0, rank, 0, 0, 8, 0, 1, 0, LONG));
-            gives!(ErrInvRank, gaspi_read_notify(0, 0, rank, 0, 0, 8, 0, 0, LONG));
-            gives!(ErrInvRank, gaspi_write_list(1, ids, at, rank, ids, at, size, 0, LONG));
-            gives!(ErrInvRank, gaspi_read_list(1, ids, at, rank, ids, at, size, 0, LONG));
-            gives!(ErrInvRank, gaspi_write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1, 0, LONG));
-            gives!(ErrInvRank, gaspi_read_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 0, LONG));
-            gives!(ErrInvRank, gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-            gives!(ErrInvRank, gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG));
+            gives!(
+                ErrInvRank,
+                gaspi_write_notify(0, 0, rank, 0, 0, 8, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_read_notify(0, 0, rank, 0, 0, 8, 0, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_write_list(1, ids, at, rank, ids, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_read_list(1, ids, at, rank, ids, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_read_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 0, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG)
+            );
+            gives!(
+                ErrInvRank,
+                gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG)
+            );
             gives!(ErrInvRank, gaspi_group_add(group, rank));
             gives!(ErrInvRank, gaspi_connect(rank, LONG));
             gives!(ErrInvRank, gaspi_segment_register(0, rank, LONG));
@@ -284,17 +466,39 @@ fn unknown_groups(_: &Ctx) -> Verdict {
         let (mut size, mut rank) = (7, 7);
         for timeout in [TEST, BLOCK] {
             gives!(ErrInvGroup, gaspi_barrier(group, timeout));
-            gives!(ErrInvGroup, gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5, group, timeout));
-            gives!(ErrInvGroup, gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, Some(add), null_mut(), group, timeout));
+            gives!(
+                ErrInvGroup,
+                gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5, group, timeout)
+            );
+            gives!(
+                ErrInvGroup,
+                gaspi_allreduce_user(
+                    send.as_ptr(),
+                    receive.as_mut_ptr(),
+                    1,
+                    8,
+                    Some(add),
+                    null_mut(),
+                    group,
+                    timeout
+                )
+            );
             gives!(ErrInvGroup, gaspi_group_commit(group, timeout));
             gives!(ErrInvGroup, gaspi_segment_create(0, 64, group, timeout, 0));
-            gives!(ErrInvGroup, gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0));
+            gives!(
+                ErrInvGroup,
+                gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0)
+            );
         }
         gives!(ErrInvGroup, gaspi_group_add(group, 0));
         gives!(ErrInvGroup, gaspi_group_delete(group));
         gives!(ErrInvGroup, gaspi_group_size(group, &mut size));
         gives!(ErrInvGroup, gaspi_group_ranks(group, &mut rank));
-        ensure_eq!((size, rank, receive), (7, 7, [9; 8]), "results of refused calls");
+        ensure_eq!(
+            (size, rank, receive),
+            (7, 7, [9; 8]),
+            "results of refused calls"
+        );
     }
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
@@ -307,24 +511,40 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
     let (mut empty, mut strange) = (0, 0);
     ok!(gaspi_group_create(&mut empty));
     let code = c!(gaspi_group_commit(empty, LONG));
-    ensure!(is_error(code), "committing an empty group gave {}", code_name(code));
+    ensure!(
+        is_error(code),
+        "committing an empty group gave {}",
+        code_name(code)
+    );
     ok!(gaspi_group_create(&mut strange));
     for rank in others(ctx) {
         ok!(gaspi_group_add(strange, rank));
     }
     let code = c!(gaspi_group_commit(strange, LONG));
-    ensure!(is_error(code), "committing a group of others gave {}", code_name(code));
+    ensure!(
+        is_error(code),
+        "committing a group of others gave {}",
+        code_name(code)
+    );
     // It can still be completed.
     ok!(gaspi_group_add(strange, me));
     let code = c!(gaspi_group_add(strange, me));
-    ensure!(is_error(code), "adding a rank twice gave {}", code_name(code));
+    ensure!(
+        is_error(code),
+        "adding a rank twice gave {}",
+        code_name(code)
+    );
     let mut size = 0;
     ok!(gaspi_group_size(strange, &mut size));
     ensure_eq!(size, ctx.size, "members after a rank was added twice");
     ok!(gaspi_group_commit(strange, LONG));
     ok!(gaspi_barrier(strange, LONG));
     let code = c!(gaspi_group_add(strange, 0));
-    ensure!(is_error(code), "adding to a committed group gave {}", code_name(code));
+    ensure!(
+        is_error(code),
+        "adding to a committed group gave {}",
+        code_name(code)
+    );
     ok!(gaspi_barrier(strange, LONG));
     gives!(ErrInvGroup, gaspi_group_delete(ALL));
     barrier()
@@ -333,16 +553,50 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
 fn past_the_end(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         // Offset and size of ranges that leave a segment of 256 bytes.
-        for (offset, size) in [(256, 1), (249, 8), (0, 257), (255, 2), (257, 0), (300, 8), (1 << 20, 1), (128, 129), (1, 256)] {
-            gives!(ErrInvLocOff, gaspi_write(0, offset, peer, 1, 0, size, 0, LONG));
-            gives!(ErrInvLocOff, gaspi_read(0, offset, peer, 1, 0, size, 0, LONG));
-            gives!(ErrInvLocOff, gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG));
-            gives!(ErrInvLocOff, gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG));
+        for (offset, size) in [
+            (256, 1),
+            (249, 8),
+            (0, 257),
+            (255, 2),
+            (257, 0),
+            (300, 8),
+            (1 << 20, 1),
+            (128, 129),
+            (1, 256),
+        ] {
+            gives!(
+                ErrInvLocOff,
+                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
+            );
             if size <= 256 {
-                gives!(ErrInvRemOff, gaspi_write(0, 0, peer, 1, offset, size, 0, LONG));
-                gives!(ErrInvRemOff, gaspi_read(0, 0, peer, 1, offset, size, 0, LONG));
-                gives!(ErrInvRemOff, gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG));
-                gives!(ErrInvRemOff, gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG));
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
+                );
             }
         }
         Ok(())
@@ -351,22 +605,59 @@ fn past_the_end(ctx: &Ctx) -> Verdict {
 
 fn overflowing(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
-        for (offset, size) in [(u64::MAX, 1), (u64::MAX - 7, 8), (u64::MAX - 7, 16), (1 << 63, 8), (i64::MAX as u64, 2), (u64::MAX, 0)] {
-            gives!(ErrInvLocOff, gaspi_write(0, offset, peer, 1, 0, size, 0, LONG));
-            gives!(ErrInvLocOff, gaspi_read(0, offset, peer, 1, 0, size, 0, LONG));
-            gives!(ErrInvRemOff, gaspi_write(0, 0, peer, 1, offset, size, 0, LONG));
-            gives!(ErrInvRemOff, gaspi_read(0, 0, peer, 1, offset, size, 0, LONG));
-            gives!(ErrInvRemOff, gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG));
-            gives!(ErrInvRemOff, gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG));
+        for (offset, size) in [
+            (u64::MAX, 1),
+            (u64::MAX - 7, 8),
+            (u64::MAX - 7, 16),
+            (1 << 63, 8),
+            (i64::MAX as u64, 2),
+            (u64::MAX, 0),
+        ] {
+            gives!(
+                ErrInvLocOff,
+                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
+            );
         }
         let mut most = 0;
         ok!(gaspi_transfer_size_max(&mut most));
         for size in [most + 1, 1 << 40, 1 << 63, u64::MAX - 255, u64::MAX] {
             for offset in [0, 8, 256] {
-                gives!(ErrInvCommsize, gaspi_write(0, offset, peer, 1, 0, size, 0, LONG));
-                gives!(ErrInvCommsize, gaspi_read(0, 0, peer, 1, offset, size, 0, LONG));
-                gives!(ErrInvCommsize, gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG));
-                gives!(ErrInvCommsize, gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG));
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
+                );
             }
         }
         Ok(())
@@ -380,25 +671,55 @@ fn notification_values(ctx: &Ctx) -> Verdict {
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         gives!(ErrInvNotifVal, gaspi_notify(0, peer, 0, 0, 0, LONG));
-        gives!(ErrInvNotifVal, gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG));
-        gives!(ErrInvNotifVal, gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG));
+        gives!(
+            ErrInvNotifVal,
+            gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG)
+        );
+        gives!(
+            ErrInvNotifVal,
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG)
+        );
         for id in [num, num + 1, 1 << 30, u32::MAX] {
             gives!(ErrInvNotifId, gaspi_notify(0, peer, id, 1, 0, LONG));
-            gives!(ErrInvNotifId, gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG));
-            gives!(ErrInvNotifId, gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG));
-            gives!(ErrInvNotifId, gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG));
-            gives!(ErrInvNotifId, gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG));
+            gives!(
+                ErrInvNotifId,
+                gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG)
+            );
             let mut value = 7;
             gives!(ErrInvNotifId, gaspi_notify_reset(0, id, &mut value));
             for timeout in [TEST, BLOCK] {
-                gives!(ErrInvNotifId, gaspi_notify_waitsome(0, id, 1, &mut value, timeout));
+                gives!(
+                    ErrInvNotifId,
+                    gaspi_notify_waitsome(0, id, 1, &mut value, timeout)
+                );
             }
             ensure_eq!(value, 7, "results of refused calls");
         }
         let mut first = 7;
-        for (begin, count) in [(0, num + 1), (num - 1, 2), (1, u32::MAX), (num - 1, u32::MAX)] {
+        for (begin, count) in [
+            (0, num + 1),
+            (num - 1, 2),
+            (1, u32::MAX),
+            (num - 1, u32::MAX),
+        ] {
             let code = c!(gaspi_notify_waitsome(0, begin, count, &mut first, BLOCK));
-            ensure!(is_error(code), "waiting for {count} notifications from {begin} on gave {}", code_name(code));
+            ensure!(
+                is_error(code),
+                "waiting for {count} notifications from {begin} on gave {}",
+                code_name(code)
+            );
         }
         Ok(())
     })
@@ -414,31 +735,84 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
                 let mut to: Vec<u64> = (0..n as u64).map(|i| 40 * i).collect();
                 let mut sizes = vec![8u64; n];
                 let expected = match fault {
-                    0 => { mine[bad] = 9; 10 }
-                    1 => { theirs[bad] = 9; 10 }
-                    2 => { from[bad] = 250; 14 }
-                    3 => { to[bad] = 250; 15 }
-                    4 => { to[bad] = u64::MAX - 3; 15 }
-                    _ => { sizes[bad] = u64::MAX; 16 }
+                    0 => {
+                        mine[bad] = 9;
+                        10
+                    }
+                    1 => {
+                        theirs[bad] = 9;
+                        10
+                    }
+                    2 => {
+                        from[bad] = 250;
+                        14
+                    }
+                    3 => {
+                        to[bad] = 250;
+                        15
+                    }
+                    4 => {
+                        to[bad] = u64::MAX - 3;
+                        15
+                    }
+                    _ => {
+                        sizes[bad] = u64::MAX;
+                        16
+                    }
                 };
-                let (mine, theirs, from, to, sizes) =
-                    (mine.as_ptr(), theirs.as_ptr(), from.as_ptr(), to.as_ptr(), sizes.as_ptr());
+                let (mine, theirs, from, to, sizes) = (
+                    mine.as_ptr(),
+                    theirs.as_ptr(),
+                    from.as_ptr(),
+                    to.as_ptr(),
+                    sizes.as_ptr(),
+                );
                 let num = n as u32;
                 for (what, code) in [
-                    ("gaspi_write_list", c!(gaspi_write_list(num, mine, from, peer, theirs, to, sizes, 0, LONG))),
-                    ("gaspi_read_list", c!(gaspi_read_list(num, mine, from, peer, theirs, to, sizes, 0, LONG))),
-                    ("gaspi_write_list_notify", c!(gaspi_write_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0, 1, 0, LONG))),
-                    ("gaspi_read_list_notify", c!(gaspi_read_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0, 0, LONG))),
+                    (
+                        "gaspi_write_list",
+                        c!(gaspi_write_list(
+                            num, mine, from, peer, theirs, to, sizes, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_read_list",
+                        c!(gaspi_read_list(
+                            num, mine, from, peer, theirs, to, sizes, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_write_list_notify",
+                        c!(gaspi_write_list_notify(
+                            num, mine, from, peer, theirs, to, sizes, 1, 0, 1, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_read_list_notify",
+                        c!(gaspi_read_list_notify(
+                            num, mine, from, peer, theirs, to, sizes, 1, 0, 0, LONG
+                        )),
+                    ),
                 ] {
-                    ensure_eq!(code, expected, "{what} whose element {bad} has fault {fault}");
+                    ensure_eq!(
+                        code,
+                        expected,
+                        "{what} whose element {bad} has fault {fault}"
+                    );
                 }
             }
         }
         // The elements are right, what comes after them is not.
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        gives!(ErrInvSeg, gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG));
-        gives!(ErrInvSeg, gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG)
+        );
         Ok(())
     })
 }
@@ -451,10 +825,22 @@ fn list_lengths(ctx: &Ctx) -> Verdict {
         let (mine, theirs, at, size) = (vec![0u8; n], vec![1u8; n], vec![8u64; n], vec![8u64; n]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         for num in [0, most + 1, 1 << 20, u32::MAX] {
-            gives!(ErrInvNum, gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG));
-            gives!(ErrInvNum, gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG));
-            gives!(ErrInvNum, gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG));
-            gives!(ErrInvNum, gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG));
+            gives!(
+                ErrInvNum,
+                gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG)
+            );
         }
         Ok(())
     })
@@ -467,11 +853,26 @@ fn segment_sizes(_: &Ctx) -> Verdict {
     gives!(ErrInvSegsize, gaspi_segment_create(0, 0, ALL, LONG, 0));
     gives!(ErrInvSegsize, gaspi_segment_bind(0, base, 0, 0));
     gives!(ErrInvSegsize, gaspi_segment_use(0, base, 0, ALL, LONG, 0));
-    for size in [u64::MAX, u64::MAX - 4096, 1 << 63, i64::MAX as u64, 1 << 60, 1 << 50] {
+    for size in [
+        u64::MAX,
+        u64::MAX - 4096,
+        1 << 63,
+        i64::MAX as u64,
+        1 << 60,
+        1 << 50,
+    ] {
         let code = c!(gaspi_segment_alloc(0, size, 0));
-        ensure!(is_error(code), "a segment of {size} bytes gave {}", code_name(code));
+        ensure!(
+            is_error(code),
+            "a segment of {size} bytes gave {}",
+            code_name(code)
+        );
         let code = c!(gaspi_segment_create(0, size, ALL, LONG, 0));
-        ensure!(is_error(code), "a collective segment of {size} bytes gave {}", code_name(code));
+        ensure!(
+            is_error(code),
+            "a collective segment of {size} bytes gave {}",
+            code_name(code)
+        );
     }
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
@@ -493,11 +894,19 @@ fn segment_names(_: &Ctx) -> Verdict {
     let (mut pointer, mut num) = (null_mut(), 0);
     ok!(gaspi_segment_ptr(3, &mut pointer));
     ok!(gaspi_segment_num(&mut num));
-    ensure_eq!((pointer, num), (memory.base, 1), "the segment after refusals");
+    ensure_eq!(
+        (pointer, num),
+        (memory.base, 1),
+        "the segment after refusals"
+    );
     memory.all(0, 64, 8, "the segment after refusals")?;
     let mut ids = [0xee; 8];
     let code = c!(gaspi_segment_list(2, ids.as_mut_ptr()));
-    ensure!(is_error(code), "a list of 2 of 1 segments gave {}", code_name(code));
+    ensure!(
+        is_error(code),
+        "a list of 2 of 1 segments gave {}",
+        code_name(code)
+    );
     barrier()
 }
 
@@ -506,20 +915,51 @@ fn reductions(_: &Ctx) -> Verdict {
     let (from, to) = (send.as_ptr(), receive.as_mut_ptr());
     for num in [0, 256, 1 << 20, u32::MAX] {
         for datatype in 0..6 {
-            gives!(ErrInvNum, gaspi_allreduce(from, to, num, 2, datatype, ALL, BLOCK));
+            gives!(
+                ErrInvNum,
+                gaspi_allreduce(from, to, num, 2, datatype, ALL, BLOCK)
+            );
         }
     }
     for wrong in [3, 100, u32::MAX] {
         let code = c!(gaspi_allreduce(from, to, 1, wrong, 5, ALL, BLOCK));
         ensure!(is_error(code), "operation {wrong} gave {}", code_name(code));
         let code = c!(gaspi_allreduce(from, to, 1, 2, wrong.max(6), ALL, BLOCK));
-        ensure!(is_error(code), "type {} gave {}", wrong.max(6), code_name(code));
+        ensure!(
+            is_error(code),
+            "type {} gave {}",
+            wrong.max(6),
+            code_name(code)
+        );
     }
-    for (num, bytes) in [(0, 8), (8, 0), (0, 0), (1, 2041), (u32::MAX, u64::MAX), (1 << 31, 1 << 33)] {
-        let code = c!(gaspi_allreduce_user(from, to, num, bytes, Some(add), null_mut(), ALL, BLOCK));
-        ensure!(is_error(code), "{num} elements of {bytes} bytes gave {}", code_name(code));
+    for (num, bytes) in [
+        (0, 8),
+        (8, 0),
+        (0, 0),
+        (1, 2041),
+        (u32::MAX, u64::MAX),
+        (1 << 31, 1 << 33),
+    ] {
+        let code = c!(gaspi_allreduce_user(
+            from,
+            to,
+            num,
+            bytes,
+            Some(add),
+            null_mut(),
+            ALL,
+            BLOCK
+        ));
+        ensure!(
+            is_error(code),
+            "{num} elements of {bytes} bytes gave {}",
+            code_name(code)
+        );
     }
-    ensure!(receive.iter().all(|b| *b == 9), "a refused reduction has written its result");
+    ensure!(
+        receive.iter().all(|b| *b == 9),
+        "a refused reduction has written its result"
+    );
     barrier()?;
     ensure_eq!(sum_of_all(1)?, 2, "a reduction after refused ones");
     Ok(())
@@ -542,10 +982,26 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
     // Bytes of the peer's target that may have been written.
     let mut written = vec![false; len as usize];
     for _ in 0..300 {
-        let local = if random.below(8) == 0 { random.next() as u8 } else { 0 };
-        let remote = if random.below(8) == 0 { random.next() as u8 } else { 1 };
-        let rank = if random.below(10) == 0 { random.next() as u16 } else { peer };
-        let queue = if random.below(10) == 0 { random.next() as u8 } else { random.below(8) as u8 };
+        let local = if random.below(8) == 0 {
+            random.next() as u8
+        } else {
+            0
+        };
+        let remote = if random.below(8) == 0 {
+            random.next() as u8
+        } else {
+            1
+        };
+        let rank = if random.below(10) == 0 {
+            random.next() as u16
+        } else {
+            peer
+        };
+        let queue = if random.below(10) == 0 {
+            random.next() as u8
+        } else {
+            random.below(8) as u8
+        };
         let (from, to) = (odd(&mut random, len), odd(&mut random, len));
         let size = odd(&mut random, 40);
         let fits = |offset: u64| offset <= len && size <= len - offset;
@@ -559,7 +1015,9 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
         if valid && (local != 0 || remote != 1 || rank != peer) {
             continue;
         }
-        let code = c!(gaspi_write(local, from, rank, remote, to, size, queue, LONG));
+        let code = c!(gaspi_write(
+            local, from, rank, remote, to, size, queue, LONG
+        ));
         ensure_eq!(
             code == SUCCESS,
             valid,
@@ -570,10 +1028,18 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
             written[to as usize..(to + size) as usize].fill(true);
         }
         let id = odd(&mut random, 65_536) as u32 | 65_536;
-        ensure!(is_error(c!(gaspi_notify(remote, rank, id, 1, queue, LONG))), "notification {id} was accepted");
+        ensure!(
+            is_error(c!(gaspi_notify(remote, rank, id, 1, queue, LONG))),
+            "notification {id} was accepted"
+        );
         let mut old = 0;
         let at = odd(&mut random, len) | 1;
-        ensure!(is_error(c!(gaspi_atomic_fetch_add(remote, at, rank, 1, &mut old, LONG))), "an atomic at {at} was accepted");
+        ensure!(
+            is_error(c!(gaspi_atomic_fetch_add(
+                remote, at, rank, 1, &mut old, LONG
+            ))),
+            "an atomic at {at} was accepted"
+        );
     }
     for queue in 0..8 {
         flush(queue)?;

@@ -87,7 +87,9 @@ fn barrier_continues(ctx: &Ctx) -> Verdict {
         for rank in 0..ctx.size as u16 {
             ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
         }
-        repeat("gaspi_barrier", || c!(gaspi_barrier(ALL, patience(&mut random))))?;
+        repeat("gaspi_barrier", || {
+            c!(gaspi_barrier(ALL, patience(&mut random)))
+        })?;
         let seen = memory.get(0);
         ensure!(
             (round * n..=(round + 1) * n).contains(&seen),
@@ -108,7 +110,11 @@ fn barrier_by_testing(ctx: &Ctx) -> Verdict {
             code
         })?;
     }
-    ensure!(longest < 1000, "a call with GASPI_TEST took {longest} ms (rank {})", ctx.rank);
+    ensure!(
+        longest < 1000,
+        "a call with GASPI_TEST took {longest} ms (rank {})",
+        ctx.rank
+    );
     Ok(())
 }
 
@@ -122,9 +128,16 @@ fn barrier_waits(ctx: &Ctx) -> Verdict {
     gives!(Timeout, gaspi_barrier(ALL, TEST));
     gives!(Timeout, gaspi_barrier(ALL, 20));
     let took = ms(start);
-    ensure!((19..110).contains(&took) || took >= 110, "a timeout of 20 ms after {took} ms");
+    ensure!(
+        (19..110).contains(&took) || took >= 110,
+        "a timeout of 20 ms after {took} ms"
+    );
     ok!(gaspi_barrier(ALL, BLOCK));
-    ensure!(ms(start) >= 60, "the barrier was left {} ms after its beginning, before the other rank came", ms(start));
+    ensure!(
+        ms(start) >= 60,
+        "the barrier was left {} ms after its beginning, before the other rank came",
+        ms(start)
+    );
     Ok(())
 }
 
@@ -135,10 +148,25 @@ fn barrier_pairs(ctx: &Ctx) -> Verdict {
         memory.set(8 * ctx.rank as usize, round);
         let at = 8 * u64::from(ctx.rank);
         for rank in others(ctx) {
-            ok!(gaspi_write_notify(0, at, rank, 0, at, 8, ctx.rank, round as u32, 0, LONG));
+            ok!(gaspi_write_notify(
+                0,
+                at,
+                rank,
+                0,
+                at,
+                8,
+                ctx.rank,
+                round as u32,
+                0,
+                LONG
+            ));
         }
         for rank in others(ctx) {
-            ensure_eq!(notified(0, u32::from(rank))?, round as u32, "rank {rank}'s round");
+            ensure_eq!(
+                notified(0, u32::from(rank))?,
+                round as u32,
+                "rank {rank}'s round"
+            );
             ensure_eq!(memory.get(8 * rank as usize), round, "rank {rank}'s word");
         }
         barrier()?;
@@ -196,9 +224,26 @@ fn reduced<T: Element>(ctx: &Ctx, num: usize, round: u64) -> Verdict {
             }
         }
         let mut receive = vec![T::default(); num + 1];
-        ok!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, op, T::C, ALL, LONG));
-        ensure_eq!(receive.pop(), Some(T::default()), "the element behind the result");
-        ensure_eq!(receive, expected, "operation {op} on {num} elements of type {}", T::C);
+        ok!(gaspi_allreduce(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            num as u32,
+            op,
+            T::C,
+            ALL,
+            LONG
+        ));
+        ensure_eq!(
+            receive.pop(),
+            Some(T::default()),
+            "the element behind the result"
+        );
+        ensure_eq!(
+            receive,
+            expected,
+            "operation {op} on {num} elements of type {}",
+            T::C
+        );
         ensure_eq!(send, data(ctx.rank), "the send buffer afterwards");
     }
     Ok(())
@@ -249,16 +294,40 @@ fn most_elements(ctx: &Ctx) -> Verdict {
     reduced::<i32>(ctx, most as usize, 3)?;
     let send = vec![0u64; most as usize + 1];
     let mut receive = vec![9u64; most as usize + 1];
-    gives!(ErrInvNum, gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), most + 1, 2, 5, ALL, LONG));
-    ensure!(receive.iter().all(|v| *v == 9), "a refused reduction has written its result");
+    gives!(
+        ErrInvNum,
+        gaspi_allreduce(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            most + 1,
+            2,
+            5,
+            ALL,
+            LONG
+        )
+    );
+    ensure!(
+        receive.iter().all(|v| *v == 9),
+        "a refused reduction has written its result"
+    );
     barrier()
 }
 
 fn in_place(ctx: &Ctx) -> Verdict {
     for num in [1usize, 7, 255] {
-        let mut values: Vec<u64> = (0..num as u64).map(|i| i * 10 + u64::from(ctx.rank)).collect();
+        let mut values: Vec<u64> = (0..num as u64)
+            .map(|i| i * 10 + u64::from(ctx.rank))
+            .collect();
         let both: *mut u8 = values.as_mut_ptr().cast();
-        ok!(gaspi_allreduce(both.cast_const(), both, num as u32, 2, 5, ALL, LONG));
+        ok!(gaspi_allreduce(
+            both.cast_const(),
+            both,
+            num as u32,
+            2,
+            5,
+            ALL,
+            LONG
+        ));
         let expected: Vec<u64> = (0..num as u64).map(|i| i * 30 + 3).collect();
         ensure_eq!(values, expected, "the sum in place");
     }
@@ -277,7 +346,15 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
         let mut first: Vec<u64> = Vec::new();
         for _ in 0..3 {
             let mut sum = vec![0f64; 50];
-            ok!(gaspi_allreduce(send.as_ptr().cast(), sum.as_mut_ptr().cast(), 50, 2, 3, ALL, LONG));
+            ok!(gaspi_allreduce(
+                send.as_ptr().cast(),
+                sum.as_mut_ptr().cast(),
+                50,
+                2,
+                3,
+                ALL,
+                LONG
+            ));
             let bits: Vec<u64> = sum.iter().map(|v| v.to_bits()).collect();
             if first.is_empty() {
                 first = bits;
@@ -286,9 +363,29 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
             }
         }
         let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
-        ok!(gaspi_allreduce(first.as_ptr().cast(), low.as_mut_ptr().cast(), 50, 0, 5, ALL, LONG));
-        ok!(gaspi_allreduce(first.as_ptr().cast(), high.as_mut_ptr().cast(), 50, 1, 5, ALL, LONG));
-        ensure_eq!(low, high, "the least and the greatest bits of a sum over all members");
+        ok!(gaspi_allreduce(
+            first.as_ptr().cast(),
+            low.as_mut_ptr().cast(),
+            50,
+            0,
+            5,
+            ALL,
+            LONG
+        ));
+        ok!(gaspi_allreduce(
+            first.as_ptr().cast(),
+            high.as_mut_ptr().cast(),
+            50,
+            1,
+            5,
+            ALL,
+            LONG
+        ));
+        ensure_eq!(
+            low,
+            high,
+            "the least and the greatest bits of a sum over all members"
+        );
     }
     Ok(())
 }
@@ -299,7 +396,15 @@ fn allreduce_continues(ctx: &Ctx) -> Verdict {
         let send = [round, round * u64::from(ctx.rank)];
         let mut receive = [0u64; 2];
         repeat("gaspi_allreduce", || {
-            c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 2, 2, 5, ALL, patience(&mut random)))
+            c!(gaspi_allreduce(
+                send.as_ptr().cast(),
+                receive.as_mut_ptr().cast(),
+                2,
+                2,
+                5,
+                ALL,
+                patience(&mut random)
+            ))
         })?;
         ensure_eq!(receive, [4 * round, 6 * round], "the sums of round {round}");
     }
@@ -315,13 +420,25 @@ fn send_buffer_is_copied(ctx: &Ctx) -> Verdict {
             pause(8);
         }
         let (code, timeouts) = until(|| {
-            let code = c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 1, 2, 5, ALL, TEST));
+            let code = c!(gaspi_allreduce(
+                send.as_ptr().cast(),
+                receive.as_mut_ptr().cast(),
+                1,
+                2,
+                5,
+                ALL,
+                TEST
+            ));
             // Not the library's any more.
             send[0] = 1_000_000;
             code
         })?;
         ensure_eq!(code, SUCCESS, "gaspi_allreduce");
-        ensure_eq!(receive[0], 3 * round + 3, "the sum of round {round} after {timeouts} timeouts");
+        ensure_eq!(
+            receive[0],
+            3 * round + 3,
+            "the sum of round {round} after {timeouts} timeouts"
+        );
         barrier()?;
     }
     Ok(())
@@ -341,7 +458,11 @@ fn reduction_synchronises(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(sum_of_all(round)?, n * round, "the sum of round {round}");
         let seen = memory.get(0);
-        ensure!(seen >= round * n, "a reduction ended after {seen} of {} members had come", round * n);
+        ensure!(
+            seen >= round * n,
+            "a reduction ended after {seen} of {} members had come",
+            round * n
+        );
     }
     Ok(())
 }
@@ -367,7 +488,11 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
         let (mut met, mut summed) = (false, false);
         let start = Instant::now();
         while !met || !summed {
-            ensure!(ms(start) < LONG, "barrier done: {met}, reduction done: {summed}, after {} ms", ms(start));
+            ensure!(
+                ms(start) < LONG,
+                "barrier done: {met}, reduction done: {summed}, after {} ms",
+                ms(start)
+            );
             if !met {
                 match c!(gaspi_barrier(ALL, TEST)) {
                     SUCCESS => met = true,
@@ -375,7 +500,15 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
                 }
             }
             if !summed {
-                match c!(gaspi_allreduce(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 1, 2, 5, ALL, TEST)) {
+                match c!(gaspi_allreduce(
+                    send.as_ptr().cast(),
+                    receive.as_mut_ptr().cast(),
+                    1,
+                    2,
+                    5,
+                    ALL,
+                    TEST
+                )) {
                     SUCCESS => summed = true,
                     code => ensure_eq!(code, TIMEOUT, "gaspi_allreduce"),
                 }
@@ -393,7 +526,11 @@ fn queues_are_independent(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     sum_of_all(1)?;
-    ensure_eq!(queue_size(0)?, 3, "size of a queue after collective operations");
+    ensure_eq!(
+        queue_size(0)?,
+        3,
+        "size of a queue after collective operations"
+    );
     for queue in 1..8 {
         ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}");
     }
@@ -414,11 +551,25 @@ struct State {
 const MAGIC: u64 = 0x5eed_5eed_1234_5678;
 
 fn state(num: u32, bytes: u64) -> State {
-    State { magic: MAGIC, calls: 0, wrong: 0, num, bytes }
+    State {
+        magic: MAGIC,
+        calls: 0,
+        wrong: 0,
+        num,
+        bytes,
+    }
 }
 
 /// Elements of two words: the maximum of the first, the exclusive-or of the second.
-extern "C" fn mixed(one: *mut u8, two: *mut u8, result: *mut u8, state: *mut c_void, num: u32, bytes: u64, _: u64) -> i32 {
+extern "C" fn mixed(
+    one: *mut u8,
+    two: *mut u8,
+    result: *mut u8,
+    state: *mut c_void,
+    num: u32,
+    bytes: u64,
+    _: u64,
+) -> i32 {
     // SAFETY:
     // - the contract of the callback: `num` elements of `bytes` at each pointer, and the state that the law has passed.
     unsafe {
@@ -428,24 +579,42 @@ extern "C" fn mixed(one: *mut u8, two: *mut u8, result: *mut u8, state: *mut c_v
             state.wrong += 1;
             return -1;
         }
-        let (one, two, result): (*const u64, *const u64, *mut u64) = (one.cast(), two.cast(), result.cast());
+        let (one, two, result): (*const u64, *const u64, *mut u64) =
+            (one.cast(), two.cast(), result.cast());
         for i in (0..2 * num as usize).step_by(2) {
             let (a, b) = (one.add(i).read_unaligned(), two.add(i).read_unaligned());
             result.add(i).write_unaligned(a.max(b));
-            let (a, b) = (one.add(i + 1).read_unaligned(), two.add(i + 1).read_unaligned());
+            let (a, b) = (
+                one.add(i + 1).read_unaligned(),
+                two.add(i + 1).read_unaligned(),
+            );
             result.add(i + 1).write_unaligned(a ^ b);
         }
     }
     0
 }
 
-extern "C" fn mixed_17(one: *const u8, two: *const u8, result: *mut u8, state: *mut c_void, timeout: u64) -> i32 {
+extern "C" fn mixed_17(
+    one: *const u8,
+    two: *const u8,
+    result: *mut u8,
+    state: *mut c_void,
+    timeout: u64,
+) -> i32 {
     // SAFETY:
     // - one element at each pointer, and the state that the law has passed.
     unsafe {
         let known = (*state.cast::<State>()).num;
         (*state.cast::<State>()).num = 1;
-        let code = mixed(one.cast_mut(), two.cast_mut(), result, state, 1, 16, timeout);
+        let code = mixed(
+            one.cast_mut(),
+            two.cast_mut(),
+            result,
+            state,
+            1,
+            16,
+            timeout,
+        );
         (*state.cast::<State>()).num = known;
         code
     }
@@ -472,9 +641,26 @@ fn users_operation(ctx: &Ctx) -> Verdict {
         let send = elements(ctx, ctx.rank, num, round);
         let mut receive = vec![[0u64; 2]; num];
         let mut state = state(num as u32, 16);
-        ok!(gaspi_allreduce_user(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, 16, Some(mixed), (&raw mut state).cast(), ALL, LONG));
-        ensure_eq!(state.wrong, 0, "calls of the operation with wrong number, size or state");
-        ensure_eq!(receive, mixed_of_all(ctx, num, round), "the result for {num} elements");
+        ok!(gaspi_allreduce_user(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            num as u32,
+            16,
+            Some(mixed),
+            (&raw mut state).cast(),
+            ALL,
+            LONG
+        ));
+        ensure_eq!(
+            state.wrong,
+            0,
+            "calls of the operation with wrong number, size or state"
+        );
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, num, round),
+            "the result for {num} elements"
+        );
     }
     Ok(())
 }
@@ -485,10 +671,27 @@ fn users_operation_17(ctx: &Ctx) -> Verdict {
         let send = elements(ctx, ctx.rank, num, round);
         let mut receive = vec![[0u64; 2]; num];
         let mut state = state(num as u32, 16);
-        ok!(gaspi_allreduce_user_17(send.as_ptr().cast(), receive.as_mut_ptr().cast(), num as u32, 16, Some(mixed_17), (&raw mut state).cast(), ALL, LONG));
+        ok!(gaspi_allreduce_user_17(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            num as u32,
+            16,
+            Some(mixed_17),
+            (&raw mut state).cast(),
+            ALL,
+            LONG
+        ));
         ensure_eq!(state.wrong, 0, "calls of the operation with a wrong state");
-        ensure!(state.calls % num as u64 == 0, "{} calls for {num} elements", state.calls);
-        ensure_eq!(receive, mixed_of_all(ctx, num, round), "the result for {num} elements");
+        ensure!(
+            state.calls % num as u64 == 0,
+            "{} calls for {num} elements",
+            state.calls
+        );
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, num, round),
+            "the result for {num} elements"
+        );
     }
     Ok(())
 }
@@ -501,15 +704,36 @@ fn users_operation_continues(ctx: &Ctx) -> Verdict {
         let mut state = state(5, 16);
         let state: *mut c_void = (&raw mut state).cast();
         repeat("gaspi_allreduce_user", || {
-            c!(gaspi_allreduce_user(send.as_ptr().cast(), receive.as_mut_ptr().cast(), 5, 16, Some(mixed), state, ALL, patience(&mut random)))
+            c!(gaspi_allreduce_user(
+                send.as_ptr().cast(),
+                receive.as_mut_ptr().cast(),
+                5,
+                16,
+                Some(mixed),
+                state,
+                ALL,
+                patience(&mut random)
+            ))
         })?;
-        ensure_eq!(receive, mixed_of_all(ctx, 5, round), "the result of round {round}");
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, 5, round),
+            "the result of round {round}"
+        );
     }
     Ok(())
 }
 
 /// The byte-wise maximum.
-extern "C" fn greatest(one: *mut u8, two: *mut u8, result: *mut u8, _: *mut c_void, num: u32, bytes: u64, _: u64) -> i32 {
+extern "C" fn greatest(
+    one: *mut u8,
+    two: *mut u8,
+    result: *mut u8,
+    _: *mut c_void,
+    num: u32,
+    bytes: u64,
+    _: u64,
+) -> i32 {
     for i in 0..num as usize * bytes as usize {
         // SAFETY:
         // - the contract of the callback: `num` elements of `bytes` at each pointer.
@@ -526,21 +750,65 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
     for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {
         let send = vec![ctx.rank as u8 + 3; len];
         let mut receive = vec![0u8; len];
-        ok!(gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), num as u32, bytes, Some(greatest), nothing, ALL, LONG));
+        ok!(gaspi_allreduce_user(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
+            num as u32,
+            bytes,
+            Some(greatest),
+            nothing,
+            ALL,
+            LONG
+        ));
         let used = (num * bytes) as usize;
-        ensure!(receive[..used].iter().all(|b| *b == 4), "the greatest of bytes 3 and 4 in {num} elements of {bytes}");
-        ensure!(receive[used..].iter().all(|b| *b == 0), "bytes behind {num} elements of {bytes} changed");
+        ensure!(
+            receive[..used].iter().all(|b| *b == 4),
+            "the greatest of bytes 3 and 4 in {num} elements of {bytes}"
+        );
+        ensure!(
+            receive[used..].iter().all(|b| *b == 0),
+            "bytes behind {num} elements of {bytes} changed"
+        );
     }
     let send = vec![1u8; len + 8];
     let mut receive = vec![0u8; len + 8];
-    for (num, bytes) in [(1, most + 1), (most as u32 + 1, 1), (2, most), (u32::MAX, u64::MAX), (u32::MAX, 1 << 33)] {
-        gives!(ErrInvSize, gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), num, bytes, Some(greatest), nothing, ALL, LONG));
+    for (num, bytes) in [
+        (1, most + 1),
+        (most as u32 + 1, 1),
+        (2, most),
+        (u32::MAX, u64::MAX),
+        (u32::MAX, 1 << 33),
+    ] {
+        gives!(
+            ErrInvSize,
+            gaspi_allreduce_user(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
+                num,
+                bytes,
+                Some(greatest),
+                nothing,
+                ALL,
+                LONG
+            )
+        );
     }
-    ensure!(receive.iter().all(|b| *b == 0), "a refused reduction has written its result");
+    ensure!(
+        receive.iter().all(|b| *b == 0),
+        "a refused reduction has written its result"
+    );
     barrier()
 }
 
-extern "C" fn refuse(_: *mut u8, _: *mut u8, _: *mut u8, _: *mut c_void, _: u32, _: u64, _: u64) -> i32 {
+extern "C" fn refuse(
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut c_void,
+    _: u32,
+    _: u64,
+    _: u64,
+) -> i32 {
     ERROR
 }
 
@@ -548,8 +816,21 @@ fn users_error(_: &Ctx) -> Verdict {
     let pair = group_of(&[0, 1])?;
     let send = [1u8; 8];
     let mut receive = [0u8; 8];
-    let code = c!(gaspi_allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, Some(refuse), std::ptr::null_mut(), pair, LONG));
-    ensure!(is_error(code), "a reduction whose operation failed gave {}", code_name(code));
+    let code = c!(gaspi_allreduce_user(
+        send.as_ptr(),
+        receive.as_mut_ptr(),
+        1,
+        8,
+        Some(refuse),
+        std::ptr::null_mut(),
+        pair,
+        LONG
+    ));
+    ensure!(
+        is_error(code),
+        "a reduction whose operation failed gave {}",
+        code_name(code)
+    );
     // Other groups are as before.
     barrier()?;
     ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");

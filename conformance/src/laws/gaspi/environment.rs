@@ -80,7 +80,10 @@ fn version_at_any_time(_: &Ctx) -> Verdict {
     ok!(gaspi_version(&mut seen[1]));
     ok!(gaspi_proc_term(LONG));
     ok!(gaspi_version(&mut seen[2]));
-    ensure!(seen[0] > 1.0 && seen.iter().all(|v| *v == seen[0]), "versions {seen:?}");
+    ensure!(
+        seen[0] > 1.0 && seen.iter().all(|v| *v == seen[0]),
+        "versions {seen:?}"
+    );
     Ok(())
 }
 
@@ -102,20 +105,33 @@ fn clock() -> Verdict {
         ok!(gaspi_time_get(&mut time));
         ok!(gaspi_time_ticks(&mut ticks));
         ensure!(time >= last, "the time went from {last} to {time}");
-        ensure!(ticks >= last_ticks, "the ticks went from {last_ticks} to {ticks}");
+        ensure!(
+            ticks >= last_ticks,
+            "the ticks went from {last_ticks} to {ticks}"
+        );
         (last, last_ticks) = (time, ticks);
     }
     pause(50);
     ok!(gaspi_time_get(&mut time));
     ok!(gaspi_time_ticks(&mut ticks));
-    ensure!((49.0..5000.0).contains(&(time - begin)), "50 ms of sleep took {} by gaspi_time_get", time - begin);
+    ensure!(
+        (49.0..5000.0).contains(&(time - begin)),
+        "50 ms of sleep took {} by gaspi_time_get",
+        time - begin
+    );
     let mut mhz = 0f32;
     ok!(gaspi_cpu_frequency(&mut mhz));
     let by_ticks = (ticks - begin_ticks) as f64 / f64::from(mhz) / 1e3;
-    ensure!((40.0..6000.0).contains(&by_ticks), "50 ms of sleep took {by_ticks} by ticks of {mhz} MHz");
+    ensure!(
+        (40.0..6000.0).contains(&by_ticks),
+        "50 ms of sleep took {by_ticks} by ticks of {mhz} MHz"
+    );
     let mut resolution = 0f32;
     ok!(gaspi_time_resolution(&mut resolution));
-    ensure!(resolution > 0.0 && resolution <= 20.0, "a resolution of {resolution} ms");
+    ensure!(
+        resolution > 0.0 && resolution <= 20.0,
+        "a resolution of {resolution} ms"
+    );
     Ok(())
 }
 
@@ -134,7 +150,11 @@ fn text(text: *const c_char) -> Option<String> {
     }
     // SAFETY:
     // - a text that the library has just given.
-    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    Some(
+        unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
 fn texts() -> Verdict {
@@ -147,18 +167,35 @@ fn texts() -> Verdict {
         // - allocated by the procedure for the program to free, and not used after this.
         unsafe { libc_free(printed) };
         ok!(gaspi_error_message(code, &mut message));
-        ensure_eq!(text(message), Some(one.clone()), "gaspi_error_message({code})");
-        ensure_eq!(text(gaspi_error_str(code)), Some(one.clone()), "gaspi_error_str({code})");
+        ensure_eq!(
+            text(message),
+            Some(one.clone()),
+            "gaspi_error_message({code})"
+        );
+        ensure_eq!(
+            text(gaspi_error_str(code)),
+            Some(one.clone()),
+            "gaspi_error_str({code})"
+        );
         ensure!(one.len() > 3, "the text of {code} is {one:?}");
-        ensure!(!all.contains(&one), "the text of {code} is that of another code: {one:?}");
+        ensure!(
+            !all.contains(&one),
+            "the text of {code} is that of another code: {one:?}"
+        );
         all.push(one);
     }
     for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
         let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
         gives!(Error, gaspi_print_error(code, &mut printed));
         gives!(Error, gaspi_error_message(code, &mut message));
-        ensure!(printed.is_null() && message.is_null(), "a text for {code}, which is no code");
-        ensure!(gaspi_error_str(code).is_null(), "a text for {code}, which is no code");
+        ensure!(
+            printed.is_null() && message.is_null(),
+            "a text for {code}, which is no code"
+        );
+        ensure!(
+            gaspi_error_str(code).is_null(),
+            "a text for {code}, which is no code"
+        );
     }
     Ok(())
 }
@@ -172,7 +209,11 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     let (mut rank, mut num) = (0, 0);
     ok!(pgaspi_proc_rank(&mut rank));
     ok!(pgaspi_proc_num(&mut num));
-    ensure_eq!((u32::from(rank), u32::from(num)), (ctx.rank, ctx.size), "rank and number");
+    ensure_eq!(
+        (u32::from(rank), u32::from(num)),
+        (ctx.rank, ctx.size),
+        "rank and number"
+    );
     ok!(pgaspi_segment_create(0, 64, ALL, LONG, 0));
     let mut base = std::ptr::null_mut();
     ok!(pgaspi_segment_ptr(0, &mut base));
@@ -192,11 +233,30 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     ensure_eq!(queue_size(4)?, 0, "the queue's size after pgaspi_wait");
     ok!(pgaspi_notify(0, right(ctx), 1, 3, 0, LONG));
     ensure_eq!(notified(0, 1)?, 3, "the notification of pgaspi_notify");
-    ok!(pgaspi_write_notify(0, 0, right(ctx), 0, 16, 8, 2, 4, 0, LONG));
-    ensure_eq!(notified(0, 2)?, 4, "the notification of pgaspi_write_notify");
+    ok!(pgaspi_write_notify(
+        0,
+        0,
+        right(ctx),
+        0,
+        16,
+        8,
+        2,
+        4,
+        0,
+        LONG
+    ));
+    ensure_eq!(
+        notified(0, 2)?,
+        4,
+        "the notification of pgaspi_write_notify"
+    );
     ok!(pgaspi_read(0, 24, right(ctx), 0, 0, 8, 0, LONG));
     ok!(gaspi_wait(0, LONG));
-    ensure_eq!(memory.get(24), 30 + u64::from(right(ctx)), "the word that was read");
+    ensure_eq!(
+        memory.get(24),
+        30 + u64::from(right(ctx)),
+        "the word that was read"
+    );
     let mut group = 0;
     ok!(pgaspi_group_create(&mut group));
     for rank in 0..num {
@@ -206,14 +266,45 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     ok!(gaspi_barrier(group, LONG));
     ok!(pgaspi_barrier(group, LONG));
     let (send, mut sum) = (1u64, 0u64);
-    ok!(pgaspi_allreduce((&raw const send).cast(), (&raw mut sum).cast(), 1, 2, 5, group, LONG));
+    ok!(pgaspi_allreduce(
+        (&raw const send).cast(),
+        (&raw mut sum).cast(),
+        1,
+        2,
+        5,
+        group,
+        LONG
+    ));
     ensure_eq!(sum, u64::from(num), "the sum");
     let mut old = 9;
-    ok!(pgaspi_atomic_fetch_add(0, 32, right(ctx), 6, &mut old, LONG));
+    ok!(pgaspi_atomic_fetch_add(
+        0,
+        32,
+        right(ctx),
+        6,
+        &mut old,
+        LONG
+    ));
     ensure_eq!(old, 0, "the old value");
-    ok!(gaspi_atomic_compare_swap(0, 32, right(ctx), 6, 7, &mut old, LONG));
+    ok!(gaspi_atomic_compare_swap(
+        0,
+        32,
+        right(ctx),
+        6,
+        7,
+        &mut old,
+        LONG
+    ));
     ensure_eq!(old, 6, "the old value");
-    ok!(pgaspi_atomic_compare_swap(0, 32, right(ctx), 7, 8, &mut old, LONG));
+    ok!(pgaspi_atomic_compare_swap(
+        0,
+        32,
+        right(ctx),
+        7,
+        8,
+        &mut old,
+        LONG
+    ));
     ensure_eq!(old, 7, "the old value");
     barrier()?;
     ensure_eq!(memory.get(32), 8, "the value");
@@ -240,9 +331,16 @@ fn told(status: Status) -> String {
 
 fn in_rust(ctx: &Ctx) -> Verdict {
     let gaspi = current().map_err(told)?;
-    ensure_eq!((u32::from(gaspi.rank()), u32::from(gaspi.num())), (ctx.rank, ctx.size), "rank and number");
+    ensure_eq!(
+        (u32::from(gaspi.rank()), u32::from(gaspi.num())),
+        (ctx.rank, ctx.size),
+        "rank and number"
+    );
     gaspi.segment_create(2, 128, ALL, LONG).map_err(told)?;
-    let memory = Memory { base: gaspi.segment_ptr(2).map_err(told)?, len: 128 };
+    let memory = Memory {
+        base: gaspi.segment_ptr(2).map_err(told)?,
+        len: 128,
+    };
     memory.set(0, 60 + u64::from(ctx.rank));
     let part = |offset_local, offset_remote| Part {
         segment_local: 2,
@@ -251,28 +349,64 @@ fn in_rust(ctx: &Ctx) -> Verdict {
         offset_remote,
         size: 8,
     };
-    let post = Post { rank: right(ctx), queue: 1, timeout: LONG };
-    let note = |id, value| Notification { segment: 2, id, value };
+    let post = Post {
+        rank: right(ctx),
+        queue: 1,
+        timeout: LONG,
+    };
+    let note = |id, value| Notification {
+        segment: 2,
+        id,
+        value,
+    };
     gaspi.write(part(0, 8), post).map_err(told)?;
     gaspi.notify(note(1, 5), post).map_err(told)?;
-    ensure_eq!(gaspi.notify_waitsome(2, 0, 8, LONG).map_err(told)?, 1, "the notification that came");
+    ensure_eq!(
+        gaspi.notify_waitsome(2, 1, 2, LONG).map_err(told)?,
+        1,
+        "the notification that came"
+    );
     ensure_eq!(gaspi.notify_reset(2, 1).map_err(told)?, 5, "its value");
     ensure_eq!(memory.get(8), 60 + u64::from(left(ctx)), "the word written");
-    gaspi.write_notify(part(0, 16), note(3, 6), post).map_err(told)?;
+    gaspi
+        .write_notify(part(0, 16), note(3, 6), post)
+        .map_err(told)?;
     ensure_eq!(notified(2, 3)?, 6, "the notification of a write");
-    ensure_eq!(memory.get(16), 60 + u64::from(left(ctx)), "the word written");
-    gaspi.write_list_notify(&[part(0, 24), part(0, 32)], note(4, 7), post).map_err(told)?;
+    ensure_eq!(
+        memory.get(16),
+        60 + u64::from(left(ctx)),
+        "the word written"
+    );
+    gaspi
+        .write_list_notify(&[part(0, 24), part(0, 32)], note(4, 7), post)
+        .map_err(told)?;
     ensure_eq!(notified(2, 4)?, 7, "the notification of a list");
-    ensure_eq!((memory.get(24), memory.get(32)), (memory.get(16), memory.get(16)), "the words of the list");
+    ensure_eq!(
+        (memory.get(24), memory.get(32)),
+        (memory.get(16), memory.get(16)),
+        "the words of the list"
+    );
     gaspi.read(part(40, 0), post).map_err(told)?;
     gaspi.wait(1, LONG).map_err(told)?;
     ensure_eq!(memory.get(40), 60 + u64::from(right(ctx)), "the word read");
     gaspi.read_notify(part(48, 0), 5, post).map_err(told)?;
     ensure_eq!(notified(2, 5)?, 1, "the notification of a read");
     ensure_eq!(memory.get(48), 60 + u64::from(right(ctx)), "the word read");
-    let place = Place { segment: 2, offset: 56, rank: right(ctx) };
-    ensure_eq!(gaspi.fetch_add(place, 3, LONG).map_err(told)?, 0, "the old value");
-    ensure_eq!(gaspi.compare_swap(place, 3, 9, LONG).map_err(told)?, 3, "the old value");
+    let place = Place {
+        segment: 2,
+        offset: 56,
+        rank: right(ctx),
+    };
+    ensure_eq!(
+        gaspi.fetch_add(place, 3, LONG).map_err(told)?,
+        0,
+        "the old value"
+    );
+    ensure_eq!(
+        gaspi.compare_swap(place, 3, 9, LONG).map_err(told)?,
+        3,
+        "the old value"
+    );
     gaspi.wait(1, LONG).map_err(told)?;
     ensure_eq!(gaspi.queue_size(1).map_err(told)?, 0, "the queue's size");
     gaspi.barrier(ALL, LONG).map_err(told)?;
@@ -288,15 +422,30 @@ fn in_rust_together(ctx: &Ctx) -> Verdict {
         gaspi.group_add(group, rank).map_err(told)?;
     }
     gaspi.group_commit(group, LONG).map_err(told)?;
-    ensure_eq!(gaspi.group_ranks(group).map_err(told)?, vec![0, 1, 2], "the members");
+    ensure_eq!(
+        gaspi.group_ranks(group).map_err(told)?,
+        vec![0, 1, 2],
+        "the members"
+    );
     gaspi.barrier(group, LONG).map_err(told)?;
     let send = (f64::from(ctx.rank) + 0.5).to_ne_bytes();
     let mut receive = [0u8; 8];
     gaspi
-        .allreduce(&send, &mut receive, 1, Operation::Max, Datatype::Double, group, LONG)
+        .allreduce(
+            &send,
+            &mut receive,
+            1,
+            Operation::Max,
+            Datatype::Double,
+            group,
+            LONG,
+        )
         .map_err(told)?;
     ensure_eq!(f64::from_ne_bytes(receive), 2.5, "the maximum");
-    ensure!(gaspi.states().iter().all(|healthy| *healthy), "not all are healthy");
+    ensure!(
+        gaspi.states().iter().all(|healthy| *healthy),
+        "not all are healthy"
+    );
     gaspi.group_delete(group).map_err(told)
 }
 
@@ -311,18 +460,62 @@ fn refused_in_rust(ctx: &Ctx) -> Verdict {
         offset_remote,
         size,
     };
-    let post = |rank, queue| Post { rank, queue, timeout: LONG };
+    let post = |rank, queue| Post {
+        rank,
+        queue,
+        timeout: LONG,
+    };
     let cases = [
         (gaspi.write(part(9, 0, 0, 8), post(0, 0)), Status::ErrInvSeg),
-        (gaspi.write(part(0, 60, 0, 8), post(0, 0)), Status::ErrInvLocOff),
-        (gaspi.write(part(0, 0, u64::MAX, 8), post(0, 0)), Status::ErrInvRemOff),
-        (gaspi.write(part(0, 0, 0, u64::MAX), post(0, 0)), Status::ErrInvCommsize),
-        (gaspi.write(part(0, 0, 0, 8), post(ctx.size as u16, 0)), Status::ErrInvRank),
-        (gaspi.write(part(0, 0, 0, 8), post(0, 200)), Status::ErrInvQueue),
+        (
+            gaspi.write(part(0, 60, 0, 8), post(0, 0)),
+            Status::ErrInvLocOff,
+        ),
+        (
+            gaspi.write(part(0, 0, u64::MAX, 8), post(0, 0)),
+            Status::ErrInvRemOff,
+        ),
+        (
+            gaspi.write(part(0, 0, 0, u64::MAX), post(0, 0)),
+            Status::ErrInvCommsize,
+        ),
+        (
+            gaspi.write(part(0, 0, 0, 8), post(ctx.size as u16, 0)),
+            Status::ErrInvRank,
+        ),
+        (
+            gaspi.write(part(0, 0, 0, 8), post(0, 200)),
+            Status::ErrInvQueue,
+        ),
         (gaspi.write_list(&[], post(0, 0)), Status::ErrInvNum),
-        (gaspi.allreduce(&[0; 8], &mut [0; 7], 1, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvSize),
-        (gaspi.allreduce(&[0; 7], &mut [0; 8], 1, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvSize),
-        (gaspi.allreduce(&[], &mut [], 0, Operation::Sum, Datatype::Ulong, ALL, LONG), Status::ErrInvNum),
+        (
+            gaspi.allreduce(
+                &[0; 8],
+                &mut [0; 7],
+                1,
+                Operation::Sum,
+                Datatype::Ulong,
+                ALL,
+                LONG,
+            ),
+            Status::ErrInvSize,
+        ),
+        (
+            gaspi.allreduce(
+                &[0; 7],
+                &mut [0; 8],
+                1,
+                Operation::Sum,
+                Datatype::Ulong,
+                ALL,
+                LONG,
+            ),
+            Status::ErrInvSize,
+        ),
+        (
+            gaspi.allreduce(&[], &mut [], 0, Operation::Sum, Datatype::Ulong, ALL, LONG),
+            Status::ErrInvNum,
+        ),
     ];
     for (i, (seen, expected)) in cases.into_iter().enumerate() {
         ensure_eq!(seen, Err(expected), "case {i}");

@@ -57,7 +57,15 @@ fn num() -> Result<u32, String> {
 /// The sum of the members' values by the group's own allreduce.
 fn sum_in(group: u8, value: u64) -> Result<u64, String> {
     let mut sum = 0u64;
-    ok!(gaspi_allreduce((&raw const value).cast(), (&raw mut sum).cast(), 1, 2, 5, group, LONG));
+    ok!(gaspi_allreduce(
+        (&raw const value).cast(),
+        (&raw mut sum).cast(),
+        1,
+        2,
+        5,
+        group,
+        LONG
+    ));
     Ok(sum)
 }
 
@@ -66,10 +74,17 @@ fn created_empty(_: &Ctx) -> Verdict {
     let (mut one, mut two) = (0xee, 0xee);
     ok!(gaspi_group_create(&mut one));
     ok!(gaspi_group_create(&mut two));
-    ensure!(one != two && one != ALL && two != ALL, "groups {one} and {two}");
+    ensure!(
+        one != two && one != ALL && two != ALL,
+        "groups {one} and {two}"
+    );
     ensure_eq!(num()?, before + 2, "gaspi_group_num");
     for group in [one, two] {
-        ensure_eq!(ranks_of(group)?, Vec::<u16>::new(), "members of a new group");
+        ensure_eq!(
+            ranks_of(group)?,
+            Vec::<u16>::new(),
+            "members of a new group"
+        );
     }
     Ok(())
 }
@@ -82,7 +97,12 @@ fn ranks_are_sorted(_: &Ctx) -> Verdict {
             ok!(gaspi_group_add(group, *rank));
             let mut expected = order[..=i].to_vec();
             expected.sort();
-            ensure_eq!(ranks_of(group)?, expected, "members after adding {:?}", &order[..=i]);
+            ensure_eq!(
+                ranks_of(group)?,
+                expected,
+                "members after adding {:?}",
+                &order[..=i]
+            );
         }
         ok!(gaspi_group_delete(group));
     }
@@ -96,8 +116,16 @@ fn all_is_predefined(ctx: &Ctx) -> Verdict {
     ok!(gaspi_group_commit(ALL, BLOCK));
     ok!(gaspi_group_commit(ALL, LONG));
     barrier()?;
-    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "members that take part");
-    ensure_eq!(ranks_of(ALL)?, everybody, "members of GASPI_GROUP_ALL after its commit");
+    ensure_eq!(
+        sum_of_all(1)?,
+        u64::from(ctx.size),
+        "members that take part"
+    );
+    ensure_eq!(
+        ranks_of(ALL)?,
+        everybody,
+        "members of GASPI_GROUP_ALL after its commit"
+    );
     Ok(())
 }
 
@@ -109,12 +137,27 @@ fn uncommitted_is_refused(_: &Ctx) -> Verdict {
     let (value, mut sum) = (1u64, 77u64);
     for timeout in [TEST, LONG, BLOCK] {
         gives!(ErrInvGroup, gaspi_barrier(group, timeout));
-        gives!(ErrInvGroup, gaspi_allreduce((&raw const value).cast(), (&raw mut sum).cast(), 1, 2, 5, group, timeout));
+        gives!(
+            ErrInvGroup,
+            gaspi_allreduce(
+                (&raw const value).cast(),
+                (&raw mut sum).cast(),
+                1,
+                2,
+                5,
+                group,
+                timeout
+            )
+        );
         gives!(ErrInvGroup, gaspi_segment_create(0, 64, group, timeout, 0));
     }
     let mut segments = 9;
     ok!(gaspi_segment_num(&mut segments));
-    ensure_eq!((sum, segments), (77, 0), "the result and the segments after refusals");
+    ensure_eq!(
+        (sum, segments),
+        (77, 0),
+        "the result and the segments after refusals"
+    );
     ok!(gaspi_group_commit(group, LONG));
     ok!(gaspi_barrier(group, LONG));
     ensure_eq!(sum_in(group, 1)?, 2, "the sum over the committed group");
@@ -132,7 +175,11 @@ fn commit_synchronises(ctx: &Ctx) -> Verdict {
         }
         group_of(&[0, 1, 2, 3])?;
         let seen = memory.get(0);
-        ensure!(seen >= round * u64::from(ctx.size), "the commit returned after {seen} of {} members had called it", round * u64::from(ctx.size));
+        ensure!(
+            seen >= round * u64::from(ctx.size),
+            "the commit returned after {seen} of {} members had called it",
+            round * u64::from(ctx.size)
+        );
         barrier()?;
     }
     Ok(())
@@ -157,11 +204,20 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
             }
             ok!(gaspi_group_commit(group, BLOCK));
         } else {
-            repeat("gaspi_group_commit", || c!(gaspi_group_commit(group, patience)))?;
-            ensure!(memory.get(0) > round, "the commit succeeded before rank {late} had called it");
+            repeat("gaspi_group_commit", || {
+                c!(gaspi_group_commit(group, patience))
+            })?;
+            ensure!(
+                memory.get(0) > round,
+                "the commit succeeded before rank {late} had called it"
+            );
         }
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(sum_in(group, round + u64::from(ctx.rank))?, 3 * round + 3, "the sum in round {round}");
+        ensure_eq!(
+            sum_in(group, round + u64::from(ctx.rank))?,
+            3 * round + 3,
+            "the sum in round {round}"
+        );
     }
     barrier()
 }
@@ -173,10 +229,17 @@ fn names_may_differ(ctx: &Ctx) -> Verdict {
     }
     let group = group_of(&[0, 1, 2])?;
     let names = sum_of_all(1 << (8 * u64::from(group)).min(56))?;
-    ensure!(names & 0xff00 != 0, "the first group made has not the same name everywhere (names {names:#x})");
+    ensure!(
+        names & 0xff00 != 0,
+        "the first group made has not the same name everywhere (names {names:#x})"
+    );
     for round in 1..=3 {
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(sum_in(group, round)?, 3 * round, "the sum over a group that is {group} here");
+        ensure_eq!(
+            sum_in(group, round)?,
+            3 * round,
+            "the sum over a group that is {group} here"
+        );
     }
     ok!(gaspi_segment_create(1, 64, group, LONG, 0));
     barrier()
@@ -192,7 +255,11 @@ fn pairs_side_by_side(ctx: &Ctx) -> Verdict {
             ok!(gaspi_barrier(pair, LONG));
         }
         let sum = sum_in(pair, round * 10 + u64::from(ctx.rank))?;
-        ensure_eq!(sum, round * 20 + 2 * u64::from(first) + 1, "the pair's sum in round {round}");
+        ensure_eq!(
+            sum,
+            round * 20 + 2 * u64::from(first) + 1,
+            "the pair's sum in round {round}"
+        );
     }
     barrier()
 }
@@ -209,7 +276,11 @@ fn overlapping(ctx: &Ctx) -> Verdict {
     for round in 0..10u64 {
         for (group, ranks) in &mine {
             let expected: u64 = ranks.iter().map(|r| round + 100 * u64::from(*r)).sum();
-            ensure_eq!(sum_in(*group, round + 100 * u64::from(me))?, expected, "the sum over {ranks:?} in round {round}");
+            ensure_eq!(
+                sum_in(*group, round + 100 * u64::from(me))?,
+                expected,
+                "the sum over {ranks:?} in round {round}"
+            );
             ok!(gaspi_barrier(*group, LONG));
         }
     }
@@ -242,7 +313,11 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
         threads(2, |i| {
             let group = [one, two][i];
             let sum = sum_in(group, (i as u64 + 1) * (round + me))?;
-            ensure_eq!(sum, (i as u64 + 1) * (3 * round + 3), "the sum over group {i} in round {round}");
+            ensure_eq!(
+                sum,
+                (i as u64 + 1) * (3 * round + 3),
+                "the sum over group {i} in round {round}"
+            );
             ok!(gaspi_barrier(group, LONG));
             Ok(())
         })?;
@@ -309,7 +384,12 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
         for i in before..max {
             let mut group = 0;
             let code = c!(gaspi_group_create(&mut group));
-            ensure_eq!(code, SUCCESS, "group number {} of {max} in round {round}", i + 1);
+            ensure_eq!(
+                code,
+                SUCCESS,
+                "group number {} of {max} in round {round}",
+                i + 1
+            );
             ensure!(!made.contains(&group), "the name {group} was given twice");
             for rank in 0..ctx.size as u16 {
                 ok!(gaspi_group_add(group, rank));
@@ -321,7 +401,11 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
         let mut group = 0xee;
         gives!(ErrManyGrp, gaspi_group_create(&mut group));
         for (i, group) in made.iter().enumerate() {
-            ensure_eq!(sum_in(*group, i as u64)?, 2 * i as u64, "the sum over group {group}");
+            ensure_eq!(
+                sum_in(*group, i as u64)?,
+                2 * i as u64,
+                "the sum over group {group}"
+            );
         }
         for group in made {
             ok!(gaspi_group_delete(group));
@@ -340,7 +424,11 @@ fn churn(ctx: &Ctx) -> Verdict {
         if ranks.contains(&me) {
             let group = group_of(ranks)?;
             let expected: u64 = ranks.iter().map(|r| round + u64::from(*r)).sum();
-            ensure_eq!(sum_in(group, round + u64::from(me))?, expected, "the sum over {ranks:?} in round {round}");
+            ensure_eq!(
+                sum_in(group, round + u64::from(me))?,
+                expected,
+                "the sum over {ranks:?} in round {round}"
+            );
             // At once, while others may not have left the operation yet.
             ok!(gaspi_group_delete(group));
         }

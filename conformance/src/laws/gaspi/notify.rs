@@ -80,8 +80,18 @@ fn range_is_what_counts(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify_waitsome(0, id, 1, &mut first, LONG));
     }
     let mut first = 77;
-    for (begin, end) in [(0, 9), (10, 20), (21, 31), (32, 40), (41, 100), (101, 65_536)] {
-        gives!(Timeout, gaspi_notify_waitsome(0, begin, end - begin, &mut first, TEST));
+    for (begin, end) in [
+        (0, 9),
+        (10, 20),
+        (21, 31),
+        (32, 40),
+        (41, 100),
+        (101, 65_536),
+    ] {
+        gives!(
+            Timeout,
+            gaspi_notify_waitsome(0, begin, end - begin, &mut first, TEST)
+        );
     }
     for (begin, num, possible) in [
         (0, 10, &[9u32] as &[u32]),
@@ -93,7 +103,10 @@ fn range_is_what_counts(ctx: &Ctx) -> Verdict {
         (0, 65_536, &[9, 20, 31, 40, 100]),
     ] {
         ok!(gaspi_notify_waitsome(0, begin, num, &mut first, TEST));
-        ensure!(possible.contains(&first), "range {begin}+{num} gave {first}, expected one of {possible:?}");
+        ensure!(
+            possible.contains(&first),
+            "range {begin}+{num} gave {first}, expected one of {possible:?}"
+        );
     }
     let mut value = 0;
     ok!(gaspi_notify_reset(0, 20, &mut value));
@@ -136,14 +149,27 @@ fn timeouts(_: &Ctx) -> Verdict {
     for _ in 0..100 {
         gives!(Timeout, gaspi_notify_waitsome(0, 0, 100, &mut first, TEST));
     }
-    ensure!(ms(start) < 1000, "100 waits with GASPI_TEST took {} ms", ms(start));
+    ensure!(
+        ms(start) < 1000,
+        "100 waits with GASPI_TEST took {} ms",
+        ms(start)
+    );
     for timeout in [1, 30, 120] {
         let start = Instant::now();
-        gives!(Timeout, gaspi_notify_waitsome(0, 0, 100, &mut first, timeout));
+        gives!(
+            Timeout,
+            gaspi_notify_waitsome(0, 0, 100, &mut first, timeout)
+        );
         let took = ms(start);
         // Soft (§2.3), but neither before its time nor out of all proportion.
-        ensure!(took >= timeout.saturating_sub(1), "a timeout of {timeout} ms after {took} ms");
-        ensure!(took < timeout + 2000, "a timeout of {timeout} ms took {took} ms");
+        ensure!(
+            took >= timeout.saturating_sub(1),
+            "a timeout of {timeout} ms after {took} ms"
+        );
+        ensure!(
+            took < timeout + 2000,
+            "a timeout of {timeout} ms took {took} ms"
+        );
     }
     Ok(())
 }
@@ -177,7 +203,11 @@ fn wakes_a_sleeper(ctx: &Ctx) -> Verdict {
             let mut first = 0;
             let start = Instant::now();
             ok!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK));
-            ensure!(ms(start) < nap + 1500, "woken {} ms after a nap of {nap}", ms(start));
+            ensure!(
+                ms(start) < nap + 1500,
+                "woken {} ms after a nap of {nap}",
+                ms(start)
+            );
             notified(0, 0)?;
             ok!(gaspi_notify(0, 0, 1, 1, 0, LONG));
         }
@@ -194,7 +224,9 @@ fn wakes_by_each_form(ctx: &Ctx) -> Verdict {
         pause(80);
         ok!(gaspi_write_notify(0, 0, 1, 0, 8, 8, 0, 1, 0, LONG));
         pause(80);
-        ok!(gaspi_write_list_notify(2, ids, zeros, 1, ids, ats, eights, 0, 1, 1, 0, LONG));
+        ok!(gaspi_write_list_notify(
+            2, ids, zeros, 1, ids, ats, eights, 0, 1, 1, 0, LONG
+        ));
         flush(0)?;
     } else {
         let mut first = 9;
@@ -266,9 +298,16 @@ fn one_thread_wins(ctx: &Ctx) -> Verdict {
                     sum.fetch_add(value, Ordering::Relaxed);
                 }
                 meeting.wait();
-                ensure!(waited == 0 && reset == 0, "codes {waited} and {reset} in thread {i}");
+                ensure!(
+                    waited == 0 && reset == 0,
+                    "codes {waited} and {reset} in thread {i}"
+                );
                 let (winners, sum) = (winners.load(Ordering::Relaxed), sum.load(Ordering::Relaxed));
-                ensure_eq!(winners, round, "threads that got a value, after {round} rounds");
+                ensure_eq!(
+                    winners,
+                    round,
+                    "threads that got a value, after {round} rounds"
+                );
                 ensure_eq!(sum, round * (round + 1) / 2, "the sum of the values");
                 meeting.wait();
                 if i == 0 {
@@ -298,7 +337,11 @@ fn threads_share_the_work(ctx: &Ctx) -> Verdict {
         threads(3, |_| {
             let start = Instant::now();
             while left.load(Ordering::Acquire) > 0 {
-                ensure!(ms(start) < LONG, "{} notifications are missing", left.load(Ordering::Acquire));
+                ensure!(
+                    ms(start) < LONG,
+                    "{} notifications are missing",
+                    left.load(Ordering::Acquire)
+                );
                 let (mut id, mut value) = (0, 0);
                 match c!(gaspi_notify_waitsome(0, 0, n, &mut id, 5)) {
                     TIMEOUT => continue,
@@ -307,7 +350,11 @@ fn threads_share_the_work(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_notify_reset(0, id, &mut value));
                 if value != 0 {
                     ensure_eq!(value, id + 1, "the value of {id}");
-                    ensure_eq!(taken[id as usize].fetch_add(1, Ordering::AcqRel), 0, "how often {id} was taken before");
+                    ensure_eq!(
+                        taken[id as usize].fetch_add(1, Ordering::AcqRel),
+                        0,
+                        "how often {id} was taken before"
+                    );
                     left.fetch_sub(1, Ordering::AcqRel);
                 }
             }
@@ -325,7 +372,14 @@ fn none_is_lost(ctx: &Ctx) -> Verdict {
     for i in 0..per {
         for to in 0..ctx.size {
             let id = ctx.rank * per + i;
-            ok!(gaspi_notify(0, to as u16, id, 1000 + id, random.below(8) as u8, LONG));
+            ok!(gaspi_notify(
+                0,
+                to as u16,
+                id,
+                1000 + id,
+                random.below(8) as u8,
+                LONG
+            ));
         }
     }
     let mut seen = vec![false; count as usize];
@@ -334,12 +388,18 @@ fn none_is_lost(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify_waitsome(0, 0, count, &mut id, LONG));
         ok!(gaspi_notify_reset(0, id, &mut value));
         ensure_eq!(value, 1000 + id, "the value of notification {id}");
-        ensure!(!std::mem::replace(&mut seen[id as usize], true), "notification {id} came twice");
+        ensure!(
+            !std::mem::replace(&mut seen[id as usize], true),
+            "notification {id} came twice"
+        );
     }
     (0..8).try_for_each(flush)?;
     barrier()?;
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST));
+    gives!(
+        Timeout,
+        gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST)
+    );
     barrier()
 }
 

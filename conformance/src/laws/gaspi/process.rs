@@ -57,7 +57,11 @@ fn ranks_are_unique(ctx: &Ctx) -> Verdict {
     ensure_eq!(u32::from(rank), ctx.rank, "the rank");
     ensure_eq!(u32::from(num), ctx.size, "the number of processes");
     let seen = sum_of_all(1 << (8 * rank))?;
-    ensure_eq!(seen, 0x0101_0101, "how often each rank is there, a byte each");
+    ensure_eq!(
+        seen,
+        0x0101_0101,
+        "how often each rank is there, a byte each"
+    );
     Ok(())
 }
 
@@ -68,7 +72,10 @@ fn init_means_started(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(BLOCK));
     let mut states = vec![7i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure!(states.iter().all(|s| *s == 0), "states at start: {states:?}");
+    ensure!(
+        states.iter().all(|s| *s == 0),
+        "states at start: {states:?}"
+    );
     for rank in 0..ctx.size {
         ok!(gaspi_proc_ping(rank as u16, LONG));
     }
@@ -78,7 +85,11 @@ fn init_means_started(ctx: &Ctx) -> Verdict {
     memory.set(0, u64::from(ctx.rank) + 1);
     ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
     notified(0, 0)?;
-    ensure_eq!(memory.get(8), u64::from(left(ctx)) + 1, "what the neighbour wrote");
+    ensure_eq!(
+        memory.get(8),
+        u64::from(left(ctx)) + 1,
+        "what the neighbour wrote"
+    );
     barrier()?;
     ok!(gaspi_proc_term(BLOCK));
     Ok(())
@@ -110,9 +121,25 @@ fn init_continues(ctx: &Ctx) -> Verdict {
     let ended = now();
     between?;
     let mut last = 0u64;
-    ok!(gaspi_allreduce((&raw const begun).cast(), (&raw mut last).cast(), 1, 1, 5, ALL, LONG));
-    ensure!(ended >= last, "gaspi_proc_init succeeded {} ns before the last process had called it", last - ended);
-    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "processes that took part");
+    ok!(gaspi_allreduce(
+        (&raw const begun).cast(),
+        (&raw mut last).cast(),
+        1,
+        1,
+        5,
+        ALL,
+        LONG
+    ));
+    ensure!(
+        ended >= last,
+        "gaspi_proc_init succeeded {} ns before the last process had called it",
+        last - ended
+    );
+    ensure_eq!(
+        sum_of_all(1)?,
+        u64::from(ctx.size),
+        "processes that took part"
+    );
     barrier()?;
     ok!(gaspi_proc_term(LONG));
     Ok(())
@@ -140,7 +167,10 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         ok!(gaspi_group_num(&mut groups));
         ok!(gaspi_queue_num(&mut queues));
         ensure_eq!(segments, 0, "segments at the beginning of cycle {cycle}");
-        ensure!(groups <= 1, "{groups} groups at the beginning of cycle {cycle}");
+        ensure!(
+            groups <= 1,
+            "{groups} groups at the beginning of cycle {cycle}"
+        );
         ensure_eq!(queues, 8, "queues at the beginning of cycle {cycle}");
 
         let len = 4096 >> cycle;
@@ -150,9 +180,28 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         gives!(Timeout, gaspi_notify_waitsome(3, 0, 100, &mut first, TEST));
         barrier()?;
         memory.set(0, cycle * 100 + u64::from(ctx.rank));
-        ok!(gaspi_write_notify(3, 0, right(ctx), 3, 8, 8, 5, cycle as u32, 0, LONG));
-        ensure_eq!(notified(3, 5)?, cycle as u32, "the notification of cycle {cycle}");
-        ensure_eq!(memory.get(8), cycle * 100 + u64::from(left(ctx)), "the data of cycle {cycle}");
+        ok!(gaspi_write_notify(
+            3,
+            0,
+            right(ctx),
+            3,
+            8,
+            8,
+            5,
+            cycle as u32,
+            0,
+            LONG
+        ));
+        ensure_eq!(
+            notified(3, 5)?,
+            cycle as u32,
+            "the notification of cycle {cycle}"
+        );
+        ensure_eq!(
+            memory.get(8),
+            cycle * 100 + u64::from(left(ctx)),
+            "the data of cycle {cycle}"
+        );
         let pair = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
         ok!(gaspi_barrier(pair, LONG));
         let mut queue = 0;
@@ -191,14 +240,29 @@ fn term_releases(ctx: &Ctx) -> Verdict {
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, LONG));
     own[17] = 1 + ctx.rank as u8;
-    ok!(gaspi_write_notify(0, 17, right(ctx), 0, 5000, 1, 0, 1, 0, LONG));
+    ok!(gaspi_write_notify(
+        0,
+        17,
+        right(ctx),
+        0,
+        5000,
+        1,
+        0,
+        1,
+        0,
+        LONG
+    ));
     notified(0, 0)?;
     barrier()?;
     ok!(gaspi_proc_term(LONG));
     // SAFETY:
     // - in bounds; volatile since the peer wrote it behind the compiler's back.
     let seen = unsafe { own.as_ptr().add(5000).read_volatile() };
-    ensure_eq!(u16::from(seen), left(ctx) + 1, "what the peer wrote to memory in use");
+    ensure_eq!(
+        u16::from(seen),
+        left(ctx) + 1,
+        "what the peer wrote to memory in use"
+    );
     own.fill(3);
     ensure!(own.iter().all(|b| *b == 3), "memory in use stays unusable");
     gives!(ErrNoinit, gaspi_proc_term(LONG));
@@ -271,12 +335,27 @@ fn nothing_but_noinit() -> Verdict {
     gives!(ErrNoinit, gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST));
     gives!(ErrNoinit, gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST));
     gives!(ErrNoinit, gaspi_notify(0, 0, 0, 1, 0, TEST));
-    gives!(ErrNoinit, gaspi_write_notify(0, 0, 0, 0, 0, 8, 0, 1, 0, TEST));
+    gives!(
+        ErrNoinit,
+        gaspi_write_notify(0, 0, 0, 0, 0, 8, 0, 1, 0, TEST)
+    );
     gives!(ErrNoinit, gaspi_read_notify(0, 0, 0, 0, 0, 8, 0, 0, TEST));
-    gives!(ErrNoinit, gaspi_write_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST));
-    gives!(ErrNoinit, gaspi_read_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST));
-    gives!(ErrNoinit, gaspi_write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1, 0, TEST));
-    gives!(ErrNoinit, gaspi_read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 0, TEST));
+    gives!(
+        ErrNoinit,
+        gaspi_write_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
+    );
+    gives!(
+        ErrNoinit,
+        gaspi_read_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
+    );
+    gives!(
+        ErrNoinit,
+        gaspi_write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1, 0, TEST)
+    );
+    gives!(
+        ErrNoinit,
+        gaspi_read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 0, TEST)
+    );
     gives!(ErrNoinit, gaspi_wait(0, TEST));
     gives!(ErrNoinit, gaspi_notify_waitsome(0, 0, 1, &mut number, TEST));
     gives!(ErrNoinit, gaspi_notify_waitsome(0, 0, 0, &mut number, TEST));
@@ -285,12 +364,24 @@ fn nothing_but_noinit() -> Verdict {
     gives!(ErrNoinit, gaspi_queue_delete(0));
     gives!(ErrNoinit, gaspi_queue_size(0, &mut number));
     gives!(ErrNoinit, gaspi_queue_purge(0, TEST));
-    gives!(ErrNoinit, gaspi_atomic_fetch_add(0, 0, 0, 1, &mut word, TEST));
-    gives!(ErrNoinit, gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST));
+    gives!(
+        ErrNoinit,
+        gaspi_atomic_fetch_add(0, 0, 0, 1, &mut word, TEST)
+    );
+    gives!(
+        ErrNoinit,
+        gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST)
+    );
     gives!(ErrNoinit, gaspi_barrier(0, TEST));
     gives!(ErrNoinit, gaspi_allreduce(send, receive, 1, 0, 0, 0, TEST));
-    gives!(ErrNoinit, gaspi_allreduce_user(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST));
-    gives!(ErrNoinit, gaspi_allreduce_user_17(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST));
+    gives!(
+        ErrNoinit,
+        gaspi_allreduce_user(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
+    );
+    gives!(
+        ErrNoinit,
+        gaspi_allreduce_user_17(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
+    );
     gives!(ErrNoinit, gaspi_queue_num(&mut number));
     gives!(ErrNoinit, gaspi_queue_size_max(&mut number));
     gives!(ErrNoinit, gaspi_queue_max(&mut number));
@@ -331,7 +422,11 @@ fn without_infrastructure(ctx: &Ctx) -> Verdict {
             memory.set(0, 40 + u64::from(ctx.rank));
             ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
             notified(0, 0)?;
-            ensure_eq!(memory.get(8), 40 + u64::from(left(ctx)), "what the neighbour wrote");
+            ensure_eq!(
+                memory.get(8),
+                40 + u64::from(left(ctx)),
+                "what the neighbour wrote"
+            );
             barrier()
         },
     )
@@ -350,9 +445,17 @@ fn local_ranks(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_local_rank(&mut rank));
     ok!(gaspi_proc_local_num(&mut num));
     ensure!(rank < num, "local rank {rank} of {num}");
-    ensure!(u32::from(num) <= ctx.size, "{num} local processes of {}", ctx.size);
+    ensure!(
+        u32::from(num) <= ctx.size,
+        "{num} local processes of {}",
+        ctx.size
+    );
     let seen = sum_of_all(1 << (8 * rank))?;
-    ensure_eq!(seen, 0x01_0101, "how often each local rank of one node is there, a byte each");
+    ensure_eq!(
+        seen,
+        0x01_0101,
+        "how often each local rank of one node is there, a byte each"
+    );
     for rank in 0..ctx.size as u16 {
         ok!(gaspi_proc_ping(rank, LONG));
     }
@@ -373,12 +476,28 @@ fn config_defaults(_: &Ctx) -> Verdict {
         ("segment_max", u64::from(seen.segment_max), 255),
         ("transfer_size_max", seen.transfer_size_max, 1 << 30),
         ("notification_num", u64::from(seen.notification_num), 65_536),
-        ("passive_queue_size_max", u64::from(seen.passive_queue_size_max), 1024),
-        ("passive_transfer_size_max", u64::from(seen.passive_transfer_size_max), 65_535),
+        (
+            "passive_queue_size_max",
+            u64::from(seen.passive_queue_size_max),
+            1024,
+        ),
+        (
+            "passive_transfer_size_max",
+            u64::from(seen.passive_transfer_size_max),
+            65_535,
+        ),
         ("allreduce_buf_size", seen.allreduce_buf_size, 2040),
-        ("allreduce_elem_max", u64::from(seen.allreduce_elem_max), 255),
+        (
+            "allreduce_elem_max",
+            u64::from(seen.allreduce_elem_max),
+            255,
+        ),
         ("rw_list_elem_max", u64::from(seen.rw_list_elem_max), 255),
-        ("build_infrastructure", u64::from(seen.build_infrastructure), 1),
+        (
+            "build_infrastructure",
+            u64::from(seen.build_infrastructure),
+            1,
+        ),
         ("user_defined", seen.user_defined as u64, 0),
     ];
     for (field, seen, expected) in expected {
@@ -419,7 +538,11 @@ fn config_kept(_: &Ctx) -> Verdict {
 }
 
 fn same(seen: &Config, set: &Config, when: &str) -> Verdict {
-    ensure_eq!(format!("{seen:?}"), format!("{set:?}"), "the configuration {when}");
+    ensure_eq!(
+        format!("{seen:?}"),
+        format!("{set:?}"),
+        "the configuration {when}"
+    );
     Ok(())
 }
 
@@ -433,11 +556,17 @@ fn config_limits(_: &Ctx) -> Verdict {
         ("queue_num 17", |c| c.queue_num = 17),
         ("segment_max 0", |c| c.segment_max = 0),
         ("segment_max 256", |c| c.segment_max = 256),
-        ("transfer_size_max 2^30 + 1", |c| c.transfer_size_max = (1 << 30) + 1),
-        ("transfer_size_max 2^64 - 1", |c| c.transfer_size_max = u64::MAX),
+        ("transfer_size_max 2^30 + 1", |c| {
+            c.transfer_size_max = (1 << 30) + 1
+        }),
+        ("transfer_size_max 2^64 - 1", |c| {
+            c.transfer_size_max = u64::MAX
+        }),
         ("rw_list_elem_max 0", |c| c.rw_list_elem_max = 0),
         ("rw_list_elem_max 256", |c| c.rw_list_elem_max = 256),
-        ("passive_transfer_size_max 65536", |c| c.passive_transfer_size_max = 65_536),
+        ("passive_transfer_size_max 65536", |c| {
+            c.passive_transfer_size_max = 65_536
+        }),
         ("network 6", |c| c.network = 6),
         ("network 2^32 - 1", |c| c.network = u32::MAX),
         ("queue_num 2^32 - 1", |c| c.queue_num = u32::MAX),
@@ -452,7 +581,10 @@ fn config_limits(_: &Ctx) -> Verdict {
     for port in [0, 1023, 65_537, u32::MAX] {
         let mut set = before;
         set.sn_port = port;
-        ensure!(is_error(c!(gaspi_config_set(set))), "sn_port {port} was accepted");
+        ensure!(
+            is_error(c!(gaspi_config_set(set))),
+            "sn_port {port} was accepted"
+        );
         same(&config()?, &before, "after a refused port")?;
     }
     let accepted: [(&str, Change); 9] = [
@@ -469,7 +601,11 @@ fn config_limits(_: &Ctx) -> Verdict {
     for (what, change) in accepted {
         let mut set = before;
         change(&mut set);
-        ensure_eq!(c!(gaspi_config_set(set)), SUCCESS, "gaspi_config_set with {what}");
+        ensure_eq!(
+            c!(gaspi_config_set(set)),
+            SUCCESS,
+            "gaspi_config_set with {what}"
+        );
         same(&config()?, &set, "after an accepted proposal")?;
     }
     ok!(gaspi_config_set(before));
@@ -492,8 +628,14 @@ fn config_overruled(_: &Ctx) -> Verdict {
             ok!(gaspi_allreduce_buf_size(&mut bytes));
             ensure!((32..=256).contains(&groups), "group_max {groups}");
             ensure!(notifications >= 65_536, "notification_num {notifications}");
-            ensure!((255..u32::MAX).contains(&elements), "allreduce_elem_max {elements}");
-            ensure!((2040..u64::MAX).contains(&bytes), "allreduce_buf_size {bytes}");
+            ensure!(
+                (255..u32::MAX).contains(&elements),
+                "allreduce_elem_max {elements}"
+            );
+            ensure!(
+                (2040..u64::MAX).contains(&bytes),
+                "allreduce_buf_size {bytes}"
+            );
             // What the getters promise can be had.
             segment(0, 8)?;
             ok!(gaspi_notify(0, 0, notifications - 1, 1, 0, LONG));
@@ -501,7 +643,15 @@ fn config_overruled(_: &Ctx) -> Verdict {
             gives!(ErrInvNotifId, gaspi_notify(0, 0, notifications, 1, 0, LONG));
             let send = vec![1u8; elements as usize * 8];
             let mut receive = vec![0u8; elements as usize * 8];
-            ok!(gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), elements, 0, 5, ALL, LONG));
+            ok!(gaspi_allreduce(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
+                elements,
+                0,
+                5,
+                ALL,
+                LONG
+            ));
             ensure_eq!(receive, send, "the reduction over one process");
             Ok(())
         },
@@ -547,16 +697,35 @@ fn config_in_force(_: &Ctx) -> Verdict {
             ok!(gaspi_write(0, 0, 0, 0, 100, 100, 0, LONG));
             gives!(ErrInvNotifId, gaspi_notify(0, 0, 10, 1, 0, LONG));
             let mut id = 0;
-            gives!(ErrInvNotifId, gaspi_notify_waitsome(0, 10, 1, &mut id, TEST));
+            gives!(
+                ErrInvNotifId,
+                gaspi_notify_waitsome(0, 10, 1, &mut id, TEST)
+            );
             gives!(ErrInvNotifId, gaspi_notify_reset(0, 10, &mut id));
             let send = [1u8; 64];
             let mut receive = [0u8; 64];
-            gives!(ErrInvNum, gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5, ALL, LONG));
-            ok!(gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 6, 0, 5, ALL, LONG));
+            gives!(
+                ErrInvNum,
+                gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5, ALL, LONG)
+            );
+            ok!(gaspi_allreduce(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
+                6,
+                0,
+                5,
+                ALL,
+                LONG
+            ));
             let (ids, offsets, sizes) = ([0u8; 4], [0u64; 4], [8u64; 4]);
             let (ids, offsets, sizes) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
-            gives!(ErrInvNum, gaspi_write_list(4, ids, offsets, 0, ids, offsets, sizes, 1, LONG));
-            ok!(gaspi_write_list(3, ids, offsets, 0, ids, offsets, sizes, 1, LONG));
+            gives!(
+                ErrInvNum,
+                gaspi_write_list(4, ids, offsets, 0, ids, offsets, sizes, 1, LONG)
+            );
+            ok!(gaspi_write_list(
+                3, ids, offsets, 0, ids, offsets, sizes, 1, LONG
+            ));
             flush(0)?;
             flush(1)?;
             let (mut made, mut group) = (0, 0);

@@ -57,11 +57,28 @@ fn size_counts_requests(ctx: &Ctx) -> Verdict {
         ensure_eq!(queue_size(2)?, 2 * i, "size after {i} writes and reads");
     }
     let (ids, offsets, sizes) = ([0u8; 3], [24u64, 32, 40], [8u64; 3]);
-    ok!(gaspi_write_list(3, ids.as_ptr(), offsets.as_ptr(), peer, ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr(), 2, LONG));
-    ensure_eq!(queue_size(2)?, 13, "size after a list of 3, which is 3 writes (§8.4.2)");
+    ok!(gaspi_write_list(
+        3,
+        ids.as_ptr(),
+        offsets.as_ptr(),
+        peer,
+        ids.as_ptr(),
+        offsets.as_ptr(),
+        sizes.as_ptr(),
+        2,
+        LONG
+    ));
+    ensure_eq!(
+        queue_size(2)?,
+        13,
+        "size after a list of 3, which is 3 writes (§8.4.2)"
+    );
     ok!(gaspi_notify(0, peer, 0, 1, 2, LONG));
     let size = queue_size(2)?;
-    ensure!((13..=14).contains(&size), "size {size} after a notification");
+    ensure!(
+        (13..=14).contains(&size),
+        "size {size} after a notification"
+    );
     ensure_eq!(queue_size(1)?, 0, "size of another queue");
     flush(2)?;
     ensure_eq!(queue_size(2)?, 0, "size after gaspi_wait");
@@ -93,25 +110,61 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 gives!(QueueFull, gaspi_write(0, 0, peer, 0, 600, 8, 0, TEST));
                 gives!(QueueFull, gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG));
                 gives!(QueueFull, gaspi_notify(0, peer, 100, 1, 0, LONG));
-                gives!(QueueFull, gaspi_write_notify(0, 0, peer, 0, 600, 8, 101, 1, 0, LONG));
-                gives!(QueueFull, gaspi_read_notify(0, 600, peer, 0, 0, 8, 102, 0, LONG));
-                gives!(QueueFull, gaspi_write_list(1, ids, at, peer, ids, at, eight, 0, LONG));
-                gives!(QueueFull, gaspi_read_list(1, ids, at, peer, ids, at, eight, 0, LONG));
-                gives!(QueueFull, gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG));
+                gives!(
+                    QueueFull,
+                    gaspi_write_notify(0, 0, peer, 0, 600, 8, 101, 1, 0, LONG)
+                );
+                gives!(
+                    QueueFull,
+                    gaspi_read_notify(0, 600, peer, 0, 0, 8, 102, 0, LONG)
+                );
+                gives!(
+                    QueueFull,
+                    gaspi_write_list(1, ids, at, peer, ids, at, eight, 0, LONG)
+                );
+                gives!(
+                    QueueFull,
+                    gaspi_read_list(1, ids, at, peer, ids, at, eight, 0, LONG)
+                );
+                gives!(
+                    QueueFull,
+                    gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG)
+                );
                 ensure_eq!(queue_size(0)?, depth, "size after refusals");
                 // Another queue.
                 ok!(gaspi_write(0, 0, peer, 0, 520, 8, 1, LONG));
                 // Waiting, and again.
                 flush(0)?;
                 ensure_eq!(queue_size(0)?, 0, "size after gaspi_wait");
-                ok!(gaspi_write_notify(0, 0, peer, 0, 528 + 8 * round, 8, 5, 1, 0, LONG));
+                ok!(gaspi_write_notify(
+                    0,
+                    0,
+                    peer,
+                    0,
+                    528 + 8 * round,
+                    8,
+                    5,
+                    1,
+                    0,
+                    LONG
+                ));
                 flush(0)?;
                 flush(1)?;
                 notified(0, 5)?;
-                memory.all(528 + 8 * round as usize, 8, 1 + left(ctx) as u8, "the write after gaspi_wait")?;
+                memory.all(
+                    528 + 8 * round as usize,
+                    8,
+                    1 + left(ctx) as u8,
+                    "the write after gaspi_wait",
+                )?;
                 barrier()?;
             }
-            memory.all(600, 8, 1 + ctx.rank as u8, "where refused requests would have gone")?;
+            memory.all(
+                600,
+                8,
+                1 + ctx.rank as u8,
+                "where refused requests would have gone",
+            )?;
             let mut first = 0;
             gives!(Timeout, gaspi_notify_waitsome(0, 100, 10, &mut first, TEST));
             // A list that finds only part of its places is not issued in part.
@@ -119,13 +172,31 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
             }
             let (ids, from, at, eights) = ([0u8; 3], [0u64; 3], [700u64, 708, 716], [8u64; 3]);
-            gives!(QueueFull, gaspi_write_list(3, ids.as_ptr(), from.as_ptr(), peer, ids.as_ptr(), at.as_ptr(), eights.as_ptr(), 0, LONG));
+            gives!(
+                QueueFull,
+                gaspi_write_list(
+                    3,
+                    ids.as_ptr(),
+                    from.as_ptr(),
+                    peer,
+                    ids.as_ptr(),
+                    at.as_ptr(),
+                    eights.as_ptr(),
+                    0,
+                    LONG
+                )
+            );
             flush(0)?;
             ok!(gaspi_notify(0, peer, 6, 1, 0, LONG));
             flush(0)?;
             notified(0, 6)?;
             barrier()?;
-            memory.all(700, 24, 1 + ctx.rank as u8, "where the refused list would have gone")?;
+            memory.all(
+                700,
+                24,
+                1 + ctx.rank as u8,
+                "where the refused list would have gone",
+            )?;
             barrier()
         },
     )
@@ -143,7 +214,18 @@ fn wait_if_full(ctx: &Ctx) -> Verdict {
                 source.set(8 * i as usize, u64::from(i) << 8 | u64::from(ctx.rank));
                 let at = 8 * u64::from(i);
                 loop {
-                    match c!(gaspi_write_notify(0, at, right(ctx), 1, at, 8, i, i + 1, 0, LONG)) {
+                    match c!(gaspi_write_notify(
+                        0,
+                        at,
+                        right(ctx),
+                        1,
+                        at,
+                        8,
+                        i,
+                        i + 1,
+                        0,
+                        LONG
+                    )) {
                         SUCCESS => break,
                         QUEUE_FULL => full += 1,
                         code => return Err(format!("gaspi_write_notify gave {}", code_name(code))),
@@ -151,10 +233,17 @@ fn wait_if_full(ctx: &Ctx) -> Verdict {
                     flush(0)?;
                 }
             }
-            ensure!(full >= n / 4 - 1, "a queue of 4 was full only {full} times in {n} requests");
+            ensure!(
+                full >= n / 4 - 1,
+                "a queue of 4 was full only {full} times in {n} requests"
+            );
             for i in 0..n {
                 ensure_eq!(notified(1, i)?, i + 1, "the value of notification {i}");
-                ensure_eq!(target.get(8 * i as usize), u64::from(i) << 8 | u64::from(left(ctx)), "word {i}");
+                ensure_eq!(
+                    target.get(8 * i as usize),
+                    u64::from(i) << 8 | u64::from(left(ctx)),
+                    "word {i}"
+                );
             }
             flush(0)?;
             barrier()
@@ -170,9 +259,17 @@ fn queues_are_separate(ctx: &Ctx) -> Verdict {
         }
     }
     for queue in (0..8u8).rev() {
-        ensure_eq!(queue_size(queue)?, u32::from(queue) + 1, "size of queue {queue}");
+        ensure_eq!(
+            queue_size(queue)?,
+            u32::from(queue) + 1,
+            "size of queue {queue}"
+        );
         flush(queue)?;
-        ensure_eq!(queue_size(queue)?, 0, "size of queue {queue} after its wait");
+        ensure_eq!(
+            queue_size(queue)?,
+            0,
+            "size of queue {queue} after its wait"
+        );
     }
     barrier()
 }
@@ -189,22 +286,44 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
         for i in start..max {
             let mut queue = u8::MAX;
             ok!(gaspi_queue_create(&mut queue, LONG));
-            ensure!(!made.contains(&queue) && u32::from(queue) < max, "queue {queue} was made, beside {made:?}");
+            ensure!(
+                !made.contains(&queue) && u32::from(queue) < max,
+                "queue {queue} was made, beside {made:?}"
+            );
             ok!(gaspi_queue_num(&mut num));
             ensure_eq!(num, i + 1, "gaspi_queue_num in round {round}");
             ensure_eq!(queue_size(queue)?, 0, "size of a new queue");
             made.push(queue);
             memory.set(8, 0);
             barrier()?;
-            ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, u32::from(queue), 1, queue, LONG));
+            ok!(gaspi_write_notify(
+                0,
+                0,
+                right(ctx),
+                0,
+                8,
+                8,
+                u32::from(queue),
+                1,
+                queue,
+                LONG
+            ));
             notified(0, u32::from(queue))?;
-            ensure_eq!(memory.get(8), 100 + u64::from(left(ctx)), "what came by the new queue");
+            ensure_eq!(
+                memory.get(8),
+                100 + u64::from(left(ctx)),
+                "what came by the new queue"
+            );
             flush(queue)?;
             barrier()?;
         }
         let mut queue = 0xee;
         let code = c!(gaspi_queue_create(&mut queue, LONG));
-        ensure!(is_error(code), "a queue beyond gaspi_queue_max: {}", code_name(code));
+        ensure!(
+            is_error(code),
+            "a queue beyond gaspi_queue_max: {}",
+            code_name(code)
+        );
         for (i, queue) in made.iter().enumerate() {
             ok!(gaspi_queue_delete(*queue));
             ok!(gaspi_queue_num(&mut num));
@@ -221,12 +340,30 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut queue = 0;
     ok!(gaspi_queue_create(&mut queue, LONG));
-    ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, queue, LONG));
+    ok!(gaspi_write_notify(
+        0,
+        0,
+        right(ctx),
+        0,
+        8,
+        8,
+        0,
+        1,
+        queue,
+        LONG
+    ));
     ok!(gaspi_queue_delete(queue));
     notified(0, 0)?;
-    ensure_eq!(memory.get(8), 7 + u64::from(left(ctx)), "what was posted before the deletion");
+    ensure_eq!(
+        memory.get(8),
+        7 + u64::from(left(ctx)),
+        "what was posted before the deletion"
+    );
     let mut size = 0;
-    gives!(ErrInvQueue, gaspi_write(0, 0, right(ctx), 0, 16, 8, queue, LONG));
+    gives!(
+        ErrInvQueue,
+        gaspi_write(0, 0, right(ctx), 0, 16, 8, queue, LONG)
+    );
     gives!(ErrInvQueue, gaspi_notify(0, right(ctx), 1, 1, queue, LONG));
     gives!(ErrInvQueue, gaspi_wait(queue, LONG));
     gives!(ErrInvQueue, gaspi_queue_size(queue, &mut size));
@@ -245,7 +382,18 @@ fn purged_is_empty(ctx: &Ctx) -> Verdict {
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(3, 10)))?;
     ensure_eq!(queue_size(3)?, 0, "size after gaspi_queue_purge");
     ok!(gaspi_wait(3, LONG));
-    ok!(gaspi_write_notify(0, 0, right(ctx), 0, 16, 8, 0, 1, 3, LONG));
+    ok!(gaspi_write_notify(
+        0,
+        0,
+        right(ctx),
+        0,
+        16,
+        8,
+        0,
+        1,
+        3,
+        LONG
+    ));
     notified(0, 0)?;
     ensure_eq!(memory.get(16), 9, "what was written by the purged queue");
     flush(3)?;
@@ -278,9 +426,17 @@ const EACH: u32 = 100;
 /// The receiving end of the thread laws: every slot's word, and its notification with the slot's number as value.
 fn collect(target: &Memory, from: u16) -> Verdict {
     for slot in 0..THREADS as u32 * EACH {
-        ensure_eq!(notified(1, slot)?, slot + 1, "the value of notification {slot}");
+        ensure_eq!(
+            notified(1, slot)?,
+            slot + 1,
+            "the value of notification {slot}"
+        );
         let seen = target.get(8 * slot as usize);
-        ensure_eq!(seen, u64::from(slot) * 1000 + u64::from(from), "the word of slot {slot}");
+        ensure_eq!(
+            seen,
+            u64::from(slot) * 1000 + u64::from(from),
+            "the word of slot {slot}"
+        );
     }
     Ok(())
 }
@@ -310,7 +466,18 @@ fn threads_on_one_queue(ctx: &Ctx) -> Verdict {
             for k in 0..EACH {
                 let slot = i as u32 * EACH + k;
                 let at = 8 * u64::from(slot);
-                ok!(gaspi_write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1, 0, BLOCK));
+                ok!(gaspi_write_notify(
+                    0,
+                    at,
+                    right(ctx),
+                    1,
+                    at,
+                    8,
+                    slot,
+                    slot + 1,
+                    0,
+                    BLOCK
+                ));
             }
             Ok(())
         };
@@ -359,7 +526,18 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
                 let at = 8 * u64::from(slot);
                 let patience = u64::from(k % 2);
                 repeat("gaspi_write_notify", || {
-                    c!(gaspi_write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1, 0, patience))
+                    c!(gaspi_write_notify(
+                        0,
+                        at,
+                        right(ctx),
+                        1,
+                        at,
+                        8,
+                        slot,
+                        slot + 1,
+                        0,
+                        patience
+                    ))
                 })?;
             }
             Ok(())
@@ -373,7 +551,10 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
     let mut first = 0;
     barrier()?;
     // Each came once: after the resets above nothing is left.
-    gives!(Timeout, gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST));
+    gives!(
+        Timeout,
+        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
+    );
     barrier()
 }
 
@@ -388,13 +569,27 @@ fn one_wait_for_all_threads(ctx: &Ctx) -> Verdict {
         threads(4, |i| {
             for k in 0..10 {
                 let at = (i * 10 + k) * size;
-                ok!(gaspi_read(1, at as u64, right(ctx), 0, 0, size as u64, 1, LONG));
+                ok!(gaspi_read(
+                    1,
+                    at as u64,
+                    right(ctx),
+                    0,
+                    0,
+                    size as u64,
+                    1,
+                    LONG
+                ));
             }
             Ok(())
         })?;
         ensure_eq!(queue_size(1)?, 40, "requests of all threads");
         flush(1)?;
-        target.all(0, 40 * size, right(ctx) as u8 + 5, "what the threads have read")?;
+        target.all(
+            0,
+            40 * size,
+            right(ctx) as u8 + 5,
+            "what the threads have read",
+        )?;
     }
     barrier()
 }

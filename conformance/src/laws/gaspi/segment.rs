@@ -72,12 +72,18 @@ fn list() -> Result<Vec<u8>, String> {
 
 fn alloc_is_local(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
-        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003].into_iter().enumerate() {
+        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003]
+            .into_iter()
+            .enumerate()
+        {
             ok!(gaspi_segment_alloc(id as u8, len as u64, 0));
             let memory = memory(id as u8, len)?;
             memory.fill(0xa0 + id as u8);
         }
-        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003].into_iter().enumerate() {
+        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003]
+            .into_iter()
+            .enumerate()
+        {
             memory(id as u8, len)?.all(0, len, 0xa0 + id as u8, "a segment")?;
             let mut size = 0;
             ok!(gaspi_segment_size(id as u8, 0, &mut size));
@@ -85,7 +91,11 @@ fn alloc_is_local(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(list()?, vec![0, 1, 2, 3, 4, 5], "gaspi_segment_list");
     } else {
-        ensure_eq!(list()?, Vec::<u8>::new(), "gaspi_segment_list at another rank");
+        ensure_eq!(
+            list()?,
+            Vec::<u8>::new(),
+            "gaspi_segment_list at another rank"
+        );
     }
     barrier()
 }
@@ -102,7 +112,10 @@ fn register_shows_to_one(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         ok!(gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
     } else if ctx.rank == 2 {
-        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG)
+        );
         gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 8, 8, 0, LONG));
         let mut size = 0;
         gives!(ErrInvSeg, gaspi_segment_size(0, 0, &mut size));
@@ -132,15 +145,39 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
         gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 0, 8, 0, LONG));
         gives!(ErrInvSeg, gaspi_read(1, 0, 0, 0, 0, 8, 0, LONG));
         gives!(ErrInvSeg, gaspi_notify(0, 0, 0, 1, 0, LONG));
-        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 8, 0, 1, 0, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_write_notify(1, 0, 0, 0, 0, 8, 0, 1, 0, LONG)
+        );
         gives!(ErrInvSeg, gaspi_read_notify(1, 0, 0, 0, 0, 8, 0, 0, LONG));
-        gives!(ErrInvSeg, gaspi_write_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG));
-        gives!(ErrInvSeg, gaspi_read_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG));
-        gives!(ErrInvSeg, gaspi_write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1, 0, LONG));
-        gives!(ErrInvSeg, gaspi_write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1, 0, LONG));
-        gives!(ErrInvSeg, gaspi_read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0, 0, LONG));
-        gives!(ErrInvSeg, gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG));
-        gives!(ErrInvSeg, gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_write_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_read_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG)
+        );
         ensure_eq!(queue_size(0)?, 0, "requests in the queue after refusals");
         own.all(0, 256, 7, "the local segment after refused reads")?;
         let mut first = 0;
@@ -149,7 +186,12 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
     barrier()?;
     if ctx.rank == 0 {
         memory(0, 256)?.all(0, 256, 3, "the unregistered segment")?;
-        own.all(0, 256, 7, "the registered segment, where one part of a list would have gone")?;
+        own.all(
+            0,
+            256,
+            7,
+            "the registered segment, where one part of a list would have gone",
+        )?;
         let mut first = 0;
         gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, TEST));
     }
@@ -163,7 +205,10 @@ fn register_after_use(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 1 {
-        gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG)
+        );
     }
     barrier()?;
     if ctx.rank == 0 {
@@ -191,11 +236,17 @@ fn create_is_for_all(ctx: &Ctx) -> Verdict {
     // At once, and to everybody, the own process too.
     for rank in 0..ctx.size as u16 {
         let at = slot * ctx.rank as usize;
-        ok!(gaspi_write_notify(7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1, 0, LONG
+        ));
     }
     for rank in 0..ctx.size {
         notified(7, rank)?;
-        ensure_eq!(memory.get(slot * rank as usize), 1000 + u64::from(rank), "what rank {rank} wrote");
+        ensure_eq!(
+            memory.get(slot * rank as usize),
+            1000 + u64::from(rank),
+            "what rank {rank} wrote"
+        );
     }
     Ok(())
 }
@@ -208,7 +259,18 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
     if inside {
         let group = group_of(&[0, 2])?;
         ok!(gaspi_segment_create(0, 64, group, LONG, 0));
-        ok!(gaspi_write_notify(1, 0, peer as u16, 0, 0, 64, 0, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            1,
+            0,
+            peer as u16,
+            0,
+            0,
+            64,
+            0,
+            1,
+            0,
+            LONG
+        ));
         notified(0, 0)?;
         memory(0, 64)?.all(0, 64, peer as u8 + 1, "what the other member wrote")?;
     }
@@ -249,14 +311,36 @@ fn create_continues(ctx: &Ctx) -> Verdict {
             }
             code
         })?;
-        ensure_eq!(called.get(0), 1, "whether rank {late} had called gaspi_segment_create");
-        ensure!(!usable, "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create");
+        ensure_eq!(
+            called.get(0),
+            1,
+            "whether rank {late} had called gaspi_segment_create"
+        );
+        ensure!(
+            !usable,
+            "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create"
+        );
     }
     let memory = memory(4, 128)?;
     memory.set(0, 5 + u64::from(ctx.rank));
-    ok!(gaspi_write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1, 0, LONG));
+    ok!(gaspi_write_notify(
+        4,
+        0,
+        right(ctx),
+        4,
+        64,
+        8,
+        0,
+        1,
+        0,
+        LONG
+    ));
     notified(4, 0)?;
-    ensure_eq!(memory.get(64), 5 + u64::from(left(ctx)), "what the neighbour wrote");
+    ensure_eq!(
+        memory.get(64),
+        5 + u64::from(left(ctx)),
+        "what the neighbour wrote"
+    );
     let mut num = 0;
     ok!(gaspi_segment_num(&mut num));
     ensure_eq!(num, 2, "segments after one creation in many calls");
@@ -276,9 +360,24 @@ fn use_continues(ctx: &Ctx) -> Verdict {
     let memory = memory(4, bytes)?;
     ensure_eq!(memory.base, base, "the pointer of a segment in use");
     memory.set(0, 5 + u64::from(ctx.rank));
-    ok!(gaspi_write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1, 0, LONG));
+    ok!(gaspi_write_notify(
+        4,
+        0,
+        right(ctx),
+        4,
+        64,
+        8,
+        0,
+        1,
+        0,
+        LONG
+    ));
     notified(4, 0)?;
-    ensure_eq!(memory.get(64), 5 + u64::from(left(ctx)), "what the neighbour wrote");
+    ensure_eq!(
+        memory.get(64),
+        5 + u64::from(left(ctx)),
+        "what the neighbour wrote"
+    );
     barrier()?;
     ok!(gaspi_segment_delete(4));
     Ok(())
@@ -288,9 +387,15 @@ fn use_continues(ctx: &Ctx) -> Verdict {
 fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
     let local = segment(1, len)?;
     let mut random = ctx.random(3);
-    let (before, after) = (random_bytes(&mut random, len), random_bytes(&mut random, len));
+    let (before, after) = (
+        random_bytes(&mut random, len),
+        random_bytes(&mut random, len),
+    );
     if ctx.rank == 0 {
-        let around = Memory { base: base.wrapping_sub(margin), len: len + 2 * margin };
+        let around = Memory {
+            base: base.wrapping_sub(margin),
+            len: len + 2 * margin,
+        };
         around.fill(0x11);
         let memory = Memory { base, len };
         memory.store(0, &before);
@@ -304,14 +409,23 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         notified(0, 3)?;
         memory.holds(0, &after, "what the peer wrote")?;
         around.all(0, margin, 0x11, "the memory before the bound one")?;
-        around.all(margin + len, margin, 0x11, "the memory behind the bound one")?;
+        around.all(
+            margin + len,
+            margin,
+            0x11,
+            "the memory behind the bound one",
+        )?;
         // Own stores are seen by the peer.
         memory.store(len - 1, &[0x77]);
         around.store(0, &[0x22]);
         barrier()?;
         barrier()?;
         ok!(gaspi_segment_delete(0));
-        memory.holds(0, &after[..len - 1], "bound memory after gaspi_segment_delete")?;
+        memory.holds(
+            0,
+            &after[..len - 1],
+            "bound memory after gaspi_segment_delete",
+        )?;
         around.fill(0x33);
         around.all(0, around.len, 0x33, "memory that was bound")?;
         barrier()?;
@@ -368,7 +482,10 @@ fn bind_large(ctx: &Ctx) -> Verdict {
 fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
     let source = segment(9, 64)?;
     let mut own = vec![0u64; 64];
-    let memory = Memory { base: own.as_mut_ptr().cast(), len: 512 };
+    let memory = Memory {
+        base: own.as_mut_ptr().cast(),
+        len: 512,
+    };
     if ctx.rank == 0 {
         ok!(gaspi_segment_bind(0, memory.base, 64, 0));
         ok!(gaspi_segment_bind(1, memory.base.wrapping_add(64), 64, 0));
@@ -402,22 +519,42 @@ fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
 fn use_is_for_all(ctx: &Ctx) -> Verdict {
     let len = 5000usize;
     let mut own = vec![0u64; len / 8];
-    let memory = Memory { base: own.as_mut_ptr().cast(), len };
+    let memory = Memory {
+        base: own.as_mut_ptr().cast(),
+        len,
+    };
     memory.set(0, 70 + u64::from(ctx.rank));
     ok!(gaspi_segment_use(2, memory.base, len as u64, ALL, BLOCK, 0));
     for rank in others(ctx) {
         let at = 8 * (1 + u64::from(ctx.rank));
-        ok!(gaspi_write_notify(2, 0, rank, 2, at, 8, ctx.rank, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            2, 0, rank, 2, at, 8, ctx.rank, 1, 0, LONG
+        ));
     }
     for rank in others(ctx) {
         notified(2, u32::from(rank))?;
-        ensure_eq!(memory.get(8 * (1 + rank as usize)), 70 + u64::from(rank), "what rank {rank} wrote");
+        ensure_eq!(
+            memory.get(8 * (1 + rank as usize)),
+            70 + u64::from(rank),
+            "what rank {rank} wrote"
+        );
     }
     let mut old = 0;
-    ok!(gaspi_atomic_fetch_add(2, 4992, right(ctx), 3, &mut old, LONG));
+    ok!(gaspi_atomic_fetch_add(
+        2,
+        4992,
+        right(ctx),
+        3,
+        &mut old,
+        LONG
+    ));
     flush(0)?;
     barrier()?;
-    ensure_eq!(memory.get(4992), 3, "an atomic sum in memory of the program");
+    ensure_eq!(
+        memory.get(4992),
+        3,
+        "an atomic sum in memory of the program"
+    );
     ok!(gaspi_segment_delete(2));
     Ok(())
 }
@@ -449,7 +586,10 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
         gives!(ErrInvSeg, gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
         gives!(ErrInvSeg, gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG));
         gives!(ErrInvSeg, gaspi_notify(1, 0, 0, 1, 0, LONG));
-        gives!(ErrInvSeg, gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG));
+        gives!(
+            ErrInvSeg,
+            gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG)
+        );
         ok!(gaspi_write_notify(0, 0, 0, 200, 0, 8, 0, 1, 0, LONG));
     } else {
         notified(200, 0)?;
@@ -476,10 +616,25 @@ fn delete_in_any_order(ctx: &Ctx) -> Verdict {
     for (i, id) in order.iter().enumerate() {
         ok!(gaspi_segment_delete(*id));
         let at = 8 * (i % 6) as u64;
-        ok!(gaspi_write_notify(keeper, 56, right(ctx), keeper, at, 8, i as u32, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            keeper,
+            56,
+            right(ctx),
+            keeper,
+            at,
+            8,
+            i as u32,
+            1,
+            0,
+            LONG
+        ));
         notified(keeper, i as u32)?;
         let seen = memory(keeper, 64)?.get(at as usize);
-        ensure_eq!(seen, 10 * u64::from(left(ctx)) + u64::from(keeper), "data after {i} deletions");
+        ensure_eq!(
+            seen,
+            10 * u64::from(left(ctx)) + u64::from(keeper),
+            "data after {i} deletions"
+        );
     }
     ensure_eq!(list()?, vec![keeper], "segments that are left");
     barrier()
@@ -493,7 +648,10 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         let memory = segment(5, len)?;
         memory.all(0, len, 0, "a segment made again")?;
         let mut first = 0;
-        gives!(Timeout, gaspi_notify_waitsome(5, 0, 65_536, &mut first, TEST));
+        gives!(
+            Timeout,
+            gaspi_notify_waitsome(5, 0, 65_536, &mut first, TEST)
+        );
         barrier()?;
         if round % 2 == 1 {
             let mut size = 0;
@@ -503,8 +661,22 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         stamp += 1;
         memory.store(0, &[stamp]);
         // The last byte there is, and not one more.
-        ok!(gaspi_write_notify(5, 0, right(ctx), 5, len as u64 - 1, 1, 3, 1, 0, LONG));
-        gives!(ErrInvRemOff, gaspi_write(5, 0, right(ctx), 5, len as u64, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            5,
+            0,
+            right(ctx),
+            5,
+            len as u64 - 1,
+            1,
+            3,
+            1,
+            0,
+            LONG
+        ));
+        gives!(
+            ErrInvRemOff,
+            gaspi_write(5, 0, right(ctx), 5, len as u64, 1, 0, LONG)
+        );
         notified(5, 3)?;
         memory.all(len - 1, 1, stamp, "what the neighbour wrote")?;
         // A notification that nobody looks at must not be there in the next round.
@@ -539,11 +711,19 @@ fn recreate_locally(ctx: &Ctx) -> Verdict {
         barrier()?;
         if ctx.rank == 1 {
             // The name is there again, but not registered with this rank.
-            gives!(ErrInvSeg, gaspi_write_notify(1, 0, 0, 0, 0, 64, 0, 1, 0, LONG));
+            gives!(
+                ErrInvSeg,
+                gaspi_write_notify(1, 0, 0, 0, 0, 64, 0, 1, 0, LONG)
+            );
         }
         barrier()?;
         if ctx.rank == 0 {
-            memory(0, 2 * len as usize)?.all(0, 2 * len as usize, 0, "the unregistered successor")?;
+            memory(0, 2 * len as usize)?.all(
+                0,
+                2 * len as usize,
+                0,
+                "the unregistered successor",
+            )?;
             ok!(gaspi_segment_delete(0));
         }
         barrier()?;
@@ -559,9 +739,17 @@ fn as_many_as_promised(_: &Ctx) -> Verdict {
         for i in 0..max {
             let mut id = 0;
             ok!(gaspi_segment_avail_local(&mut id));
-            ensure!(!made.contains(&id), "gaspi_segment_avail_local gave {id}, which is in use");
+            ensure!(
+                !made.contains(&id),
+                "gaspi_segment_avail_local gave {id}, which is in use"
+            );
             let code = c!(gaspi_segment_alloc(id, 100, 0));
-            ensure_eq!(code, SUCCESS, "segment number {} of {max} in round {round}", i + 1);
+            ensure_eq!(
+                code,
+                SUCCESS,
+                "segment number {} of {max} in round {round}",
+                i + 1
+            );
             made.push(id);
         }
         let mut num = 0;
@@ -593,7 +781,10 @@ fn names_are_listed(ctx: &Ctx) -> Verdict {
         }
         let mut free = 0;
         ok!(gaspi_segment_avail_local(&mut free));
-        ensure!(!there.contains(&free), "gaspi_segment_avail_local gave {free}, which is in use");
+        ensure!(
+            !there.contains(&free),
+            "gaspi_segment_avail_local gave {free}, which is in use"
+        );
     }
     there.sort();
     ensure_eq!(list()?, there, "gaspi_segment_list");
@@ -601,7 +792,10 @@ fn names_are_listed(ctx: &Ctx) -> Verdict {
     let mut some = [0xee; 4];
     ok!(gaspi_segment_list(3, some.as_mut_ptr()));
     ensure_eq!(some[3], 0xee, "the entry behind a list of 3");
-    ensure!(some[..3].iter().all(|id| there.contains(id)), "{some:?} are not all segments");
+    ensure!(
+        some[..3].iter().all(|id| there.contains(id)),
+        "{some:?} are not all segments"
+    );
     Ok(())
 }
 
@@ -629,7 +823,10 @@ fn sizes_differ_by_rank(ctx: &Ctx) -> Verdict {
 fn addresses(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 4096)?;
     for at in 0..4096 {
-        memory.store(at, &[(at as u8).wrapping_mul(7).wrapping_add(ctx.rank as u8)]);
+        memory.store(
+            at,
+            &[(at as u8).wrapping_mul(7).wrapping_add(ctx.rank as u8)],
+        );
     }
     let expected = |at: usize, rank: u16| (at as u8).wrapping_mul(7).wrapping_add(rank as u8);
     barrier()?;
@@ -642,7 +839,12 @@ fn addresses(ctx: &Ctx) -> Verdict {
         ok!(gaspi_read(1, to, peer, 0, from, size, 0, LONG));
         flush(0)?;
         for i in 0..size as usize {
-            target.all(to as usize + i, 1, expected(from as usize + i, peer), "what was read")?;
+            target.all(
+                to as usize + i,
+                1,
+                expected(from as usize + i, peer),
+                "what was read",
+            )?;
         }
     }
     barrier()
@@ -653,7 +855,18 @@ fn churn(ctx: &Ctx) -> Verdict {
         let id = (round % 3) as u8;
         let memory = segment(id, 100_000)?;
         memory.set(0, round);
-        ok!(gaspi_write_notify(id, 0, right(ctx), id, 50_000, 8, 0, 1, 0, LONG));
+        ok!(gaspi_write_notify(
+            id,
+            0,
+            right(ctx),
+            id,
+            50_000,
+            8,
+            0,
+            1,
+            0,
+            LONG
+        ));
         notified(id, 0)?;
         ensure_eq!(memory.get(50_000), round, "what the neighbour wrote");
         flush(0)?;

@@ -55,7 +55,8 @@ laws! {
 
 const GUARD: usize = 64;
 const SIZES: [usize; 22] = [
-    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_536, 300_001,
+    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_536,
+    300_001,
 ];
 
 fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
@@ -68,7 +69,16 @@ fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
         let data = random_bytes(&mut random, size);
         if ctx.rank == 0 {
             memory.store(from, &data);
-            ok!(gaspi_write(0, from as u64, 1, 0, to as u64, size as u64, 0, LONG));
+            ok!(gaspi_write(
+                0,
+                from as u64,
+                1,
+                0,
+                to as u64,
+                size as u64,
+                0,
+                LONG
+            ));
             ok!(gaspi_notify(0, 1, 1, round as u32 + 1, 0, LONG));
             flush(0)?;
             notified(0, 2)?;
@@ -99,9 +109,22 @@ fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
         for size in SIZES {
             let from = random.below((len - size) as u64) as usize;
             let to = GUARD + random.below(300) as usize;
-            ok!(gaspi_read(1, to as u64, 1, 0, from as u64, size as u64, 0, LONG));
+            ok!(gaspi_read(
+                1,
+                to as u64,
+                1,
+                0,
+                from as u64,
+                size as u64,
+                0,
+                LONG
+            ));
             flush(0)?;
-            target.holds(to, &data[from..from + size], &format!("a read of {size} bytes"))?;
+            target.holds(
+                to,
+                &data[from..from + size],
+                &format!("a read of {size} bytes"),
+            )?;
             target.all(to - GUARD, GUARD, 0, "before the target")?;
             target.all(to + size, GUARD, 0, "behind the target")?;
             target.store(to, &vec![0; size]);
@@ -159,8 +182,10 @@ fn rounds(
                     part
                 })
                 .collect();
-            let data: Vec<Vec<u8>> =
-                parts.iter().map(|part| random_bytes(random, part.2 as usize)).collect();
+            let data: Vec<Vec<u8>> = parts
+                .iter()
+                .map(|part| random_bytes(random, part.2 as usize))
+                .collect();
             (parts, data)
         };
         let (parts, data) = draw(&mut here);
@@ -171,7 +196,11 @@ fn rounds(
         ensure_eq!(notified(1, 0)?, round, "the notification's value");
         let (parts, data) = draw(&mut there);
         for (i, (part, data)) in parts.iter().zip(&data).enumerate() {
-            target.holds(part.1 as usize, data, &format!("round {round}, write {i} of {}", parts.len()))?;
+            target.holds(
+                part.1 as usize,
+                data,
+                &format!("round {round}, write {i} of {}", parts.len()),
+            )?;
         }
         for queue in 0..8 {
             flush(queue)?;
@@ -183,7 +212,9 @@ fn rounds(
 }
 
 fn few_small(random: &mut Random) -> Vec<usize> {
-    (0..1 + random.below(8)).map(|_| 1 + random.below(300) as usize).collect()
+    (0..1 + random.below(8))
+        .map(|_| 1 + random.below(300) as usize)
+        .collect()
 }
 
 fn notify_after_writes(ctx: &Ctx) -> Verdict {
@@ -220,7 +251,9 @@ fn notify_after_lists(ctx: &Ctx) -> Verdict {
     rounds(ctx, 8, few_small, |_, parts, to, round| {
         let (first, rest) = parts.split_at(1);
         let (from, at, size) = first[0];
-        ok!(gaspi_write_notify(0, from, to, 1, at, size, 9, round, 3, LONG));
+        ok!(gaspi_write_notify(
+            0, from, to, 1, at, size, 9, round, 3, LONG
+        ));
         if !rest.is_empty() {
             let (froms, ats, sizes) = columns(rest);
             let (mine, theirs) = (vec![0u8; rest.len()], vec![1u8; rest.len()]);
@@ -261,10 +294,18 @@ fn notify_per_destination(ctx: &Ctx) -> Verdict {
             ok!(gaspi_notify(1, rank, ctx.rank, round as u32, 1, LONG));
         }
         for rank in others(ctx) {
-            ensure_eq!(notified(1, u32::from(rank))?, round as u32, "the notification of rank {rank}");
+            ensure_eq!(
+                notified(1, u32::from(rank))?,
+                round as u32,
+                "the notification of rank {rank}"
+            );
             for i in 0..writes {
                 let seen = target.get(8 * (i * n + rank as usize));
-                ensure_eq!(seen, round << 32 | (i as u64) << 8 | u64::from(rank), "write {i} of rank {rank} in round {round}");
+                ensure_eq!(
+                    seen,
+                    round << 32 | (i as u64) << 8 | u64::from(rank),
+                    "write {i} of rank {rank} in round {round}"
+                );
             }
         }
         barrier()?;
@@ -277,7 +318,9 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 16, one, |random, parts, to, round| {
         let (from, at, size) = parts[0];
         let queue = random.below(8) as u8;
-        ok!(gaspi_write_notify(0, from, to, 1, at, size, 0, round, queue, LONG));
+        ok!(gaspi_write_notify(
+            0, from, to, 1, at, size, 0, round, queue, LONG
+        ));
         Ok(())
     })
 }
@@ -318,7 +361,17 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
         let from = random.below((len - size) as u64) as usize;
         let peer = random.below(u64::from(ctx.size)) as u16;
         let queue = random.below(8) as u8;
-        ok!(gaspi_read_notify(1, at as u64, peer, 0, from as u64, size as u64, id, queue, LONG));
+        ok!(gaspi_read_notify(
+            1,
+            at as u64,
+            peer,
+            0,
+            from as u64,
+            size as u64,
+            id,
+            queue,
+            LONG
+        ));
         posted.push((at, peer, from, size));
         at += size;
     }
@@ -332,7 +385,11 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify_reset(1, id, &mut value));
         ensure_eq!(value, 1, "the notification of a read");
         let (at, peer, from, size) = posted[id as usize];
-        target.holds(at, &expected[peer as usize][from..from + size], &format!("read {id} from rank {peer}"))?;
+        target.holds(
+            at,
+            &expected[peer as usize][from..from + size],
+            &format!("read {id} from rank {peer}"),
+        )?;
         missing -= 1;
     }
     barrier()?;
@@ -377,10 +434,18 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             2,
             LONG
         ));
-        ensure_eq!(notified(0, round)?, 1, "the notification of a list of reads");
+        ensure_eq!(
+            notified(0, round)?,
+            1,
+            "the notification of a list of reads"
+        );
         for (at, from, size) in &parts {
             let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
-            target.holds(*at as usize, expected, &format!("an element read from rank {peer}"))?;
+            target.holds(
+                *at as usize,
+                expected,
+                &format!("an element read from rank {peer}"),
+            )?;
             target.all(*at as usize - 1, 1, 0, "the byte between two elements")?;
         }
         flush(2)?;
@@ -394,20 +459,41 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     }
     let mut id = 0;
     let (mine, theirs, zeros, eights) = ([0u8], [1u8], [0u64], [8u64]);
-    ok!(gaspi_read_list_notify(1, mine.as_ptr(), zeros.as_ptr(), right(ctx), theirs.as_ptr(), zeros.as_ptr(), eights.as_ptr(), 2, 7, 0, LONG));
+    ok!(gaspi_read_list_notify(
+        1,
+        mine.as_ptr(),
+        zeros.as_ptr(),
+        right(ctx),
+        theirs.as_ptr(),
+        zeros.as_ptr(),
+        eights.as_ptr(),
+        2,
+        7,
+        0,
+        LONG
+    ));
     ensure_eq!(notified(2, 7)?, 1, "the notification");
     ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
-    ensure_eq!(notified(1, 9)?, 1, "the notification, in the local segment of the read");
+    ensure_eq!(
+        notified(1, 9)?,
+        1,
+        "the notification, in the local segment of the read"
+    );
     flush(0)?;
     barrier()?;
     for segment in 0..3 {
-        gives!(Timeout, gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST));
+        gives!(
+            Timeout,
+            gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST)
+        );
     }
     barrier()
 }
 
 fn lists_are_writes(ctx: &Ctx) -> Verdict {
-    let segments: Vec<Memory> = (0..4).map(|id| segment(id, 4096)).collect::<Result<_, _>>()?;
+    let segments: Vec<Memory> = (0..4)
+        .map(|id| segment(id, 4096))
+        .collect::<Result<_, _>>()?;
     let mut random = ctx.random(2);
     for round in 1..=6u32 {
         let num = 1 + random.below(40) as usize;
@@ -434,13 +520,27 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
         if ctx.rank == 0 {
             segments[0].store(0, &data[0]);
             segments[1].store(0, &data[1]);
-            ok!(gaspi_write_list(num as u32, mine.as_ptr(), froms.as_ptr(), 1, theirs.as_ptr(), ats.as_ptr(), sizes.as_ptr(), 0, LONG));
+            ok!(gaspi_write_list(
+                num as u32,
+                mine.as_ptr(),
+                froms.as_ptr(),
+                1,
+                theirs.as_ptr(),
+                ats.as_ptr(),
+                sizes.as_ptr(),
+                0,
+                LONG
+            ));
             ok!(gaspi_notify(2, 1, 3, round, 0, LONG));
             flush(0)?;
         } else {
             ensure_eq!(notified(2, 3)?, round, "the notification");
             for (i, model) in model.iter().enumerate() {
-                segments[2 + i].holds(0, model, &format!("target segment {i} of a list of {num}"))?;
+                segments[2 + i].holds(
+                    0,
+                    model,
+                    &format!("target segment {i} of a list of {num}"),
+                )?;
                 segments[2 + i].fill(0);
             }
         }
@@ -474,7 +574,17 @@ fn lists_are_reads(ctx: &Ctx) -> Verdict {
             at += size + random.below(5);
         }
         let (mine, theirs) = (vec![1u8; num], vec![0u8; num]);
-        ok!(gaspi_read_list(num as u32, mine.as_ptr(), ats.as_ptr(), right(ctx), theirs.as_ptr(), froms.as_ptr(), sizes.as_ptr(), 4, LONG));
+        ok!(gaspi_read_list(
+            num as u32,
+            mine.as_ptr(),
+            ats.as_ptr(),
+            right(ctx),
+            theirs.as_ptr(),
+            froms.as_ptr(),
+            sizes.as_ptr(),
+            4,
+            LONG
+        ));
         flush(4)?;
         target.holds(0, &model, &format!("a list of {num} reads"))?;
     }
@@ -495,18 +605,49 @@ fn longest_list(ctx: &Ctx) -> Verdict {
     let offsets: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
     let backwards: Vec<u64> = offsets.iter().rev().copied().collect();
     let eights = vec![8u64; n];
-    ok!(gaspi_write_list_notify(most, mine.as_ptr(), offsets.as_ptr(), right(ctx), theirs.as_ptr(), backwards.as_ptr(), eights.as_ptr(), 1, 0, 1, 0, LONG));
+    ok!(gaspi_write_list_notify(
+        most,
+        mine.as_ptr(),
+        offsets.as_ptr(),
+        right(ctx),
+        theirs.as_ptr(),
+        backwards.as_ptr(),
+        eights.as_ptr(),
+        1,
+        0,
+        1,
+        0,
+        LONG
+    ));
     notified(1, 0)?;
     for i in 0..n {
-        ensure_eq!(target.get(16 * (n - 1 - i)), 3 * i as u64 + u64::from(left(ctx)), "element {i}");
+        ensure_eq!(
+            target.get(16 * (n - 1 - i)),
+            3 * i as u64 + u64::from(left(ctx)),
+            "element {i}"
+        );
         ensure_eq!(target.get(16 * i + 8), 0, "what lies behind element {i}");
     }
     flush(0)?;
     barrier()?;
-    ok!(gaspi_read_list(most, theirs.as_ptr(), backwards.as_ptr(), right(ctx), mine.as_ptr(), offsets.as_ptr(), eights.as_ptr(), 0, LONG));
+    ok!(gaspi_read_list(
+        most,
+        theirs.as_ptr(),
+        backwards.as_ptr(),
+        right(ctx),
+        mine.as_ptr(),
+        offsets.as_ptr(),
+        eights.as_ptr(),
+        0,
+        LONG
+    ));
     flush(0)?;
     for i in 0..n {
-        ensure_eq!(target.get(16 * (n - 1 - i)), 3 * i as u64 + u64::from(right(ctx)), "element {i} read");
+        ensure_eq!(
+            target.get(16 * (n - 1 - i)),
+            3 * i as u64 + u64::from(right(ctx)),
+            "element {i} read"
+        );
     }
     barrier()
 }
@@ -541,16 +682,36 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
             memory.store(0, &data);
             barrier()?;
             let size = most as u64;
-            ok!(gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size, 0, 1, 0, LONG));
-            gives!(ErrInvCommsize, gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG));
-            gives!(ErrInvCommsize, gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG));
+            ok!(gaspi_write_notify(
+                0,
+                0,
+                right(ctx),
+                0,
+                size + 10,
+                size,
+                0,
+                1,
+                0,
+                LONG
+            ));
+            gives!(
+                ErrInvCommsize,
+                gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvCommsize,
+                gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG)
+            );
             notified(0, 0)?;
             let theirs = random_bytes(&mut ctx.random(u64::from(left(ctx))), most + 1);
             memory.holds(most + 10, &theirs[..most], "the largest write")?;
             memory.all(2 * most + 10, 10, 0, "behind it")?;
             flush(0)?;
             barrier()?;
-            gives!(ErrInvCommsize, gaspi_read(0, size + 10, right(ctx), 0, 0, size + 1, 0, LONG));
+            gives!(
+                ErrInvCommsize,
+                gaspi_read(0, size + 10, right(ctx), 0, 0, size + 1, 0, LONG)
+            );
             memory.holds(most + 10, &theirs[..most], "the target of a refused read")?;
             ok!(gaspi_read(0, size + 10, right(ctx), 0, 0, size, 0, LONG));
             flush(0)?;
@@ -572,17 +733,47 @@ fn many_megabytes(ctx: &Ctx) -> Verdict {
     barrier()?;
     let check = |from: u16| -> Verdict {
         for at in (0..len).step_by(step) {
-            ensure_eq!(target.get(at), at as u64 ^ 0xabcd ^ u64::from(from), "word at {at}");
-            ensure_eq!(target.get(at + step - 8), at as u64 + u64::from(from), "word at {}", at + step - 8);
+            ensure_eq!(
+                target.get(at),
+                at as u64 ^ 0xabcd ^ u64::from(from),
+                "word at {at}"
+            );
+            ensure_eq!(
+                target.get(at + step - 8),
+                at as u64 + u64::from(from),
+                "word at {}",
+                at + step - 8
+            );
         }
         Ok(())
     };
-    ok!(gaspi_write_notify(0, 0, right(ctx), 1, 0, len as u64, 0, 1, 0, LONG));
+    ok!(gaspi_write_notify(
+        0,
+        0,
+        right(ctx),
+        1,
+        0,
+        len as u64,
+        0,
+        1,
+        0,
+        LONG
+    ));
     notified(1, 0)?;
     check(left(ctx))?;
     flush(0)?;
     barrier()?;
-    ok!(gaspi_read_notify(1, 0, right(ctx), 0, 0, len as u64, 1, 0, LONG));
+    ok!(gaspi_read_notify(
+        1,
+        0,
+        right(ctx),
+        0,
+        0,
+        len as u64,
+        1,
+        0,
+        LONG
+    ));
     notified(1, 1)?;
     check(right(ctx))?;
     flush(0)?;
@@ -596,14 +787,28 @@ fn source_is_free_after_wait(ctx: &Ctx) -> Verdict {
     barrier()?;
     for round in 0..rounds {
         source.fill(round as u8 + 1);
-        ok!(gaspi_write(0, 0, right(ctx), 1, (round * size) as u64, size as u64, 0, LONG));
+        ok!(gaspi_write(
+            0,
+            0,
+            right(ctx),
+            1,
+            (round * size) as u64,
+            size as u64,
+            0,
+            LONG
+        ));
         flush(0)?;
         source.fill(0xee);
     }
     ok!(gaspi_notify(1, right(ctx), 0, 1, 0, LONG));
     notified(1, 0)?;
     for round in 0..rounds {
-        target.all(round * size, size, round as u8 + 1, &format!("write {round}"))?;
+        target.all(
+            round * size,
+            size,
+            round as u8 + 1,
+            &format!("write {round}"),
+        )?;
     }
     flush(0)
 }
@@ -620,12 +825,26 @@ fn read_after_wait(ctx: &Ctx) -> Verdict {
         let mut peers = Vec::new();
         for i in 0..n {
             let peer = random.below(u64::from(ctx.size)) as u16;
-            ok!(gaspi_read(1, (i * size) as u64, peer, 0, 0, size as u64, 5, LONG));
+            ok!(gaspi_read(
+                1,
+                (i * size) as u64,
+                peer,
+                0,
+                0,
+                size as u64,
+                5,
+                LONG
+            ));
             peers.push(peer);
         }
         flush(5)?;
         for (i, peer) in peers.iter().enumerate() {
-            target.all(i * size, size, *peer as u8 + 1, &format!("round {round}, read {i} from rank {peer}"))?;
+            target.all(
+                i * size,
+                size,
+                *peer as u8 + 1,
+                &format!("round {round}, read {i} from rank {peer}"),
+            )?;
         }
     }
     barrier()
@@ -639,7 +858,11 @@ fn read_sees_what_was_notified(ctx: &Ctx) -> Verdict {
         notified(0, 0)?;
         ok!(gaspi_read(0, 8, left(ctx), 0, 0, 8, 1, LONG));
         flush(1)?;
-        ensure_eq!(memory.get(8), round * 10 + u64::from(left(ctx)), "the word read in round {round}");
+        ensure_eq!(
+            memory.get(8),
+            round * 10 + u64::from(left(ctx)),
+            "the word read in round {round}"
+        );
         barrier()?;
     }
     flush(0)
@@ -652,7 +875,10 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     let source = segment(0, count * size)?;
     let target = segment(1, count * size)?;
     let block = |from: u32, to: u32, i: u32| {
-        random_bytes(&mut ctx.random(1 + u64::from(from * 10_000 + to * 1000 + i)), size)
+        random_bytes(
+            &mut ctx.random(1 + u64::from(from * 10_000 + to * 1000 + i)),
+            size,
+        )
     };
     for to in 0..n {
         for i in 0..per {
@@ -661,14 +887,27 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     let mut random = ctx.random(u64::from(ctx.rank));
-    let mut work: Vec<(u32, u32)> = (0..n).flat_map(|to| (0..per).map(move |i| (to, i))).collect();
+    let mut work: Vec<(u32, u32)> = (0..n)
+        .flat_map(|to| (0..per).map(move |i| (to, i)))
+        .collect();
     for i in (1..work.len()).rev() {
         work.swap(i, random.below(i as u64 + 1) as usize);
     }
     for (to, i) in work {
         let from = (to * per + i) as u64 * size as u64;
         let slot = ctx.rank * per + i;
-        ok!(gaspi_write_notify(0, from, to as u16, 1, u64::from(slot) * size as u64, size as u64, slot, slot + 1, random.below(8) as u8, LONG));
+        ok!(gaspi_write_notify(
+            0,
+            from,
+            to as u16,
+            1,
+            u64::from(slot) * size as u64,
+            size as u64,
+            slot,
+            slot + 1,
+            random.below(8) as u8,
+            LONG
+        ));
     }
     let mut seen = vec![false; count];
     for _ in 0..count {
@@ -676,12 +915,22 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify_waitsome(1, 0, count as u32, &mut slot, LONG));
         ok!(gaspi_notify_reset(1, slot, &mut value));
         ensure_eq!(value, slot + 1, "the value of notification {slot}");
-        ensure!(!std::mem::replace(&mut seen[slot as usize], true), "notification {slot} came twice");
-        target.holds(slot as usize * size, &block(slot / per, ctx.rank, slot % per), &format!("the block of slot {slot}"))?;
+        ensure!(
+            !std::mem::replace(&mut seen[slot as usize], true),
+            "notification {slot} came twice"
+        );
+        target.holds(
+            slot as usize * size,
+            &block(slot / per, ctx.rank, slot % per),
+            &format!("the block of slot {slot}"),
+        )?;
     }
     barrier()?;
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST));
+    gives!(
+        Timeout,
+        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
+    );
     (0..8).try_for_each(flush)
 }
 
@@ -697,7 +946,18 @@ fn chain_of_ranks(ctx: &Ctx) -> Verdict {
             ensure_eq!(notified(0, 0)?, round, "the notification");
             memory.holds(0, &data, &format!("round {round}"))?;
         }
-        ok!(gaspi_write_notify(0, 0, right(ctx), 0, 0, len as u64, 0, round, 0, LONG));
+        ok!(gaspi_write_notify(
+            0,
+            0,
+            right(ctx),
+            0,
+            0,
+            len as u64,
+            0,
+            round,
+            0,
+            LONG
+        ));
         flush(0)?;
         if ctx.rank == 0 {
             ensure_eq!(notified(0, 0)?, round, "the notification, once around");
