@@ -100,6 +100,17 @@ fn a_law_that_crashes() {
     }
 }
 
+fn order_is_what_chaos_breaks() {
+    let id = "selftest.notice-without-order";
+    let (text, code) = law(id, &["--backend", "chaos"]);
+    assert!(text.contains("the notice of round"), "{text}");
+    assert!(text.contains("overtook put"), "{text}");
+    assert_eq!(code, Some(1));
+    let (text, code) = law(id, &["--backend", "shm"]);
+    assert!(text.contains("pass x20"), "{text}");
+    assert_eq!(code, Some(0));
+}
+
 fn a_law_that_kills() {
     let shm = ["--backend", "shm"];
     let (text, code) = law("selftest.kills", &shm);
@@ -214,6 +225,7 @@ fn main() -> ExitCode {
         ),
         ("a_law_that_hangs", a_law_that_hangs),
         ("a_law_that_crashes", a_law_that_crashes),
+        ("order_is_what_chaos_breaks", order_is_what_chaos_breaks),
         ("a_law_that_kills", a_law_that_kills),
         ("what_is_not_offered", what_is_not_offered),
         ("records", records),

@@ -18,5 +18,6 @@ pub fn find(id: &str) -> Option<&'static Law> {
     all()
         .into_iter()
         .chain(selftest::LAWS)
+        .chain(core::BREAKABLE)
         .find(|law| law.id == id)
 }

@@ -36,6 +36,8 @@ const fn ordering(
     }
 }
 
+pub use order::BREAKABLE;
+
 /// The laws of this interface.
 pub fn laws() -> Vec<&'static Law> {
     [

@@ -178,6 +178,10 @@ fn all_is_there(rank: &Rank<'_>, round: u32, what: &str) -> Verdict {
 }
 
 fn not_overtaking(ctx: &Ctx) -> Verdict {
+    notice_after_puts(ctx, Flags::ORDERED)
+}
+
+fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
     on_ranks(ctx, LEN, |rank| {
         let notes = rank.notes_of(rank.other())?;
         let slot = Remote {
@@ -186,8 +190,7 @@ fn not_overtaking(ctx: &Ctx) -> Verdict {
         };
         let send = |round| {
             puts_then(rank, round, || {
-                rank.post_notify(slot, round + 1, Flags::ORDERED)
-                    .says("ordered notice")?;
+                rank.post_notify(slot, round + 1, flags).says("notice")?;
                 Ok(())
             })
         };
@@ -196,11 +199,20 @@ fn not_overtaking(ctx: &Ctx) -> Verdict {
                 .await_note(10, 1, late())
                 .says("waiting for the notice")?;
             ensure_eq!(value, round + 1, "value of the notice");
-            all_is_there(rank, round, "the ordered notice")
+            all_is_there(rank, round, "the notice")
         };
         rounds(rank, send, receive)
     })
 }
+
+/// What chaos must be able to break: the framework's own tests see that it does.
+pub const BREAKABLE: &[Law] = &[ordering(
+    "selftest.notice-without-order",
+    "unipgas core: Flags::ORDERED",
+    "does not hold: a notice without order comes after all earlier puts",
+    2,
+    |ctx| notice_after_puts(ctx, Flags::empty()),
+)];
 
 fn ordered_atomic(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, LEN, |rank| {
