@@ -201,11 +201,13 @@ pub fn read_listed<T: Listed>(
     mut get: impl FnMut(usize, &mut [u8]) -> Result<()>,
 ) -> Result<Option<T>> {
     let mut entry = T::zeroed();
-    let mut after = 0u32;
+    let (mut before, mut after) = (0u32, 0u32);
     for _ in 0..WRITING {
+        // One get may bring its bytes in any order: the sequence number is read by itself before and after.
+        get(at, bytemuck::bytes_of_mut(&mut before))?;
         get(at, bytemuck::bytes_of_mut(&mut entry))?;
         get(at, bytemuck::bytes_of_mut(&mut after))?;
-        if entry.sequence() == after && after % 2 == 0 {
+        if before == after && after % 2 == 0 {
             return Ok(entry.listed().then_some(entry));
         }
         // The owner is writing: a few dozen nanoseconds, unless it has just lost its core.
