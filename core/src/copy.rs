@@ -1,82 +1,153 @@
 //! Copies between memory that other processes may be using at the same time.
 
-/// From this many bytes on stores bypass the cache: the data would not fit beside what the cores work on, and reading
-/// a line only to overwrite it costs a third of the bandwidth.
-const STREAM_FROM: usize = 4 << 20;
+/// The widest register of every machine of this kind.
+#[cfg(target_arch = "x86_64")]
+type Piece = std::arch::x86_64::__m128i;
+#[cfg(not(target_arch = "x86_64"))]
+type Piece = u128;
 
-/// Copies `len` bytes; the ranges may overlap only if `len` is below 4 MiB (then as memmove does).
+/// The longest copy made in line. memmove is called indirectly: if that call is not predicted, it costs more than a whole
+/// copy of this length; beyond, memmove's wider registers pay.
+const SHORT: usize = 128;
+
+/// From this many bytes on `spread` is faster than memmove: the two ends no longer fit into the caches of a core.
+const LARGE: usize = 4 << 20;
+
+/// Copies `len` bytes as memmove does; the ranges may overlap.
 ///
 /// # Safety
 /// `len` bytes are valid at both ends. Concurrent writers make the copied bytes an undefined mixture (as the interfaces say:
 /// GASPI 17.1 §8.2.1), not more: the copy treats them as raw bytes.
 #[inline]
 pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    if len >= STREAM_FROM {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { copy_large(src, dst, len) }
-    } else {
-        // SAFETY:
-        // - the caller's word; memmove allows overlap.
-        unsafe { std::ptr::copy(src, dst, len) }
+    // SAFETY:
+    // - the caller's word; each branch tests the lengths which its callee wants.
+    unsafe {
+        if len.wrapping_sub(8) <= SHORT - 8 {
+            copy_short(src, dst, len)
+        } else if len < LARGE {
+            std::ptr::copy(src, dst, len)
+        } else {
+            copy_large(src, dst, len)
+        }
     }
 }
 
+/// Copies from both ends, by pieces which meet or overlap in the middle. All is loaded before anything is stored, so that
+/// the ranges may overlap; named values stay in registers, an array would go through the stack.
+///
+/// # Safety
+/// As for `copy`; 8 <= `len` <= `SHORT`.
+#[inline]
+unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
+    const PIECE: usize = size_of::<Piece>();
+    // SAFETY:
+    // - each branch has at least as many bytes as it reads and writes from one end; accesses are unaligned.
+    unsafe {
+        let get = |at: usize| src.add(at).cast::<Piece>().read_unaligned();
+        let put = |at: usize, piece: Piece| dst.add(at).cast::<Piece>().write_unaligned(piece);
+        let end = |pieces: usize| len - pieces * PIECE;
+        if len <= PIECE {
+            let (src, dst, last) = (src.cast::<u64>(), dst.cast::<u64>(), len - 8);
+            let (a, z) = (src.read_unaligned(), src.byte_add(last).read_unaligned());
+            dst.write_unaligned(a);
+            dst.byte_add(last).write_unaligned(z);
+        } else if len <= 2 * PIECE {
+            let (a, z) = (get(0), get(end(1)));
+            put(0, a);
+            put(end(1), z);
+        } else if len <= 4 * PIECE {
+            let (a, b, y, z) = (get(0), get(PIECE), get(end(2)), get(end(1)));
+            put(0, a);
+            put(PIECE, b);
+            put(end(2), y);
+            put(end(1), z);
+        } else {
+            let (a, b, c, d) = (get(0), get(PIECE), get(2 * PIECE), get(3 * PIECE));
+            let (w, x, y, z) = (get(end(4)), get(end(3)), get(end(2)), get(end(1)));
+            put(0, a);
+            put(PIECE, b);
+            put(2 * PIECE, c);
+            put(3 * PIECE, d);
+            put(end(4), w);
+            put(end(3), x);
+            put(end(2), y);
+            put(end(1), z);
+        }
+    }
+}
+
+/// # Safety
+/// As for `copy`; `LARGE` <= `len`.
 #[cold]
 unsafe fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
-    let apart = (src as usize).abs_diff(dst as usize) >= len;
     #[cfg(target_arch = "x86_64")]
-    if apart {
+    if (src as usize).abs_diff(dst as usize) >= len && is_x86_feature_detected!("avx") {
         // SAFETY:
-        // - valid and disjoint ranges; SSE2 is part of x86-64.
-        return unsafe { stream(src, dst, len) };
+        // - disjoint ranges of at least `LARGE` bytes; AVX was detected.
+        return unsafe { spread(src, dst, len) };
     }
-    let _ = apart;
     // SAFETY:
     // - the caller's word; memmove allows overlap.
     unsafe { std::ptr::copy(src, dst, len) }
 }
 
+/// Copies four pages side by side, three through the cache and one around it.
+///
+/// One core cannot keep the memory busy with either kind of store alone: those through the cache wait for reads of what
+/// they overwrite, those around it for the few fill buffers. Together, each fills the gaps of the other.
+///
 /// # Safety
-/// `len` bytes are valid at both ends and do not overlap.
+/// `len` bytes, at least a line, are valid at both ends and do not overlap.
 #[cfg(target_arch = "x86_64")]
-unsafe fn stream(src: *const u8, dst: *mut u8, len: usize) {
+#[target_feature(enable = "avx")]
+unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
     use std::arch::x86_64::{
-        __m128i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+        __m256i, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
+        _mm256_store_si256, _mm256_stream_si256,
     };
     const PAGE: usize = 4096;
-    const LINES: usize = PAGE / 64;
-    let head = dst.align_offset(64);
+    const LINE: usize = 64;
+    const PAGES: usize = 4;
+    const AHEAD: usize = 512;
+    let head = dst.align_offset(LINE);
     // SAFETY:
-    // - every access below stays within `len` bytes of its range: the head is shorter than a line and `len` is megabytes; streams write
-    //   aligned 16-byte pieces of whole lines; prefetches do not fault.
+    // - every access stays within `len` bytes of its range: the head is shorter than a line, and a block is copied only if
+    //   all of it is left; stores go to aligned halves of lines; prefetches do not fault.
     unsafe {
         std::ptr::copy_nonoverlapping(src, dst, head);
         let (mut from, mut to) = (src.add(head), dst.add(head));
         let mut left = len - head;
-        // Four pages at a time: the hardware prefetchers follow each page's stream on its own.
-        while left >= 4 * PAGE {
-            for line in 0..LINES {
-                for page in 0..4 {
-                    let at = page * PAGE + line * 64;
-                    _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(at + 512).cast());
-                    let s: *const __m128i = from.add(at).cast();
-                    let d: *mut __m128i = to.add(at).cast();
-                    let (a, b, c, e) = (
-                        _mm_loadu_si128(s),
-                        _mm_loadu_si128(s.add(1)),
-                        _mm_loadu_si128(s.add(2)),
-                        _mm_loadu_si128(s.add(3)),
-                    );
-                    _mm_stream_si128(d, a);
-                    _mm_stream_si128(d.add(1), b);
-                    _mm_stream_si128(d.add(2), c);
-                    _mm_stream_si128(d.add(3), e);
+        while left >= PAGES * PAGE {
+            for line in (0..PAGE).step_by(LINE) {
+                // Past the end of its page a prefetch goes on in the same page of the next block.
+                let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * (PAGES * PAGE);
+                for page in 0..PAGES {
+                    let at = ahead + page * PAGE;
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast());
+                    if page != PAGES - 1 {
+                        _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
+                    }
+                }
+                // Loads before stores: a load that follows a store to the same offset of another page waits for it.
+                let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
+                    let at: *const __m256i = from.add(line + page * PAGE).cast();
+                    [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
+                });
+                for (page, [low, high]) in lines.into_iter().enumerate() {
+                    let at: *mut __m256i = to.add(line + page * PAGE).cast();
+                    if page != PAGES - 1 {
+                        _mm256_store_si256(at, low);
+                        _mm256_store_si256(at.add(1), high);
+                    } else {
+                        _mm256_stream_si256(at, low);
+                        _mm256_stream_si256(at.add(1), high);
+                    }
                 }
             }
-            from = from.add(4 * PAGE);
-            to = to.add(4 * PAGE);
-            left -= 4 * PAGE;
+            from = from.add(PAGES * PAGE);
+            to = to.add(PAGES * PAGE);
+            left -= PAGES * PAGE;
         }
         // Streamed stores are weakly ordered: whatever is stored next (a notice) must come after them.
         _mm_sfence();
@@ -90,27 +161,33 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_copies_exactly() {
-        for len in [0, 1, 63, 4096, STREAM_FROM, STREAM_FROM + 12_345] {
+        let lengths = (0..=SHORT + 2).chain([4096, LARGE - 1, LARGE, LARGE + 12_345]);
+        for len in lengths {
             for (from, to) in [(0, 0), (3, 0), (0, 7), (13, 61)] {
                 let src: Vec<u8> = (0..len + from).map(|i| (i * 7 % 251) as u8).collect();
                 let mut dst = vec![0xAA; len + to + 1];
                 // SAFETY:
                 // - both vectors hold `len` bytes past the offsets.
                 unsafe { copy(src.as_ptr().add(from), dst.as_mut_ptr().add(to), len) };
-                assert_eq!(&dst[to..to + len], &src[from..], "{len} {from} {to}");
+                assert!(dst[to..to + len] == src[from..], "{len} {from} {to}");
                 assert!(dst[..to].iter().all(|b| *b == 0xAA) && dst[len + to] == 0xAA);
             }
         }
     }
 
     #[test]
-    fn overlapping_large_ranges_behave_as_memmove() {
-        let len = STREAM_FROM;
-        let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();
-        let expected: Vec<u8> = bytes[..len].to_vec();
-        // SAFETY:
-        // - both ranges lie in the vector.
-        unsafe { copy(bytes.as_ptr(), bytes.as_mut_ptr().add(100), len) };
-        assert!(bytes[100..] == expected[..]);
+    fn overlapping_ranges_behave_as_memmove() {
+        for len in (8..=SHORT).chain([LARGE]) {
+            for (from, to) in [(0, 5), (5, 0), (100, 0), (0, 100)] {
+                let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();
+                let mut expected = bytes.clone();
+                expected.copy_within(from..from + len, to);
+                let base = bytes.as_mut_ptr();
+                // SAFETY:
+                // - both ranges lie in the vector.
+                unsafe { copy(base.add(from), base.add(to), len) };
+                assert!(bytes == expected, "{len} {from} {to}");
+            }
+        }
     }
 }
