@@ -156,13 +156,6 @@ impl Memory {
         }
     }
 
-    pub(super) fn load(&self, at: usize, len: usize) -> Vec<u8> {
-        self.bytes()[at..at + len]
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect()
-    }
-
     /// Fails where the bytes are not the expected ones; says where first.
     pub(super) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
         let len = expected.len();
