@@ -71,7 +71,7 @@ test: lint ## lint, all Rust and header tests, conformance, the examples; ends a
 	$(CARGO) test --workspace
 	$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
-	UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(CARGO) test --package unipgas-gaspi --test symbols
+	UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(CARGO) test --workspace --test symbols
 	"$(STAGE)/bin/unipgas" conform --backend shm
 	"$(STAGE)/bin/unipgas" conform --backend chaos
 	packaging/run-examples "$(STAGE)" 1 2 4 5
