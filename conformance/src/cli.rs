@@ -18,7 +18,7 @@ Usage: unipgas conform [OPTIONS]
   --api A         only the laws of this interface: core, gaspi
   --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, loopback
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
-  --seeds N       laws about order run under N seeds (20)
+  --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
   --limit S       seconds that a law has for one seed (30)
   --json FILE     writes one record a line (- is standard output, without the table)

@@ -155,8 +155,9 @@ impl Random {
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
-        if !$condition {
-            return Err(format!($($text)+));
+        match $condition {
+            true => {}
+            false => return Err(format!($($text)+)),
         }
     };
 }

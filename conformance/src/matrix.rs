@@ -8,6 +8,8 @@ use crate::{Api, Law};
 
 /// Seeds of a law that is not about order, where the backend draws from them.
 const SEEDS_WITHOUT_ORDER: u64 = 5;
+/// Seeds of a law about order, where only its body draws from them.
+const SEEDS_WITHOUT_CHAOS: u64 = 50;
 
 /// A backend in one of its modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +98,12 @@ pub struct Seeds {
 
 impl Seeds {
     fn of(&self, law: &Law, column: &Column) -> u64 {
-        match law.ordering || self.all {
-            true => self.count,
-            false if column.seeded => self.count.min(SEEDS_WITHOUT_ORDER),
-            false => 1,
+        match (law.ordering, column.seeded) {
+            _ if self.all => self.count,
+            (true, true) => self.count,
+            (true, false) => self.count.min(SEEDS_WITHOUT_CHAOS),
+            (false, true) => self.count.min(SEEDS_WITHOUT_ORDER),
+            (false, false) => 1,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -140,7 +140,7 @@ impl Runner {
     ) -> Result<(Vec<Line>, Outcome), String> {
         let fd = rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|e| format!("memory for the results: {e}"))?;
-        let log = File::from(OwnedFd::from(fd));
+        let log = File::from(fd);
         let ranks = items[0].law.processes;
         let (processes, threads) = if column.threads {
             (1, ranks)

@@ -7,7 +7,15 @@ use crate::law::{Api, Ctx, Law, Verdict, not_offered};
 const CLAUSE: &str = "unipgas conformance";
 
 const fn law(id: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
-    Law::new(Api::Core, id, CLAUSE, "the framework tests itself", 2, &[], body)
+    Law::new(
+        Api::Core,
+        id,
+        CLAUSE,
+        "the framework tests itself",
+        2,
+        &[],
+        body,
+    )
 }
 
 /// Found by name only.
@@ -31,8 +39,10 @@ pub const LAWS: &[Law] = &[
         Ok(())
     }),
     law("selftest.hangs", |ctx| {
-        while ctx.rank == 1 {
-            std::thread::sleep(Duration::from_millis(10));
+        if ctx.rank == 1 {
+            loop {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
         Ok(())
     }),
