@@ -86,7 +86,7 @@ fn bench(args: &Args) -> Result<(), String> {
     let rounds = if args.quick { 2 } else { 5 };
     let visits = if args.quick { 3 } else { 5 };
     let mut samples = Samples::default();
-    let peers = if args.no_peers { None } else { Some(Peers::find(&mut samples)?) };
+    let mut peers = if args.no_peers { None } else { Some(Peers::find(&mut samples)?) };
     let names = peers.as_ref().map(Peers::names).unwrap_or_default();
     let mut sizes: Vec<u32> = cases.iter().map(|c| c.processes).collect();
     sizes.sort_unstable();
@@ -96,13 +96,13 @@ fn bench(args: &Args) -> Result<(), String> {
         for &size in &sizes {
             let now: Vec<Case> = cases.iter().copied().filter(|c| c.processes == size).collect();
             progress.set_message(format!("bare and ours, {size} processes"));
-            if let Err(why) = job::run(&now, visits, args.quick, Duration::from_secs(120), &mut samples) {
+            if let Err(why) = job::run(&now, visits, args.quick, Duration::from_secs(300), &mut samples) {
                 samples.note(format!("{size} processes: {why}"));
             }
             progress.inc(1);
             for (index, name) in names.iter().enumerate() {
                 progress.set_message(format!("{name}, {size} processes"));
-                if let Some(peers) = &peers {
+                if let Some(peers) = &mut peers {
                     peers.measure(index, &now, args.quick, &mut samples);
                 }
                 progress.inc(1);
@@ -113,7 +113,7 @@ fn bench(args: &Args) -> Result<(), String> {
     let records = record::all(&cases, &samples);
     print!("{}", table::render(&records));
     if let Some(load) = busy {
-        println!("\nWhen the run began {load:.1} other processes were running: on cores that others use these figures are too bad.");
+        println!("\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.");
     }
     if !samples.notes.is_empty() {
         println!("\nNot measured:");

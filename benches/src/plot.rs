@@ -38,22 +38,40 @@ pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<std::path::PathBuf>, 
 fn lines(metric: Metric, records: &[Record]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for record in records.iter().filter(|r| r.case.metric == metric) {
-        let point = (record.bytes as f64, record.value);
-        match lines.iter_mut().find(|l| l.name == record.api) {
+        // One line for the limit, whichever of its variants was the best at a size.
+        let bare = is_bare(family(&record.api));
+        let name = if bare { "bare" } else { &record.api };
+        let point = (record.bytes as f64, if bare { record.limit.unwrap_or(record.value) } else { record.value });
+        match lines.iter_mut().find(|l| l.name == name) {
+            Some(line) if line.points.last() == Some(&point) => {}
             Some(line) => line.points.push(point),
-            None => lines.push(Line { name: record.api.clone(), points: vec![point] }),
+            None => lines.push(Line { name: name.into(), points: vec![point] }),
         }
     }
     lines
 }
 
-fn label(name: &str, metric_more: bool) -> String {
+fn label(name: &str, bandwidth: bool) -> &str {
     match name {
-        "bare" if metric_more => "limit: memcpy".into(),
-        "core" => "unipgas core".into(),
-        "gaspi" => "unipgas GASPI".into(),
-        n if is_bare(family(n)) => format!("limit{}", n.strip_prefix("bare").unwrap_or_default().replace('/', ": ")),
-        n => n.into(),
+        "bare" if bandwidth => "limit: memcpy",
+        "bare" => "limit: bare exchange",
+        "core" => "unipgas core",
+        "gaspi" => "unipgas GASPI",
+        peer => peer,
+    }
+}
+
+/// The colour of a column, the same in every plot. Distinguishable also for colour-blind readers (the set of Okabe and Ito).
+fn color(name: &str) -> RGBColor {
+    match name {
+        "bare" => BLACK,
+        "core" => RGBColor(213, 94, 0),
+        "gaspi" => RGBColor(0, 114, 178),
+        "ucx" => RGBColor(230, 159, 0),
+        "openmpi" | "openmpi/put" => RGBColor(86, 180, 233),
+        "openmpi/sendrecv" => RGBColor(140, 110, 40),
+        "oshmem" => RGBColor(0, 158, 115),
+        _ => RGBColor(204, 121, 167),
     }
 }
 
@@ -64,15 +82,6 @@ fn draw(
     lines: &[Line],
     more_is_better: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    // Distinguishable also for colour-blind readers (the set of Okabe and Ito).
-    const COLORS: [RGBColor; 6] = [
-        RGBColor(230, 159, 0),
-        RGBColor(86, 180, 233),
-        RGBColor(0, 158, 115),
-        RGBColor(204, 121, 167),
-        RGBColor(140, 110, 40),
-        RGBColor(120, 120, 200),
-    ];
     let points = || lines.iter().flat_map(|l| l.points.iter());
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)))
@@ -101,23 +110,14 @@ fn draw(
         .axis_desc_style(("sans-serif", 16))
         .label_style(("sans-serif", 14))
         .x_labels(12)
+        .max_light_lines(1)
         .x_label_formatter(&|x| table::size(x.round() as u64))
         .y_label_formatter(&|y| table::plain(*y))
         .draw()?;
 
-    let mut peers = 0;
     for (row, line) in lines.iter().enumerate() {
         let ours = is_ours(family(&line.name));
-        let color = if is_bare(family(&line.name)) {
-            BLACK
-        } else if line.name == "core" {
-            RGBColor(213, 94, 0)
-        } else if line.name == "gaspi" {
-            RGBColor(0, 114, 178)
-        } else {
-            peers += 1;
-            COLORS[(peers - 1) % COLORS.len()]
-        };
+        let color = color(&line.name);
         let style = color.stroke_width(if ours { 3 } else { 2 });
         chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
         chart.draw_series(line.points.iter().map(|&p| Circle::new(p, if ours { 4 } else { 3 }, color.filled())))?;

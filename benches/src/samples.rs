@@ -73,11 +73,11 @@ pub fn family(api: &str) -> &str {
 }
 
 /// The best of some medians of a metric.
-pub fn best<'a>(
-    columns: &'a [(String, f64)],
+pub fn best(
+    columns: &[(String, f64)],
     more_is_better: bool,
     keep: impl Fn(&str) -> bool,
-) -> Option<&'a (String, f64)> {
+) -> Option<&(String, f64)> {
     columns.iter().filter(|(api, _)| keep(family(api))).min_by(|a, b| {
         let order = a.1.total_cmp(&b.1);
         if more_is_better { order.reverse() } else { order }

@@ -8,7 +8,7 @@ mod programs;
 mod tool;
 mod ucx;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::samples::Samples;
@@ -32,6 +32,8 @@ trait Peer {
 /// The peers of this machine.
 pub struct Peers {
     ready: Vec<Box<dyn Peer>>,
+    /// Which of them did not end, with how many processes.
+    stuck: Vec<(usize, u32)>,
     _workshop: Workshop,
 }
 
@@ -56,7 +58,7 @@ impl Peers {
                 )),
             }
         }
-        Ok(Peers { ready, _workshop: workshop })
+        Ok(Peers { ready, stuck: Vec::new(), _workshop: workshop })
     }
 
     /// Names of those that can be measured.
@@ -64,13 +66,21 @@ impl Peers {
         self.ready.iter().map(|p| p.name()).collect()
     }
 
-    /// Lets the peer number `index` measure `cases`.
-    pub fn measure(&self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
+    /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end is not asked again.
+    pub fn measure(&mut self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
+        let Some(processes) = cases.first().map(|c| c.processes) else { return };
+        if self.stuck.contains(&(index, processes)) {
+            return;
+        }
         let peer = &self.ready[index];
+        let start = Instant::now();
         let (text, failure) = peer.measure(cases, quick);
         samples.read(&text);
         if let Some(why) = failure {
             samples.note(format!("{}: {why}", peer.name()));
+            if start.elapsed() >= LIMIT {
+                self.stuck.push((index, processes));
+            }
         }
     }
 }
