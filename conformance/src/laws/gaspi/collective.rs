@@ -471,7 +471,7 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
     for round in 1..=15u64 {
         // Which is called first differs from rank to rank.
         threads(2, |i| {
-            if (i as u64 + u64::from(ctx.rank) + round) % 2 == 0 {
+            if (i as u64 + u64::from(ctx.rank) + round).is_multiple_of(2) {
                 std::thread::yield_now();
             }
             if i == 0 {
@@ -683,7 +683,7 @@ fn users_operation_17(ctx: &Ctx) -> Verdict {
         ));
         ensure_eq!(state.wrong, 0, "calls of the operation with a wrong state");
         ensure!(
-            state.calls % num as u64 == 0,
+            state.calls.is_multiple_of(num as u64),
             "{} calls for {num} elements",
             state.calls
         );

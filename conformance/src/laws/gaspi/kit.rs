@@ -130,7 +130,7 @@ impl Memory {
 
     /// The u64 at byte `at`, a multiple of 8.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at % 8 == 0 && at + 8 <= self.len);
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
         // SAFETY:
         // - in bounds and aligned: segments of the library begin at page boundaries.
         unsafe { &*self.base.add(at).cast() }

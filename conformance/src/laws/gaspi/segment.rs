@@ -254,7 +254,7 @@ fn create_is_for_all(ctx: &Ctx) -> Verdict {
 fn create_for_a_group(ctx: &Ctx) -> Verdict {
     let source = segment(1, 64)?;
     source.fill(ctx.rank as u8 + 1);
-    let inside = ctx.rank % 2 == 0;
+    let inside = ctx.rank.is_multiple_of(2);
     let peer = (ctx.rank + 2) % 4;
     if inside {
         let group = group_of(&[0, 2])?;
