@@ -51,10 +51,12 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             for at in (0..len).step_by(64) {
                 _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at + AHEAD).cast());
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
-                let parts = [0, 1, 2, 3].map(|i| _mm_loadu_si128(from.add(i)));
-                for (i, part) in parts.into_iter().enumerate() {
-                    _mm_stream_si128(to.add(i), part);
-                }
+                let (a, b) = (_mm_loadu_si128(from), _mm_loadu_si128(from.add(1)));
+                let (c, d) = (_mm_loadu_si128(from.add(2)), _mm_loadu_si128(from.add(3)));
+                _mm_stream_si128(to, a);
+                _mm_stream_si128(to.add(1), b);
+                _mm_stream_si128(to.add(2), c);
+                _mm_stream_si128(to.add(3), d);
             }
             _mm_sfence();
         }
