@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A started program, its output being collected. Dropping it ends its whole process group.
 pub struct Running {
@@ -104,11 +104,14 @@ impl Running {
         Ended { status, out: text(self.out.take()), err: text(self.err.take()) }
     }
 
-    /// Ends what is left of the group: politely, so that a launcher ends its processes, then by force.
+    /// Ends what is left of the group: the leader politely, so that a launcher ends its processes and clears up after them, then all by
+    /// force.
     fn stop(&mut self) {
         let Some(group) = Pid::from_raw(self.child.id() as i32) else { return };
         let mut patience = 100;
-        let _ = kill_process_group(group, Signal::TERM);
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(group, Signal::TERM);
+        }
         while patience > 0 && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
             patience -= 1;
