@@ -38,9 +38,9 @@ laws! {
         "an allreduce and a barrier of one group can run at the same time";
     queues_are_independent: "collective.queues", "§3.10", 2, [gaspi_barrier, gaspi_queue_size],
         "collective operations do not touch the communication queues";
-    users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user] + ordering,
+    users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user, gaspi_reduce_operation] + ordering,
         "the operation of the program, with number and size of elements as release 1.6 has it; the state is passed on";
-    users_operation_17: "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user] + ordering,
+    users_operation_17: "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user, gaspi_allreduce_user_17, gaspi_reduce_operation] + ordering,
         "the operation of the program in the form of the text: two operands and a result, one element at a time";
     users_operation_continues: "allreduce_user.timeout", "§11.4.1", 3, [gaspi_allreduce_user] + ordering,
         "a user's reduction that timed out is continued by the next call";

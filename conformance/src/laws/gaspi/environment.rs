@@ -14,7 +14,8 @@ use crate::{ensure, ensure_eq};
 laws! {
     getters_agree: "getters", "§12", 2,
         [gaspi_group_max, gaspi_segment_max, gaspi_queue_num, gaspi_queue_size_max, gaspi_queue_max, gaspi_transfer_size_max,
-         gaspi_notification_num, gaspi_passive_transfer_size_max, gaspi_atomic_max, gaspi_allreduce_buf_size,
+         gaspi_notification_num, gaspi_passive_transfer_size_max, gaspi_passive_transfer_size_min, gaspi_transfer_size_min,
+         gaspi_atomic_max, gaspi_allreduce_buf_size,
          gaspi_allreduce_elem_max, gaspi_network_type, gaspi_build_infrastructure, gaspi_config_get],
         "the getters give the values of the configuration in force, the same at all ranks";
     version_at_any_time: "version", "§13.1.1", 1, [gaspi_version] + bare,
@@ -29,7 +30,7 @@ laws! {
          pgaspi_group_create, pgaspi_group_add, pgaspi_group_commit, pgaspi_barrier, pgaspi_allreduce, pgaspi_atomic_fetch_add,
          pgaspi_atomic_compare_swap, pgaspi_group_delete, pgaspi_segment_delete],
         "pgaspi_ names are the same procedures, on the same segments, queues and groups";
-    small_extras: "extras", "§14.2.1", 1, [gaspi_pcontrol, gaspi_numa_socket, gaspi_delay],
+    small_extras: "extras", "§14.2.1", 1, [gaspi_pcontrol, gaspi_numa_socket, gaspi_set_socket_affinity, gaspi_delay],
         "gaspi_pcontrol, and the extensions about the machine, can be called";
     in_rust: "rust.one-sided", "§8", 3, [gaspi_write, gaspi_write_notify, gaspi_read, gaspi_wait, gaspi_notify_waitsome] + ordering,
         "the Rust interface: segments, writing, reading, notifications, atomics";
@@ -61,6 +62,7 @@ fn getters_agree(_: &Ctx) -> Verdict {
         gaspi_queue_max: u32 = 16;
         gaspi_transfer_size_max: u64 = config.transfer_size_max;
         gaspi_transfer_size_min: u64 = 0;
+        gaspi_passive_transfer_size_min: u64 = 1;
         gaspi_notification_num: u32 = config.notification_num;
         gaspi_passive_transfer_size_max: u64 = u64::from(config.passive_transfer_size_max);
         gaspi_atomic_max: u64 = u64::MAX;
@@ -321,6 +323,12 @@ fn small_extras(_: &Ctx) -> Verdict {
     let mut socket = 0xee;
     ok!(gaspi_numa_socket(&mut socket));
     ensure!(socket < 0xee, "NUMA node {socket}");
+    let code = c!(gaspi_set_socket_affinity(255));
+    ensure!(
+        is_error(code),
+        "binding to NUMA node 255 gave {}",
+        code_name(code)
+    );
     gaspi_delay();
     Ok(())
 }
