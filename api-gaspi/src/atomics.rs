@@ -1,7 +1,6 @@
 //! Global atomics (GASPI 17.1 §10).
 
 use unipgas_core::op::Remote;
-use unipgas_core::world::Imported;
 use unipgas_core::{Deadline, Error};
 
 use crate::process::{Process, deadline};
@@ -54,24 +53,29 @@ impl Process {
             return Err(Status::ErrUnalignOff);
         }
         let (rank, id) = (u32::from(place.rank), usize::from(place.segment));
-        let at = |import: &Imported| {
-            let remote = Remote {
-                region: &import.data,
-                offset: place.offset as usize,
-            };
-            run(remote, deadline(timeout))
-        };
-        match self.imported(rank, id).and_then(at) {
-            Ok(value) => Ok(value),
-            Err(Error::StaleRegion) => self
-                .world
-                .import(rank, id)
-                .and_then(at)
-                .map_err(from_engine),
-            Err(error) => {
-                self.check_rank(place.rank)?;
-                Err(from_engine(error))
+        let deadline = deadline(timeout);
+        let mut import = self.imported(rank, id);
+        let mut again = false;
+        let error = loop {
+            match import {
+                Ok(found) => {
+                    let remote = Remote {
+                        region: &found.data,
+                        offset: place.offset as usize,
+                    };
+                    match run(remote, deadline) {
+                        Ok(value) => return Ok(value),
+                        Err(Error::StaleRegion) if !again => {
+                            again = true;
+                            import = self.world.import(rank, id);
+                        }
+                        Err(error) => break error,
+                    }
+                }
+                Err(error) => break error,
             }
-        }
+        };
+        self.check_rank(place.rank)?;
+        Err(from_engine(error))
     }
 }

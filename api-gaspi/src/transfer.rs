@@ -378,24 +378,28 @@ impl Process {
         requests: u32,
         mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
-        let rank = u32::from(post.rank);
-        let mut result = self.imported(rank, usize::from(segment)).and_then(&mut run);
-        if let Err(Error::StaleRegion) = result {
-            result = self
-                .world
-                .import(rank, usize::from(segment))
-                .and_then(&mut run);
-        }
-        match result {
-            Ok(_) => {
-                queue.posted_or_not(requests, requests);
-                Ok(())
+        let (rank, id) = (u32::from(post.rank), usize::from(segment));
+        // One place for the operation, so that it is compiled into the caller.
+        let mut import = self.imported(rank, id);
+        let mut again = false;
+        let error = loop {
+            match import {
+                Ok(found) => match run(found) {
+                    Ok(_) => {
+                        queue.posted_or_not(requests, requests);
+                        return Ok(());
+                    }
+                    Err(Error::StaleRegion) if !again => {
+                        again = true;
+                        import = self.world.import(rank, id);
+                    }
+                    Err(error) => break error,
+                },
+                Err(error) => break error,
             }
-            Err(error) => {
-                queue.posted_or_not(requests, 0);
-                Err(from_engine(error))
-            }
-        }
+        };
+        queue.posted_or_not(requests, 0);
+        Err(from_engine(error))
     }
 
     fn post_writes(&self, queue: &Endpoint, parts: &[Part], post: &Post) -> Result<()> {
