@@ -48,6 +48,7 @@ impl GroupPlace {
     }
 
     /// Frees the place; what stood there is kept as long as a thread may be using it: until the process ends.
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
     pub(crate) fn clear(&self, retired: &Mutex<Vec<Box<Group>>>) {
         let mut state = self.state();
         self.committed.store(null_mut(), Ordering::Release);

@@ -41,13 +41,14 @@ pub struct Process {
     /// Guards making and deleting of segments.
     pub(crate) segment_changes: Mutex<()>,
     /// Descriptions of deleted segments, which another thread may still be reading.
-    #[allow(clippy::vec_box)]
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
     pub(crate) retired: Mutex<Vec<Box<Segment>>>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
     pub(crate) queue_changes: Mutex<Vec<Box<Endpoint>>>,
     pub(crate) groups: Box<[GroupPlace]>,
     /// Deleted groups, in whose operations another thread may still be.
-    #[allow(clippy::vec_box)]
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
     pub(crate) retired_groups: Mutex<Vec<Box<Group>>>,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
     pub(crate) atomics: Endpoint,

@@ -86,9 +86,9 @@ impl Process {
     /// Forgets the requests of a queue after a failure (§8.5.4).
     pub fn queue_purge(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
-        match queue.drain(self.world.engine(), deadline(timeout), &mut || Ok(())) {
-            Err(Error::Timeout) => return Err(Status::Timeout),
-            Ok(()) | Err(_) => {}
+        let drained = queue.drain(self.world.engine(), deadline(timeout), &mut || Ok(()));
+        if drained == Err(Error::Timeout) {
+            return Err(Status::Timeout);
         }
         queue.purge();
         Ok(())

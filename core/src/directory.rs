@@ -207,7 +207,7 @@ pub fn read_listed<T: Listed>(
         get(at, bytemuck::bytes_of_mut(&mut before))?;
         get(at, bytemuck::bytes_of_mut(&mut entry))?;
         get(at, bytemuck::bytes_of_mut(&mut after))?;
-        if before == after && after % 2 == 0 {
+        if before == after && after.is_multiple_of(2) {
             return Ok(entry.listed().then_some(entry));
         }
         // The owner is writing: a few dozen nanoseconds, unless it has just lost its core.
@@ -217,6 +217,8 @@ pub fn read_listed<T: Listed>(
     Err(Error::PeerDead)
 }
 
-const _: () = assert!(size_of::<RegionEntry>() % 8 == 0 && size_of::<GroupEntry>() % 8 == 0);
+const _: () = assert!(
+    size_of::<RegionEntry>().is_multiple_of(8) && size_of::<GroupEntry>().is_multiple_of(8)
+);
 const _: () =
     assert!(offset_of!(RegionEntry, sequence) == 0 && offset_of!(GroupEntry, sequence) == 0);

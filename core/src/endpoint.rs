@@ -104,27 +104,14 @@ impl Endpoint {
     /// counted afterwards, so that the count is not in the way of the data.
     #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
-        let before = if self.direct {
-            self.posted.look()
-        } else {
-            self.posted.add(requests)
-        };
+        if !self.direct {
+            return self.posted.try_add(requests, self.depth).map_err(refusal);
+        }
+        let before = self.posted.look();
         if before + u64::from(requests) > self.depth {
-            return Err(self.refuse(before, requests));
+            return Err(refusal(before));
         }
         Ok(())
-    }
-
-    #[cold]
-    fn refuse(&self, before: u64, requests: u32) -> Error {
-        if !self.direct {
-            self.posted.take_back(requests);
-        }
-        if before & DRAINING != 0 {
-            Error::Busy
-        } else {
-            Error::QueueFull
-        }
     }
 
     /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
@@ -455,5 +442,15 @@ impl Endpoint {
             Some(failure) => failure.result,
             None => Ok(()),
         }
+    }
+}
+
+/// Why an endpoint with this count takes no request.
+#[cold]
+fn refusal(before: u64) -> Error {
+    if before & DRAINING != 0 {
+        Error::Busy
+    } else {
+        Error::QueueFull
     }
 }

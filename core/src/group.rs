@@ -51,6 +51,8 @@ struct Walk {
     area: Area,
     number: u32,
     at: usize,
+    /// The value has been taken; the operation may still have to wait for the one before it.
+    begun: bool,
     running: bool,
     met: bool,
     held: Vec<u8>,
@@ -273,6 +275,7 @@ impl Forming {
                     area,
                     number: 0,
                     at: 0,
+                    begun: false,
                     running: false,
                     met: false,
                     held: Vec::new(),
@@ -371,9 +374,10 @@ impl Group {
             ));
         }
         self.reduce.with(|walk| {
-            if !walk.running {
+            if !walk.begun {
                 walk.held.clear();
                 walk.held.extend_from_slice(value);
+                walk.begun = true;
             }
             self.walk(walk, deadline, combine)?;
             if walk.held.len() != result.len() {
@@ -397,10 +401,11 @@ impl Group {
             )));
         }
         self.broadcast.with(|walk| {
-            if !walk.running {
+            if !walk.begun {
                 walk.schedule = binomial_broadcast(self.index(), self.size(), root);
                 walk.held.clear();
                 walk.held.extend_from_slice(value);
+                walk.begun = true;
             }
             self.walk(walk, deadline, &mut |_, _| Ok(()))?;
             value.copy_from_slice(&walk.held);
@@ -423,6 +428,7 @@ impl Group {
             walk.at += 1;
         }
         walk.running = false;
+        walk.begun = false;
         Ok(())
     }
 

@@ -22,10 +22,14 @@ impl Posted {
     #[inline(always)]
     pub fn look(&self) -> u64 {
         let others = self.others.load(Ordering::Relaxed);
+        self.sum(others) | self.state.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn sum(&self, others: u64) -> u64 {
         let count = self.own.load(Ordering::Relaxed).wrapping_add(others);
         // Between the two loads a drain may have taken back what `own` did not show yet.
-        let count = if count > u64::MAX / 2 { 0 } else { count };
-        count | self.state.load(Ordering::Relaxed)
+        if count > u64::MAX / 2 { 0 } else { count }
     }
 
     /// Counts after the fact.
@@ -54,14 +58,26 @@ impl Posted {
         }
     }
 
-    /// Counts before the fact, for queues that could overflow; gives what was there.
-    pub fn add(&self, requests: u32) -> u64 {
-        let state = self.state.load(Ordering::Acquire);
-        let before = self
-            .others
-            .fetch_add(u64::from(requests), Ordering::AcqRel)
-            .wrapping_add(self.own.load(Ordering::Relaxed));
-        before | state
+    /// Counts before the fact, for queues that could overflow. Errors: what was there, if `depth` has no room for more or a drain is
+    /// running; nothing is counted then.
+    pub fn try_add(&self, requests: u32, depth: u64) -> Result<(), u64> {
+        let requests = u64::from(requests);
+        let mut others = self.others.load(Ordering::Relaxed);
+        loop {
+            let before = self.sum(others) | self.state.load(Ordering::Acquire);
+            if before + requests > depth {
+                return Err(before);
+            }
+            match self.others.compare_exchange_weak(
+                others,
+                others.wrapping_add(requests),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(now) => others = now,
+            }
+        }
     }
 
     /// Takes requests off the count.
@@ -122,7 +138,8 @@ mod tests {
         assert_eq!(posted.look(), 90_001);
         posted.take_back(90_000);
         assert_eq!(posted.look(), 1);
-        assert_eq!(posted.add(5), 1);
+        assert_eq!(posted.try_add(5, 6), Ok(()));
+        assert_eq!(posted.try_add(1, 6), Err(6));
         assert_eq!(posted.look(), 6);
     }
 
@@ -131,6 +148,7 @@ mod tests {
         let posted = Posted::default();
         assert!(posted.close() && !posted.close());
         assert_ne!(posted.look() & DRAINING, 0);
+        assert!(posted.try_add(1, 100).is_err());
         posted.open();
         assert_eq!(posted.look(), 0);
     }

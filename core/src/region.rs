@@ -200,7 +200,9 @@ impl RemoteRegion {
     /// Bounds, rights and liveness of an access; what is left is the access itself.
     #[inline(always)]
     pub fn check(&self, offset: usize, len: usize, need: Rights) -> Result<()> {
-        check_range(offset, len, self.parts.len)?;
+        if offset > self.parts.len || len > self.parts.len - offset {
+            return Err(self.refuse(offset, len));
+        }
         if !self.parts.rights.contains(need) {
             return Err(Error::AccessDenied);
         }
@@ -208,6 +210,16 @@ impl RemoteRegion {
             return Err(Error::StaleRegion);
         }
         Ok(())
+    }
+
+    /// The owner may have made a larger region since: then what this one knows of bounds is worth nothing.
+    #[cold]
+    fn refuse(&self, offset: usize, len: usize) -> Error {
+        if self.is_current() {
+            out_of_bounds(offset, len, self.parts.len)
+        } else {
+            Error::StaleRegion
+        }
     }
 
     /// Whether the owner still offers the region.

@@ -128,8 +128,8 @@ pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     }
 }
 
-/// A broadcast from member `root` down a binomial tree, with acknowledgements up the same tree, so that it ends when everyone
-/// has the value.
+/// A broadcast from member `root` down a binomial tree, with acknowledgements up the same tree and a release down it again:
+/// nobody leaves before everyone has the value, so that the next one may have another root and use the same slots.
 pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
     let relative = (me + n - root) % n;
     let absolute = |relative: u32| (relative + root) % n;
@@ -140,7 +140,7 @@ pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
     } else {
         relative.trailing_zeros()
     };
-    let (value, acks) = (0, 1);
+    let (value, acks, release) = (0, 1, 1 + depth);
     let children: Vec<u32> = (0..low)
         .rev()
         .map(|bit| relative | 1 << bit)
@@ -162,10 +162,15 @@ pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
             to: absolute(relative & (relative - 1)),
             slot: acks + low,
         });
+        steps.push(Step::Await { slot: release });
     }
+    steps.extend(children.iter().map(|child| Step::Signal {
+        to: absolute(*child),
+        slot: release,
+    }));
     Schedule {
         steps: steps.into(),
-        slots: 1 + depth,
+        slots: 2 + depth,
     }
 }
 

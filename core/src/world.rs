@@ -78,6 +78,7 @@ pub struct World {
     imports: Imports,
     service: Mutex<Service>,
     /// Imports that fast paths may still be reading, freed with the world.
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
     retired: Mutex<Vec<Box<Imported>>>,
     deaths_seen: AtomicU32,
     /// Deaths known, and how many of them the program has been told.

@@ -164,6 +164,15 @@ impl Channel for ShmChannel {
             .slot
             .region
             .check(notice.slot.offset, 4, Rights::WRITE)?;
+        let parts = notice.slot.region.parts();
+        let home = if parts.base.is_null() {
+            parts.detail[0] as usize
+        } else {
+            parts.base.addr()
+        };
+        if !(home + notice.slot.offset).is_multiple_of(4) {
+            return Err(Error::Misaligned(4));
+        }
         // SAFETY:
         // - the caller's word.
         unsafe { self.put(src, dst, len, Flags::empty(), context)? };

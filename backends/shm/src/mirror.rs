@@ -161,6 +161,7 @@ impl Cover {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges are meant")]
 mod tests {
     use super::*;
 
@@ -189,7 +190,7 @@ mod tests {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let draw = (seed >> 33) as usize;
-            if held.len() < 8 && draw % 3 != 0 {
+            if held.len() < 8 && !draw.is_multiple_of(3) {
                 let start = draw / 3 % 60;
                 let range = start..start + 1 + draw / 200 % (64 - start);
                 let gaps: Vec<usize> = cover.gaps(&range).into_iter().flatten().collect();

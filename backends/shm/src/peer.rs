@@ -141,7 +141,7 @@ impl PeerProcess {
         let last = (address + len).next_multiple_of(PAGE as u64);
         let mut mirror = self.mirror.lock().expect("no panic under this lock");
         if let Some((start, view)) = mirror.views.range(..=first).next_back()
-            && last <= start + view.len() as u64
+            && last <= start + view.bytes() as u64
         {
             let at = view.base().wrapping_add((address - start) as usize);
             return Ok((view.clone(), at));

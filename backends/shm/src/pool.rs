@@ -98,7 +98,7 @@ impl Mapping {
     }
 
     /// Length in bytes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
     }
 
@@ -146,7 +146,7 @@ impl PoolView {
     /// The address of `offset`, if `len` bytes there are inside the window.
     pub fn at(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        (end <= self.mapping.len() as u64)
+        (end <= self.mapping.bytes() as u64)
             .then(|| self.mapping.base().wrapping_add(offset as usize))
     }
 }
@@ -197,7 +197,7 @@ impl Pool {
             .ok_or_else(|| {
                 Error::Exhausted(format!(
                     "room in the pool for a region of {len} bytes (the pool has {} GiB)",
-                    self.view.mapping.len() >> 30
+                    self.view.mapping.bytes() >> 30
                 ))
             })
     }
