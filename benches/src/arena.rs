@@ -37,7 +37,8 @@ pub struct Arena {
 impl Arena {
     /// A new arena for `ranks` processes, all zero.
     pub fn create(ranks: u32) -> Result<Arena, String> {
-        let fd = memfd_create("unipgas-bench", MemfdFlags::CLOEXEC).map_err(|e| format!("memfd_create: {e}"))?;
+        let fd = memfd_create("unipgas-bench", MemfdFlags::CLOEXEC)
+            .map_err(|e| format!("memfd_create: {e}"))?;
         let ranks = ranks as usize;
         ftruncate(&fd, (AREAS + ranks * AREA) as u64).map_err(|e| format!("ftruncate: {e}"))?;
         Self::map(fd, ranks)
@@ -45,9 +46,15 @@ impl Arena {
 
     /// The arena that the process `token` = "pid:fd" made.
     pub fn open(token: &str, ranks: u32) -> Result<Arena, String> {
-        let (pid, fd) = token.split_once(':').ok_or_else(|| format!("'{token}' is not PID:FD"))?;
+        let (pid, fd) = token
+            .split_once(':')
+            .ok_or_else(|| format!("'{token}' is not PID:FD"))?;
         let path = format!("/proc/{pid}/fd/{fd}");
-        let file = File::options().read(true).write(true).open(&path).map_err(|e| format!("{path}: {e}"))?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|e| format!("{path}: {e}"))?;
         Self::map(file.into(), ranks as usize)
     }
 
@@ -62,15 +69,30 @@ impl Arena {
         // - a null hint lets the kernel choose free addresses, so no existing mapping is replaced
         // - `fd` is a memfd of at least `len` bytes
         let base = unsafe {
-            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )
         }
         .map_err(|e| format!("mmap of {len} bytes: {e}"))?;
-        Ok(Arena { base: base.cast(), len, ranks, fd })
+        Ok(Arena {
+            base: base.cast(),
+            len,
+            ranks,
+            fd,
+        })
     }
 
     /// Address of the byte at `offset`, of which `len` bytes may be used.
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "offset {offset} + {len} outside the arena");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "offset {offset} + {len} outside the arena"
+        );
         // SAFETY:
         // - the assertion keeps the result inside the mapping
         unsafe { self.base.add(offset) }
@@ -78,7 +100,10 @@ impl Arena {
 
     /// Address of `len` bytes at `offset` of the area of `rank`.
     pub fn area(&self, rank: usize, offset: usize, len: usize) -> *mut u8 {
-        assert!(rank < self.ranks && offset.checked_add(len).is_some_and(|end| end <= AREA), "outside the area");
+        assert!(
+            rank < self.ranks && offset.checked_add(len).is_some_and(|end| end <= AREA),
+            "outside the area"
+        );
         self.at(AREAS + rank * AREA + offset, len)
     }
 

@@ -115,7 +115,13 @@ pub struct Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.metric.name(), self.processes, self.bytes)
+        write!(
+            f,
+            "{}:{}:{}",
+            self.metric.name(),
+            self.processes,
+            self.bytes
+        )
     }
 }
 
@@ -125,10 +131,16 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not METRIC:PROCESSES:BYTES");
         let mut parts = text.split(':');
-        let (name, processes, bytes) =
-            (parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?, parts.next().ok_or_else(bad)?);
+        let (name, processes, bytes) = (
+            parts.next().ok_or_else(bad)?,
+            parts.next().ok_or_else(bad)?,
+            parts.next().ok_or_else(bad)?,
+        );
         Ok(Case {
-            metric: Metric::ALL.into_iter().find(|m| m.name() == name).ok_or_else(bad)?,
+            metric: Metric::ALL
+                .into_iter()
+                .find(|m| m.name() == name)
+                .ok_or_else(bad)?,
             processes: processes.parse().map_err(|_| bad())?,
             bytes: bytes.parse().map_err(|_| bad())?,
         })
@@ -142,23 +154,38 @@ const MIB: u64 = 1 << 20;
 pub fn all(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |metric, processes, bytes: &[u64]| {
-        cases.extend(bytes.iter().map(|&bytes| Case { metric, processes, bytes }));
+        cases.extend(bytes.iter().map(|&bytes| Case {
+            metric,
+            processes,
+            bytes,
+        }));
     };
     if quick {
         add(Metric::PutNotice, 2, &[8, 4 * KIB]);
     } else {
-        add(Metric::PutNotice, 2, &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB]);
+        add(
+            Metric::PutNotice,
+            2,
+            &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB],
+        );
     }
     add(Metric::OneLine, 2, &[8]);
     add(Metric::FetchAdd, 2, &[8]);
     add(Metric::PutRate, 2, &[8]);
-    let sizes: &[u64] =
-        if quick { &[MIB, 64 * MIB] } else { &[64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB] };
+    let sizes: &[u64] = if quick {
+        &[MIB, 64 * MIB]
+    } else {
+        &[64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
+    };
     add(Metric::Bandwidth, 2, sizes);
     add(Metric::CopyNt, 2, sizes);
     add(Metric::Wake, 2, &[0]);
     add(Metric::ProcessVm, 2, &[8]);
-    add(Metric::Register, 2, &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }]);
+    add(
+        Metric::Register,
+        2,
+        &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }],
+    );
     for processes in [2, 4, 8] {
         add(Metric::Barrier, processes, &[0]);
         add(Metric::Allreduce, processes, &[8]);

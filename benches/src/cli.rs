@@ -41,7 +41,8 @@ struct Args {
 
 /// Runs `unipgas bench` with the arguments after it.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
-    let args = match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args)) {
+    let args = match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args))
+    {
         Ok(args) => args,
         Err(e) if !e.use_stderr() => {
             print!("{e}");
@@ -49,7 +50,11 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
         }
         Err(e) => {
             let text = e.to_string();
-            let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            let line = text
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches("error: ");
             eprintln!("unipgas bench: {line}; `unipgas bench --help` lists what there is");
             return ExitCode::from(2);
         }
@@ -86,7 +91,11 @@ fn bench(args: &Args) -> Result<(), String> {
     let rounds = if args.quick { 2 } else { 5 };
     let visits = if args.quick { 3 } else { 5 };
     let mut samples = Samples::default();
-    let mut peers = if args.no_peers { None } else { Some(Peers::find(&mut samples)?) };
+    let mut peers = if args.no_peers {
+        None
+    } else {
+        Some(Peers::find(&mut samples)?)
+    };
     let names = peers.as_ref().map(Peers::names).unwrap_or_default();
     let mut sizes: Vec<u32> = cases.iter().map(|c| c.processes).collect();
     sizes.sort_unstable();
@@ -94,9 +103,19 @@ fn bench(args: &Args) -> Result<(), String> {
     let progress = progress((rounds * sizes.len() * (1 + names.len())) as u64);
     for _ in 0..rounds {
         for &size in &sizes {
-            let now: Vec<Case> = cases.iter().copied().filter(|c| c.processes == size).collect();
+            let now: Vec<Case> = cases
+                .iter()
+                .copied()
+                .filter(|c| c.processes == size)
+                .collect();
             progress.set_message(format!("bare and ours, {size} processes"));
-            if let Err(why) = job::run(&now, visits, args.quick, Duration::from_secs(300), &mut samples) {
+            if let Err(why) = job::run(
+                &now,
+                visits,
+                args.quick,
+                Duration::from_secs(300),
+                &mut samples,
+            ) {
                 samples.note(format!("{size} processes: {why}"));
             }
             progress.inc(1);
@@ -113,7 +132,9 @@ fn bench(args: &Args) -> Result<(), String> {
     let records = record::all(&cases, &samples);
     print!("{}", table::render(&records));
     if let Some(load) = busy {
-        println!("\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.");
+        println!(
+            "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it."
+        );
     }
     if !samples.notes.is_empty() {
         println!("\nNot measured:");
@@ -160,7 +181,9 @@ fn progress(steps: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed}, about {eta} left)") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed}, about {eta} left)")
+    {
         bar.set_style(style);
     }
     bar

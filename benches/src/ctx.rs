@@ -44,7 +44,13 @@ pub struct Ctx {
 impl Ctx {
     /// Waits until all processes are here.
     pub fn sync(&self) {
-        self.arena.sync(|| if self.crowded { std::thread::yield_now() } else { std::hint::spin_loop() });
+        self.arena.sync(|| {
+            if self.crowded {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
+        });
     }
 
     /// Called between two looks at a word that another process will change: nothing when each has its own core.
@@ -57,7 +63,11 @@ impl Ctx {
 
     /// The engine under test.
     pub fn ours(&self) -> Result<&Ours, String> {
-        self.ours.get().ok_or("not initialised")?.as_ref().map_err(String::clone)
+        self.ours
+            .get()
+            .ok_or("not initialised")?
+            .as_ref()
+            .map_err(String::clone)
     }
 
     /// Notes that this process is in main.

@@ -13,10 +13,25 @@ use crate::samples::Samples;
 use crate::worker::Order;
 
 /// Runs `cases`, all of which have the same number of processes, `visits` times with each column in turn.
-pub fn run(cases: &[Case], visits: usize, quick: bool, limit: Duration, samples: &mut Samples) -> Result<(), String> {
-    let Some(size) = cases.first().map(|c| c.processes) else { return Ok(()) };
+pub fn run(
+    cases: &[Case],
+    visits: usize,
+    quick: bool,
+    limit: Duration,
+    samples: &mut Samples,
+) -> Result<(), String> {
+    let Some(size) = cases.first().map(|c| c.processes) else {
+        return Ok(());
+    };
     let arena = Arena::create(size)?;
-    let order = Order { arena: arena.token(), size, visits, quick, cases: cases.to_vec() }.to_string();
+    let order = Order {
+        arena: arena.token(),
+        size,
+        visits,
+        quick,
+        cases: cases.to_vec(),
+    }
+    .to_string();
     let exe = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
     let mut launch = Launch::new(size, exe);
     // As part of the command `unipgas` the worker is reached by the same subcommand.
@@ -35,10 +50,17 @@ pub fn run(cases: &[Case], visits: usize, quick: bool, limit: Duration, samples:
         return Ok(());
     }
     let Some(rank) = outcome.first_failure else {
-        return Err(format!("the measured processes were not done after {} s", limit.as_secs()));
+        return Err(format!(
+            "the measured processes were not done after {} s",
+            limit.as_secs()
+        ));
     };
     let rank = &outcome.ranks[rank as usize];
     let stderr = String::from_utf8_lossy(&rank.stderr);
-    let words = stderr.lines().next_back().map(|line| format!(": {line}")).unwrap_or_default();
+    let words = stderr
+        .lines()
+        .next_back()
+        .map(|line| format!(": {line}"))
+        .unwrap_or_default();
     Err(format!("a measured process {}{words}", rank.exit))
 }

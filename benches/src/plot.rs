@@ -20,8 +20,18 @@ pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<std::path::PathBuf>, 
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut written = Vec::new();
     for (metric, file, title, axis) in [
-        (Metric::PutNotice, "latency.svg", "Put with notice between two processes, one way", "ns"),
-        (Metric::Bandwidth, "bandwidth.svg", "Puts between two processes", "GB/s"),
+        (
+            Metric::PutNotice,
+            "latency.svg",
+            "Put with notice between two processes, one way",
+            "ns",
+        ),
+        (
+            Metric::Bandwidth,
+            "bandwidth.svg",
+            "Puts between two processes",
+            "GB/s",
+        ),
     ] {
         let lines = lines(metric, records);
         if lines.iter().all(|l| l.points.len() < 2) {
@@ -41,11 +51,21 @@ fn lines(metric: Metric, records: &[Record]) -> Vec<Line> {
         // One line for the limit, whichever of its variants was the best at a size.
         let bare = is_bare(family(&record.api));
         let name = if bare { "bare" } else { &record.api };
-        let point = (record.bytes as f64, if bare { record.limit.unwrap_or(record.value) } else { record.value });
+        let point = (
+            record.bytes as f64,
+            if bare {
+                record.limit.unwrap_or(record.value)
+            } else {
+                record.value
+            },
+        );
         match lines.iter_mut().find(|l| l.name == name) {
             Some(line) if line.points.last() == Some(&point) => {}
             Some(line) => line.points.push(point),
-            None => lines.push(Line { name: name.into(), points: vec![point] }),
+            None => lines.push(Line {
+                name: name.into(),
+                points: vec![point],
+            }),
         }
     }
     lines
@@ -84,7 +104,9 @@ fn draw(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let points = || lines.iter().flat_map(|l| l.points.iter());
     let range = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold((f64::INFINITY, 0f64), |(low, high), v| (low.min(v), high.max(v)))
+        values.fold((f64::INFINITY, 0f64), |(low, high), v| {
+            (low.min(v), high.max(v))
+        })
     };
     let (x_low, x_high) = range(&mut points().map(|p| p.0));
     let (y_low, y_high) = range(&mut points().map(|p| p.1));
@@ -120,11 +142,23 @@ fn draw(
         let color = color(&line.name);
         let style = color.stroke_width(if ours { 3 } else { 2 });
         chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
-        chart.draw_series(line.points.iter().map(|&p| Circle::new(p, if ours { 4 } else { 3 }, color.filled())))?;
+        chart.draw_series(
+            line.points
+                .iter()
+                .map(|&p| Circle::new(p, if ours { 4 } else { 3 }, color.filled())),
+        )?;
         let y = 64 + 26 * row as i32;
         legend.draw(&PathElement::new(vec![(4, y), (34, y)], style))?;
-        legend.draw(&Circle::new((19, y), if ours { 4 } else { 3 }, color.filled()))?;
-        legend.draw(&Text::new(label(&line.name, more_is_better), (42, y - 8), ("sans-serif", 16)))?;
+        legend.draw(&Circle::new(
+            (19, y),
+            if ours { 4 } else { 3 },
+            color.filled(),
+        ))?;
+        legend.draw(&Text::new(
+            label(&line.name, more_is_better),
+            (42, y - 8),
+            ("sans-serif", 16),
+        ))?;
     }
     area.present()?;
     Ok(())
@@ -139,10 +173,20 @@ mod tests {
     #[test]
     fn every_column_is_in_the_legend() {
         let mut samples = Samples::default();
-        let cases: Vec<Case> =
-            [8, 4096].map(|bytes| Case { metric: Metric::PutNotice, processes: 2, bytes }).to_vec();
+        let cases: Vec<Case> = [8, 4096]
+            .map(|bytes| Case {
+                metric: Metric::PutNotice,
+                processes: 2,
+                bytes,
+            })
+            .to_vec();
         for case in &cases {
-            for (api, value) in [("bare", 100.0), ("core", 110.0), ("gaspi", 120.0), ("ucx", 150.0)] {
+            for (api, value) in [
+                ("bare", 100.0),
+                ("core", 110.0),
+                ("gaspi", 120.0),
+                ("ucx", 150.0),
+            ] {
                 samples.add(*case, api, value);
             }
         }

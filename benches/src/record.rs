@@ -62,14 +62,25 @@ pub fn all(cases: &[Case], samples: &Samples) -> Vec<Record> {
     let mut records = Vec::new();
     for &case in cases {
         let mut columns = samples.columns(case);
-        columns.sort_by_key(|(api, _)| (if is_bare(family(api)) { 0 } else { 1 + is_peer(family(api)) as u8 }, api.clone()));
+        columns.sort_by_key(|(api, _)| {
+            (
+                if is_bare(family(api)) {
+                    0
+                } else {
+                    1 + is_peer(family(api)) as u8
+                },
+                api.clone(),
+            )
+        });
         let more = case.metric.more_is_better();
         let limit = best(&columns, more, is_bare).map(|c| c.1);
         let peer = best(&columns, more, is_peer);
         for (api, value) in &columns {
             let targets = target::of(case, api);
-            let verdicts: Vec<Option<bool>> =
-                targets.iter().map(|&t| judge(t, *value, more, limit, &columns)).collect();
+            let verdicts: Vec<Option<bool>> = targets
+                .iter()
+                .map(|&t| judge(t, *value, more, limit, &columns))
+                .collect();
             records.push(Record {
                 metric: case.metric.name(),
                 api: api.clone(),
@@ -83,9 +94,18 @@ pub fn all(cases: &[Case], samples: &Samples) -> Vec<Record> {
                 best_peer: peer.map(|p| p.1),
                 ratio_to_best_peer: peer.map(|p| value / p.1),
                 best_peer_name: peer.map(|p| p.0.clone()),
-                target: (!targets.is_empty())
-                    .then(|| targets.iter().map(|t| t.words(case)).collect::<Vec<_>>().join(", ")),
-                met: if targets.is_empty() { None } else { verdict(&verdicts) },
+                target: (!targets.is_empty()).then(|| {
+                    targets
+                        .iter()
+                        .map(|t| t.words(case))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                }),
+                met: if targets.is_empty() {
+                    None
+                } else {
+                    verdict(&verdicts)
+                },
                 case,
             });
         }
@@ -103,9 +123,21 @@ fn verdict(verdicts: &[Option<bool>]) -> Option<bool> {
     }
 }
 
-fn judge(target: Target, value: f64, more: bool, limit: Option<f64>, columns: &[(String, f64)]) -> Option<bool> {
+fn judge(
+    target: Target,
+    value: f64,
+    more: bool,
+    limit: Option<f64>,
+    columns: &[(String, f64)],
+) -> Option<bool> {
     let ahead = |peer: Option<&(String, f64)>, factor: f64| {
-        peer.map(|(_, other)| if more { value >= factor * other } else { factor * value <= *other })
+        peer.map(|(_, other)| {
+            if more {
+                value >= factor * other
+            } else {
+                factor * value <= *other
+            }
+        })
     };
     match target {
         Target::AtMostLimit(f) => limit.map(|l| value <= f * l),
@@ -122,7 +154,11 @@ mod tests {
     use crate::case::Metric;
 
     fn records(metric: Metric, processes: u32, bytes: u64, values: &[(&str, f64)]) -> Vec<Record> {
-        let case = Case { metric, processes, bytes };
+        let case = Case {
+            metric,
+            processes,
+            bytes,
+        };
         let mut samples = Samples::default();
         for (api, value) in values {
             samples.add(case, api, *value);
@@ -131,12 +167,25 @@ mod tests {
     }
 
     fn of<'a>(records: &'a [Record], api: &str) -> &'a Record {
-        records.iter().find(|r| r.api == api).expect("a record of that column")
+        records
+            .iter()
+            .find(|r| r.api == api)
+            .expect("a record of that column")
     }
 
     #[test]
     fn a_latency_is_judged_against_the_best_bare_variant() {
-        let r = records(Metric::Barrier, 2, 0, &[("bare/central", 0.3), ("bare/flags", 0.2), ("core", 0.23), ("gaspi", 0.25)]);
+        let r = records(
+            Metric::Barrier,
+            2,
+            0,
+            &[
+                ("bare/central", 0.3),
+                ("bare/flags", 0.2),
+                ("core", 0.23),
+                ("gaspi", 0.25),
+            ],
+        );
         assert_eq!(of(&r, "core").limit, Some(0.2));
         assert_eq!(of(&r, "core").met, Some(true));
         assert_eq!(of(&r, "gaspi").met, Some(false));
@@ -144,24 +193,58 @@ mod tests {
 
     #[test]
     fn a_rate_is_judged_upwards() {
-        let r = records(Metric::PutRate, 2, 8, &[("core", 90.0), ("ucx", 48.0), ("oshmem", 82.0)]);
+        let r = records(
+            Metric::PutRate,
+            2,
+            8,
+            &[("core", 90.0), ("ucx", 48.0), ("oshmem", 82.0)],
+        );
         assert_eq!(of(&r, "core").best_peer_name.as_deref(), Some("oshmem"));
         assert_eq!(of(&r, "core").met, Some(false));
     }
 
     #[test]
     fn a_target_that_needs_an_absent_peer_is_not_judged() {
-        let r = records(Metric::Barrier, 8, 0, &[("bare/central", 3.0), ("core", 4.0)]);
+        let r = records(
+            Metric::Barrier,
+            8,
+            0,
+            &[("bare/central", 3.0), ("core", 4.0)],
+        );
         assert_eq!(of(&r, "core").met, None);
-        let r = records(Metric::Barrier, 8, 0, &[("bare/central", 3.0), ("core", 5.0)]);
+        let r = records(
+            Metric::Barrier,
+            8,
+            0,
+            &[("bare/central", 3.0), ("core", 5.0)],
+        );
         assert_eq!(of(&r, "core").met, Some(false));
     }
 
     #[test]
     fn variants_of_a_peer_count_as_that_peer() {
-        let r = records(Metric::Barrier, 8, 0, &[("bare/central", 3.0), ("core", 4.0), ("openmpi/default", 7.0), ("ucx", 1.0)]);
+        let r = records(
+            Metric::Barrier,
+            8,
+            0,
+            &[
+                ("bare/central", 3.0),
+                ("core", 4.0),
+                ("openmpi/default", 7.0),
+                ("ucx", 1.0),
+            ],
+        );
         assert_eq!(of(&r, "core").met, Some(false));
-        let r = records(Metric::Barrier, 8, 0, &[("bare/central", 3.0), ("core", 4.0), ("openmpi/default", 8.0)]);
+        let r = records(
+            Metric::Barrier,
+            8,
+            0,
+            &[
+                ("bare/central", 3.0),
+                ("core", 4.0),
+                ("openmpi/default", 8.0),
+            ],
+        );
         assert_eq!(of(&r, "core").met, Some(true));
     }
 }

@@ -20,7 +20,10 @@ impl Samples {
     /// Adds a value.
     pub fn add(&mut self, case: Case, api: &str, value: f64) {
         if value.is_finite() && value > 0.0 {
-            self.values.entry((case, api.into())).or_default().push(value);
+            self.values
+                .entry((case, api.into()))
+                .or_default()
+                .push(value);
         } else {
             self.note(format!("{case} {api}: {value} is no measurement"));
         }
@@ -49,7 +52,11 @@ impl Samples {
             let mut words = line.split_whitespace();
             let parsed = (|| {
                 let case: Case = words.next()?.parse().ok()?;
-                Some((case, words.next()?.to_string(), words.next()?.parse::<f64>().ok()?))
+                Some((
+                    case,
+                    words.next()?.to_string(),
+                    words.next()?.parse::<f64>().ok()?,
+                ))
             })();
             if let Some((case, api, value)) = parsed {
                 self.add(case, &api, value);
@@ -78,8 +85,15 @@ pub fn best(
     more_is_better: bool,
     keep: impl Fn(&str) -> bool,
 ) -> Option<&(String, f64)> {
-    columns.iter().filter(|(api, _)| keep(family(api))).min_by(|a, b| {
-        let order = a.1.total_cmp(&b.1);
-        if more_is_better { order.reverse() } else { order }
-    })
+    columns
+        .iter()
+        .filter(|(api, _)| keep(family(api)))
+        .min_by(|a, b| {
+            let order = a.1.total_cmp(&b.1);
+            if more_is_better {
+                order.reverse()
+            } else {
+                order
+            }
+        })
 }

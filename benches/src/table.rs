@@ -38,7 +38,10 @@ pub fn plain(value: f64) -> String {
         (value, "")
     };
     let text = format!("{value:.2}");
-    format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
+    format!(
+        "{}{suffix}",
+        text.trim_end_matches('0').trim_end_matches('.')
+    )
 }
 
 /// The whole table.
@@ -49,7 +52,13 @@ pub fn render(records: &[Record]) -> String {
         if rows.is_empty() {
             continue;
         }
-        let _ = writeln!(out, "\n{}: {}, in {}", metric.name(), metric.about(), metric.unit());
+        let _ = writeln!(
+            out,
+            "\n{}: {}, in {}",
+            metric.name(),
+            metric.about(),
+            metric.unit()
+        );
         let _ = writeln!(
             out,
             "  {:>5} {:>8}  {:<20} {:>9} {:>9} {:>9}  target",
@@ -58,10 +67,17 @@ pub fn render(records: &[Record]) -> String {
         let mut previous = None;
         for row in rows {
             let first = previous.replace(row.case) != Some(row.case);
-            let (procs, bytes) =
-                if first { (row.processes.to_string(), size(row.bytes)) } else { (String::new(), String::new()) };
+            let (procs, bytes) = if first {
+                (row.processes.to_string(), size(row.bytes))
+            } else {
+                (String::new(), String::new())
+            };
             let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
-            let peer = if is_ours(family(&row.api)) { ratio(row.ratio_to_best_peer) } else { "-".into() };
+            let peer = if is_ours(family(&row.api)) {
+                ratio(row.ratio_to_best_peer)
+            } else {
+                "-".into()
+            };
             let target = row.target.as_ref().map_or(String::new(), |target| {
                 let met = match row.met {
                     Some(true) => "met",

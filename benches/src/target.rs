@@ -59,7 +59,9 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::Bandwidth, _, b, "core" | "gaspi") if b == MIB => vec![AtLeastLimit(0.97)],
         (Metric::Bandwidth, _, b, "core" | "gaspi") if b == 64 * MIB => vec![AtLeastLimit(1.2)],
         (Metric::Barrier, 2, _, "core" | "gaspi") => vec![AtMostLimit(1.2)],
-        (Metric::Barrier, 8, _, "core" | "gaspi") => vec![AtMostLimit(1.5), AheadOf("openmpi", 2.0)],
+        (Metric::Barrier, 8, _, "core" | "gaspi") => {
+            vec![AtMostLimit(1.5), AheadOf("openmpi", 2.0)]
+        }
         (Metric::Wake, _, _, "core" | "gaspi") => vec![AtMostLimit(1.5)],
         (Metric::Register, _, b, "core" | "gaspi") if b == 4 * KIB => vec![AtMost(40.0)],
         (Metric::Register, _, b, "core" | "gaspi") if b >= MIB => vec![AtMostLimit(2.0)],

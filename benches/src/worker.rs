@@ -33,7 +33,15 @@ pub struct Order {
 impl std::fmt::Display for Order {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cases: Vec<String> = self.cases.iter().map(Case::to_string).collect();
-        write!(f, "{};{};{};{};{}", self.arena, self.size, self.visits, self.quick, cases.join(","))
+        write!(
+            f,
+            "{};{};{};{};{}",
+            self.arena,
+            self.size,
+            self.visits,
+            self.quick,
+            cases.join(",")
+        )
     }
 }
 
@@ -42,7 +50,11 @@ impl FromStr for Order {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not an order of the launcher");
-        let [arena, size, visits, quick, cases] = text.split(';').collect::<Vec<_>>().try_into().map_err(|_| bad())?;
+        let [arena, size, visits, quick, cases] = text
+            .split(';')
+            .collect::<Vec<_>>()
+            .try_into()
+            .map_err(|_| bad())?;
         Ok(Order {
             arena: arena.into(),
             size: size.parse().map_err(|_| bad())?,
@@ -56,8 +68,12 @@ impl FromStr for Order {
 /// Runs as the process `rank` of the order.
 pub fn run(order: &str) -> Result<(), String> {
     let order: Order = order.parse()?;
-    let rank = std::env::var("UNIPGAS_RANK").ok().and_then(|r| r.parse::<usize>().ok());
-    let rank = rank.filter(|&r| r < order.size as usize).ok_or("UNIPGAS_RANK is not a rank of this measurement")?;
+    let rank = std::env::var("UNIPGAS_RANK")
+        .ok()
+        .and_then(|r| r.parse::<usize>().ok());
+    let rank = rank
+        .filter(|&r| r < order.size as usize)
+        .ok_or("UNIPGAS_RANK is not a rank of this measurement")?;
     let cores = pin(rank)?;
     let mut ctx = Ctx {
         rank,
@@ -86,7 +102,11 @@ pub fn run(order: &str) -> Result<(), String> {
             if case.metric == Metric::Register && case.bytes >= 1 << 20 && visit > 0 {
                 continue;
             }
-            let ours = if offered { ours::bodies(case) } else { Vec::new() };
+            let ours = if offered {
+                ours::bodies(case)
+            } else {
+                Vec::new()
+            };
             for body in bare::bodies(case).into_iter().chain(ours) {
                 ctx.sync();
                 let outcome = (body.run)(&ctx, case);
@@ -113,7 +133,9 @@ pub fn run(order: &str) -> Result<(), String> {
 pub fn cores() -> Result<Vec<usize>, String> {
     use rustix::thread::{CpuSet, sched_getaffinity};
     let allowed = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&c| allowed.is_set(c)).collect())
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&c| allowed.is_set(c))
+        .collect())
 }
 
 /// Pins this process to the core that its rank has, and returns how many cores there are.

@@ -17,7 +17,9 @@ fn each(ctx: &Ctx) -> usize {
 fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
     for at in 0..64 {
         ctx.arena.word(ctx.rank, BASE + at * LINE).store(0, Relaxed);
-        ctx.arena.word(ctx.rank, BASE + at * LINE + 8).store(0, Relaxed);
+        ctx.arena
+            .word(ctx.rank, BASE + at * LINE + 8)
+            .store(0, Relaxed);
     }
     ctx.sync();
     let mut round = 0;
@@ -50,7 +52,9 @@ pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// Each raises its own flag and reads those of all others.
 pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let all: Vec<&AtomicU64> = (0..ctx.size).map(|rank| ctx.arena.word(rank, BASE)).collect();
+    let all: Vec<&AtomicU64> = (0..ctx.size)
+        .map(|rank| ctx.arena.word(rank, BASE))
+        .collect();
     Ok(rounds(ctx, |round| {
         all[ctx.rank].store(round, Release);
         for flag in &all {
@@ -65,7 +69,10 @@ pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         .take_while(|k| 1 << k < ctx.size)
         .map(|k| {
             let to = (ctx.rank + (1 << k)) % ctx.size;
-            (ctx.arena.word(to, BASE + k * LINE), ctx.arena.word(ctx.rank, BASE + k * LINE))
+            (
+                ctx.arena.word(to, BASE + k * LINE),
+                ctx.arena.word(ctx.rank, BASE + k * LINE),
+            )
         })
         .collect();
     Ok(rounds(ctx, |round| {
@@ -83,7 +90,14 @@ fn expected(ctx: &Ctx, round: u64) -> f64 {
 /// Each leaves its value and a flag in a line of its own; everyone reads all. Two sets of lines take turns.
 pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let all: Vec<[(&AtomicU64, &AtomicU64); 2]> = (0..ctx.size)
-        .map(|rank| [0, LINE].map(|at| (ctx.arena.word(rank, BASE + at), ctx.arena.word(rank, BASE + at + 8))))
+        .map(|rank| {
+            [0, LINE].map(|at| {
+                (
+                    ctx.arena.word(rank, BASE + at),
+                    ctx.arena.word(rank, BASE + at + 8),
+                )
+            })
+        })
         .collect();
     let mut wrong = false;
     let us = rounds(ctx, |round| {
@@ -99,12 +113,18 @@ pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         }
         wrong |= sum != expected(ctx, round);
     });
-    if wrong { Err("a sum was wrong".into()) } else { Ok(us) }
+    if wrong {
+        Err("a sum was wrong".into())
+    } else {
+        Ok(us)
+    }
 }
 
 /// Each leaves its value; whoever comes last adds them up and publishes the sum.
 pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let values: Vec<&AtomicU64> = (0..ctx.size).map(|rank| ctx.arena.word(rank, BASE + 2 * LINE)).collect();
+    let values: Vec<&AtomicU64> = (0..ctx.size)
+        .map(|rank| ctx.arena.word(rank, BASE + 2 * LINE))
+        .collect();
     let (counter, over) = (ctx.arena.word(0, BASE), ctx.arena.word(0, BASE + LINE));
     let result = ctx.arena.word(0, BASE + LINE + 8);
     let size = ctx.size as u64;
@@ -121,5 +141,9 @@ pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         // Nobody can publish the next sum before this process has arrived again.
         wrong |= f64::from_bits(result.load(Relaxed)) != expected(ctx, round);
     });
-    if wrong { Err("a sum was wrong".into()) } else { Ok(us) }
+    if wrong {
+        Err("a sum was wrong".into())
+    } else {
+        Ok(us)
+    }
 }

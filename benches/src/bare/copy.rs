@@ -8,7 +8,11 @@ pub fn each(bytes: u64) -> usize {
     ((4 << 20) / bytes).clamp(1, 4096) as usize
 }
 
-fn between(ctx: &Ctx, case: &Case, copy: impl Fn(*const u8, *mut u8, usize)) -> Result<f64, String> {
+fn between(
+    ctx: &Ctx,
+    case: &Case,
+    copy: impl Fn(*const u8, *mut u8, usize),
+) -> Result<f64, String> {
     let len = case.bytes as usize;
     let mut value = 0.0;
     if ctx.rank == 0 {
@@ -40,7 +44,9 @@ pub fn plain(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 /// The same with stores that bypass the cache. Returns GB/s.
 #[cfg(target_arch = "x86_64")]
 pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    use core::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
+    use core::arch::x86_64::{
+        __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+    };
     between(ctx, case, |from, to, len| {
         const AHEAD: usize = 4096;
         // SAFETY:

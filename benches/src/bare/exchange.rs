@@ -32,7 +32,10 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
     let (data, flag) = (place * (512 << 10), FLAGS + place * 4096 + 5 * 64);
     let to = ctx.arena.area(ctx.other(), data, len);
     let last = ctx.arena.word(ctx.rank, data + len - 8);
-    let (mine, theirs) = (ctx.arena.word(ctx.rank, flag), ctx.arena.word(ctx.other(), flag));
+    let (mine, theirs) = (
+        ctx.arena.word(ctx.rank, flag),
+        ctx.arena.word(ctx.other(), flag),
+    );
     let mut source = vec![0u64; len / 8];
     let words = source.len();
     mine.store(0, Relaxed);
@@ -68,13 +71,20 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
             }
         }
     });
-    if wrong != 0 { Err("the payload came after its flag".into()) } else { Ok(both_ways / 2.0) }
+    if wrong != 0 {
+        Err("the payload came after its flag".into())
+    } else {
+        Ok(both_ways / 2.0)
+    }
 }
 
 /// Ping-pong of one 8-byte word that is its own flag. Returns ns one way.
 pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let at = FLAGS + ctx.place() * 4096 + 9 * 64;
-    let (mine, theirs) = (ctx.arena.word(ctx.rank, at), ctx.arena.word(ctx.other(), at));
+    let (mine, theirs) = (
+        ctx.arena.word(ctx.rank, at),
+        ctx.arena.word(ctx.other(), at),
+    );
     mine.store(0, Relaxed);
     ctx.sync();
     let mut round = 0u64;

@@ -40,7 +40,13 @@ pub fn wake_of(
             ctx.sync();
         }
     }
-    failed.map(|()| if ctx.rank == 0 { median(&mut times) } else { 0.0 })
+    failed.map(|()| {
+        if ctx.rank == 0 {
+            median(&mut times)
+        } else {
+            0.0
+        }
+    })
 }
 
 /// A store and FUTEX_WAKE, to the return of FUTEX_WAIT in another process. us.
@@ -52,7 +58,9 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         ctx,
         |round| {
             word.store(round as u32, Release);
-            futex::wake(word, futex::Flags::empty(), 1).map(|_| ()).map_err(|e| format!("futex: {e}"))
+            futex::wake(word, futex::Flags::empty(), 1)
+                .map(|_| ())
+                .map_err(|e| format!("futex: {e}"))
         },
         |round| {
             while word.load(Acquire) != round as u32 {
@@ -77,15 +85,22 @@ pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     if ctx.rank == 0 {
         let value = 0x0123_4567_89ab_cdefu64;
         let len = case.bytes as usize;
-        let local = libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: len };
-        let remote = libc::iovec { iov_base: address.load(Relaxed) as *mut _, iov_len: len };
+        let local = libc::iovec {
+            iov_base: (&raw const value).cast_mut().cast(),
+            iov_len: len,
+        };
+        let remote = libc::iovec {
+            iov_base: address.load(Relaxed) as *mut _,
+            iov_len: len,
+        };
         let pid = pid.load(Relaxed) as libc::pid_t;
         let mut error = None;
         let ns = ctx.per_op(1000, |n| {
             for _ in 0..n {
                 // SAFETY:
                 // - both vectors describe 8 bytes: `value` here, `mine` of rank 1, which waits below until we are done
-                if unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } != len as isize {
+                if unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } != len as isize
+                {
                     error = Some(std::io::Error::last_os_error());
                 }
             }

@@ -16,8 +16,14 @@ pub fn bodies(case: &Case) -> Vec<Body> {
     let one = |run| vec![Body { api: "bare", run }];
     match case.metric {
         Metric::PutNotice => vec![
-            Body { api: "bare/tight", run: exchange::two_lines },
-            Body { api: "bare/paced", run: exchange::two_lines_paced },
+            Body {
+                api: "bare/tight",
+                run: exchange::two_lines,
+            },
+            Body {
+                api: "bare/paced",
+                run: exchange::two_lines_paced,
+            },
         ],
         Metric::OneLine => one(exchange::one_line),
         Metric::FetchAdd => one(exchange::fetch_add),
@@ -28,13 +34,28 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         #[cfg(not(target_arch = "x86_64"))]
         Metric::CopyNt => Vec::new(),
         Metric::Barrier => vec![
-            Body { api: "bare/central", run: collective::central },
-            Body { api: "bare/flags", run: collective::flags },
-            Body { api: "bare/dissemination", run: collective::dissemination },
+            Body {
+                api: "bare/central",
+                run: collective::central,
+            },
+            Body {
+                api: "bare/flags",
+                run: collective::flags,
+            },
+            Body {
+                api: "bare/dissemination",
+                run: collective::dissemination,
+            },
         ],
         Metric::Allreduce => vec![
-            Body { api: "bare/central", run: collective::sum_central },
-            Body { api: "bare/flags", run: collective::sum_flags },
+            Body {
+                api: "bare/central",
+                run: collective::sum_central,
+            },
+            Body {
+                api: "bare/flags",
+                run: collective::sum_flags,
+            },
         ],
         Metric::Wake => one(kernel::wake),
         Metric::ProcessVm => one(kernel::process_vm),

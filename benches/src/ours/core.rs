@@ -41,8 +41,10 @@ impl Core {
         let mut remote = None;
         if ctx.size == 2 {
             let key = region.key();
-            let (mine, theirs) =
-                (ctx.arena.area(ctx.rank, KEYS, BUNDLE_LEN), ctx.arena.area(ctx.other(), KEYS, BUNDLE_LEN));
+            let (mine, theirs) = (
+                ctx.arena.area(ctx.rank, KEYS, BUNDLE_LEN),
+                ctx.arena.area(ctx.other(), KEYS, BUNDLE_LEN),
+            );
             // SAFETY:
             // - `area` checked the length; the other process reads after `sync`
             unsafe { mine.copy_from_nonoverlapping(key.as_bytes().as_ptr(), BUNDLE_LEN) };
@@ -50,16 +52,32 @@ impl Core {
             let mut bytes = [0u8; BUNDLE_LEN];
             // SAFETY:
             // - `area` checked the length; the other process wrote before `sync`
-            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(theirs, BUNDLE_LEN) };
+            unsafe {
+                bytes
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(theirs, BUNDLE_LEN)
+            };
             let key = RegionKey::from_bytes(&bytes).map_err(text)?;
-            remote = Some(world.connect(ctx.other() as u32).and_then(|c| c.import(&key)).map_err(text)?);
+            remote = Some(
+                world
+                    .connect(ctx.other() as u32)
+                    .and_then(|c| c.import(&key))
+                    .map_err(text)?,
+            );
         }
         let members: Vec<u32> = (0..world.size()).collect();
         let group = Forming::new(world, &members, [0x6265_6e63, 0])
             .and_then(|mut forming| forming.advance(Deadline::Never))
             .map_err(text)?;
         let endpoint = engine.endpoint(u32::MAX).map_err(text)?;
-        Ok(Core { world: world.clone(), endpoint, region, remote, group, round: Cell::new(0) })
+        Ok(Core {
+            world: world.clone(),
+            endpoint,
+            region,
+            remote,
+            group,
+            round: Cell::new(0),
+        })
     }
 
     fn engine(&self) -> &Engine {
@@ -67,12 +85,17 @@ impl Core {
     }
 
     fn remote(&self) -> &RemoteRegion {
-        self.remote.as_ref().expect("cases of puts have two processes")
+        self.remote
+            .as_ref()
+            .expect("cases of puts have two processes")
     }
 
     /// Where the place's data lies, and its notification word.
     fn place(&self, ctx: &Ctx) -> (usize, usize) {
-        (ctx.place() * (512 << 10), NOTICES + ctx.place() * 4096 + 5 * 64)
+        (
+            ctx.place() * (512 << 10),
+            NOTICES + ctx.place() * 4096 + 5 * 64,
+        )
     }
 
     fn local(&self, offset: usize, len: usize) -> Result<Local, String> {
@@ -80,19 +103,44 @@ impl Core {
     }
 
     fn drain(&self) -> Result<(), String> {
-        self.endpoint.drain(self.engine(), Deadline::Never, &mut || Ok(())).map_err(text)
+        self.endpoint
+            .drain(self.engine(), Deadline::Never, &mut || Ok(()))
+            .map_err(text)
     }
 
     /// Sends `len` bytes and the notice `value`.
     #[inline(always)]
-    fn send(&self, from: Local, to: usize, len: usize, word: usize, value: u32) -> Result<(), String> {
+    fn send(
+        &self,
+        from: Local,
+        to: usize,
+        len: usize,
+        word: usize,
+        value: u32,
+    ) -> Result<(), String> {
         let remote = self.remote();
-        let notice = Notice { slot: Remote { region: remote, offset: word }, value };
+        let notice = Notice {
+            slot: Remote {
+                region: remote,
+                offset: word,
+            },
+            value,
+        };
         // SAFETY:
         // - `from` was checked to have `len` bytes in the region, which lives as long as `self`
         // - what is pending is drained before they change
         let outcome = unsafe {
-            self.endpoint.put_notify(from, Remote { region: remote, offset: to }, len, notice, Flags::empty(), 0)
+            self.endpoint.put_notify(
+                from,
+                Remote {
+                    region: remote,
+                    offset: to,
+                },
+                len,
+                notice,
+                Flags::empty(),
+                0,
+            )
         };
         match outcome {
             Ok(Outcome::Complete) => Ok(()),
@@ -158,7 +206,11 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     });
     core.round.set(round);
     failed?;
-    if wrong != 0 { Err("the payload came after its notice".into()) } else { Ok(ns / 2.0) }
+    if wrong != 0 {
+        Err("the payload came after its notice".into())
+    } else {
+        Ok(ns / 2.0)
+    }
 }
 
 /// Fetch-and-add on a word of rank 1.
@@ -167,12 +219,18 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let (word, _) = core.place(ctx);
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
-        let target = Remote { region: core.remote(), offset: word };
+        let target = Remote {
+            region: core.remote(),
+            offset: word,
+        };
         let mut failed = Ok(());
         let mut sum = 0u64;
         let ns = ctx.per_op(5000, |n| {
             for _ in 0..n {
-                match core.endpoint.fetch_add(core.engine(), target, 1, Deadline::Never) {
+                match core
+                    .endpoint
+                    .fetch_add(core.engine(), target, 1, Deadline::Never)
+                {
                     Ok(before) => sum = sum.wrapping_add(before),
                     Err(e) => failed = Err(text(e)),
                 }
@@ -194,7 +252,10 @@ fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String
         let ns = ctx.per_op(each, |n| {
             let mut at = 0;
             for _ in 0..n {
-                let to = Remote { region: core.remote(), offset: at };
+                let to = Remote {
+                    region: core.remote(),
+                    offset: at,
+                };
                 // SAFETY:
                 // - `from` has `len` bytes in the region, which nobody changes before the drain
                 if let Err(e) = unsafe { core.endpoint.put(from, to, len, Flags::empty(), 0) } {
@@ -250,7 +311,11 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 /// Sum of a double over all.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core;
-    let expected = |round: u32| (0..ctx.size).map(|r| (r as u32 + round) as f64).sum::<f64>();
+    let expected = |round: u32| {
+        (0..ctx.size)
+            .map(|r| (r as u32 + round) as f64)
+            .sum::<f64>()
+    };
     collective(ctx, |round| {
         let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
         let mut sum = [0u8; 8];
@@ -259,14 +324,19 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 &mine,
                 &mut sum,
                 &mut |held, other| {
-                    let number = |b: &[u8]| b.try_into().map(f64::from_ne_bytes).unwrap_or(f64::NAN);
+                    let number =
+                        |b: &[u8]| b.try_into().map(f64::from_ne_bytes).unwrap_or(f64::NAN);
                     held.copy_from_slice(&(number(held) + number(other)).to_ne_bytes());
                     Ok(())
                 },
                 Deadline::Never,
             )
             .map_err(text)?;
-        if f64::from_ne_bytes(sum) == expected(round) { Ok(()) } else { Err("a sum was wrong".into()) }
+        if f64::from_ne_bytes(sum) == expected(round) {
+            Ok(())
+        } else {
+            Err("a sum was wrong".into())
+        }
     })
 }
 

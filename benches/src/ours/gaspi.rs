@@ -24,7 +24,11 @@ pub struct Gaspi {
 }
 
 fn ok(what: &str, code: i32) -> Result<(), String> {
-    if code == 0 { Ok(()) } else { Err(format!("{what} returned {code}")) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(format!("{what} returned {code}"))
+    }
 }
 
 impl Gaspi {
@@ -45,7 +49,9 @@ impl Gaspi {
         }
         // SAFETY:
         // - no pointers
-        ok("gaspi_segment_create", unsafe { ffi::gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0) })
+        ok("gaspi_segment_create", unsafe {
+            ffi::gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0)
+        })
     }
 
     /// Ends GASPI.
@@ -59,7 +65,9 @@ impl Gaspi {
         let mut base = std::ptr::null_mut();
         // SAFETY:
         // - a valid place for the pointer
-        ok("gaspi_segment_ptr", unsafe { ffi::gaspi_segment_ptr(SEGMENT, &mut base) })?;
+        ok("gaspi_segment_ptr", unsafe {
+            ffi::gaspi_segment_ptr(SEGMENT, &mut base)
+        })?;
         Ok(base)
     }
 
@@ -77,11 +85,30 @@ impl Gaspi {
     }
 
     #[inline(always)]
-    fn send(&self, ctx: &Ctx, from: u64, to: u64, len: u64, id: u32, value: u32) -> Result<(), String> {
+    fn send(
+        &self,
+        ctx: &Ctx,
+        from: u64,
+        to: u64,
+        len: u64,
+        id: u32,
+        value: u32,
+    ) -> Result<(), String> {
         // SAFETY:
         // - no pointers
         self.posted("gaspi_write_notify", || unsafe {
-            ffi::gaspi_write_notify(SEGMENT, from, ctx.other() as u16, SEGMENT, to, len, id, value, QUEUE, BLOCK)
+            ffi::gaspi_write_notify(
+                SEGMENT,
+                from,
+                ctx.other() as u16,
+                SEGMENT,
+                to,
+                len,
+                id,
+                value,
+                QUEUE,
+                BLOCK,
+            )
         })
     }
 
@@ -90,7 +117,12 @@ impl Gaspi {
         let mut first = 0;
         // SAFETY:
         // - a valid place for the result
-        unsafe { ok("gaspi_notify_waitsome", ffi::gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK)) }
+        unsafe {
+            ok(
+                "gaspi_notify_waitsome",
+                ffi::gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK),
+            )
+        }
     }
 
     #[inline(always)]
@@ -98,8 +130,17 @@ impl Gaspi {
         let mut old = 0;
         // SAFETY:
         // - a valid place for the result
-        unsafe { ok("gaspi_notify_reset", ffi::gaspi_notify_reset(SEGMENT, id, &mut old))? };
-        if old == value { Ok(()) } else { Err(format!("notification {old} instead of {value}")) }
+        unsafe {
+            ok(
+                "gaspi_notify_reset",
+                ffi::gaspi_notify_reset(SEGMENT, id, &mut old),
+            )?
+        };
+        if old == value {
+            Ok(())
+        } else {
+            Err(format!("notification {old} instead of {value}"))
+        }
     }
 }
 
@@ -110,8 +151,11 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let len = case.bytes;
     let at = ctx.place() as u64 * (512 << 10);
     let base = gaspi.base()?;
-    let (source_last, last) =
-        (base.wrapping_add((DATA / 2 + at + len - 8) as usize).cast::<u64>(), base.wrapping_add((at + len - 8) as usize));
+    let (source_last, last) = (
+        base.wrapping_add((DATA / 2 + at + len - 8) as usize)
+            .cast::<u64>(),
+        base.wrapping_add((at + len - 8) as usize),
+    );
     let last = last.cast::<u64>();
     let mut round = gaspi.round.get();
     let mut failed: Result<(), String> = Ok(());
@@ -155,7 +199,11 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     });
     gaspi.round.set(round);
     failed?;
-    if wrong != 0 { Err("the payload came after its notification".into()) } else { Ok(ns / 2.0) }
+    if wrong != 0 {
+        Err("the payload came after its notification".into())
+    } else {
+        Ok(ns / 2.0)
+    }
 }
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
@@ -170,7 +218,8 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             for _ in 0..n {
                 // SAFETY:
                 // - a valid place for the result
-                let code = unsafe { ffi::gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK) };
+                let code =
+                    unsafe { ffi::gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK) };
                 if code != 0 {
                     failed = ok("gaspi_atomic_fetch_add", code);
                 }
@@ -244,9 +293,11 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 /// gaspi_barrier of all.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     ctx.ours()?;
-    // SAFETY:
-    // - no pointers
-    collective(ctx, |_| ok("gaspi_barrier", unsafe { ffi::gaspi_barrier(ALL, BLOCK) }))
+    collective(ctx, |_| {
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_barrier", unsafe { ffi::gaspi_barrier(ALL, BLOCK) })
+    })
 }
 
 /// gaspi_allreduce of a double over all.
@@ -254,14 +305,24 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     const SUM: u32 = 2;
     const DOUBLE: u32 = 3;
     ctx.ours()?;
-    let expected = |round: u32| (0..ctx.size).map(|r| (r as u32 + round) as f64).sum::<f64>();
+    let expected = |round: u32| {
+        (0..ctx.size)
+            .map(|r| (r as u32 + round) as f64)
+            .sum::<f64>()
+    };
     collective(ctx, |round| {
         let (mine, mut sum) = ((ctx.rank as u32 + round) as f64, 0f64);
         let (send, receive) = ((&raw const mine).cast(), (&raw mut sum).cast());
         // SAFETY:
         // - both lead to one double
-        ok("gaspi_allreduce", unsafe { ffi::gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK) })?;
-        if sum == expected(round) { Ok(()) } else { Err("a sum was wrong".into()) }
+        ok("gaspi_allreduce", unsafe {
+            ffi::gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
+        })?;
+        if sum == expected(round) {
+            Ok(())
+        } else {
+            Err("a sum was wrong".into())
+        }
     })
 }
 
@@ -273,7 +334,11 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     wake_of(
         ctx,
         |round| gaspi.send(ctx, DATA / 2, 0, 8, id, round as u32),
-        |round| gaspi.await_notice(id).and_then(|()| gaspi.take(id, round as u32)),
+        |round| {
+            gaspi
+                .await_notice(id)
+                .and_then(|()| gaspi.take(id, round as u32))
+        },
     )
 }
 
@@ -283,12 +348,20 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     registration(
         ctx,
         case,
-        // SAFETY:
-        // - `registration` keeps the buffer until the segment has been deleted
-        |base, len| ok("gaspi_segment_bind", unsafe { ffi::gaspi_segment_bind(BOUND, base, len as u64, 0) }),
-        // SAFETY:
-        // - no pointers
-        |()| ok("gaspi_segment_delete", unsafe { ffi::gaspi_segment_delete(BOUND) }),
+        |base, len| {
+            // SAFETY:
+            // - `registration` keeps the buffer until the segment has been deleted
+            ok("gaspi_segment_bind", unsafe {
+                ffi::gaspi_segment_bind(BOUND, base, len as u64, 0)
+            })
+        },
+        |()| {
+            // SAFETY:
+            // - no pointers
+            ok("gaspi_segment_delete", unsafe {
+                ffi::gaspi_segment_delete(BOUND)
+            })
+        },
     )
 }
 

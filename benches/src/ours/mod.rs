@@ -21,7 +21,18 @@ pub struct Ours {
 
 /// Our ways to do a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
-    let both = |core, gaspi| vec![Body { api: "core", run: core }, Body { api: "gaspi", run: gaspi }];
+    let both = |core, gaspi| {
+        vec![
+            Body {
+                api: "core",
+                run: core,
+            },
+            Body {
+                api: "gaspi",
+                run: gaspi,
+            },
+        ]
+    };
     match case.metric {
         Metric::PutNotice => both(core::put_notice, gaspi::put_notice),
         Metric::FetchAdd => both(core::fetch_add, gaspi::fetch_add),
@@ -31,7 +42,10 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::Allreduce => both(core::allreduce, gaspi::allreduce),
         Metric::Wake => both(core::wake, gaspi::wake),
         Metric::Register => both(core::register, gaspi::register),
-        Metric::Start => vec![Body { api: "gaspi", run: gaspi::start }],
+        Metric::Start => vec![Body {
+            api: "gaspi",
+            run: gaspi::start,
+        }],
         Metric::OneLine | Metric::CopyNt | Metric::ProcessVm => Vec::new(),
     }
 }
@@ -45,7 +59,10 @@ pub fn enter(ctx: &Ctx) -> Result<Ours, String> {
     });
     let gaspi = gaspi::Gaspi::enter()?;
     ctx.started();
-    let world = unipgas_gaspi::current().map_err(|e| format!("GASPI is not initialised: {e:?}"))?.world().clone();
+    let world = unipgas_gaspi::current()
+        .map_err(|e| format!("GASPI is not initialised: {e:?}"))?
+        .world()
+        .clone();
     let core = core::Core::new(ctx, &world)?;
     gaspi.segments(ctx)?;
     Ok(Ours { core, gaspi, world })

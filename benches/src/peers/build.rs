@@ -22,16 +22,31 @@ impl Workshop {
     }
 
     /// Compiles `source` as `name` with `compiler`; gives the program's path.
-    pub fn compile(&self, compiler: &str, name: &str, source: &str, libraries: &[&str]) -> Result<PathBuf, String> {
+    pub fn compile(
+        &self,
+        compiler: &str,
+        name: &str,
+        source: &str,
+        libraries: &[&str],
+    ) -> Result<PathBuf, String> {
         if !tool::exists(compiler) {
             return Err(format!("no {compiler}"));
         }
         let (from, to) = (self.dir.join(format!("{name}.c")), self.dir.join(name));
         std::fs::write(&from, source).map_err(|e| format!("{}: {e}", from.display()))?;
         let mut command = Command::new(compiler);
-        command.args(["-O2", "-std=gnu11"]).arg(&from).arg("-o").arg(&to).args(libraries);
+        command
+            .args(["-O2", "-std=gnu11"])
+            .arg(&from)
+            .arg("-o")
+            .arg(&to)
+            .args(libraries);
         let ended = tool::run(&mut command, Duration::from_secs(60))?;
-        if ended.success() { Ok(to) } else { Err(format!("its program does not compile, {}", ended.why())) }
+        if ended.success() {
+            Ok(to)
+        } else {
+            Err(format!("its program does not compile, {}", ended.why()))
+        }
     }
 
     /// Where it is.
@@ -60,9 +75,27 @@ mod tests {
     fn a_program_that_does_not_compile_is_told_and_nothing_stays() {
         let workshop = Workshop::new().expect("a directory");
         let dir = workshop.dir().to_path_buf();
-        assert!(workshop.compile("cc", "bad", "int main(void) { return x; }", &[]).is_err());
-        assert!(workshop.compile("cc", "good", "#include \"peer.h\"\nint main(void) { return 0; }", &[]).is_ok());
-        assert!(workshop.compile("no-such-compiler", "bad", "", &[]).unwrap_err().contains("no-such-compiler"));
+        assert!(
+            workshop
+                .compile("cc", "bad", "int main(void) { return x; }", &[])
+                .is_err()
+        );
+        assert!(
+            workshop
+                .compile(
+                    "cc",
+                    "good",
+                    "#include \"peer.h\"\nint main(void) { return 0; }",
+                    &[]
+                )
+                .is_ok()
+        );
+        assert!(
+            workshop
+                .compile("no-such-compiler", "bad", "", &[])
+                .unwrap_err()
+                .contains("no-such-compiler")
+        );
         drop(workshop);
         assert!(!dir.exists());
     }

@@ -58,7 +58,11 @@ impl Peers {
                 )),
             }
         }
-        Ok(Peers { ready, stuck: Vec::new(), _workshop: workshop })
+        Ok(Peers {
+            ready,
+            stuck: Vec::new(),
+            _workshop: workshop,
+        })
     }
 
     /// Names of those that can be measured.
@@ -68,7 +72,9 @@ impl Peers {
 
     /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end is not asked again.
     pub fn measure(&mut self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
-        let Some(processes) = cases.first().map(|c| c.processes) else { return };
+        let Some(processes) = cases.first().map(|c| c.processes) else {
+            return;
+        };
         if self.stuck.contains(&(index, processes)) {
             return;
         }

@@ -49,7 +49,13 @@ pub fn oshmem() -> Program {
         libraries: &[],
         launcher: Some("oshrun"),
         source: include_str!("../../peers/oshmem.c"),
-        metrics: &[Metric::PutNotice, Metric::FetchAdd, Metric::PutRate, Metric::Bandwidth, Metric::Barrier],
+        metrics: &[
+            Metric::PutNotice,
+            Metric::FetchAdd,
+            Metric::PutRate,
+            Metric::Bandwidth,
+            Metric::Barrier,
+        ],
         path: PathBuf::new(),
     }
 }
@@ -63,25 +69,42 @@ pub fn libfabric() -> Program {
         libraries: &["-lfabric"],
         launcher: None,
         source: include_str!("../../peers/libfabric.c"),
-        metrics: &[Metric::PutNotice, Metric::FetchAdd, Metric::PutRate, Metric::Bandwidth],
+        metrics: &[
+            Metric::PutNotice,
+            Metric::FetchAdd,
+            Metric::PutRate,
+            Metric::Bandwidth,
+        ],
         path: PathBuf::new(),
     }
 }
 
 impl Program {
     fn command(&self, processes: u32) -> Command {
-        let Some(launcher) = self.launcher else { return Command::new(&self.path) };
+        let Some(launcher) = self.launcher else {
+            return Command::new(&self.path);
+        };
         let mut command = Command::new(launcher);
         // The program pins its processes itself, as all others of the benchmark do.
-        command.args(["-np", &processes.to_string(), "--bind-to", "none", "--oversubscribe"]);
+        command.args([
+            "-np",
+            &processes.to_string(),
+            "--bind-to",
+            "none",
+            "--oversubscribe",
+        ]);
         // On one machine the shared-memory component is the fastest for one-sided communication.
         command.args(["--mca", "osc", "sm,pt2pt"]);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         if processes as usize > cores {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
         }
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.env("UCX_TLS", "posix,sysv,self").env("UCX_LOG_LEVEL", "error");
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+            .env("UCX_TLS", "posix,sysv,self")
+            .env("UCX_LOG_LEVEL", "error");
         command.arg(&self.path);
         command
     }
@@ -105,8 +128,13 @@ impl Peer for Program {
     }
 
     fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>) {
-        let wanted: Vec<&Case> = cases.iter().filter(|c| self.metrics.contains(&c.metric)).collect();
-        let Some(processes) = wanted.first().map(|c| c.processes) else { return (String::new(), None) };
+        let wanted: Vec<&Case> = cases
+            .iter()
+            .filter(|c| self.metrics.contains(&c.metric))
+            .collect();
+        let Some(processes) = wanted.first().map(|c| c.processes) else {
+            return (String::new(), None);
+        };
         if self.launcher.is_none() && processes != 2 {
             return (String::new(), None);
         }
@@ -116,11 +144,21 @@ impl Peer for Program {
         match tool::run(&mut command, LIMIT) {
             Err(why) => (String::new(), Some(why)),
             Ok(ended) => {
-                let got = wanted.iter().filter(|c| ended.out.contains(&format!("{c} "))).count();
+                let got = wanted
+                    .iter()
+                    .filter(|c| ended.out.contains(&format!("{c} ")))
+                    .count();
                 let failure = match () {
                     () if ended.success() => None,
-                    () if got == wanted.len() => Some(format!("ends with {} after all its measurements", ended.how())),
-                    () => Some(format!("{processes} processes: after {got} of {} cases: {}", wanted.len(), ended.why())),
+                    () if got == wanted.len() => Some(format!(
+                        "ends with {} after all its measurements",
+                        ended.how()
+                    )),
+                    () => Some(format!(
+                        "{processes} processes: after {got} of {} cases: {}",
+                        wanted.len(),
+                        ended.why()
+                    )),
                 };
                 (ended.out, failure)
             }

@@ -48,19 +48,29 @@ impl Ended {
     pub fn why(&self) -> String {
         let how = self.how();
         let text = format!("{}\n{}", self.err, self.out);
-        let line = text.lines().map(str::trim).find(|l| l.len() > 3 && !l.starts_with(['-', '=', '*', '+', '|']));
-        line.map_or(how.clone(), |l| format!("{how}: {}", l.chars().take(160).collect::<String>()))
+        let line = text
+            .lines()
+            .map(str::trim)
+            .find(|l| l.len() > 3 && !l.starts_with(['-', '=', '*', '+', '|']));
+        line.map_or(how.clone(), |l| {
+            format!("{how}: {}", l.chars().take(160).collect::<String>())
+        })
     }
 }
 
 /// Whether `name` is a program in PATH.
 pub fn exists(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
 }
 
 /// Starts `command` in a process group of its own.
 pub fn start(command: &mut Command) -> Result<Running, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     // SAFETY:
     // - prctl is async-signal-safe and allocates nothing
     unsafe {
@@ -70,8 +80,16 @@ pub fn start(command: &mut Command) -> Result<Running, String> {
     }
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|e| format!("{name}: {e}"))?;
-    let (out, err) = (child.stdout.take().map(collect), child.stderr.take().map(collect));
-    Ok(Running { child, out, err, start: Instant::now() })
+    let (out, err) = (
+        child.stdout.take().map(collect),
+        child.stderr.take().map(collect),
+    );
+    Ok(Running {
+        child,
+        out,
+        err,
+        start: Instant::now(),
+    })
 }
 
 /// Runs `command` to its end, `limit` at the most.
@@ -100,14 +118,22 @@ impl Running {
             }
         }
         self.stop();
-        let text = |handle: Option<JoinHandle<String>>| handle.and_then(|h| h.join().ok()).unwrap_or_default();
-        Ended { status, out: text(self.out.take()), err: text(self.err.take()) }
+        let text = |handle: Option<JoinHandle<String>>| {
+            handle.and_then(|h| h.join().ok()).unwrap_or_default()
+        };
+        Ended {
+            status,
+            out: text(self.out.take()),
+            err: text(self.err.take()),
+        }
     }
 
     /// Ends what is left of the group: the leader politely, so that a launcher ends its processes and clears up after them, then all by
     /// force.
     fn stop(&mut self) {
-        let Some(group) = Pid::from_raw(self.child.id() as i32) else { return };
+        let Some(group) = Pid::from_raw(self.child.id() as i32) else {
+            return;
+        };
         let mut patience = 100;
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(group, Signal::TERM);

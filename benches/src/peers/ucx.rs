@@ -34,8 +34,13 @@ impl Peer for Ucx {
     fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>) {
         let (mut text, mut failure) = (String::new(), None);
         for case in cases {
-            let Some((test, iterations)) = test(case, quick) else { continue };
-            match self.perftest(test, case.bytes, iterations).and_then(|out| value(case, &out)) {
+            let Some((test, iterations)) = test(case, quick) else {
+                continue;
+            };
+            match self
+                .perftest(test, case.bytes, iterations)
+                .and_then(|out| value(case, &out))
+            {
                 Ok(value) => text.push_str(&format!("{case} ucx {value}\n")),
                 Err(why) => failure = Some(format!("{case}: {why}")),
             }
@@ -48,10 +53,16 @@ impl Peer for Ucx {
 fn test(case: &Case, quick: bool) -> Option<(&'static str, u64)> {
     let less = if quick { 4 } else { 1 };
     match case.metric {
-        Metric::PutNotice => Some(("ucp_put_lat", (100_000_000 / (case.bytes + 1000) / less).min(50_000))),
+        Metric::PutNotice => Some((
+            "ucp_put_lat",
+            (100_000_000 / (case.bytes + 1000) / less).min(50_000),
+        )),
         Metric::FetchAdd => Some(("ucp_fadd", 100_000 / less)),
         Metric::PutRate => Some(("ucp_put_bw", 1_000_000 / less)),
-        Metric::Bandwidth => Some(("ucp_put_bw", ((1 << 30) / case.bytes / less).clamp(4, 20_000))),
+        Metric::Bandwidth => Some((
+            "ucp_put_bw",
+            ((1 << 30) / case.bytes / less).clamp(4, 20_000),
+        )),
         _ => None,
     }
 }
@@ -59,10 +70,19 @@ fn test(case: &Case, quick: bool) -> Option<(&'static str, u64)> {
 /// The value of a case from the last line of `-f -v`: iterations, then latency in us (median, average, overall), bandwidth in MiB/s and
 /// messages a second (average, overall).
 fn value(case: &Case, out: &str) -> Result<f64, String> {
-    let line = out.lines().map(str::trim).rfind(|l| !l.is_empty()).unwrap_or_default();
-    let fields: Vec<f64> = line.split(',').filter_map(|f| f.trim().parse().ok()).collect();
+    let line = out
+        .lines()
+        .map(str::trim)
+        .rfind(|l| !l.is_empty())
+        .unwrap_or_default();
+    let fields: Vec<f64> = line
+        .split(',')
+        .filter_map(|f| f.trim().parse().ok())
+        .collect();
     let [_, median, _, _, _, bandwidth, _, rate] = fields[..] else {
-        return Err(format!("'{line}' is not what ucx_perftest is known to print"));
+        return Err(format!(
+            "'{line}' is not what ucx_perftest is known to print"
+        ));
     };
     Ok(match case.metric {
         Metric::PutRate => rate / 1e6,
@@ -81,7 +101,9 @@ impl Ucx {
             .to_string();
         let command = || {
             let mut command = Command::new("ucx_perftest");
-            command.env("UCX_TLS", "posix,sysv,self").env("UCX_LOG_LEVEL", "error");
+            command
+                .env("UCX_TLS", "posix,sysv,self")
+                .env("UCX_LOG_LEVEL", "error");
             command
         };
         let server = tool::start(command().args(["-c", &core(1), "-p", &port]))?;
@@ -90,7 +112,17 @@ impl Ucx {
         for _ in 0..40 {
             std::thread::sleep(Duration::from_millis(50));
             let mut client = command();
-            client.args(["127.0.0.1", "-f", "-v", "-t", test, "-p", &port, "-c", &core(0)]);
+            client.args([
+                "127.0.0.1",
+                "-f",
+                "-v",
+                "-t",
+                test,
+                "-p",
+                &port,
+                "-c",
+                &core(0),
+            ]);
             client.args(["-s", &bytes.to_string(), "-n", &iterations.to_string()]);
             client.args(["-w", &(iterations / 10).max(2).to_string()]);
             let ended = tool::run(&mut client, LIMIT)?;
@@ -114,7 +146,11 @@ mod tests {
     #[test]
     fn values_are_read_in_the_unit_of_the_metric() {
         let out = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n2000,77.016,82.924,82.924,12059.23,12000.00,18.5e6,17500000\n";
-        let case = |metric| Case { metric, processes: 2, bytes: 1 << 20 };
+        let case = |metric| Case {
+            metric,
+            processes: 2,
+            bytes: 1 << 20,
+        };
         assert_eq!(value(&case(Metric::PutNotice), out), Ok(77016.0));
         assert_eq!(value(&case(Metric::PutRate), out), Ok(17.5));
         assert!((value(&case(Metric::Bandwidth), out).expect("a value") - 12.582_912).abs() < 1e-9);

@@ -90,7 +90,8 @@ fn one_line(error: &clap::Error) -> String {
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     ) {
-        return "say what to do: run, cc, c++, info, conform or bench; unipgas --help tells more".into();
+        return "say what to do: run, cc, c++, info, conform or bench; unipgas --help tells more"
+            .into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return "run needs a number of processes and a program: unipgas run -n 4 ./program".into();

@@ -247,7 +247,11 @@ fn storm(
         region: there,
         offset,
     };
-    let len = if number.is_multiple_of(8) { 1 << 19 } else { 256 };
+    let len = if number.is_multiple_of(8) {
+        1 << 19
+    } else {
+        256
+    };
     let result = rank
         .post_put(0, at(4096), len, Flags::empty())
         .and_then(|_| {
