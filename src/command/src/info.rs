@@ -22,7 +22,7 @@ pub struct Args {
     measure: bool,
 }
 
-const ENVIRONMENT: [(&str, &str); 7] = [
+const ENVIRONMENT: [(&str, &str); 10] = [
     ("UNIPGAS_JOB", "the job, set by unipgas run"),
     (
         "UNIPGAS_RANK",
@@ -39,6 +39,12 @@ const ENVIRONMENT: [(&str, &str); 7] = [
         "UNIPGAS_SHM_ADOPT",
         "0: memory that programs register is copied, not shared in place",
     ),
+    (
+        "UNIPGAS_CHAOS",
+        "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0",
+    ),
+    ("UNIPGAS_CC", "the compiler that unipgas cc runs"),
+    ("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),
 ];
 
 type Probe = Result<(), String>;
