@@ -38,9 +38,8 @@ macro_rules! procedures {
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            // SAFETY:
-            // - the same contract.
-            unsafe { $shifted($($arg),*) }
+            // The body once more: a call between the two would copy all arguments.
+            $crate::ffi::code(|| $body)
         }
     )*};
 }
