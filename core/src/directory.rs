@@ -62,27 +62,19 @@ fn directory_len(ranks: usize) -> usize {
     BITS + 8 * REGION_IDS * ranks.div_ceil(64)
 }
 
-/// A listed thing, as read by a peer: both sequence numbers equal and even, and listed.
+/// A listed thing, as read by a peer.
 pub trait Listed: Pod {
-    /// The entry's sequence number.
-    fn sequence(&self) -> u32;
     /// Whether something is listed.
     fn listed(&self) -> bool;
 }
 
 impl Listed for RegionEntry {
-    fn sequence(&self) -> u32 {
-        self.sequence
-    }
     fn listed(&self) -> bool {
         self.listed != 0
     }
 }
 
 impl Listed for GroupEntry {
-    fn sequence(&self) -> u32 {
-        self.sequence
-    }
     fn listed(&self) -> bool {
         self.listed != 0
     }
