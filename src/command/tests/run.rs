@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use unipgas::core::topology::Topology;
 
 fn unipgas(args: &[&str]) -> Command {
@@ -37,14 +38,9 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-fn kill(signal: &str, pid: u32) {
-    assert!(
-        Command::new("kill")
-            .args([signal, &pid.to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+fn kill(signal: Signal, pid: u32) {
+    let pid = Pid::from_raw(pid as i32).expect("not 0");
+    kill_process(pid, signal).expect("the process exists");
 }
 
 fn exists(pid: u32) -> bool {
@@ -280,15 +276,22 @@ fn programs_that_cannot_be_started_get_the_status_of_a_shell() {
 
 #[test]
 fn signals_reach_every_rank() {
-    for signal in ["TERM", "INT", "HUP", "USR1", "USR2", "QUIT"] {
+    for (name, signal) in [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("USR1", Signal::USR1),
+        ("USR2", Signal::USR2),
+        ("QUIT", Signal::QUIT),
+    ] {
         let script =
-            format!("trap 'echo got; exit 0' {signal}; echo ready; while :; do sleep 0.02; done");
+            format!("trap 'echo got; exit 0' {name}; echo ready; while :; do sleep 0.02; done");
         let (mut child, _, mut reader) = started(&["run", "-n", "3", "sh", "-c", &script], 3);
-        kill(&format!("-{signal}"), child.id());
+        kill(signal, child.id());
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "got\n".repeat(3), "{signal}");
-        assert!(child.wait().unwrap().success(), "{signal}");
+        assert_eq!(rest, "got\n".repeat(3), "{name}");
+        assert!(child.wait().unwrap().success(), "{name}");
     }
 }
 
@@ -305,13 +308,13 @@ fn a_second_interrupt_kills() {
         ],
         2,
     );
-    kill("-INT", child.id());
+    kill(Signal::INT, child.id());
     std::thread::sleep(Duration::from_millis(300));
     assert!(
         child.try_wait().unwrap().is_none(),
         "the ranks ignore the first one"
     );
-    kill("-INT", child.id());
+    kill(Signal::INT, child.id());
     assert_eq!(child.wait().unwrap().code(), Some(137));
 }
 
@@ -321,7 +324,7 @@ fn nothing_survives_a_launcher_that_is_killed() {
         &["run", "-n", "4", "sh", "-c", "echo $$; exec sleep 300"],
         4,
     );
-    kill("-KILL", child.id());
+    kill(Signal::KILL, child.id());
     child.wait().unwrap();
     for pid in pids {
         let pid = pid.parse().unwrap();
