@@ -1,6 +1,7 @@
 //! `unipgas run`, driven as a person would.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,17 @@ use unipgas::core::topology::Topology;
 fn unipgas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     command.args(args).stdin(Stdio::null());
+    // SAFETY:
+    // - signal() only sets dispositions, and may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            // Started in the background, this test has inherited that some of them are ignored.
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     for name in ["UNIPGAS_BACKEND", "UNIPGAS_SEED"] {
         command.env_remove(name);
     }
