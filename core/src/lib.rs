@@ -14,6 +14,7 @@ pub mod directory;
 pub mod endpoint;
 pub mod engine;
 pub mod error;
+pub mod gate;
 pub mod group;
 pub mod inbox;
 pub mod job;

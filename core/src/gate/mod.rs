@@ -1,0 +1,3 @@
+//! Barrier gates.
+
+pub mod exact;
