@@ -18,12 +18,24 @@ fn memfd(len: usize) -> OwnedFd {
     fd
 }
 
+/// Unused pages lie around it: the control block of another test's thread, at the end of that thread's stack, might be next to it,
+/// and such neighbours are refused.
 fn map(len: usize, flags: MapFlags) -> *mut u8 {
+    let margins = len.next_multiple_of(PAGE) + 2 * PAGE;
     // SAFETY:
-    // - a new mapping, placed by the kernel
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, RIGHTS, flags) }
-        .expect("mmap")
-        .cast()
+    // - new mappings; the second replaces the inside of the first
+    unsafe {
+        let around = mm::mmap_anonymous(
+            ptr::null_mut(),
+            margins,
+            mm::ProtFlags::empty(),
+            MapFlags::PRIVATE,
+        )
+        .expect("mmap");
+        mm::mmap_anonymous(around.byte_add(PAGE), len, RIGHTS, flags | MapFlags::FIXED)
+            .expect("mmap")
+            .cast()
+    }
 }
 
 /// A private mapping where no other mapping of the process comes to lie.
