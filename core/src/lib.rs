@@ -25,6 +25,7 @@ pub mod op;
 mod posted;
 pub mod region;
 pub mod registry;
+pub mod rendezvous;
 pub mod schedule;
 pub(crate) mod sync;
 pub mod topology;
