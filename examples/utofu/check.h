@@ -1,0 +1,157 @@
+/* What the examples share: ending with a one-line message when a call fails, waiting with patience, time, arguments. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <utofu.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/** Ends the process with the name of the code, unless the call has succeeded. */
+#define CHECK(call) check (__FILE__, __LINE__, #call, (call))
+
+/** Ends the process with a line on stderr. */
+static inline void
+die (const char *format, ...)
+{
+  /* In one piece, since several processes may have something to say. */
+  char line[512];
+  va_list arguments;
+  va_start (arguments, format);
+  vsnprintf (line, sizeof line, format, arguments);
+  va_end (arguments);
+  fprintf (stderr, "%s\n", line);
+  exit (EXIT_FAILURE);
+}
+
+static inline const char *
+return_code_name (int code)
+{
+#define NAME(name) \
+  case name: \
+    return #name;
+  switch (code)
+    {
+      NAME (UTOFU_SUCCESS)
+      NAME (UTOFU_ERR_NOT_FOUND)
+      NAME (UTOFU_ERR_NOT_COMPLETED)
+      NAME (UTOFU_ERR_NOT_PROCESSED)
+      NAME (UTOFU_ERR_BUSY)
+      NAME (UTOFU_ERR_USED)
+      NAME (UTOFU_ERR_FULL)
+      NAME (UTOFU_ERR_NOT_AVAILABLE)
+      NAME (UTOFU_ERR_NOT_SUPPORTED)
+      NAME (UTOFU_ERR_TCQ_OTHER)
+      NAME (UTOFU_ERR_TCQ_DESC)
+      NAME (UTOFU_ERR_TCQ_MEMORY)
+      NAME (UTOFU_ERR_TCQ_STADD)
+      NAME (UTOFU_ERR_TCQ_LENGTH)
+      NAME (UTOFU_ERR_MRQ_OTHER)
+      NAME (UTOFU_ERR_MRQ_PEER)
+      NAME (UTOFU_ERR_MRQ_LCL_MEMORY)
+      NAME (UTOFU_ERR_MRQ_RMT_MEMORY)
+      NAME (UTOFU_ERR_MRQ_LCL_STADD)
+      NAME (UTOFU_ERR_MRQ_RMT_STADD)
+      NAME (UTOFU_ERR_MRQ_LCL_LENGTH)
+      NAME (UTOFU_ERR_MRQ_RMT_LENGTH)
+      NAME (UTOFU_ERR_BARRIER_OTHER)
+      NAME (UTOFU_ERR_BARRIER_MISMATCH)
+      NAME (UTOFU_ERR_INVALID_ARG)
+      NAME (UTOFU_ERR_INVALID_POINTER)
+      NAME (UTOFU_ERR_INVALID_FLAGS)
+      NAME (UTOFU_ERR_INVALID_COORDS)
+      NAME (UTOFU_ERR_INVALID_PATH)
+      NAME (UTOFU_ERR_INVALID_TNI_ID)
+      NAME (UTOFU_ERR_INVALID_CQ_ID)
+      NAME (UTOFU_ERR_INVALID_BG_ID)
+      NAME (UTOFU_ERR_INVALID_CMP_ID)
+      NAME (UTOFU_ERR_INVALID_VCQ_HDL)
+      NAME (UTOFU_ERR_INVALID_VCQ_ID)
+      NAME (UTOFU_ERR_INVALID_VBG_ID)
+      NAME (UTOFU_ERR_INVALID_PATH_ID)
+      NAME (UTOFU_ERR_INVALID_STADD)
+      NAME (UTOFU_ERR_INVALID_ADDRESS)
+      NAME (UTOFU_ERR_INVALID_SIZE)
+      NAME (UTOFU_ERR_INVALID_STAG)
+      NAME (UTOFU_ERR_INVALID_EDATA)
+      NAME (UTOFU_ERR_INVALID_NUMBER)
+      NAME (UTOFU_ERR_INVALID_OP)
+      NAME (UTOFU_ERR_INVALID_DESC)
+      NAME (UTOFU_ERR_INVALID_DATA)
+      NAME (UTOFU_ERR_OUT_OF_RESOURCE)
+      NAME (UTOFU_ERR_OUT_OF_MEMORY)
+      NAME (UTOFU_ERR_FATAL)
+    }
+#undef NAME
+  return "unknown code";
+}
+
+static inline void
+check (const char *file, int line, const char *call, int code)
+{
+  if (code != UTOFU_SUCCESS)
+    die ("%s:%d: %.100s: %s (%d)", file, line, call, return_code_name (code), code);
+}
+
+/** Seconds since some moment. */
+static inline double
+now (void)
+{
+  struct timespec time;
+  clock_gettime (CLOCK_MONOTONIC, &time);
+  return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
+}
+
+/** How long something was waited for. Begin with {0}. */
+struct patience
+{
+  unsigned long polls;
+  double deadline;
+};
+
+/** Between two polls: gives the processor away after a while, and ends the process after a minute without success. */
+static inline void
+rest (struct patience *patience, const char *awaited)
+{
+  patience->polls++;
+  if (patience->polls % 128 != 0)
+    return;
+  if (patience->polls < 1 << 17)
+    sched_yield ();
+  else
+    {
+      const struct timespec pause = { 0, 200000 };
+      nanosleep (&pause, NULL);
+    }
+  const double time = now ();
+  if (patience->deadline == 0.0)
+    patience->deadline = time + 60.0;
+  else if (time > patience->deadline)
+    die ("waited for a minute: %s", awaited);
+}
+
+/** A word in memory that peers write to. What was written before it is visible too. */
+static inline uint64_t
+load_word (const uint64_t *word)
+{
+  return __atomic_load_n (word, __ATOMIC_ACQUIRE);
+}
+
+/** Reads a whole number between min and max from an argument. Returns 0 if it is none. */
+static inline int
+parse_number (const char *argument, long min, long max, long *number)
+{
+  char *end = NULL;
+  errno = 0;
+  const long value = strtol (argument, &end, 10);
+  if (errno != 0 || end == argument || *end != '\0' || value < min || value > max)
+    return 0;
+  *number = value;
+  return 1;
+}
+
+#endif

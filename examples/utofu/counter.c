@@ -1,0 +1,133 @@
+/*
+ * Atomic operations on words of rank 0. Every process draws tickets by fetch-and-add; then all increase a counter that only
+ * compare-and-swap may change, again and again until nobody else was faster. The totals tell whether anything was lost.
+ *
+ * Usage: counter [tickets [increments]]
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "job.h"
+
+enum
+{
+  WORDS_STAG = 1,
+  ATOMIC_EDATA = 1
+};
+
+/* Words of rank 0. */
+enum word
+{
+  NEXT_TICKET,
+  TICKET_SUM,
+  SPUN,
+  LOST_RACES,
+  WORDS
+};
+
+static utofu_stadd_t
+address_of (const struct job *job, enum word word)
+{
+  return memory_of (job, 0, WORDS_STAG) + (utofu_stadd_t) word * sizeof (uint64_t);
+}
+
+/* Adds to a word and returns its old value. */
+static uint64_t
+add (struct job *job, utofu_stadd_t word, uint64_t value)
+{
+  const uint64_t done = job->notices.done[ATOMIC_EDATA];
+  POST (job, utofu_armw8 (job->queue, queue_of (job, 0), UTOFU_ARMW_OP_ADD, value, word, ATOMIC_EDATA,
+                          UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
+  WAIT_UNTIL (job, job->notices.done[ATOMIC_EDATA] != done, "an addition");
+  return job->notices.old_value;
+}
+
+/* Replaces old_value and returns what was there. */
+static uint64_t
+replace (struct job *job, utofu_stadd_t word, uint64_t old_value, uint64_t new_value)
+{
+  const uint64_t done = job->notices.done[ATOMIC_EDATA];
+  POST (job, utofu_cswap8 (job->queue, queue_of (job, 0), old_value, new_value, word, ATOMIC_EDATA,
+                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
+  WAIT_UNTIL (job, job->notices.done[ATOMIC_EDATA] != done, "a swap");
+  return job->notices.old_value;
+}
+
+static void
+draw_tickets (struct job *job, long tickets)
+{
+  uint64_t sum = 0, before = 0;
+  for (long i = 0; i < tickets; i++)
+    {
+      const uint64_t ticket = add (job, address_of (job, NEXT_TICKET), 1);
+      if (i > 0 && ticket <= before)
+        die ("counter: rank %ld has drawn ticket %ld after %ld", job->rank, (long) ticket, (long) before);
+      before = ticket;
+      sum += ticket;
+    }
+  add (job, address_of (job, TICKET_SUM), sum);
+}
+
+static void
+spin (struct job *job, long increments)
+{
+  const utofu_stadd_t word = address_of (job, SPUN);
+  uint64_t guess = 0, lost = 0;
+  for (long i = 0; i < increments; i++)
+    {
+      uint64_t found;
+      while ((found = replace (job, word, guess, guess + 1)) != guess)
+        {
+          guess = found;
+          lost++;
+        }
+      guess++;
+    }
+  add (job, address_of (job, LOST_RACES), lost);
+}
+
+static void
+expect (const char *what, uint64_t found, uint64_t expected)
+{
+  if (found != expected)
+    die ("counter: %s is %llu, not %llu", what, (unsigned long long) found, (unsigned long long) expected);
+}
+
+int
+main (int argc, char **argv)
+{
+  long tickets = 2000, increments = 500;
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &tickets))
+      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &increments)))
+    die ("usage: counter [tickets [increments]], each from 1 to 10000000");
+
+  struct job job;
+  job_begin (&job);
+  const unsigned long needed = UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP;
+  if ((job.caps->flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) == 0 || (job.caps->armw_ops & needed) != needed)
+    die ("counter: the interface has no atomic addition or compare-and-swap");
+  utofu_stadd_t address;
+  uint64_t *words = allocate_registered (&job, WORDS * sizeof *words, WORDS_STAG, &address);
+  meet (&job);
+
+  const double start = now ();
+  draw_tickets (&job, tickets);
+  const double middle = now ();
+  meet (&job);
+  spin (&job, increments);
+  meet (&job);
+
+  if (job.rank == 0)
+    {
+      const uint64_t drawn = (uint64_t) (tickets * job.size);
+      expect ("the next ticket", load_word (&words[NEXT_TICKET]), drawn);
+      expect ("the sum of the tickets", load_word (&words[TICKET_SUM]), drawn * (drawn - 1) / 2);
+      expect ("the counter", load_word (&words[SPUN]), (uint64_t) (increments * job.size));
+      printf ("counter: %ld processes drew %llu tickets (%.2f us each) and counted to %ld, losing %llu races\n", job.size,
+              (unsigned long long) drawn, 1e6 * (middle - start) / (double) tickets, increments * job.size,
+              (unsigned long long) load_word (&words[LOST_RACES]));
+    }
+  meet (&job);
+  free_registered (&job, words, address);
+  job_end (&job);
+  return EXIT_SUCCESS;
+}
