@@ -13,7 +13,11 @@ fn integer(x: f64) -> BigInt {
     } else {
         BigInt::from(fraction + (1 << 52)) << (exponent - 1)
     };
-    if x.is_sign_negative() { -magnitude } else { magnitude }
+    if x.is_sign_negative() {
+        -magnitude
+    } else {
+        magnitude
+    }
 }
 
 /// The double nearest to an integer in units of 2^-1074: the best of the few candidates, found by their distance.
@@ -43,7 +47,11 @@ fn nearest(exact: &BigInt) -> f64 {
         std::cmp::Ordering::Equal => low + (low & 1),
     };
     let value = f64::from_bits(bits);
-    if exact.sign() == Sign::Minus { -value } else { value }
+    if exact.sign() == Sign::Minus {
+        -value
+    } else {
+        value
+    }
 }
 
 /// What the sum must be, bit by bit.
@@ -54,7 +62,11 @@ fn reference(addends: &[f64]) -> f64 {
         return f64::from_bits(0x7ff8_0000_0000_0000);
     }
     if plus || minus {
-        return if plus { f64::INFINITY } else { f64::NEG_INFINITY };
+        return if plus {
+            f64::INFINITY
+        } else {
+            f64::NEG_INFINITY
+        };
     }
     let exact: BigInt = addends.iter().copied().map(integer).sum();
     if exact == BigInt::ZERO {
@@ -80,8 +92,29 @@ fn check(addends: &[f64]) {
 
 #[test]
 fn the_reference_rounds_as_the_processor_does() {
-    for x in [0.0, 1.0, 0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, -3.5, 1e300, -2.2e-310] {
-        for y in [0.0, 1.0, 0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, -3.5, 1e284, 1e-308, -1e300] {
+    for x in [
+        0.0,
+        1.0,
+        0.1,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        5e-324,
+        -3.5,
+        1e300,
+        -2.2e-310,
+    ] {
+        for y in [
+            0.0,
+            1.0,
+            0.1,
+            f64::MAX,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -3.5,
+            1e284,
+            1e-308,
+            -1e300,
+        ] {
             assert_eq!(reference(&[x, y]).to_bits(), (x + y).to_bits(), "{x} + {y}");
         }
     }
@@ -91,8 +124,21 @@ fn the_reference_rounds_as_the_processor_does() {
 fn single_doubles_come_back() {
     let tiny = 5e-324;
     for x in [
-        0.0, -0.0, tiny, -tiny, 1.0, -1.0, 0.1, 1e308, f64::MAX, f64::MIN, f64::MIN_POSITIVE,
-        f64::MIN_POSITIVE - tiny, 2.0 * f64::MIN_POSITIVE, f64::INFINITY, f64::NEG_INFINITY,
+        0.0,
+        -0.0,
+        tiny,
+        -tiny,
+        1.0,
+        -1.0,
+        0.1,
+        1e308,
+        f64::MAX,
+        f64::MIN,
+        f64::MIN_POSITIVE,
+        f64::MIN_POSITIVE - tiny,
+        2.0 * f64::MIN_POSITIVE,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
     ] {
         assert_eq!(Sum::from(x).value().to_bits(), x.to_bits());
         check(&[x]);

@@ -258,7 +258,9 @@ pub(crate) fn value(term: Term<'_>) -> f64 {
     // Bits from here on are numbered from that of 2^-1074.
     let word = |index: usize| {
         let kept = index.checked_sub(term.low());
-        kept.and_then(|kept| magnitude.get(kept)).copied().unwrap_or(0)
+        kept.and_then(|kept| magnitude.get(kept))
+            .copied()
+            .unwrap_or(0)
     };
     let top_bit = (term.low() + top) * 64 + magnitude[top].ilog2() as usize;
     let bits = if top_bit <= 52 {

@@ -1,0 +1,302 @@
+//! A gate in shared memory: its state, its settings and the payloads of its inputs.
+
+use super::payload::{Head, MAX_WORDS, Payload};
+use super::state::{PORTS, Port, State};
+use super::{Error, Result};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Rounds for which a gate keeps inputs. A circuit that synchronises its processes needs two: who has ended a round can
+/// start the next one while others are still in it.
+pub const ROUNDS: usize = 4;
+
+/// Words of a payload that lie on the cache line of its slot.
+const NEAR: usize = if cfg!(loom) { 1 } else { 8 };
+/// Words of the longest payloads only. The model checker, which keeps a history of every word, has none.
+const FAR: usize = if cfg!(loom) { 0 } else { MAX_WORDS - NEAR };
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Settled {
+    /// Names: sources of signal and packet, destinations of signal and packet. Those that the state word says are not
+    /// there mean nothing.
+    sources: [AtomicU64; 2],
+    destinations: [AtomicU64; 2],
+}
+
+/// Used by the owner alone.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Owned {
+    /// Where the owner is in its round.
+    pub(super) phase: AtomicU32,
+    /// Kind of the payload that it started with.
+    pub(super) head: AtomicU32,
+    pub(super) flags: AtomicU64,
+}
+
+/// All that a barrier without a reduction changes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Arrivals {
+    state: AtomicU64,
+    heads: [[AtomicU32; ROUNDS]; 2],
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Near([AtomicU64; NEAR]);
+
+/// A barrier gate in memory that peers share. All-zero bytes are a gate without settings; any bytes are valid.
+///
+/// Payloads are relaxed atomics, published by the release of the state word and read after its acquire. A process that
+/// dies between any two instructions leaves at worst a circuit that ends no more rounds.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Gate {
+    settled: Settled,
+    pub(super) owned: Owned,
+    arrivals: Arrivals,
+    near: [[Near; ROUNDS]; 2],
+    far: [[[AtomicU64; FAR]; ROUNDS]; 2],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Gate>() == 64 * (3 + 8 + 8 * 12));
+
+/// Where the inputs and outputs of a gate come from and go to, by name. What is `None` is masked: not waited for, or not
+/// sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// What kind of gate it is.
+    pub role: Role,
+    /// The gate that the signal comes from.
+    pub src_signal: Option<u64>,
+    /// The gate that the packet comes from.
+    pub src_packet: Option<u64>,
+    /// The gate that the signal goes to.
+    pub dst_signal: Option<u64>,
+    /// The gate that the packet goes to.
+    pub dst_packet: Option<u64>,
+}
+
+/// The two kinds of gates (uTofu guide §2.3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// Fires whenever its inputs are there.
+    #[default]
+    Relay,
+    /// Sends when its owner starts a round, which ends when its inputs are there.
+    StartEnd,
+}
+
+/// What an input did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// The gate waits for more, or is being executed by another.
+    Taken,
+    /// The relay is ready; who is told so executes it.
+    Ready,
+    /// A round of the start/end gate has ended.
+    Ended,
+}
+
+impl Gate {
+    /// A gate without settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gate `index` of an array of gates at `base`.
+    ///
+    /// # Safety
+    /// - `base` is aligned to 64 bytes, and `index` lies within an array of `Gate`s there;
+    /// - the memory is mapped readable and writable for all of `'a`;
+    /// - for all of `'a`, whoever accesses it in this process does so through `&Gate` only. (Other processes may write
+    ///   what they like.)
+    #[inline(always)]
+    pub unsafe fn at<'a>(base: *mut u8, index: usize) -> &'a Gate {
+        debug_assert!(base.addr().is_multiple_of(align_of::<Gate>()));
+        // SAFETY:
+        // - the caller says that it is aligned, lies within the array, and stays mapped for `'a`;
+        // - any bytes are a gate, since it is made of atomic integers only;
+        // - nobody has a reference to it that is not shared, and all of it may be changed through shared ones.
+        unsafe { &*base.cast::<Gate>().add(index) }
+    }
+
+    #[inline(always)]
+    pub(super) fn state(&self) -> State {
+        State(self.arrivals.state.load(Acquire))
+    }
+
+    /// Replaces `old` by `new`, or tells what is there. A failure can be spurious.
+    #[inline(always)]
+    fn replace(&self, old: State, new: State) -> std::result::Result<(), State> {
+        let state = &self.arrivals.state;
+        match state.compare_exchange_weak(old.0, new.0, AcqRel, Acquire) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(State(found)),
+        }
+    }
+
+    /// Takes the settings away: whatever arrives from now on is refused.
+    pub(super) fn clear(&self) -> State {
+        let mut old = self.state();
+        loop {
+            match self.replace(old, old.cleared()) {
+                Ok(()) => return old.cleared(),
+                Err(found) => old = found,
+            }
+        }
+    }
+
+    pub(super) fn configure(&self, settings: &Settings) {
+        let cleared = self.clear();
+        let sources = [settings.src_signal, settings.src_packet];
+        let destinations = [settings.dst_signal, settings.dst_packet];
+        for port in 0..PORTS.len() {
+            self.settled.sources[port].store(sources[port].unwrap_or(0), Relaxed);
+            self.settled.destinations[port].store(destinations[port].unwrap_or(0), Relaxed);
+        }
+        let configured = cleared.configured(
+            sources.map(|name| name.is_some()),
+            destinations.map(|name| name.is_some()),
+            settings.role == Role::StartEnd,
+        );
+        self.arrivals.state.store(configured.0, Release);
+    }
+
+    #[inline(always)]
+    pub(super) fn destination(&self, port: Port) -> u64 {
+        self.settled.destinations[port as usize].load(Relaxed)
+    }
+
+    /// Notes that the circuit does not work any more, for settings like those of `seen`.
+    #[cold]
+    pub(super) fn break_down(&self, seen: State) {
+        let mut old = seen;
+        while old.same_settings(seen) && !old.is_broken() {
+            match self.replace(old, old.broken()) {
+                Ok(()) => return,
+                Err(found) => old = found,
+            }
+        }
+    }
+
+    /// Puts an input from the gate `source` into its place.
+    #[inline(always)]
+    pub(super) fn arrive(&self, port: Port, source: u64, payload: &Payload) -> Result<Arrival> {
+        let mut old = self.state();
+        'write: loop {
+            if !old.is_configured() {
+                return Err(Error::NotConfigured);
+            }
+            let expected = self.settled.sources[port as usize].load(Relaxed);
+            if !old.waits_for(port) || expected != source {
+                self.break_down(old);
+                return Err(Error::NotTheSource);
+            }
+            if usize::from(old.unused(port)) >= ROUNDS {
+                self.break_down(old);
+                return Err(Error::Overrun);
+            }
+            let place = old.arrived(port);
+            self.write(port, place, payload);
+            loop {
+                let new = old.arrive(port);
+                let Err(found) = self.replace(old, new) else {
+                    return Ok(match (old.is_ready(), new.is_ready(), new.is_end()) {
+                        (false, true, false) => Arrival::Ready,
+                        (false, true, true) => Arrival::Ended,
+                        _ => Arrival::Taken,
+                    });
+                };
+                // What the other input or the gate itself has changed does not concern the slot just written.
+                let same = found.same_settings(old) && found.arrived(port) == place;
+                old = found;
+                if !same {
+                    continue 'write;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, port: Port, place: u16, payload: &Payload) {
+        let (port, slot) = (port as usize, usize::from(place) % ROUNDS);
+        self.arrivals.heads[port][slot].store(payload.head().0, Relaxed);
+        let words = payload.words();
+        if !words.is_empty() {
+            let to = self.near[port][slot].0.iter().chain(&self.far[port][slot]);
+            for (to, &word) in to.zip(words) {
+                to.store(word, Relaxed);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn read(&self, port: Port, place: u16, into: &mut Payload) {
+        let (port, slot) = (port as usize, usize::from(place) % ROUNDS);
+        let head = Head(self.arrivals.heads[port][slot].load(Relaxed));
+        into.read(head, |index| match index.checked_sub(NEAR) {
+            None => self.near[port][slot].0[index].load(Relaxed),
+            Some(far) => self.far[port][slot]
+                .get(far)
+                .map_or(0, |word| word.load(Relaxed)),
+        });
+    }
+
+    /// The combination of the inputs that are next in `ready`.
+    #[inline(always)]
+    pub(super) fn reduce(&self, ready: State, into: &mut Payload) {
+        let place = ready.fired();
+        match PORTS.map(|port| ready.waits_for(port)) {
+            [true, true] => {
+                let mut other = Payload::default();
+                self.read(Port::Packet, place, &mut other);
+                self.read(Port::Signal, place, into);
+                into.combine(&other);
+            }
+            [false, true] => self.read(Port::Packet, place, into),
+            [true, false] => self.read(Port::Signal, place, into),
+            [false, false] => {}
+        }
+    }
+
+    /// Frees the places of the inputs that were next in `seen`. Returns the new state, or nothing if the settings have
+    /// changed.
+    #[inline(always)]
+    pub(super) fn retire(&self, seen: State) -> Option<State> {
+        let mut old = seen;
+        while old.same_settings(seen) && old.fired() == seen.fired() {
+            match self.replace(old, old.fire()) {
+                Ok(()) => return Some(old.fire()),
+                Err(found) => old = found,
+            }
+        }
+        None
+    }
+
+    /// Keeps the payload of an owner whose gate has no inputs.
+    pub(super) fn keep(&self, payload: &Payload) {
+        self.write(Port::Signal, 0, payload);
+    }
+
+    /// What [`Self::keep`] kept.
+    pub(super) fn kept(&self, into: &mut Payload) {
+        self.read(Port::Signal, 0, into);
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            settled: Settled::default(),
+            owned: Owned::default(),
+            arrivals: Arrivals::default(),
+            near: Default::default(),
+            far: std::array::from_fn(|_| {
+                std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::default()))
+            }),
+        }
+    }
+}

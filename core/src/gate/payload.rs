@@ -1,0 +1,352 @@
+//! What travels from gate to gate: an operation, and the elements reduced so far.
+
+use super::exact::{Head as SumHead, Sum, Term, WORDS, value};
+use super::inline::Inline;
+use super::{Error, Result};
+
+/// The reduction that goes with a barrier (uTofu guide §2.3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// None; no elements.
+    Barrier = 1,
+    /// Bitwise and of integers.
+    Band,
+    /// Bitwise or of integers.
+    Bor,
+    /// Bitwise exclusive or of integers.
+    Bxor,
+    /// The greatest of unsigned integers.
+    Max,
+    /// Pairs (value, location): the greatest value, and of equal values the smaller location.
+    Maxloc,
+    /// Sum of integers, modulo 2^64.
+    Sum,
+    /// Sum of doubles, rounded once ([`Sum`]).
+    Bfpsum,
+}
+
+impl Operation {
+    const ALL: [Self; 8] = {
+        use Operation::*;
+        [Barrier, Band, Bor, Bxor, Max, Maxloc, Sum, Bfpsum]
+    };
+}
+
+/// The most integers of one reduction.
+pub const MAX_INTEGERS: usize = 6;
+/// The most doubles of one reduction.
+pub const MAX_DOUBLES: usize = 3;
+/// Words of the longest payload: flags, the heads of the sums, and the sums.
+pub(super) const MAX_WORDS: usize = 2 + MAX_DOUBLES * WORDS;
+
+const _: () = assert!(MAX_DOUBLES * 16 <= 64 && MAX_INTEGERS < 16 && MAX_WORDS < 256);
+
+/// Operation, number of elements and length of a payload; of a barrier without flags it is all there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head(pub(super) u32);
+
+const MISMATCH: u32 = 1 << 8;
+const HAS_FLAGS: u32 = 1 << 9;
+const WORDS_SHIFT: u32 = 16;
+/// What all the participants must give alike.
+const KIND_MASK: u32 = 0xff | HAS_FLAGS;
+
+impl Head {
+    #[inline(always)]
+    fn new(operation: Operation, count: usize, flags: u64) -> Self {
+        let has_flags = if flags == 0 { 0 } else { HAS_FLAGS };
+        Self(operation as u32 | (count as u32) << 4 | has_flags)
+    }
+
+    fn operation(self) -> Option<Operation> {
+        let index = (self.0 as usize & 15).checked_sub(1)?;
+        Operation::ALL.get(index).copied()
+    }
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.0 as usize >> 4 & 15
+    }
+
+    #[inline(always)]
+    pub(super) fn words(self) -> usize {
+        (self.0 >> WORDS_SHIFT) as usize
+    }
+
+    #[inline(always)]
+    fn has_flags(self) -> bool {
+        self.0 & HAS_FLAGS != 0
+    }
+}
+
+/// The input of a barrier or reduction, and its result. It has the size of the longest, but what it costs to build and
+/// to send depends on its contents: nothing for a barrier, one cache line for six integers or three ordinary doubles.
+#[derive(Clone, Copy)]
+pub struct Payload {
+    head: Head,
+    /// Flags if the head says so; then integers, or the heads of the sums in one word and their words.
+    words: Inline<u64, MAX_WORDS>,
+}
+
+impl Payload {
+    #[inline(always)]
+    fn new(head: Head, flags: u64) -> Self {
+        let mut payload = Self {
+            head,
+            words: Inline::new(),
+        };
+        if flags != 0 {
+            payload.push(flags);
+        }
+        payload
+    }
+
+    /// A barrier without a reduction.
+    #[inline(always)]
+    pub fn barrier(flags: u64) -> Self {
+        let mut payload = Self::new(Head::new(Operation::Barrier, 0, flags), flags);
+        payload.seal();
+        payload
+    }
+
+    /// The input of a reduction of integers.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an operation of doubles or none, more than [`MAX_INTEGERS`] elements or none, and an odd
+    /// number of them with [`Operation::Maxloc`].
+    pub fn integers(operation: Operation, elements: &[u64], flags: u64) -> Result<Self> {
+        if matches!(operation, Operation::Barrier | Operation::Bfpsum) {
+            return Err(Error::Invalid("the operation is not one of integers"));
+        }
+        if elements.is_empty() || elements.len() > MAX_INTEGERS {
+            return Err(Error::Invalid("a reduction takes 1 to 6 integers"));
+        }
+        if operation == Operation::Maxloc && elements.len() % 2 != 0 {
+            return Err(Error::Invalid("MAXLOC takes pairs of value and location"));
+        }
+        let mut payload = Self::new(Head::new(operation, elements.len(), flags), flags);
+        for &element in elements {
+            payload.push(element);
+        }
+        payload.seal();
+        Ok(payload)
+    }
+
+    /// The input of a reduction of doubles.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an operation other than [`Operation::Bfpsum`], more than [`MAX_DOUBLES`] elements or none.
+    pub fn doubles(operation: Operation, elements: &[f64], flags: u64) -> Result<Self> {
+        if operation != Operation::Bfpsum {
+            return Err(Error::Invalid("the operation is not one of doubles"));
+        }
+        if elements.is_empty() || elements.len() > MAX_DOUBLES {
+            return Err(Error::Invalid("a reduction takes 1 to 3 doubles"));
+        }
+        let mut payload = Self::new(Head::new(operation, elements.len(), flags), flags);
+        payload.push_sums(elements.iter().map(|&element| Sum::from(element)));
+        Ok(payload)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, word: u64) {
+        let pushed = self.words.push(word);
+        debug_assert!(pushed.is_ok(), "MAX_WORDS holds every payload");
+    }
+
+    fn push_sums(&mut self, sums: impl Iterator<Item = Sum>) {
+        let (at, mut heads) = (self.words.as_slice().len(), 0);
+        self.push(0);
+        for (index, sum) in sums.enumerate() {
+            let term = sum.term();
+            heads |= u64::from(term.head.encode()) << (16 * index);
+            for &word in term.words {
+                self.push(word);
+            }
+        }
+        self.words.as_mut_slice()[at] = heads;
+        self.seal();
+    }
+
+    /// Writes the number of words into the head.
+    #[inline(always)]
+    fn seal(&mut self) {
+        let words = self.words.as_slice().len() as u32;
+        self.head.0 = (self.head.0 & ((1 << WORDS_SHIFT) - 1)) | words << WORDS_SHIFT;
+    }
+
+    /// The operation; nothing for a mismatch.
+    pub fn operation(&self) -> Option<Operation> {
+        (!self.is_mismatch()).then(|| self.head.operation())?
+    }
+
+    /// Number of elements.
+    pub fn count(&self) -> usize {
+        self.head.count()
+    }
+
+    /// The flags that all participants gave.
+    pub fn flags(&self) -> u64 {
+        if self.head.has_flags() {
+            self.words.as_slice().first().copied().unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// The elements of a reduction of integers; empty for others.
+    pub fn as_integers(&self) -> &[u64] {
+        match self.operation() {
+            None | Some(Operation::Barrier | Operation::Bfpsum) => &[],
+            Some(_) => &self.words.as_slice()[usize::from(self.head.has_flags())..],
+        }
+    }
+
+    /// Element `index` of a reduction of doubles, rounded; nothing for others.
+    pub fn double(&self, index: usize) -> Option<f64> {
+        (self.operation() == Some(Operation::Bfpsum))
+            .then(|| self.terms().nth(index).map(value))
+            .flatten()
+    }
+
+    /// The sums of a reduction of doubles. The payload is valid, so that there are words for all of them.
+    fn terms(&self) -> impl Iterator<Item = Term<'_>> {
+        let words = &self.words.as_slice()[usize::from(self.head.has_flags())..];
+        let (heads, mut rest) = words.split_first().map_or((0, words), |(&h, r)| (h, r));
+        (0..self.count()).map_while(move |index| {
+            let head = SumHead::decode((heads >> (16 * index)) as u16);
+            let (words, others) = rest.split_at_checked(head.len())?;
+            rest = others;
+            Some(Term { head, words })
+        })
+    }
+
+    /// Whether inputs met that do not belong together.
+    #[inline(always)]
+    pub fn is_mismatch(&self) -> bool {
+        self.head.0 & MISMATCH != 0
+    }
+
+    #[inline(always)]
+    fn set_mismatch(&mut self) {
+        self.head = Head(MISMATCH);
+        self.words.clear();
+    }
+
+    #[inline(always)]
+    pub(super) fn head(&self) -> Head {
+        self.head
+    }
+
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[u64] {
+        self.words.as_slice()
+    }
+
+    /// Takes the place of this payload: `head`, and the words that come with it. Whatever is not a payload that could
+    /// have been sent is a mismatch.
+    #[inline(always)]
+    pub(super) fn read(&mut self, head: Head, word: impl Fn(usize) -> u64) {
+        self.head = head;
+        self.words.clear();
+        // The commonest one is worth a way of its own.
+        if head != Head(Operation::Barrier as u32) {
+            self.read_words(word);
+        }
+    }
+
+    fn read_words(&mut self, word: impl Fn(usize) -> u64) {
+        for index in 0..self.head.words().min(MAX_WORDS) {
+            self.push(word(index));
+        }
+        if !self.is_valid() {
+            self.set_mismatch();
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        let (head, flags) = (self.head, usize::from(self.head.has_flags()));
+        let elements = match head.operation() {
+            _ if self.is_mismatch() => return false,
+            None => return false,
+            Some(Operation::Barrier) => (head.count() == 0).then_some(0),
+            Some(Operation::Bfpsum) => {
+                let fits = (1..=MAX_DOUBLES).contains(&head.count()) && head.words() > flags;
+                fits.then(|| 1 + self.terms().map(|term| term.words.len()).sum::<usize>())
+            }
+            Some(Operation::Maxloc) if head.count() % 2 != 0 => None,
+            Some(_) => (1..=MAX_INTEGERS)
+                .contains(&head.count())
+                .then(|| head.count()),
+        };
+        elements.is_some_and(|elements| elements + flags == head.words())
+    }
+
+    /// Whether the other one has the same operation, number of elements and flags.
+    #[inline(always)]
+    pub(super) fn is_like(&self, head: Head, flags: u64) -> bool {
+        (self.head.0 ^ head.0) & KIND_MASK == 0 && self.flags() == flags
+    }
+
+    /// Reduces the elements with those of the other one.
+    pub(super) fn combine(&mut self, other: &Payload) {
+        if self.is_mismatch() || other.is_mismatch() || !self.is_like(other.head, other.flags()) {
+            return self.set_mismatch();
+        }
+        let first = usize::from(self.head.has_flags());
+        let Some(operation) = self.head.operation() else {
+            return self.set_mismatch();
+        };
+        let reduce: fn(u64, u64) -> u64 = match operation {
+            Operation::Barrier => return,
+            Operation::Bfpsum => {
+                let mut sums = Self::new(self.head, self.flags());
+                let pairs = self.terms().zip(other.terms());
+                sums.push_sums(pairs.map(|(a, b)| Sum::of(a, b)));
+                *self = sums;
+                return;
+            }
+            Operation::Maxloc => {
+                let ours = self.words.as_mut_slice()[first..].chunks_exact_mut(2);
+                for (a, b) in ours.zip(other.words()[first..].chunks_exact(2)) {
+                    if (b[0], !b[1]) > (a[0], !a[1]) {
+                        a.copy_from_slice(b);
+                    }
+                }
+                return;
+            }
+            Operation::Band => |a, b| a & b,
+            Operation::Bor => |a, b| a | b,
+            Operation::Bxor => |a, b| a ^ b,
+            Operation::Max => u64::max,
+            Operation::Sum => u64::wrapping_add,
+        };
+        let ours = &mut self.words.as_mut_slice()[first..];
+        for (a, &b) in ours.iter_mut().zip(&other.words()[first..]) {
+            *a = reduce(*a, b);
+        }
+    }
+}
+
+impl Default for Payload {
+    /// A barrier without flags.
+    fn default() -> Self {
+        Self::barrier(0)
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Payload");
+        out.field("operation", &self.operation());
+        match self.operation() {
+            Some(Operation::Bfpsum) => {
+                let elements: Vec<_> = self.terms().map(value).collect();
+                out.field("elements", &elements)
+            }
+            _ => out.field("elements", &self.as_integers()),
+        };
+        out.field("flags", &self.flags()).finish()
+    }
+}

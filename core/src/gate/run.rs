@@ -1,0 +1,241 @@
+//! Rounds: starting one, executing the gates that become ready by it, and taking the result.
+
+use super::cell::{Arrival, Gate, Settings};
+use super::inline::Inline;
+use super::payload::{Head, Payload};
+use super::state::{PORTS, State};
+use super::{Error, Result};
+use crate::sync::atomic::Ordering::*;
+
+/// Where gates are found by their names.
+pub trait Resolve {
+    /// The gate with this name. On the path of every barrier: it should cost no more than the reading of a table.
+    ///
+    /// # Errors
+    /// Any, if there is no such gate or its process is gone; [`start`] returns it.
+    fn gate(&self, name: u64) -> crate::Result<&Gate>;
+
+    /// Wakes the owner of this gate, whose poll has something to tell now. The name may be unknown.
+    fn wake(&self, name: u64);
+}
+
+/// Phases of the owner's round.
+const IDLE: u32 = 0;
+const STARTING: u32 = 1;
+const STARTED: u32 = 2;
+const TAKING: u32 = 3;
+
+/// Ready gates that are kept without an allocation: as many as one thread leaves behind on the longest path through a
+/// circuit of up to this many steps.
+const INLINE: usize = 32;
+
+/// The most gates that one call executes. No circuit has as many; a loop of settings that somebody wrote over would.
+const LIMIT: u32 = 1 << 20;
+
+/// Gives the gate its settings; inputs and rounds of earlier settings are gone. Only the owner may do so.
+pub fn configure(gate: &Gate, settings: &Settings) {
+    gate.clear();
+    gate.owned.phase.store(IDLE, Relaxed);
+    gate.configure(settings);
+}
+
+/// Takes the gate's settings away, so that nothing can arrive there. Only the owner may do so.
+pub fn clear(gate: &Gate) {
+    gate.clear();
+    gate.owned.phase.store(IDLE, Relaxed);
+}
+
+/// Whether the gate has got an input that it could not keep, or has lost an output, since it was configured. A circuit
+/// in which one gate is broken ends no more rounds at some of its processes; so whoever waits looks at all of its own.
+#[inline(always)]
+pub fn is_broken(gate: &Gate) -> bool {
+    gate.state().is_broken()
+}
+
+/// Starts a round on the owner's start/end gate, whose name is `name`: sends the payload, and executes whatever gates
+/// thereby have all of their inputs, whosever they are.
+///
+/// # Errors
+/// Nothing has been sent after [`Error::Busy`] (the last round has not ended, or its result has not been taken),
+/// [`Error::NotConfigured`], [`Error::NotAStart`] and [`Error::Broken`]. After any other error the round is under way:
+/// something could not be delivered (the first such error is returned), the gate that sent it is broken, and
+/// [`poll`] tells what becomes of the round here.
+pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R) -> Result<()> {
+    let state = gate.state();
+    if !state.is_configured() {
+        return Err(Error::NotConfigured);
+    }
+    if !state.is_end() {
+        return Err(Error::NotAStart);
+    }
+    if state.is_broken() {
+        return Err(Error::Broken);
+    }
+    let owned = &gate.owned;
+    if owned
+        .phase
+        .compare_exchange(IDLE, STARTING, Acquire, Relaxed)
+        .is_err()
+    {
+        return Err(Error::Busy);
+    }
+    owned.head.store(payload.head().0, Relaxed);
+    owned.flags.store(payload.flags(), Relaxed);
+    if !state.waits() {
+        gate.keep(payload);
+    }
+    let mut run = Run {
+        resolve,
+        ready: Inline::new(),
+        spilled: Vec::new(),
+        failed: None,
+    };
+    run.send(name, gate, state, payload);
+    run.execute();
+    // Only now can the round end here, and the next one start: an output never overtakes one of the round before.
+    owned.phase.store(STARTED, Release);
+    if gate.state().is_ready() {
+        resolve.wake(name);
+    }
+    run.failed.map_or(Ok(()), Err)
+}
+
+/// Looks whether the round on the owner's start/end gate has ended. If so, takes the result, `true` is returned and the
+/// next round can be started; `into` is undefined otherwise.
+///
+/// # Errors
+/// The round is over after all of them. [`Error::NotStarted`]: there is none; [`Error::Mismatch`]: participants gave
+/// different operations, numbers of elements or flags; [`Error::Broken`]: this gate is broken, and must be configured
+/// again.
+pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
+    let owned = &gate.owned;
+    match owned.phase.load(Acquire) {
+        STARTED => {}
+        IDLE => return Err(Error::NotStarted),
+        _ => return Ok(false),
+    }
+    let state = gate.state();
+    if state.waits() && !state.is_ready() && !state.is_broken() {
+        return Ok(false);
+    }
+    // Of several threads that poll at once, one takes the result.
+    if owned
+        .phase
+        .compare_exchange(STARTED, TAKING, Acquire, Relaxed)
+        .is_err()
+    {
+        return Ok(false);
+    }
+    let result = take(gate, state, into);
+    owned.phase.store(IDLE, Release);
+    result
+}
+
+#[inline(always)]
+fn take(gate: &Gate, state: State, into: &mut Payload) -> Result<bool> {
+    if state.is_broken() {
+        return Err(Error::Broken);
+    }
+    if state.waits() {
+        gate.reduce(state, into);
+        gate.retire(state).ok_or(Error::NotConfigured)?;
+    } else {
+        gate.kept(into);
+    }
+    let (head, flags) = (&gate.owned.head, &gate.owned.flags);
+    // The inputs may agree among themselves and still not be what was started here.
+    if into.is_mismatch() || !into.is_like(Head(head.load(Relaxed)), flags.load(Relaxed)) {
+        return Err(Error::Mismatch);
+    }
+    Ok(true)
+}
+
+#[derive(Clone, Copy)]
+struct Ready<'r> {
+    name: u64,
+    gate: &'r Gate,
+}
+
+/// What one call executes.
+struct Run<'r, R> {
+    resolve: &'r R,
+    ready: Inline<Ready<'r>, INLINE>,
+    spilled: Vec<Ready<'r>>,
+    failed: Option<Error>,
+}
+
+impl<'r, R: Resolve> Run<'r, R> {
+    /// Sends the payload to the destinations of the gate that has this name and state.
+    #[inline(always)]
+    fn send(&mut self, name: u64, gate: &Gate, state: State, payload: &Payload) {
+        for port in PORTS {
+            if !state.sends(port) {
+                continue;
+            }
+            let destination = gate.destination(port);
+            let target = match self.resolve.gate(destination) {
+                Ok(target) => target,
+                Err(error) => {
+                    self.fail(name, gate, state, error.into());
+                    continue;
+                }
+            };
+            match target.arrive(port, name, payload) {
+                Ok(Arrival::Taken) => {}
+                Ok(Arrival::Ended) => self.resolve.wake(destination),
+                Ok(Arrival::Ready) => {
+                    let ready = Ready {
+                        name: destination,
+                        gate: target,
+                    };
+                    if let Err(ready) = self.ready.push(ready) {
+                        self.spilled.push(ready);
+                    }
+                }
+                Err(error) => {
+                    self.resolve.wake(destination);
+                    self.fail(name, gate, state, error);
+                }
+            }
+        }
+    }
+
+    /// An output of the gate is lost: its owner and the caller get to know.
+    #[cold]
+    fn fail(&mut self, name: u64, gate: &Gate, state: State, error: Error) {
+        gate.break_down(state);
+        self.resolve.wake(name);
+        self.failed.get_or_insert(error);
+    }
+
+    /// Executes the gates that are ready, and those that become so.
+    #[inline(always)]
+    fn execute(&mut self) {
+        let mut left = LIMIT;
+        while let Some(Ready { name, gate }) = self.spilled.pop().or_else(|| self.ready.pop()) {
+            self.fire(name, gate, &mut left);
+            if left == 0 {
+                self.failed.get_or_insert(Error::Overrun);
+                return;
+            }
+        }
+    }
+
+    /// Executes a gate for which this thread is responsible, since its input made the gate ready. While it is ready
+    /// nobody else becomes responsible; if the next inputs have come by the time that these are used up, they are
+    /// this thread's as well.
+    #[inline(always)]
+    fn fire(&mut self, name: u64, gate: &'r Gate, left: &mut u32) {
+        let mut payload = Payload::default();
+        let mut state = gate.state();
+        while state.is_ready() && !state.is_end() && *left > 0 {
+            *left -= 1;
+            gate.reduce(state, &mut payload);
+            self.send(name, gate, state, &payload);
+            match gate.retire(state) {
+                Some(next) => state = next,
+                None => return,
+            }
+        }
+    }
+}
