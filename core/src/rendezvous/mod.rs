@@ -93,9 +93,9 @@ impl Rendezvous {
         let path = directory.join(file::file_name(job.hash()));
         for _ in 0..ATTEMPTS {
             let held = Held::new(file::open_or_make(&path)?);
-            let Some(file) = held.get() else {
-                unreachable!("no fork returns here");
-            };
+            let file = held
+                .get()
+                .ok_or_else(|| Error::Os("forked in the middle of a join".into()))?;
             let change = Change::wait(file)?;
             if !file::is_at(file, &path) {
                 // Removed by the last one that left, or a sweep.
@@ -224,12 +224,7 @@ impl Rendezvous {
         let place = match wish {
             Some(place) => place,
             None => (0..self.table.layout.places)
-                .find(|&place| {
-                    !self
-                        .table
-                        .entry(place)
-                        .is_some_and(|entry| self.lives(&entry).is_some())
-                })
+                .find(|&place| !self.alive(place))
                 .ok_or_else(|| {
                     Error::Exhausted(format!(
                         "places: all {} of job {} are taken",

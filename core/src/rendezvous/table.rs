@@ -54,7 +54,7 @@ const HEADER_WORDS: usize = 512;
 const RECORD_WORDS: usize = 48;
 const SIDE_WORDS: usize = 5 + 2 * BUNDLE_WORDS;
 const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
-const _: () = assert!(1 + 2 * SIDE_WORDS <= RECORD_WORDS);
+const _: () = assert!(2 * SIDE_WORDS < RECORD_WORDS);
 
 /// A place's state.
 #[derive(Debug, Clone, Copy)]
