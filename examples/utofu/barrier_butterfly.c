@@ -6,7 +6,7 @@
  * Every barrier is checked by words that the processes write to their neighbours before they start it, every reduction by its
  * value.
  *
- * Usage: barrier_butterfly [barriers [reductions]]
+ * barrier_butterfly [BARRIERS [REDUCTIONS]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -314,12 +314,11 @@ int
 main (int argc, char **argv)
 {
   long barrier_count = 1000, reduction_count = 100;
-  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &barrier_count))
-      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &reduction_count)))
-    die ("usage: barrier_butterfly [barriers [reductions]], each from 1 to 10000000");
-
   struct job job;
   job_begin (&job);
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &barrier_count))
+      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &reduction_count)))
+    refuse (&job, "usage: %s [BARRIERS [REDUCTIONS]], each from 1 to 10000000", argv[0]);
   if (job.size > 1)
     use_circuit (&job, barrier_count, reduction_count);
   else

@@ -5,7 +5,7 @@
  *
  * A chunk ends with a stamp. It is put in strong order, so the last cache line, which holds the stamp, is written last.
  *
- * Usage: broadcast_tree [bytes [chunks [rounds]]]
+ * broadcast_tree [BYTES [CHUNKS [ROUNDS]]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -165,16 +165,15 @@ int
 main (int argc, char **argv)
 {
   long bytes = 1 << 20, chunks = 16, rounds = 10;
-  if (argc > 4 || (argc > 1 && !parse_number (argv[1], 1, 1L << 28, &bytes))
-      || (argc > 2 && !parse_number (argv[2], 1, 200, &chunks)) || (argc > 3 && !parse_number (argv[3], 1, 100000, &rounds)))
-    die ("usage: broadcast_tree [bytes up to 268435456 [chunks up to 200 [rounds]]]");
-
   struct job job;
   job_begin (&job);
+  if (argc > 4 || (argc > 1 && !parse_number (argv[1], 1, 1L << 28, &bytes))
+      || (argc > 2 && !parse_number (argv[2], 1, 200, &chunks)) || (argc > 3 && !parse_number (argv[3], 1, 100000, &rounds)))
+    refuse (&job, "usage: %s [BYTES [CHUNKS [ROUNDS]]], BYTES up to 268435456, CHUNKS up to 200", argv[0]);
   if (job.size < 2)
-    die ("broadcast_tree: needs two processes");
+    refuse (&job, "broadcast_tree: needs two processes");
   if ((job.caps->flags & UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE) == 0)
-    die ("broadcast_tree: the interface has no session mode");
+    refuse (&job, "broadcast_tree: the interface has no session mode");
 
   /* Whole cache lines, so that each stamp is in the last line of its chunk. */
   struct tree tree;
@@ -183,7 +182,7 @@ main (int argc, char **argv)
   tree.chunks = chunks;
   tree.chunk_bytes = ((size_t) (bytes + chunks - 1) / (size_t) chunks + sizeof (uint64_t) + line - 1) / line * line;
   if (tree.chunk_bytes > job.caps->max_putget_size)
-    die ("broadcast_tree: a chunk has at most %zu bytes here: use more chunks", job.caps->max_putget_size);
+    refuse (&job, "broadcast_tree: a chunk has at most %zu bytes here: use more chunks", job.caps->max_putget_size);
   grow (&job, &tree);
 
   double seconds = 0.0;

@@ -2,7 +2,7 @@
  * Atomic operations on words of rank 0. Every process draws tickets by fetch-and-add; then all increase a counter that only
  * compare-and-swap may change, again and again until nobody else was faster. The totals tell whether anything was lost.
  *
- * Usage: counter [tickets [increments]]
+ * counter [TICKETS [INCREMENTS]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -96,15 +96,14 @@ int
 main (int argc, char **argv)
 {
   long tickets = 2000, increments = 500;
-  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &tickets))
-      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &increments)))
-    die ("usage: counter [tickets [increments]], each from 1 to 10000000");
-
   struct job job;
   job_begin (&job);
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &tickets))
+      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &increments)))
+    refuse (&job, "usage: %s [TICKETS [INCREMENTS]], each from 1 to 10000000", argv[0]);
   const unsigned long needed = UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP;
   if ((job.caps->flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) == 0 || (job.caps->armw_ops & needed) != needed)
-    die ("counter: the interface has no atomic addition or compare-and-swap");
+    refuse (&job, "counter: the interface has no atomic addition or compare-and-swap");
   utofu_stadd_t address;
   uint64_t *words = allocate_registered (&job, WORDS * sizeof *words, WORDS_STAG, &address);
   meet (&job);

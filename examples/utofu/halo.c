@@ -3,7 +3,7 @@
  * is prepared once, as descriptors that lie behind each other: the border (a column is a put with stride) and a notice in strong
  * order. A step posts them with one call for each neighbour. The result must equal that of one process bit by bit.
  *
- * Usage: halo [columns [rows [steps]]]
+ * halo [COLUMNS [ROWS [STEPS]]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -251,15 +251,14 @@ main (int argc, char **argv)
   plate.columns = 200;
   plate.rows = 150;
   long steps = 100;
-  if (argc > 4 || (argc > 1 && !parse_number (argv[1], 1, 65536, &plate.columns))
-      || (argc > 2 && !parse_number (argv[2], 1, 65536, &plate.rows)) || (argc > 3 && !parse_number (argv[3], 1, 1000000, &steps)))
-    die ("usage: halo [columns [rows [steps]]], columns and rows from 1 to 65536");
-
   struct job job;
   job_begin (&job);
+  if (argc > 4 || (argc > 1 && !parse_number (argv[1], 1, 65536, &plate.columns))
+      || (argc > 2 && !parse_number (argv[2], 1, 65536, &plate.rows)) || (argc > 3 && !parse_number (argv[3], 1, 1000000, &steps)))
+    refuse (&job, "usage: %s [COLUMNS [ROWS [STEPS]]], COLUMNS and ROWS from 1 to 65536", argv[0]);
   arrange (&plate, job.size);
   if (plate.columns < plate.blocks_across || plate.rows < plate.blocks_down)
-    die ("halo: %ld processes need at least %ld columns and %ld rows", job.size, plate.blocks_across, plate.blocks_down);
+    refuse (&job, "halo: %ld processes need at least %ld columns and %ld rows", job.size, plate.blocks_across, plate.blocks_down);
   const long across = job.rank % plate.blocks_across, down = job.rank / plate.blocks_across;
   plate.across = part_of (plate.columns, plate.blocks_across, across);
   plate.down = part_of (plate.rows, plate.blocks_down, down);

@@ -295,4 +295,20 @@ job_end (struct job *job)
   CHECK (utofu_free_vcq (job->queue));
 }
 
+/** Ends the job with a line from rank 0, for what all processes find wrong alike. */
+static inline void
+refuse (struct job *job, const char *format, ...)
+{
+  if (job->rank == 0)
+    {
+      va_list arguments;
+      va_start (arguments, format);
+      vfprintf (stderr, format, arguments);
+      va_end (arguments);
+      fputc ('\n', stderr);
+    }
+  job_end (job);
+  exit (2);
+}
+
 #endif

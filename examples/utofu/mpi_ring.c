@@ -2,7 +2,9 @@
  * A message around a ring of MPI processes. MPI tells the ids of queues and the addresses of memory, which are not known in advance
  * here; the message itself is put from neighbour to neighbour. Every process adds its rank to all words on the way, and compares.
  *
- * Compile with mpicc, run with mpiexec or unipgas run. Usage: mpi_ring [words [laps]]
+ * Compile with mpicc, run with mpiexec.
+ *
+ * mpi_ring [WORDS [LAPS]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -110,6 +112,16 @@ go_round (const struct ring *ring, long laps)
     }
 }
 
+/* Leaves with a line from rank 0, for what all processes find wrong alike. */
+static int
+refuse (int rank, const char *why)
+{
+  if (rank == 0)
+    fprintf (stderr, "%s\n", why);
+  MPI_Finalize ();
+  return 2;
+}
+
 static utofu_tni_id_t
 some_interface (int rank)
 {
@@ -126,15 +138,16 @@ some_interface (int rank)
 int
 main (int argc, char **argv)
 {
-  MPI_Init (&argc, &argv);
   long words = 1000, laps = 100;
-  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 2000000, &words))
-      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &laps)))
-    die ("usage: mpi_ring [words from 1 to 2000000 [laps]]");
-
   struct ring ring = { .rank = 0 };
+  MPI_Init (&argc, &argv);
   MPI_Comm_rank (MPI_COMM_WORLD, &ring.rank);
   MPI_Comm_size (MPI_COMM_WORLD, &ring.size);
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 2000000, &words))
+      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &laps)))
+    return refuse (ring.rank, "usage: mpi_ring [WORDS [LAPS]], WORDS from 1 to 2000000");
+  if (ring.size < 2)
+    return refuse (ring.rank, "mpi_ring: needs two processes");
   ring.bytes = (size_t) words * sizeof *ring.words;
   ring.words = malloc (ring.bytes);
   struct station *stations = malloc ((size_t) ring.size * sizeof *stations);

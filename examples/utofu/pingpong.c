@@ -3,7 +3,7 @@
  * then with 8 bytes that travel in the descriptor and are found by polling memory. Prints the time of one way; every message of
  * an untimed pass is compared byte by byte.
  *
- * Usage: pingpong [max_bytes [rounds]]
+ * pingpong [BYTES [ROUNDS]]
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -143,16 +143,13 @@ int
 main (int argc, char **argv)
 {
   long max_bytes = 1 << 18, rounds = 1000;
-  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 8, 16777215, &max_bytes))
-      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &rounds)))
-    die ("usage: pingpong [max_bytes from 8 to 16777215 [rounds]]");
-
   struct job job;
   job_begin (&job);
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 8, (long) job.caps->max_putget_size, &max_bytes))
+      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &rounds)))
+    refuse (&job, "usage: %s [BYTES [ROUNDS]], BYTES from 8 to %zu", argv[0], job.caps->max_putget_size);
   if (job.size < 2)
-    die ("pingpong: needs two processes");
-  if ((size_t) max_bytes > job.caps->max_putget_size)
-    die ("pingpong: one put has at most %zu bytes here", job.caps->max_putget_size);
+    refuse (&job, "pingpong: needs two processes");
 
   if (job.rank < 2)
     {
