@@ -24,18 +24,26 @@ enum word
   WORDS
 };
 
-static utofu_stadd_t
-address_of (const struct job *job, enum word word)
+struct shared
 {
-  return memory_of (job, 0, WORDS_STAG) + (utofu_stadd_t) word * sizeof (uint64_t);
+  struct job *job;
+  utofu_vcq_id_t queue;
+  utofu_stadd_t words;
+};
+
+static utofu_stadd_t
+address_of (const struct shared *shared, enum word word)
+{
+  return shared->words + (utofu_stadd_t) word * sizeof (uint64_t);
 }
 
 /* Adds to a word and returns its old value. */
 static uint64_t
-add (struct job *job, utofu_stadd_t word, uint64_t value)
+add (const struct shared *shared, enum word word, uint64_t value)
 {
+  struct job *job = shared->job;
   const uint64_t done = job->notices.done[ATOMIC_EDATA];
-  POST (job, utofu_armw8 (job->queue, queue_of (job, 0), UTOFU_ARMW_OP_ADD, value, word, ATOMIC_EDATA,
+  POST (job, utofu_armw8 (job->queue, shared->queue, UTOFU_ARMW_OP_ADD, value, address_of (shared, word), ATOMIC_EDATA,
                           UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
   WAIT_UNTIL (job, job->notices.done[ATOMIC_EDATA] != done, "an addition");
   return job->notices.old_value;
@@ -43,46 +51,46 @@ add (struct job *job, utofu_stadd_t word, uint64_t value)
 
 /* Replaces old_value and returns what was there. */
 static uint64_t
-replace (struct job *job, utofu_stadd_t word, uint64_t old_value, uint64_t new_value)
+replace (const struct shared *shared, enum word word, uint64_t old_value, uint64_t new_value)
 {
+  struct job *job = shared->job;
   const uint64_t done = job->notices.done[ATOMIC_EDATA];
-  POST (job, utofu_cswap8 (job->queue, queue_of (job, 0), old_value, new_value, word, ATOMIC_EDATA,
+  POST (job, utofu_cswap8 (job->queue, shared->queue, old_value, new_value, address_of (shared, word), ATOMIC_EDATA,
                            UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
   WAIT_UNTIL (job, job->notices.done[ATOMIC_EDATA] != done, "a swap");
   return job->notices.old_value;
 }
 
 static void
-draw_tickets (struct job *job, long tickets)
+draw_tickets (const struct shared *shared, long tickets)
 {
   uint64_t sum = 0, before = 0;
   for (long i = 0; i < tickets; i++)
     {
-      const uint64_t ticket = add (job, address_of (job, NEXT_TICKET), 1);
+      const uint64_t ticket = add (shared, NEXT_TICKET, 1);
       if (i > 0 && ticket <= before)
-        die ("counter: rank %ld has drawn ticket %ld after %ld", job->rank, (long) ticket, (long) before);
+        die ("counter: rank %ld has drawn ticket %ld after %ld", shared->job->rank, (long) ticket, (long) before);
       before = ticket;
       sum += ticket;
     }
-  add (job, address_of (job, TICKET_SUM), sum);
+  add (shared, TICKET_SUM, sum);
 }
 
 static void
-spin (struct job *job, long increments)
+spin (const struct shared *shared, long increments)
 {
-  const utofu_stadd_t word = address_of (job, SPUN);
   uint64_t guess = 0, lost = 0;
   for (long i = 0; i < increments; i++)
     {
       uint64_t found;
-      while ((found = replace (job, word, guess, guess + 1)) != guess)
+      while ((found = replace (shared, SPUN, guess, guess + 1)) != guess)
         {
           guess = found;
           lost++;
         }
       guess++;
     }
-  add (job, address_of (job, LOST_RACES), lost);
+  add (shared, LOST_RACES, lost);
 }
 
 static void
@@ -106,13 +114,14 @@ main (int argc, char **argv)
     refuse (&job, "counter: the interface has no atomic addition or compare-and-swap");
   utofu_stadd_t address;
   uint64_t *words = allocate_registered (&job, WORDS * sizeof *words, WORDS_STAG, &address);
+  const struct shared shared = { &job, queue_of (&job, 0), memory_of (&job, 0, WORDS_STAG) };
   meet (&job);
 
   const double start = now ();
-  draw_tickets (&job, tickets);
+  draw_tickets (&shared, tickets);
   const double middle = now ();
   meet (&job);
-  spin (&job, increments);
+  spin (&shared, increments);
   meet (&job);
 
   if (job.rank == 0)
