@@ -308,6 +308,22 @@ fn signals_reach_every_rank() {
 }
 
 #[test]
+fn ranks_heed_interrupts_though_the_launcher_was_told_to_ignore_them() {
+    let mut command = unipgas(&["run", "-n", "2", "sh", "-c", "kill -INT $$; echo alive"]);
+    // SAFETY:
+    // - as in `unipgas`, after which it runs.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGINT));
+    assert_eq!(out(&output), "");
+}
+
+#[test]
 fn a_second_interrupt_kills() {
     let (mut child, _, _reader) = started(
         &[

@@ -165,6 +165,13 @@ impl<'a> Starter<'a> {
                 rustix::thread::sched_setaffinity(None, cpus)?;
             }
             rustix::process::setrlimit(Resource::Nofile, open_files)?;
+            // A shell ignores these for what it starts in the background; the launcher forwards them, and gaspi_proc_kill means the
+            // first.
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                // SAFETY:
+                // - sets a disposition; allowed between fork and exec.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
             // SAFETY:
             // - `mask` is an initialised set, and the old one is not asked for.
             match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) } {
