@@ -240,14 +240,14 @@ read_shape (struct job *job)
       char *end = NULL;
       const long length = strtol (rest_of_text, &end, 10);
       const char separator = axis == COORDINATES - 1 ? '\0' : 'x';
-      if (end == rest_of_text || *end != separator || length < 1 || length > 256)
-        die ("UNIPGAS_TOFU_SHAPE=%s: six numbers from 1 to 256 like 1x1x1x2x3x2 are needed", text);
+      if (end == rest_of_text || *end != separator || length < 1 || length > 255)
+        die ("UNIPGAS_TOFU_SHAPE=%s: six numbers from 1 to 255 like 1x1x1x2x3x2 are needed", text);
       rest_of_text = end + 1;
       job->shape[axis] = length;
       nodes = nodes > job->size ? nodes : nodes * length;
     }
   if (nodes < job->size)
-    die ("UNIPGAS_TOFU_SHAPE=%s has less nodes than there are processes, %ld", text, job->size);
+    die ("UNIPGAS_TOFU_SHAPE=%s has fewer nodes than there are processes, %ld", text, job->size);
 }
 
 /** Finds rank, size and interface, creates a queue and the board, and waits until all processes have done so. */
