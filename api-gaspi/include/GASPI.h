@@ -6,7 +6,8 @@
  *   GASPI_TIMEOUT       not done within the timeout: call again with the same arguments to go on (§3.9);
  *   GASPI_ERR_NOINIT    gaspi_proc_init() is missing, where it is needed;
  *   GASPI_ERR_NULLPTR   a pointer is null that must not be;
- *   GASPI_ERROR         a peer that is needed has died, or something else went wrong (gaspi_print_error() tells).
+ *   GASPI_ERROR         a peer that is (or, for notifications and queues in use, may be) needed has died, until the program has
+ *                       asked gaspi_state_vec_get(); or something else went wrong (gaspi_print_error() tells).
  * The comments below name the other errors that a procedure may return. After an error the output arguments
  * are undefined.
  *
@@ -37,7 +38,8 @@ gaspi_return_t gaspi_config_get (gaspi_config_t *config);
 gaspi_return_t gaspi_config_set (gaspi_config_t config);
 
 /**
- * Joins the job and makes this process known to all others; the group GASPI_GROUP_ALL is usable afterwards. §5.3.1.
+ * Joins the job and makes this process known to all others. §5.3.1. The group GASPI_GROUP_ALL is committed as well, unless the
+ * configuration asks for no infrastructure (build_infrastructure 0, GASPI_TOPOLOGY_NONE).
  * Errors: INITED, ENV (no usable job in the environment), MEMALLOC, EMFILE.
  */
 gaspi_return_t gaspi_proc_init (gaspi_timeout_t timeout);
@@ -367,7 +369,7 @@ template <class A> struct if_same<A, A>
 {
   typedef gaspi_return_t result;
 };
-} // namespace unipgas_gaspi
+} /* namespace unipgas_gaspi */
 
 template <class State>
 inline typename unipgas_gaspi::if_same<State, gaspi_state_t>::result

@@ -278,6 +278,9 @@ impl Process {
 
     /// The lowest name that is free.
     pub fn segment_avail(&self) -> Result<u8> {
+        if self.segment_num() >= self.config.segment_max {
+            return Err(Status::ErrManySeg);
+        }
         (0..SEGMENT_IDS)
             .map(|id| id as u8)
             .find(|id| self.segment_any(*id).is_none())
