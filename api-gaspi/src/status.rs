@@ -112,7 +112,7 @@ pub fn from_engine(error: Error) -> Status {
         Error::StaleRegion | Error::AccessDenied => Status::ErrInvSeg,
         Error::Busy => Status::ErrActiveColl,
         Error::Unreachable(_) => Status::ErrSn,
-        Error::Exhausted(_) => Status::ErrMemalloc,
+        Error::Exhausted(_) | Error::Taken(_) => Status::ErrMemalloc,
         Error::PeerDead
         | Error::RankDead(_)
         | Error::InboxFull

@@ -68,6 +68,18 @@ pub trait Listed: Pod {
     fn listed(&self) -> bool;
 }
 
+impl RegionEntry {
+    /// An entry for two regions.
+    pub fn new(data: &RegionKey, notices: &RegionKey) -> Self {
+        RegionEntry {
+            sequence: 0,
+            listed: 1,
+            data: *data.as_bytes(),
+            notices: *notices.as_bytes(),
+        }
+    }
+}
+
 impl Listed for RegionEntry {
     fn listed(&self) -> bool {
         self.listed != 0
@@ -104,12 +116,7 @@ impl Directory {
 
     /// Lists two regions under `id`, visible to nobody yet.
     pub fn list_region(&self, id: usize, data: &RegionKey, notices: &RegionKey) -> Result<()> {
-        let entry = RegionEntry {
-            sequence: 0,
-            listed: 1,
-            data: *data.as_bytes(),
-            notices: *notices.as_bytes(),
-        };
+        let entry = RegionEntry::new(data, notices);
         for word in 0..self.ranks.div_ceil(64) {
             self.bits(visibility_word(id, word * 64, self.ranks))?
                 .store(0, Ordering::Release);
@@ -170,21 +177,31 @@ impl Directory {
     }
 
     fn write<T: Pod>(&self, at: usize, entry: &T) -> Result<()> {
-        let bytes = bytemuck::bytes_of(entry);
-        self.region.local(at, bytes.len())?;
-        let _writing = self.writing.lock().expect("no panic under this lock");
-        let sequence = self.region.word(at)?;
-        sequence.fetch_add(1, Ordering::AcqRel);
-        for (word, value) in (at + 4..at + bytes.len())
-            .step_by(4)
-            .zip(bytes[4..].chunks_exact(4))
-        {
-            let value = u32::from_ne_bytes(value.try_into().expect("four bytes"));
-            self.region.word(word)?.store(value, Ordering::Release);
-        }
-        sequence.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        write_listed(&self.region, &self.writing, at, entry)
     }
+}
+
+/// Writes an entry whose first word is its sequence number at offset `at` of `region`, under the lock of those who write there.
+pub fn write_listed<T: Pod>(
+    region: &Region,
+    writing: &Mutex<()>,
+    at: usize,
+    entry: &T,
+) -> Result<()> {
+    let bytes = bytemuck::bytes_of(entry);
+    region.local(at, bytes.len())?;
+    let _writing = writing.lock().expect("no panic under this lock");
+    let sequence = region.word(at)?;
+    sequence.fetch_add(1, Ordering::AcqRel);
+    for (word, value) in (at + 4..at + bytes.len())
+        .step_by(4)
+        .zip(bytes[4..].chunks_exact(4))
+    {
+        let value = u32::from_ne_bytes(value.try_into().expect("four bytes"));
+        region.word(word)?.store(value, Ordering::Release);
+    }
+    sequence.fetch_add(1, Ordering::AcqRel);
+    Ok(())
 }
 
 /// Reads a listed thing from the bytes at `at` of a peer's directory by `get(offset, buffer)`. `Ok(None)`: nothing is listed.

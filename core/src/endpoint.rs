@@ -93,7 +93,7 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn is_direct(&self, region: &RemoteRegion) -> bool {
+    pub(crate) fn is_direct(&self, region: &RemoteRegion) -> bool {
         self.direct && !region.parts().base.is_null()
     }
 

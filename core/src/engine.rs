@@ -78,6 +78,12 @@ impl Engine {
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
+    /// Whether more processes than cores take part.
+    #[inline(always)]
+    pub fn crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
     /// Connects to the process behind `address` over the first transport that both have.
     pub fn connect(&self, address: &Address) -> Result<Connection> {
         let mut why = Error::Unreachable("the two processes have no transport in common".into());

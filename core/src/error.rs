@@ -50,6 +50,9 @@ pub enum Error {
     /// A limit of the engine or of the machine is reached; the text says which.
     #[error("out of {0}")]
     Exhausted(String),
+    /// The name or place belongs to somebody else; the text says which.
+    #[error("{0} is taken")]
+    Taken(String),
     /// The same collective operation is already running on the group, in another thread.
     #[error("a collective operation is already active on this group")]
     Busy,
@@ -67,4 +70,4 @@ impl Error {
 }
 
 /// The engine's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -95,7 +95,7 @@ impl InboxLayout {
     pub const ALIGN: usize = align_of::<Header>();
 
     /// The most records that an inbox can hold.
-    pub const MAX_CAPACITY: usize = 1 << 20;
+    pub const MAX_CAPACITY: usize = 1 << 21;
 
     /// An inbox that holds `capacity` records: a power of two, from 2 to [`Self::MAX_CAPACITY`].
     ///
@@ -147,6 +147,37 @@ pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
             };
             slots.add(index).write(slot);
         }
+        write_header(ptr, capacity);
+    }
+    Ok(())
+}
+
+/// [`initialise`] for memory that is all zeroes: the slots are not touched, so that a large inbox takes no memory until it is used.
+///
+/// # Errors
+/// As for [`initialise`].
+///
+/// # Safety
+/// As for [`initialise`], and the memory is all zeroes.
+#[cfg(not(loom))]
+pub unsafe fn initialise_zeroed(ptr: *mut u8, capacity: usize) -> Result<()> {
+    InboxLayout::new(capacity)?;
+    if !ptr.addr().is_multiple_of(InboxLayout::ALIGN) {
+        return Err(Error::Misaligned(InboxLayout::ALIGN));
+    }
+    const { assert!(state(0, EMPTY, 0) == 0) };
+    // SAFETY:
+    // - the caller's word; zeroes are empty slots of lap 0.
+    unsafe { write_header(ptr, capacity) };
+    Ok(())
+}
+
+/// # Safety
+/// As for [`initialise`].
+unsafe fn write_header(ptr: *mut u8, capacity: usize) {
+    // SAFETY:
+    // - the caller's word: aligned, and room for a header.
+    unsafe {
         ptr.cast::<Header>().write(Header {
             magic: AtomicU64::new(MAGIC),
             capacity: AtomicU64::new(capacity as u64),
@@ -154,7 +185,6 @@ pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
             head: Line(AtomicU64::new(0)),
         });
     }
-    Ok(())
 }
 
 /// The id of this process without a system call each time.
@@ -336,6 +366,21 @@ impl InboxWriter {
         self.ring.capacity()
     }
 
+    /// Asks for the line that the next record will go to, so that it comes while other stores are under way.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        {
+            let position = self.ring.header().tail.0.load(Relaxed);
+            let slot = std::ptr::from_ref(self.ring.slot(position));
+            // SAFETY:
+            // - a prefetch touches nothing; processors without the instruction take it for a no-op.
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) slot, options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+
     /// Delivers a record. The records of one thread arrive in the order of its calls, after everything that it wrote
     /// before has become visible to the consumer. Does not wait.
     ///
@@ -426,6 +471,17 @@ impl InboxReader {
     /// How many slots this reader has passed over: claimed by producers that died, or overwritten by garbled peers.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Records that have been claimed and not been taken, about.
+    pub fn len(&self) -> usize {
+        let tail = self.ring.header().tail.0.load(Relaxed);
+        (tail.wrapping_sub(self.head) as usize).min(self.capacity())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Whether [`Self::take`] has something to do: a record, or a slot that a producer has claimed. One load.

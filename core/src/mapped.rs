@@ -100,6 +100,18 @@ pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
     Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
 }
 
+/// Where the u32 at `dst` is mapped.
+#[inline(always)]
+pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
+    let at = place(dst, 4, Rights::ATOMIC)?;
+    if (at as usize) & 3 != 0 {
+        return Err(Error::Misaligned(4));
+    }
+    // SAFETY:
+    // - 4 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
+}
+
 impl Channel for MappedChannel {
     #[inline]
     unsafe fn put(

@@ -37,6 +37,15 @@ pub struct Remote<'a> {
     pub offset: usize,
 }
 
+impl Remote<'_> {
+    /// Whether the place is aligned, as far as this process knows: by its address where it is mapped, else by its offset.
+    pub fn offset_is_multiple_of(&self, size: usize) -> bool {
+        (self.region.parts().base as usize)
+            .wrapping_add(self.offset)
+            .is_multiple_of(size)
+    }
+}
+
 /// A notification: the u32 at `slot` becomes `value`, and whoever waits there is woken.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice<'a> {

@@ -174,6 +174,11 @@ impl Job {
     }
 }
 
+/// Whether no thread of process `pid` runs any more.
+pub(crate) fn process_ended(pid: u32) -> bool {
+    !process_exists(pid)
+}
+
 fn process_exists(pid: u32) -> bool {
     rustix::process::Pid::from_raw(pid as i32)
         .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())

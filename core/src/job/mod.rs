@@ -5,4 +5,5 @@ pub mod launch;
 
 pub use board::{Board, RankState};
 pub use context::Job;
+pub(crate) use context::process_ended;
 pub use launch::Launch;

@@ -1,0 +1,51 @@
+//! The list of a process's ports, read by peers that look for one by its index.
+
+use std::mem::size_of;
+use std::sync::Mutex;
+
+use crate::bundle::RegionKey;
+use crate::directory::{RegionEntry, write_listed};
+use crate::engine::Engine;
+use crate::region::{Region, Rights};
+use crate::Result;
+
+/// Ports that a process can have.
+pub const PORTS: usize = 768;
+
+/// Where the entry of port `index` lies.
+pub(super) const fn entry(index: usize) -> usize {
+    index * size_of::<RegionEntry>()
+}
+
+/// The own list.
+pub struct PortDirectory {
+    region: Region,
+    writing: Mutex<()>,
+}
+
+impl PortDirectory {
+    /// An empty one.
+    pub fn new(engine: &Engine) -> Result<Self> {
+        Ok(PortDirectory {
+            region: engine.allocate(entry(PORTS), Rights::READ)?,
+            writing: Mutex::new(()),
+        })
+    }
+
+    /// The key that peers import.
+    pub fn key(&self) -> RegionKey {
+        self.region.key()
+    }
+
+    /// Lists a port: its table of keys, and its inbox.
+    pub(super) fn list(&self, index: usize, table: &RegionKey, inbox: &RegionKey) -> Result<()> {
+        let listed = RegionEntry::new(table, inbox);
+        write_listed(&self.region, &self.writing, entry(index), &listed)
+    }
+
+    /// Takes a port off the list.
+    pub(super) fn unlist(&self, index: usize) -> Result<()> {
+        let nothing = bytemuck::Zeroable::zeroed();
+        write_listed::<RegionEntry>(&self.region, &self.writing, entry(index), &nothing)
+    }
+}

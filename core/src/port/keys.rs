@@ -1,0 +1,333 @@
+//! Registered memory under short keys: what a port's owner registers, and what its peers read of it.
+
+use std::collections::HashMap;
+use std::mem::size_of;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+
+use super::notice::Fault;
+use crate::bundle::BUNDLE_LEN;
+use crate::directory::{Listed, write_listed};
+use crate::engine::Engine;
+use crate::op::Local;
+use crate::region::{Region, Rights};
+use crate::{Error, Result};
+
+/// Keys of a port.
+pub const KEYS: usize = 8192;
+/// The first of them are given out by number only.
+pub const RESERVED_KEYS: u32 = 256;
+
+const OFFSET_BITS: u32 = 40;
+const INDEX_BITS: u32 = 13;
+const GENERATION_BITS: u32 = 8;
+const MARK: u64 = 1 << 62;
+
+/// A byte of registered memory as a 64-bit number: offsets can be added to it. Bit 62 is set; bits 40 to 60 are the key, the
+/// rest the offset. A key of memory that has been released names nothing, until 255 other registrations have used its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShortKey(pub u64);
+
+impl ShortKey {
+    /// Byte 0 under reserved key `index`, whether or not anything is registered there.
+    pub fn reserved(index: u32) -> Self {
+        ShortKey(MARK | u64::from(index) << OFFSET_BITS)
+    }
+
+    fn new(index: usize, generation: u8) -> Self {
+        ShortKey(
+            MARK | (index as u64) << OFFSET_BITS
+                | u64::from(generation) << (OFFSET_BITS + INDEX_BITS),
+        )
+    }
+
+    /// Bytes from the beginning of the registered memory.
+    #[inline(always)]
+    pub fn offset(self) -> usize {
+        (self.0 & ((1 << OFFSET_BITS) - 1)) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn index(self) -> usize {
+        (self.0 >> OFFSET_BITS) as usize & (KEYS - 1)
+    }
+
+    /// All but the offset.
+    #[inline(always)]
+    pub(super) fn name(self) -> u32 {
+        (self.0 >> OFFSET_BITS) as u32
+    }
+}
+
+/// What peers read of a key.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(8))]
+pub(super) struct KeyEntry {
+    sequence: u32,
+    /// [`ShortKey::name`], 0 for none.
+    pub name: u32,
+    pub region: [u8; BUNDLE_LEN],
+}
+
+impl Listed for KeyEntry {
+    fn listed(&self) -> bool {
+        self.name != 0
+    }
+}
+
+/// Bytes that the entries of all keys take.
+pub(super) const TABLE_LEN: usize = KEYS * size_of::<KeyEntry>();
+
+/// Where the entry of key `index` lies in the table.
+pub(super) const fn entry(index: usize) -> usize {
+    index * size_of::<KeyEntry>()
+}
+
+/// What the owner's own commands read of a key.
+#[derive(Default)]
+struct Own {
+    /// [`ShortKey::name`], 0 for none.
+    name: AtomicU32,
+    rights: AtomicU32,
+    base: AtomicUsize,
+    len: AtomicUsize,
+    desc: AtomicU64,
+}
+
+struct Registered {
+    region: Region,
+    range: (usize, usize, u32),
+    count: usize,
+}
+
+#[derive(Default)]
+struct Registrations {
+    by_index: HashMap<usize, Registered>,
+    by_range: HashMap<(usize, usize, u32), usize>,
+    generations: HashMap<usize, u8>,
+    free: Vec<usize>,
+    used: usize,
+}
+
+/// The keys of a port, as its owner has them.
+pub(super) struct KeyTable {
+    own: Box<[Own]>,
+    registrations: Mutex<Registrations>,
+    /// Guards writing of the shared table.
+    writing: Mutex<()>,
+}
+
+impl KeyTable {
+    pub fn new() -> Self {
+        KeyTable {
+            own: (0..KEYS).map(|_| Own::default()).collect(),
+            registrations: Mutex::default(),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Registers memory under a new key, or once more under the one that it has. Errors: [`Error::Exhausted`].
+    ///
+    /// # Safety
+    /// As [`Engine::register`], until the key is released as often as it was given.
+    pub unsafe fn register(
+        &self,
+        engine: &Engine,
+        table: &Region,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+    ) -> Result<ShortKey> {
+        let range = (base as usize, len, rights.bits());
+        let mut all = self.registrations.lock().expect("no panic under this lock");
+        if let Some(index) = all.by_range.get(&range).copied() {
+            let registered = all.by_index.get_mut(&index).expect("both maps agree");
+            registered.count += 1;
+            return Ok(ShortKey(
+                u64::from(self.own[index].name.load(Ordering::Relaxed)) << OFFSET_BITS,
+            ));
+        }
+        let fresh = RESERVED_KEYS as usize + all.used;
+        if all.free.is_empty() && fresh >= KEYS {
+            return Err(Error::Exhausted(format!("keys (a port has {KEYS})")));
+        }
+        // SAFETY:
+        // - the caller's word.
+        let region = unsafe { engine.register(base, len, rights) }?;
+        let index = all.free.pop().unwrap_or_else(|| {
+            all.used += 1;
+            fresh
+        });
+        let generation = all.generations.entry(index).or_insert(0);
+        *generation = generation.wrapping_add(1);
+        let key = ShortKey::new(index, *generation);
+        self.list(table, key, &region, rights)?;
+        all.by_range.insert(range, index);
+        all.by_index.insert(
+            index,
+            Registered {
+                region,
+                range,
+                count: 1,
+            },
+        );
+        Ok(key)
+    }
+
+    /// Registers memory under the reserved key `index`. Errors: [`Error::Taken`].
+    ///
+    /// # Safety
+    /// As [`KeyTable::register`].
+    pub unsafe fn register_reserved(
+        &self,
+        engine: &Engine,
+        table: &Region,
+        (base, len): (*mut u8, usize),
+        index: u32,
+        rights: Rights,
+    ) -> Result<ShortKey> {
+        debug_assert!(index < RESERVED_KEYS);
+        let mut all = self.registrations.lock().expect("no panic under this lock");
+        if all.by_index.contains_key(&(index as usize)) {
+            return Err(Error::Taken(format!("key {index}")));
+        }
+        // SAFETY:
+        // - the caller's word.
+        let region = unsafe { engine.register(base, len, rights) }?;
+        let key = ShortKey::reserved(index);
+        self.list(table, key, &region, rights)?;
+        all.by_index.insert(
+            index as usize,
+            Registered {
+                region,
+                range: (base as usize, len, rights.bits()),
+                count: 1,
+            },
+        );
+        Ok(key)
+    }
+
+    fn list(&self, table: &Region, key: ShortKey, region: &Region, rights: Rights) -> Result<()> {
+        let entry_here = KeyEntry {
+            sequence: 0,
+            name: key.name(),
+            region: *region.key().as_bytes(),
+        };
+        write_listed(table, &self.writing, entry(key.index()), &entry_here)?;
+        let own = &self.own[key.index()];
+        own.base.store(region.base() as usize, Ordering::Relaxed);
+        own.len.store(region.len(), Ordering::Relaxed);
+        own.desc
+            .store(region.local(0, 0)?.desc, Ordering::Relaxed);
+        own.rights.store(rights.bits(), Ordering::Relaxed);
+        own.name.store(key.name(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes back one registration under `key`, which must point at the beginning. Errors: [`Error::StaleRegion`].
+    pub fn release(&self, table: &Region, key: ShortKey) -> Result<()> {
+        let mut all = self.registrations.lock().expect("no panic under this lock");
+        let index = key.index();
+        let own = &self.own[index];
+        if key.offset() != 0 || own.name.load(Ordering::Acquire) != key.name() {
+            return Err(Error::StaleRegion);
+        }
+        let Some(registered) = all.by_index.get_mut(&index) else {
+            return Err(Error::StaleRegion);
+        };
+        registered.count -= 1;
+        if registered.count > 0 {
+            return Ok(());
+        }
+        own.name.store(0, Ordering::Release);
+        own.len.store(0, Ordering::Release);
+        write_listed(table, &self.writing, entry(index), &KeyEntry::zeroed())?;
+        let registered = all.by_index.remove(&index).expect("just seen");
+        if index >= RESERVED_KEYS as usize {
+            all.by_range.remove(&registered.range);
+            all.free.push(index);
+        }
+        drop(registered.region);
+        Ok(())
+    }
+
+    /// `len` bytes at `key` as an operand of a command of this process.
+    #[inline(always)]
+    pub fn local(&self, key: ShortKey, len: usize, write: bool) -> Result<Local, Reach> {
+        let own = &self.own[key.index()];
+        if own.name.load(Ordering::Acquire) != key.name() {
+            return Err(Reach::Key);
+        }
+        within(key.offset(), len, own.len.load(Ordering::Relaxed))?;
+        if write && own.rights.load(Ordering::Relaxed) & Rights::WRITE.bits() == 0 {
+            return Err(Reach::Memory);
+        }
+        Ok(Local {
+            ptr: (own.base.load(Ordering::Relaxed) + key.offset()) as *mut u8,
+            desc: own.desc.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Why memory under a key cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Key,
+    Length,
+    Memory,
+}
+
+impl Reach {
+    /// For the source of a put.
+    #[cold]
+    pub fn at_send(self) -> Fault {
+        match self {
+            Reach::Key => Fault::SendKey,
+            Reach::Length => Fault::SendLength,
+            Reach::Memory => Fault::SendMemory,
+        }
+    }
+
+    /// For the destination of a get.
+    #[cold]
+    pub fn at_return(self) -> Fault {
+        match self {
+            Reach::Key => Fault::LocalKey,
+            Reach::Length => Fault::LocalLength,
+            Reach::Memory => Fault::LocalMemory,
+        }
+    }
+
+    /// For the target.
+    #[cold]
+    pub fn at_target(self) -> Fault {
+        match self {
+            Reach::Key => Fault::RemoteKey,
+            Reach::Length => Fault::RemoteLength,
+            Reach::Memory => Fault::RemoteMemory,
+        }
+    }
+}
+
+/// A first byte outside is a wrong key, a last one a wrong length (uTofu guide §3.1.2.1).
+#[inline(always)]
+pub(super) fn within(offset: usize, len: usize, region_len: usize) -> Result<(), Reach> {
+    if offset <= region_len && len <= region_len - offset {
+        Ok(())
+    } else {
+        Err(outside(offset, region_len))
+    }
+}
+
+#[cold]
+fn outside(offset: usize, region_len: usize) -> Reach {
+    if offset >= region_len {
+        Reach::Key
+    } else {
+        Reach::Length
+    }
+}
+
+const _: () = assert!(INDEX_BITS + GENERATION_BITS + OFFSET_BITS < 62 && KEYS == 1 << INDEX_BITS);

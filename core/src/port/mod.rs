@@ -1,0 +1,27 @@
+//! What an endpoint offers to peers that know only its name: registered memory under short keys, an inbox for notices, and
+//! commands that arrivals trigger. And how it issues commands of its own.
+//!
+//! Nobody has to answer anybody: a port's table of keys is read, its inbox filled and its triggered commands carried out by
+//! whoever needs it, while its owner computes.
+
+mod command;
+mod completion;
+mod directory;
+mod guard;
+mod issue;
+mod keys;
+mod neighbour;
+mod notice;
+mod remote;
+mod service;
+mod trigger;
+
+pub use command::{Command, CommandFlags, CommandKind, Rmw};
+pub use directory::{PORTS, PortDirectory};
+pub use guard::Guarded;
+pub use completion::Completed;
+pub use issue::{Port, PortOptions, Queues};
+pub use keys::{KEYS, RESERVED_KEYS, ShortKey};
+pub use neighbour::Network;
+pub use notice::{Fault, NoticeKind, PortNotice};
+pub use remote::RemotePort;

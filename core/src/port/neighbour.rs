@@ -1,0 +1,267 @@
+//! Other processes by their place, and their ports by index: found once each, without their help.
+
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::directory::{PORTS, entry};
+use super::keys::Reach;
+use super::notice::{Fault, PortNotice};
+use super::remote::RemotePort;
+use super::service::Service;
+use crate::bundle::RegionKey;
+use crate::directory::{RegionEntry, read_listed};
+use crate::engine::{Connection, Engine};
+use crate::op::Remote;
+use crate::region::RemoteRegion;
+use crate::rendezvous::{Found, Rendezvous};
+use crate::transport::Life;
+use crate::{Error, Result};
+
+/// How often the lives of known processes are looked at while something is waited for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A process that has been found at a place.
+struct Neighbour {
+    /// Tells it from others that had the place before.
+    generation: u32,
+    connection: Connection,
+    directory: RemoteRegion,
+    ports: Box<[AtomicPtr<RemotePort>]>,
+}
+
+/// The processes of a job that have taken a place.
+pub struct Network {
+    engine: Engine,
+    rendezvous: Rendezvous,
+    service: Service,
+    places: Box<[AtomicPtr<Neighbour>]>,
+    /// Guards finding; what was found before, and may still be in use in another thread.
+    retired: Mutex<Retired>,
+    pid: u32,
+    last_look: Mutex<Instant>,
+    looks: AtomicU32,
+}
+
+#[derive(Default)]
+struct Retired {
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
+    neighbours: Vec<Box<Neighbour>>,
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
+    ports: Vec<Box<RemotePort>>,
+}
+
+impl Network {
+    /// The network of the job that `rendezvous` belongs to.
+    pub fn new(engine: Engine, rendezvous: Rendezvous) -> Result<Self> {
+        Ok(Network {
+            service: Service::new(&engine)?,
+            places: (0..rendezvous.layout().places)
+                .map(|_| AtomicPtr::new(null_mut()))
+                .collect(),
+            engine,
+            rendezvous,
+            retired: Mutex::default(),
+            pid: std::process::id(),
+            last_look: Mutex::new(Instant::now()),
+            looks: AtomicU32::new(0),
+        })
+    }
+
+    /// The engine.
+    #[inline(always)]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Where processes meet.
+    pub fn rendezvous(&self) -> &Rendezvous {
+        &self.rendezvous
+    }
+
+    /// This process.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether a process has ended, so that no thread of it runs any more.
+    #[cold]
+    pub(super) fn has_ended(&self, pid: u32) -> bool {
+        crate::job::process_ended(pid)
+    }
+
+    /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`].
+    #[inline(always)]
+    pub fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
+        if let Some(known) = self.places.get(usize::from(place)) {
+            // SAFETY:
+            // - null, or made by Box::into_raw and kept until self is dropped.
+            if let Some(neighbour) = unsafe { known.load(Ordering::Acquire).as_ref() }
+                && let Some(known) = neighbour.ports.get(usize::from(index))
+                // SAFETY:
+                // - as above.
+                && let Some(port) = unsafe { known.load(Ordering::Acquire).as_ref() }
+                && port.is_current()
+            {
+                return Ok(port);
+            }
+        }
+        self.find(place, index).map_err(|_| Fault::Peer)
+    }
+
+    #[cold]
+    fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
+        let place = u32::from(place);
+        let slot = self
+            .places
+            .get(place as usize)
+            .ok_or_else(|| Error::Unreachable("no such place".into()))?;
+        let mut retired = self.retired.lock().expect("no panic under this lock");
+        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until self is dropped.
+        let mut known = unsafe { slot.load(Ordering::Acquire).as_ref() };
+        if known.is_none_or(|known| known.generation != found.generation) {
+            let fresh = Box::into_raw(Box::new(self.meet(&found)?));
+            let old = slot.swap(fresh, Ordering::AcqRel);
+            if !old.is_null() {
+                // SAFETY:
+                // - made by Box::into_raw above; the swap gave it to this thread alone.
+                retired.neighbours.push(unsafe { Box::from_raw(old) });
+            }
+            // SAFETY:
+            // - just made; kept until self is dropped.
+            known = unsafe { fresh.as_ref() };
+        }
+        let neighbour = known.expect("just found");
+        if neighbour.connection.life() != Life::Alive {
+            return Err(Error::PeerDead);
+        }
+        let slot = neighbour
+            .ports
+            .get(usize::from(index))
+            .ok_or(Error::StaleRegion)?;
+        // SAFETY:
+        // - as above.
+        if let Some(port) = unsafe { slot.load(Ordering::Acquire).as_ref() }
+            && port.is_current()
+        {
+            return Ok(port);
+        }
+        let listed: RegionEntry = read_listed(entry(usize::from(index)), |at, into| {
+            self.read(&neighbour.directory, at, into)
+        })?
+        .ok_or(Error::StaleRegion)?;
+        let import = |key: &[u8]| neighbour.connection.import(&RegionKey::from_bytes(key)?);
+        let port = RemotePort::new(
+            neighbour.connection.clone(),
+            import(&listed.data)?,
+            import(&listed.notices)?,
+        );
+        let fresh = Box::into_raw(Box::new(port));
+        let old = slot.swap(fresh, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY:
+            // - made by Box::into_raw above; the swap gave it to this thread alone.
+            retired.ports.push(unsafe { Box::from_raw(old) });
+        }
+        // SAFETY:
+        // - just made; kept until self is dropped.
+        Ok(unsafe { &*fresh })
+    }
+
+    fn meet(&self, found: &Found) -> Result<Neighbour> {
+        let connection = self.engine.connect(&found.address)?;
+        Ok(Neighbour {
+            generation: found.generation,
+            directory: connection.import(&found.key)?,
+            connection,
+            ports: (0..PORTS).map(|_| AtomicPtr::new(null_mut())).collect(),
+        })
+    }
+
+    /// A region of a process, found by its place: what the process has published beside its ports.
+    pub fn import(&self, place: u32, key: &RegionKey) -> Result<RemoteRegion> {
+        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
+        self.engine.connect(&found.address)?.import(key)
+    }
+
+    /// Whether memory could not be reached because its process has gone.
+    #[cold]
+    pub(super) fn blame(&self, port: &RemotePort, reach: Reach) -> Fault {
+        if reach == Reach::Key && (!port.is_current() || port.owner_has_gone()) {
+            Fault::Peer
+        } else {
+            reach.at_target()
+        }
+    }
+
+    /// Reads from another process's region, waiting for it.
+    pub(super) fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
+        self.service
+            .read(&self.engine, Remote { region, offset }, into)
+    }
+
+    /// Copies between the memory of two processes, waiting for it.
+    pub(super) fn relay(&self, from: Remote<'_>, to: Remote<'_>, len: usize) -> Result<()> {
+        self.service.relay(&self.engine, from, to, len)
+    }
+
+    /// Delivers a notice, waiting for that. A full inbox is its owner's failure.
+    pub(super) fn tell(&self, port: &RemotePort, notice: PortNotice) {
+        let told = self
+            .service
+            .deliver(&self.engine, &port.inbox, notice.to_record());
+        if told == Err(Error::InboxFull) {
+            port.overflowed();
+        }
+    }
+
+    /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere.
+    #[cold]
+    pub fn look(&self) {
+        let Ok(mut last) = self.last_look.try_lock() else {
+            return;
+        };
+        if last.elapsed() < LOOK {
+            return;
+        }
+        *last = Instant::now();
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        for known in &self.places {
+            // SAFETY:
+            // - null, or made by Box::into_raw and kept until self is dropped.
+            if let Some(neighbour) = unsafe { known.load(Ordering::Acquire).as_ref() } {
+                // Buries the dead.
+                let _ = neighbour.connection.life();
+            }
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for known in &self.places {
+            let neighbour = known.swap(null_mut(), Ordering::AcqRel);
+            if !neighbour.is_null() {
+                // SAFETY:
+                // - made by Box::into_raw, and nobody else has a reference to self any more.
+                drop(unsafe { Box::from_raw(neighbour) });
+            }
+        }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        for known in &self.ports {
+            let port = known.swap(null_mut(), Ordering::AcqRel);
+            if !port.is_null() {
+                // SAFETY:
+                // - made by Box::into_raw, and nobody else has a reference to self any more.
+                drop(unsafe { Box::from_raw(port) });
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Another process's port, as seen from here.
+
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_LEN, entry, within};
+use super::neighbour::Network;
+use super::notice::PortNotice;
+use super::trigger::{HEADER_LEN, Header, Trigger};
+use crate::bundle::RegionKey;
+use crate::directory::read_listed;
+use crate::engine::Connection;
+use crate::inbox::InboxWriter;
+use crate::op::Remote;
+use crate::region::{RemoteRegion, Rights};
+use crate::transport::Life;
+use crate::{Error, Result};
+
+struct KnownKey {
+    name: u32,
+    region: RemoteRegion,
+}
+
+/// A port that has been found. What its keys name is looked up once each.
+pub struct RemotePort {
+    connection: Connection,
+    table: RemoteRegion,
+    pub(super) inbox: RemoteRegion,
+    /// `None` where the inbox is not mapped here.
+    pub(super) writer: Option<InboxWriter>,
+    known: Box<[AtomicPtr<KnownKey>]>,
+    /// What was known under keys that have been used again since; another thread may still be reading it.
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
+    retired: Mutex<Vec<Box<KnownKey>>>,
+}
+
+impl RemotePort {
+    pub(super) fn new(connection: Connection, table: RemoteRegion, inbox: RemoteRegion) -> Self {
+        let base = inbox.parts().base;
+        // SAFETY:
+        // - null, or mapped as long as `inbox` is held, which `self` does; what is not an inbox is refused.
+        let writer = (!base.is_null())
+            .then(|| unsafe { InboxWriter::attach(base, inbox.len()) }.ok())
+            .flatten();
+        RemotePort {
+            connection,
+            table,
+            writer,
+            inbox,
+            known: (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect(),
+            retired: Mutex::default(),
+        }
+    }
+
+    /// Whether its owner still offers it (and lives, as far as anyone has noticed).
+    #[inline(always)]
+    pub fn is_current(&self) -> bool {
+        self.table.is_current()
+    }
+
+    /// What is common to its owner and its peers; `None` where it is not mapped here.
+    #[inline(always)]
+    pub(super) fn header(&self) -> Option<&Header> {
+        let base = self.table.parts().base;
+        if base.is_null() {
+            return None;
+        }
+        // SAFETY:
+        // - a port's table region begins with a header (contract of `Port::open`, whose kind the directory lists); it is page-aligned,
+        //   consists of atomics, and stays mapped while the region is held.
+        Some(unsafe { &*base.cast::<Header>() })
+    }
+
+    /// Its triggered commands; `None` if it is no session port, or not mapped here.
+    pub(super) fn trigger(&self) -> Option<Trigger<'_>> {
+        let header = self.header()?;
+        // SAFETY:
+        // - as for `header`; a session port's table region has room for the commands, which `Trigger::attach` checks.
+        unsafe { Trigger::attach(header, self.table.len()) }
+    }
+
+    /// Delivers a notice where the inbox is mapped here. Errors: [`Error::InboxFull`].
+    #[inline(always)]
+    pub(super) fn push(&self, writer: &InboxWriter, notice: PortNotice) -> Result<()> {
+        writer.push(notice.to_record())?;
+        if let Some(bell) = self.inbox.bell() {
+            bell.ring_if_heard();
+        }
+        Ok(())
+    }
+
+    /// The owner's failure: it has not taken its notices. It will be told when it looks.
+    #[cold]
+    pub(super) fn overflowed(&self) {
+        if let Some(header) = self.header() {
+            header.overflow.store(1, Ordering::Release);
+        }
+    }
+
+    /// Looks whether the owner still runs.
+    #[cold]
+    pub(super) fn owner_has_gone(&self) -> bool {
+        self.connection.life() != Life::Alive
+    }
+
+    /// The memory under `key` (whatever its offset).
+    #[inline(always)]
+    pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+        let known = self.known[key.index()].load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until self is dropped.
+        match unsafe { known.as_ref() } {
+            Some(known) if known.name == key.name() && known.region.is_current() => {
+                Ok(&known.region)
+            }
+            _ => self.look_up(network, key),
+        }
+    }
+
+    /// `len` bytes at `key`.
+    #[inline(always)]
+    pub(super) fn at(
+        &self,
+        network: &Network,
+        key: ShortKey,
+        len: usize,
+        need: Rights,
+    ) -> Result<Remote<'_>, Reach> {
+        let region = self.region(network, key)?;
+        within(key.offset(), len, region.len())?;
+        if !region.parts().rights.contains(need) {
+            return Err(Reach::Memory);
+        }
+        Ok(Remote {
+            region,
+            offset: key.offset(),
+        })
+    }
+
+    #[cold]
+    fn look_up(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+        let listed: Option<KeyEntry> =
+            read_listed(HEADER_LEN + entry(key.index()), |offset, into| {
+                network.read(&self.table, offset, into)
+            })
+            .map_err(|_| Reach::Key)?;
+        let listed = listed
+            .filter(|listed| listed.name == key.name())
+            .ok_or(Reach::Key)?;
+        let region = RegionKey::from_bytes(&listed.region)
+            .and_then(|region| self.connection.import(&region))
+            .map_err(|_: Error| Reach::Key)?;
+        let fresh = Box::into_raw(Box::new(KnownKey {
+            name: key.name(),
+            region,
+        }));
+        let old = self.known[key.index()].swap(fresh, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY:
+            // - came from Box::into_raw above, and the swap gave it to this thread alone.
+            let old = unsafe { Box::from_raw(old) };
+            self.retired
+                .lock()
+                .expect("no panic under this lock")
+                .push(old);
+        }
+        // SAFETY:
+        // - just made; kept until self is dropped.
+        Ok(unsafe { &(*fresh).region })
+    }
+}
+
+impl Drop for RemotePort {
+    fn drop(&mut self) {
+        for known in &self.known {
+            let known = known.swap(null_mut(), Ordering::AcqRel);
+            if !known.is_null() {
+                // SAFETY:
+                // - came from Box::into_raw, and nobody else has a reference to self any more.
+                drop(unsafe { Box::from_raw(known) });
+            }
+        }
+    }
+}
+
+/// Bytes of a port's table region without triggered commands.
+pub(super) const PLAIN_LEN: usize = HEADER_LEN + TABLE_LEN;

@@ -1,0 +1,108 @@
+//! Operations on behalf of the engine itself: waited for, whatever the backend.
+
+use std::sync::Mutex;
+
+use crate::endpoint::Endpoint;
+use crate::engine::Engine;
+use crate::inbox::Record;
+use crate::op::{Flags, Outcome, Remote};
+use crate::region::{Region, RemoteRegion, Rights};
+use crate::{Deadline, Result};
+
+/// Bytes that pass through at a time where neither end is mapped here.
+const BOUNCE: usize = 64 << 10;
+
+/// An endpoint and a buffer of this process.
+pub(super) struct Service {
+    endpoint: Endpoint,
+    bounce: Mutex<Region>,
+}
+
+impl Service {
+    pub fn new(engine: &Engine) -> Result<Self> {
+        Ok(Service {
+            endpoint: engine.endpoint(u32::MAX)?,
+            bounce: Mutex::new(engine.allocate(BOUNCE, Rights::READ)?),
+        })
+    }
+
+    fn settled(&self, engine: &Engine, outcome: Result<Outcome>) -> Result<()> {
+        if outcome? == Outcome::Pending {
+            let result = self.endpoint.drain(engine, Deadline::Never, &mut || Ok(()));
+            self.endpoint.purge();
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Reads `into.len()` bytes (at most [`BOUNCE`]).
+    pub fn read(&self, engine: &Engine, from: Remote<'_>, into: &mut [u8]) -> Result<()> {
+        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let local = bounce.local(0, into.len())?;
+        // SAFETY:
+        // - the bounce buffer outlives the wait, and the lock keeps others off it.
+        let outcome = unsafe {
+            self.endpoint
+                .get(local, from, into.len(), Flags::empty(), 0)
+        };
+        self.settled(engine, outcome)?;
+        // SAFETY:
+        // - `into.len()` bytes of the buffer, checked by `local`; nobody else writes them now.
+        unsafe { std::ptr::copy_nonoverlapping(local.ptr, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies between memory of two other processes.
+    pub fn relay(
+        &self,
+        engine: &Engine,
+        from: Remote<'_>,
+        to: Remote<'_>,
+        len: usize,
+    ) -> Result<()> {
+        from.region.check(from.offset, len, Rights::READ)?;
+        to.region.check(to.offset, len, Rights::WRITE)?;
+        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let mapped = !from.region.parts().base.is_null() && !engine.asynchronous();
+        let mut done = 0;
+        loop {
+            let piece = if mapped { len } else { (len - done).min(BOUNCE) };
+            let to = Remote {
+                region: to.region,
+                offset: to.offset + done,
+            };
+            // SAFETY:
+            // - mapped: the source was checked above, and lives as long as its region is borrowed; else the bounce buffer, which
+            //   outlives the waits and is under the lock.
+            unsafe {
+                let source = if mapped {
+                    crate::op::Local {
+                        ptr: from.region.parts().base.wrapping_add(from.offset),
+                        desc: 0,
+                    }
+                } else {
+                    let local = bounce.local(0, piece)?;
+                    let from = Remote {
+                        region: from.region,
+                        offset: from.offset + done,
+                    };
+                    let outcome = self.endpoint.get(local, from, piece, Flags::empty(), 0);
+                    self.settled(engine, outcome)?;
+                    local
+                };
+                let outcome = self.endpoint.put(source, to, piece, Flags::empty(), 0);
+                self.settled(engine, outcome)?;
+            }
+            done += piece;
+            if done >= len {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Delivers a record.
+    pub fn deliver(&self, engine: &Engine, inbox: &RemoteRegion, record: Record) -> Result<()> {
+        let outcome = self.endpoint.deliver(inbox, record, Flags::empty(), 0);
+        self.settled(engine, outcome)
+    }
+}

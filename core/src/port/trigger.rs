@@ -1,0 +1,268 @@
+//! Triggered commands (uTofu guide §2.2.8): posted by a port's owner, started by arrivals, carried out by whoever brings the
+//! arrival. All of it lies in the port's shared memory, so that the owner need not even be running.
+//!
+//! Three counters order everything: commands posted, steps that arrivals have allowed, commands started. One process at a time
+//! (the *runner*) starts commands; who cannot become the runner leaves, since the runner looks again after it has resigned.
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::command::{Command, CommandFlags, CommandKind};
+use super::neighbour::Network;
+use super::notice::{Fault, NoticeKind, PortNotice};
+use super::remote::{PLAIN_LEN, RemotePort};
+use crate::op::Remote;
+use crate::region::Rights;
+use crate::{Error, Result};
+
+/// Commands that a session port can have posted whose completions have not been looked at. More than 2000 must fit (§2.2.8.1).
+pub(super) const TRIGGERED: usize = 4096;
+
+/// The kind of a port, in its header.
+pub(super) const PLAIN: u32 = 1;
+pub(super) const SESSION: u32 = 2;
+
+#[repr(C, align(64))]
+struct Line(AtomicU64);
+
+/// The first page of a port's table region. All-zero bytes are no port yet.
+#[repr(C, align(4096))]
+pub(super) struct Header {
+    /// What the owner calls itself in notices.
+    pub id: AtomicU64,
+    pub kind: AtomicU32,
+    /// Set by whoever found the inbox full.
+    pub overflow: AtomicU32,
+    posted: Line,
+    allowed: Line,
+    started: Line,
+    /// 0, or the pid of the process that starts commands.
+    runner: Line,
+}
+
+/// Bytes of [`Header`].
+pub(super) const HEADER_LEN: usize = size_of::<Header>();
+
+/// One triggered command.
+#[repr(C, align(128))]
+struct Place {
+    words: [AtomicU64; 8],
+    /// 0 until it has been carried out; then 1, more by its fault if it was not sent.
+    state: AtomicU64,
+}
+
+/// Bytes of a session port's table region.
+pub(super) const SESSION_LEN: usize =
+    PLAIN_LEN.next_multiple_of(128) + TRIGGERED * size_of::<Place>();
+
+/// A session port's commands, from any process.
+#[derive(Clone, Copy)]
+pub(super) struct Trigger<'a> {
+    header: &'a Header,
+    places: *const Place,
+}
+
+impl<'a> Trigger<'a> {
+    /// # Safety
+    /// `header` lies at the beginning of `len` mapped bytes, which stay mapped for `'a`.
+    #[inline(always)]
+    pub unsafe fn attach(header: &'a Header, len: usize) -> Option<Self> {
+        if header.kind.load(Ordering::Acquire) != SESSION || len < SESSION_LEN {
+            return None;
+        }
+        let places = std::ptr::from_ref(header)
+            .cast::<u8>()
+            .wrapping_add(PLAIN_LEN.next_multiple_of(128))
+            .cast();
+        Some(Trigger { header, places })
+    }
+
+    fn place(&self, number: u64) -> &'a Place {
+        // SAFETY:
+        // - the index is below TRIGGERED, and `attach` has seen that there is room for as many; atomics, valid for any bytes; aligned,
+        //   since the region is page-aligned.
+        unsafe { &*self.places.add(number as usize % TRIGGERED) }
+    }
+
+    /// Commands posted so far.
+    pub fn posted(&self) -> u64 {
+        self.header.posted.0.load(Ordering::Acquire)
+    }
+
+    /// Posts a command; the owner alone, and only while fewer than [`TRIGGERED`] are not taken.
+    pub fn post(&self, command: &Command) {
+        let number = self.posted();
+        let place = self.place(number);
+        for (word, value) in place.words.iter().zip(command.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        place.state.store(0, Ordering::Relaxed);
+        self.header.posted.0.store(number + 1, Ordering::SeqCst);
+    }
+
+    /// What became of command `number`: `None` while it waits; else whether its sending failed.
+    pub fn outcome(&self, number: u64) -> Option<Option<Fault>> {
+        match self.place(number).state.load(Ordering::Acquire) {
+            0 => None,
+            state => Some(Fault::from_bits((state - 1) as u8)),
+        }
+    }
+
+    /// The flags that command `number` was posted with.
+    pub fn flags(&self, number: u64) -> CommandFlags {
+        self.command(number).flags()
+    }
+
+    fn command(&self, number: u64) -> Command {
+        let place = self.place(number);
+        Command::from_words(std::array::from_fn(|i| {
+            place.words[i].load(Ordering::Relaxed)
+        }))
+    }
+
+    /// The number of the next command that may start.
+    fn ready(&self) -> Option<u64> {
+        let started = self.header.started.0.load(Ordering::SeqCst);
+        let allowed = self.header.allowed.0.load(Ordering::SeqCst);
+        let posted = self.header.posted.0.load(Ordering::SeqCst);
+        (started < allowed.min(posted)).then_some(started)
+    }
+
+    fn become_runner(&self, network: &Network) -> bool {
+        let me = u64::from(network.pid());
+        let runner = &self.header.runner.0;
+        match runner.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => true,
+            // A runner that was killed is replaced: the command that it was about is carried out again.
+            Err(other) => {
+                other != me
+                    && network.has_ended(other as u32)
+                    && runner
+                        .compare_exchange(other, me, Ordering::SeqCst, Ordering::SeqCst)
+                        .is_ok()
+            }
+        }
+    }
+}
+
+/// Something has arrived at `port` that lets `steps` of its commands start. Carries out those, and what they let start in turn.
+pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) -> Result<()> {
+    if let Some(trigger) = port.trigger() {
+        trigger
+            .header
+            .allowed
+            .0
+            .fetch_add(u64::from(steps), Ordering::SeqCst);
+    }
+    advance(network, port)
+}
+
+/// Carries out what may start at `port`, and what that lets start in turn: a chain of any length, without recursion.
+pub(super) fn advance(network: &Network, port: &RemotePort) -> Result<()> {
+    let mut next = Vec::new();
+    run(network, port, &mut next);
+    while let Some((place, index, steps)) = next.pop() {
+        let Ok(port) = network.port(place, index) else {
+            continue;
+        };
+        if let Some(trigger) = port.trigger() {
+            trigger
+                .header
+                .allowed
+                .0
+                .fetch_add(u64::from(steps), Ordering::SeqCst);
+            run(network, port, &mut next);
+        }
+    }
+    Ok(())
+}
+
+type Arrivals = Vec<(u16, u16, u8)>;
+
+fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
+    let Some(trigger) = port.trigger() else {
+        return;
+    };
+    while trigger.ready().is_some() {
+        if !trigger.become_runner(network) {
+            return;
+        }
+        while let Some(number) = trigger.ready() {
+            let command = trigger.command(number);
+            let sent = start(network, port, trigger.header, &command, arrivals);
+            let state = 1 + sent.map_or(0, |fault| fault as u64);
+            trigger.place(number).state.store(state, Ordering::Release);
+            trigger.header.started.0.store(number + 1, Ordering::SeqCst);
+        }
+        trigger.header.runner.0.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Carries out one command for its owner; gives the fault if it could not be sent.
+fn start(
+    network: &Network,
+    owner: &RemotePort,
+    header: &Header,
+    command: &Command,
+    arrivals: &mut Arrivals,
+) -> Option<Fault> {
+    if command.kind() != Some(CommandKind::Put) {
+        return None;
+    }
+    let len = command.len as usize;
+    let source = match owner.at(network, command.local(), len, Rights::READ) {
+        Ok(source) => source,
+        Err(reach) => return Some(reach.at_send()),
+    };
+    let end = PortNotice {
+        kind: NoticeKind::LocalPut,
+        fault: None,
+        edata: command.edata,
+        peer: command.peer,
+        value: 0,
+        remote: command.remote.wrapping_add(u64::from(command.len)),
+    };
+    let flags = command.flags();
+    let fault = match relay(network, source, command, len) {
+        Ok(target) => {
+            if flags.contains(CommandFlags::REMOTE_NOTICE) {
+                let notice = PortNotice {
+                    kind: NoticeKind::RemotePut,
+                    peer: header.id.load(Ordering::Relaxed),
+                    ..end
+                };
+                network.tell(target, notice);
+            }
+            if command.steps > 0 {
+                arrivals.push((command.place, command.port, command.steps));
+            }
+            None
+        }
+        Err(fault) => Some(fault),
+    };
+    if fault.is_some() || flags.contains(CommandFlags::LOCAL_NOTICE) {
+        network.tell(owner, PortNotice { fault, ..end });
+    }
+    None
+}
+
+fn relay<'n>(
+    network: &'n Network,
+    source: Remote<'_>,
+    command: &Command,
+    len: usize,
+) -> Result<&'n RemotePort, Fault> {
+    let target = network.port(command.place, command.port)?;
+    let mut again = false;
+    loop {
+        let to = target
+            .at(network, command.remote(), len, Rights::WRITE)
+            .map_err(|reach| network.blame(target, reach))?;
+        match network.relay(source, to, len) {
+            Ok(()) => return Ok(target),
+            Err(Error::StaleRegion) if !again => again = true,
+            Err(Error::PeerDead) => return Err(Fault::Peer),
+            Err(_) => return Err(Fault::Other),
+        }
+    }
+}
