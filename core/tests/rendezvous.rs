@@ -1,5 +1,7 @@
 //! The rendezvous with real processes, which are killed at any moment.
 
+#[path = "rendezvous_common/processes.rs"]
+mod processes;
 mod rendezvous_common;
 
 use std::os::fd::AsRawFd;
@@ -8,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use processes::*;
 use rendezvous_common::*;
 use unipgas_core::rendezvous::{JobName, Rendezvous};
 
