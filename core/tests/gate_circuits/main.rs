@@ -1,7 +1,6 @@
 //! Circuits of barrier gates: every shape with every reduction, by one thread in any order, by many threads, and by
 //! processes that are killed.
 
-mod cost;
 mod faults;
 mod input;
 mod order;
