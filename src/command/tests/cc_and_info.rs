@@ -20,7 +20,8 @@ impl Prefix {
         for folder in ["bin", "include", "lib"] {
             std::fs::create_dir_all(path.join(folder)).unwrap();
         }
-        std::fs::copy(env!("CARGO_BIN_EXE_unipgas"), path.join("bin/unipgas")).unwrap();
+        // Not a copy: a process that another thread starts meanwhile would hold it open for writing.
+        std::fs::hard_link(env!("CARGO_BIN_EXE_unipgas"), path.join("bin/unipgas")).unwrap();
         std::fs::write(path.join("include/GASPI.h"), "").unwrap();
         std::fs::write(path.join("lib/libGPI2.so"), "").unwrap();
         Prefix(path)
