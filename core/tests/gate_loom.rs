@@ -192,3 +192,23 @@ fn configuring_anew_ends_what_arrives_late() {
         }
     });
 }
+
+#[test]
+fn rounds_of_two_threads_do_not_overtake_each_other() {
+    // What ends the round of the first gate arrives before what it tells the second one.
+    model(3, || {
+        let gates = circuit(&[(true, Some(0), Some(1)), (true, None, None)]);
+        let other = {
+            let gates = gates.clone();
+            thread::spawn(move || {
+                if gates.poll(0) == Ok(Some(1)) {
+                    gates.start(0, 2).unwrap();
+                }
+            })
+        };
+        gates.start(0, 1).unwrap();
+        other.join().unwrap();
+        gates.start(1, 0).unwrap();
+        assert_eq!(gates.poll(1), Ok(Some(1)));
+    });
+}

@@ -222,8 +222,9 @@ impl<'r, R: Resolve> Run<'r, R> {
     }
 
     /// Executes a gate for which this thread is responsible, since its input made the gate ready. While it is ready
-    /// nobody else becomes responsible; if the next inputs have come by the time that these are used up, they are
-    /// this thread's as well.
+    /// nobody else becomes responsible. The next inputs cannot all come before these are used up, as long as each start
+    /// gate is started by its owner only, one round after the other (the last one is waited for here); where
+    /// somebody does otherwise, they are this thread's as well.
     #[inline(always)]
     fn fire(&mut self, name: u64, gate: &'r Gate, left: &mut u32) {
         let mut payload = Payload::default();
