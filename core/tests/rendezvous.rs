@@ -114,7 +114,7 @@ fn work(directory: &str, job: &str, wish: u32, marks: &str) {
             assert_eq!(marks.word(index).swap(0, Ordering::AcqRel), mine);
             joined.release(0, index).unwrap();
         }
-        if round % 8 == 0 && !marks.survives(mine) {
+        if round.is_multiple_of(8) && !marks.survives(mine) {
             joined.leave().unwrap();
             assert_eq!(joined.take_place(Some(wish)), Ok(wish));
         }

@@ -75,6 +75,12 @@ impl<'a> Change<'a> {
     pub fn attach(&self) -> Result<bool> {
         try_lock(self.0, libc::F_RDLCK, LIFE)
     }
+
+    /// Ends the attachment. A close would not, while a child that another thread is just starting has the file open too.
+    pub fn detach(&self) {
+        // Cannot fail, and if it did, the closing of the file would do it.
+        let _ = lock(self.0, libc::F_OFD_SETLK, libc::F_UNLCK, LIFE);
+    }
 }
 
 impl Drop for Change<'_> {

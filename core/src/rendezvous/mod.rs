@@ -335,6 +335,20 @@ impl Rendezvous {
         Ok(())
     }
 
+    /// [`leave`](Self::leave)s, and removes the file if nobody else is attached to the job: for programs that end without dropping
+    /// what they have.
+    pub fn end(&self) {
+        // In the child of a fork nothing is ours but the mapping.
+        let Ok((change, mut mine, file)) = self.change() else {
+            return;
+        };
+        self.vacate(&mut mine);
+        // A file that cannot be removed is left to the next sweep.
+        if change.alone() == Ok(true) && file::is_at(file, &self.path) {
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+
     /// Under the lock. Resources need no visit: they are of a generation of the place that has ended.
     fn vacate(&self, mine: &mut Option<Mine>) {
         if let Some(Mine { place, generation }) = mine.take() {
@@ -480,5 +494,6 @@ impl Drop for Rendezvous {
         if change.alone() == Ok(true) && file::is_at(file, &self.path) {
             let _ = rustix::fs::unlink(&self.path);
         }
+        change.detach();
     }
 }
