@@ -95,6 +95,18 @@ fn main() -> gate::Result<()> {
         ),
     ] {
         let inputs = [one, two];
+        let begin = Instant::now();
+        for _ in 0..ROUNDS {
+            for (me, input) in inputs.iter().enumerate() {
+                gate::start(&gates.0[me], me as u64, input, &gates)?;
+            }
+            for gate in &gates.0 {
+                let mut result = Payload::default();
+                assert!(gate::poll(gate, &mut result)?, "all have started");
+            }
+        }
+        let alone = begin.elapsed().as_nanos() / u128::from(ROUNDS);
+        println!("{what}, both by one thread: {alone} ns");
         measure(what, |me, _| {
             let mut result = Payload::default();
             let gate = &gates.0[me];

@@ -234,9 +234,13 @@ impl Gate {
     }
 
     #[inline(always)]
+    fn head(&self, port: Port, place: u16) -> Head {
+        Head(self.arrivals.heads[port as usize][usize::from(place) % ROUNDS].load(Relaxed))
+    }
+
     fn read(&self, port: Port, place: u16, into: &mut Payload) {
+        let head = self.head(port, place);
         let (port, slot) = (port as usize, usize::from(place) % ROUNDS);
-        let head = Head(self.arrivals.heads[port][slot].load(Relaxed));
         into.read(head, |index| match index.checked_sub(NEAR) {
             None => self.near[port][slot].0[index].load(Relaxed),
             Some(far) => self.far[port][slot]
@@ -248,6 +252,17 @@ impl Gate {
     /// The combination of the inputs that are next in `ready`.
     #[inline(always)]
     pub(super) fn reduce(&self, ready: State, into: &mut Payload) {
+        let place = ready.fired();
+        let plain = |port| !ready.waits_for(port) || self.head(port, place) == Head::BARRIER;
+        if plain(Port::Signal) && plain(Port::Packet) {
+            into.set_barrier();
+        } else {
+            self.reduce_words(ready, into);
+        }
+    }
+
+    #[inline(never)]
+    fn reduce_words(&self, ready: State, into: &mut Payload) {
         let place = ready.fired();
         match PORTS.map(|port| ready.waits_for(port)) {
             [true, true] => {

@@ -15,7 +15,7 @@ impl<T: Copy, const N: usize> Inline<T, N> {
     pub(super) const fn new() -> Self {
         Self {
             len: 0,
-            items: [MaybeUninit::uninit(); N],
+            items: [const { MaybeUninit::uninit() }; N],
         }
     }
 

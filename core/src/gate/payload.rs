@@ -53,6 +53,9 @@ const WORDS_SHIFT: u32 = 16;
 const KIND_MASK: u32 = 0xff | HAS_FLAGS;
 
 impl Head {
+    /// A barrier without flags: the commonest payload, and one without words.
+    pub(super) const BARRIER: Self = Self(Operation::Barrier as u32);
+
     #[inline(always)]
     fn new(operation: Operation, count: usize, flags: u64) -> Self {
         let has_flags = if flags == 0 { 0 } else { HAS_FLAGS };
@@ -122,7 +125,7 @@ impl Payload {
         if elements.is_empty() || elements.len() > MAX_INTEGERS {
             return Err(Error::Invalid("a reduction takes 1 to 6 integers"));
         }
-        if operation == Operation::Maxloc && elements.len() % 2 != 0 {
+        if operation == Operation::Maxloc && !elements.len().is_multiple_of(2) {
             return Err(Error::Invalid("MAXLOC takes pairs of value and location"));
         }
         let mut payload = Self::new(Head::new(operation, elements.len(), flags), flags);
@@ -234,6 +237,13 @@ impl Payload {
         self.words.clear();
     }
 
+    /// Becomes a barrier without flags.
+    #[inline(always)]
+    pub(super) fn set_barrier(&mut self) {
+        self.head = Head::BARRIER;
+        self.words.clear();
+    }
+
     #[inline(always)]
     pub(super) fn head(&self) -> Head {
         self.head
@@ -250,8 +260,7 @@ impl Payload {
     pub(super) fn read(&mut self, head: Head, word: impl Fn(usize) -> u64) {
         self.head = head;
         self.words.clear();
-        // The commonest one is worth a way of its own.
-        if head != Head(Operation::Barrier as u32) {
+        if head != Head::BARRIER {
             self.read_words(word);
         }
     }
@@ -275,7 +284,7 @@ impl Payload {
                 let fits = (1..=MAX_DOUBLES).contains(&head.count()) && head.words() > flags;
                 fits.then(|| 1 + self.terms().map(|term| term.words.len()).sum::<usize>())
             }
-            Some(Operation::Maxloc) if head.count() % 2 != 0 => None,
+            Some(Operation::Maxloc) if !head.count().is_multiple_of(2) => None,
             Some(_) => (1..=MAX_INTEGERS)
                 .contains(&head.count())
                 .then(|| head.count()),
@@ -331,8 +340,12 @@ impl Payload {
 
 impl Default for Payload {
     /// A barrier without flags.
+    #[inline(always)]
     fn default() -> Self {
-        Self::barrier(0)
+        Self {
+            head: Head::BARRIER,
+            words: Inline::new(),
+        }
     }
 }
 

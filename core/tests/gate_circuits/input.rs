@@ -68,7 +68,7 @@ impl Kind {
         let mut integers = [0; 6];
         let mut doubles = [0.0; 3];
         match self.operation {
-            Operation::Barrier => return Payload::barrier(self.flags),
+            Operation::Barrier => Payload::barrier(self.flags),
             Operation::Bfpsum => {
                 for (index, to) in doubles[..self.count].iter_mut().enumerate() {
                     *to = self.double(rank, round, index) as f64;
