@@ -35,7 +35,7 @@ pub fn deadline(timeout: u64) -> Deadline {
 /// thread, but for [`Process::term`].
 pub struct Process {
     pub(crate) world: Arc<World>,
-    imports: Imports,
+    pub(crate) imports: Imports,
     pub(crate) config: Config,
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// Guards making and deleting of segments.

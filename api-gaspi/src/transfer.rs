@@ -1,5 +1,7 @@
 //! One-sided communication (GASPI 17.1 §8): translation of segment names and offsets into the engine's operations.
 
+use std::sync::atomic::Ordering;
+
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::world::Imported;
 use unipgas_core::{Endpoint, Error};
@@ -47,8 +49,24 @@ pub struct Post {
 
 impl Process {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
+        if let Some((queue, local, import)) = self.at_hand(&part, &post) {
+            let remote = Remote {
+                region: &import.data,
+                offset: part.offset_remote as usize,
+            };
+            // SAFETY:
+            // - the local range is checked, and its segment is not freed before its requests are complete.
+            if unsafe { queue.put_at_once(local, remote, part.size as usize) } {
+                return Ok(());
+            }
+        }
+        self.write_checked(part, post)
+    }
+
+    #[inline(never)]
+    fn write_checked(&self, part: Part, post: Post) -> Result<()> {
         self.simple(part, post, 1, |queue, local, remote, size| {
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
@@ -67,8 +85,32 @@ impl Process {
     }
 
     /// Writes, then notifies once the data is there (§8.4.1).
-    #[inline]
+    #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
+        if notification.value != 0
+            && let Some((queue, local, import)) = self.at_hand(&part, &post)
+        {
+            let remote = Remote {
+                region: &import.data,
+                offset: part.offset_remote as usize,
+            };
+            let notice = self.notice(&notification, part.segment_remote, import);
+            // SAFETY:
+            // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
+            if unsafe { queue.put_notify_at_once(local, remote, part.size as usize, notice) } {
+                return Ok(());
+            }
+        }
+        self.write_notify_checked(part, notification, post)
+    }
+
+    #[inline(never)]
+    fn write_notify_checked(
+        &self,
+        part: Part,
+        notification: Notification,
+        post: Post,
+    ) -> Result<()> {
         self.check_notification(&notification)?;
         let (queue, local) = self.checked(&part, &post)?;
         self.claim(queue, 1, &post)?;
@@ -87,8 +129,22 @@ impl Process {
     }
 
     /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
-    #[inline]
+    #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
+        if notification.value != 0
+            && let Some(queue) = self.queue_at_hand(post.queue)
+            // SAFETY:
+            // - the result is used in this call, which borrows self, and with it the world.
+            && let Some(import) = unsafe { self.imports.get(post.rank.into(), notification.segment.into()) }
+            && queue.notify_at_once(self.notice(&notification, notification.segment, import))
+        {
+            return Ok(());
+        }
+        self.notify_checked(notification, post)
+    }
+
+    #[inline(never)]
+    fn notify_checked(&self, notification: Notification, post: Post) -> Result<()> {
         self.check_notification(&notification)?;
         self.check_rank(post.rank)?;
         let queue = self.queue(post.queue)?;
@@ -243,6 +299,29 @@ impl Process {
             .notifications
             .take(id as usize)
             .map_err(|_| Status::ErrInvNotifId)
+    }
+
+    #[inline(always)]
+    fn queue_at_hand(&self, id: u8) -> Option<&Endpoint> {
+        let queue = self.queues.get(usize::from(id))?.load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or freed with the process only.
+        unsafe { queue.as_ref() }
+    }
+
+    /// What a request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
+    #[inline(always)]
+    fn at_hand(&self, part: &Part, post: &Post) -> Option<(&Endpoint, Local, &Imported)> {
+        let queue = self.queue_at_hand(post.queue)?;
+        let segment = self.segment(part.segment_local).ok()?;
+        let local = segment.local(part.offset_local, part.size).ok()?;
+        // SAFETY:
+        // - the result borrows self, and with it the world.
+        let import = unsafe {
+            self.imports
+                .get(post.rank.into(), part.segment_remote.into())
+        }?;
+        (part.size <= self.config.transfer_size_max).then_some((queue, local, import))
     }
 
     #[inline(always)]

@@ -114,6 +114,58 @@ impl Endpoint {
         Ok(())
     }
 
+    /// [`put_notify`](Endpoint::put_notify) as one request, claimed and counted, if it needs loads and stores only. False: nothing has
+    /// been done, for whatever reason; the calls one by one tell it.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    pub unsafe fn put_notify_at_once(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+    ) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        let done = self.direct
+            && self.posted.has_room(self.depth)
+            && unsafe { mapped::put_notify_at_once(src, dst, len, notice) };
+        if done {
+            self.posted.count(1);
+        }
+        done
+    }
+
+    /// [`put`](Endpoint::put), as [`put_notify_at_once`](Endpoint::put_notify_at_once).
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    pub unsafe fn put_at_once(&self, src: Local, dst: Remote<'_>, len: usize) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        let done = self.direct
+            && self.posted.has_room(self.depth)
+            && unsafe { mapped::put_at_once(src, dst, len) };
+        if done {
+            self.posted.count(1);
+        }
+        done
+    }
+
+    /// [`notify`](Endpoint::notify), as [`put_notify_at_once`](Endpoint::put_notify_at_once).
+    #[inline(always)]
+    pub fn notify_at_once(&self, notice: Notice<'_>) -> bool {
+        let done =
+            self.direct && self.posted.has_room(self.depth) && mapped::notify_at_once(notice);
+        if done {
+            self.posted.count(1);
+        }
+        done
+    }
+
     /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
     #[inline(always)]
     pub fn posted_or_not(&self, claimed: u32, posted: u32) {

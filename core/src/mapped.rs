@@ -88,6 +88,60 @@ fn ring(region: &RemoteRegion) {
     }
 }
 
+/// A put with notice, if it needs loads and stores only; else false, and nothing is done.
+///
+/// # Safety
+/// `len` bytes at `src` are valid.
+#[inline(always)]
+pub(crate) unsafe fn put_notify_at_once(
+    src: Local,
+    dst: Remote<'_>,
+    len: usize,
+    notice: Notice<'_>,
+) -> bool {
+    let (to, slot) = (dst.region.parts().base, notice.slot);
+    let word = slot.region.parts().base.wrapping_add(slot.offset);
+    if !(dst.region.is_open(dst.offset, len, Rights::WRITE)
+        & slot.region.is_open(slot.offset, 4, Rights::WRITE)
+        & ((word as usize) & 3 == 0))
+    {
+        return false;
+    }
+    // SAFETY:
+    // - the source by the caller's word, the destination as just seen.
+    unsafe { transfer(src.ptr, to.wrapping_add(dst.offset), len) };
+    set_word(&notice, word);
+    true
+}
+
+/// A notice, likewise.
+#[inline(always)]
+pub(crate) fn notify_at_once(notice: Notice<'_>) -> bool {
+    let slot = notice.slot;
+    let word = slot.region.parts().base.wrapping_add(slot.offset);
+    if !(slot.region.is_open(slot.offset, 4, Rights::WRITE) & ((word as usize) & 3 == 0)) {
+        return false;
+    }
+    set_word(&notice, word);
+    true
+}
+
+/// A put, likewise.
+///
+/// # Safety
+/// As [`put_notify_at_once`].
+#[inline(always)]
+pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> bool {
+    if !dst.region.is_open(dst.offset, len, Rights::WRITE) {
+        return false;
+    }
+    let to = dst.region.parts().base.wrapping_add(dst.offset);
+    // SAFETY:
+    // - the source by the caller's word, the destination as just seen.
+    unsafe { transfer(src.ptr, to, len) };
+    true
+}
+
 /// Where the u64 at `dst` is mapped, for the two atomics that every interface has.
 #[inline(always)]
 pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {

@@ -25,6 +25,16 @@ impl Posted {
         self.sum(others) | self.state.load(Ordering::Acquire)
     }
 
+    /// Whether one more request fits below `depth`, and nobody drains. May say no for a moment when there is room.
+    #[inline(always)]
+    pub fn has_room(&self, depth: u64) -> bool {
+        let count = self
+            .own
+            .load(Ordering::Relaxed)
+            .wrapping_add(self.others.load(Ordering::Relaxed));
+        (count | self.state.load(Ordering::Acquire)) < depth
+    }
+
     #[inline(always)]
     fn sum(&self, others: u64) -> u64 {
         let count = self.own.load(Ordering::Relaxed).wrapping_add(others);

@@ -161,7 +161,12 @@ impl RemoteRegion {
     /// # Safety
     /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation` and `bell`, unless
     /// null, lead to a valid word and bell.
-    pub unsafe fn new(parts: RemoteParts, alive: Arc<dyn Any + Send + Sync>) -> Self {
+    pub unsafe fn new(mut parts: RemoteParts, alive: Arc<dyn Any + Send + Sync>) -> Self {
+        if parts.generation.is_null() {
+            // One case less for whoever asks.
+            static ALWAYS: AtomicU32 = AtomicU32::new(0);
+            (parts.generation, parts.expected) = (&ALWAYS, 0);
+        }
         RemoteRegion {
             parts,
             route: 0,
@@ -226,9 +231,20 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn is_current(&self) -> bool {
         // SAFETY:
-        // - not null, so valid while `_alive` lives (contract of `new`).
-        self.parts.generation.is_null()
-            || unsafe { (*self.parts.generation).load(Ordering::Relaxed) } == self.parts.expected
+        // - valid while `_alive` lives (contract of `new`), or the static of `new`.
+        unsafe { (*self.parts.generation).load(Ordering::Relaxed) == self.parts.expected }
+    }
+
+    /// Whether an access needs nothing but loads and stores here: mapped, within bounds, allowed, current. One answer without
+    /// branches; [`RemoteRegion::check`] says what is wrong.
+    #[inline(always)]
+    pub(crate) fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {
+        let parts = &self.parts;
+        !parts.base.is_null()
+            & (offset <= parts.len)
+            & (len <= parts.len.wrapping_sub(offset))
+            & parts.rights.contains(need)
+            & self.is_current()
     }
 
     /// The owner's bell, if this process can ring it.
