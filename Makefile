@@ -17,10 +17,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 NATIVE_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
-LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so
-ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a
-HEADERS := $(notdir $(wildcard api-gaspi/include/*.h))
-PKGCONFIG := unipgas.pc GPI2.pc
+LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so
+ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a
+HEADERS := $(wildcard api-*/include/*.h)
+PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc
 
 DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
@@ -37,7 +37,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
 	$(INSTALL) -m 755 $(RELEASE)/unipgas packaging/gaspi_run "$(DESTDIR)$(BINDIR)/"
-	$(INSTALL) -m 644 $(addprefix api-gaspi/include/,$(HEADERS)) "$(DESTDIR)$(INCLUDEDIR)/"
+	$(INSTALL) -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/"
 	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
 	# In the archive too, a program or tool may put its own gaspi_x before ours.
@@ -54,7 +54,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 
 uninstall: ## removes from PREFIX what install put there
 	rm -f $(foreach f,unipgas gaspi_run,"$(DESTDIR)$(BINDIR)/$(f)") \
-	    $(foreach f,$(HEADERS),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
+	    $(foreach f,$(notdir $(HEADERS)),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
 

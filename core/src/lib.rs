@@ -22,6 +22,7 @@ pub mod loopback;
 pub mod mapped;
 pub mod notification;
 pub mod op;
+#[cfg(not(loom))]
 pub mod port;
 mod posted;
 pub mod region;

@@ -3,11 +3,11 @@
 use std::mem::size_of;
 use std::sync::Mutex;
 
+use crate::Result;
 use crate::bundle::RegionKey;
 use crate::directory::{RegionEntry, write_listed};
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
-use crate::Result;
 
 /// Ports that a process can have.
 pub const PORTS: usize = 768;

@@ -124,7 +124,11 @@ impl Port {
             .place()
             .ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
         let inbox = engine.allocate(layout.size(), Rights::all())?;
-        let table_len = if options.session { SESSION_LEN } else { PLAIN_LEN };
+        let table_len = if options.session {
+            SESSION_LEN
+        } else {
+            PLAIN_LEN
+        };
         let table = engine.allocate(table_len, Rights::all())?;
         // SAFETY:
         // - fresh, zeroed, page-aligned memory of the layout's size, which nobody has the key of yet; it stays as long as `self.inbox`,
@@ -326,8 +330,7 @@ impl Port {
 
     #[inline(always)]
     fn count(&self, queues: &Queues) {
-        self.unread
-            .store(queues.unread(self), Ordering::Relaxed);
+        self.unread.store(queues.unread(self), Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -534,7 +537,11 @@ impl Port {
                 Rmw::Or => AtomicOp::Bor,
                 Rmw::CompareSwap => AtomicOp::Cswap,
             },
-            ty: if wide { AtomicType::U64 } else { AtomicType::U32 },
+            ty: if wide {
+                AtomicType::U64
+            } else {
+                AtomicType::U32
+            },
             count: 1,
             // Little-endian: the low half of a word is its first bytes.
             operand: (&raw const command.data[0]).cast(),
@@ -835,9 +842,11 @@ impl Queues {
 fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
     let len = u64::from(command.len);
     let (kind, value, end) = match command.kind() {
-        Some(CommandKind::Get) if remote => {
-            (NoticeKind::RemoteGet, command.data[0].wrapping_add(len), len)
-        }
+        Some(CommandKind::Get) if remote => (
+            NoticeKind::RemoteGet,
+            command.data[0].wrapping_add(len),
+            len,
+        ),
         Some(CommandKind::Get) => (NoticeKind::LocalGet, command.data[0].wrapping_add(len), len),
         Some(CommandKind::Atomic4 | CommandKind::Atomic8) if remote => {
             (NoticeKind::RemoteAtomic, 0, 0)

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use bytemuck::{Pod, Zeroable};
 
 use super::notice::Fault;
+use super::trigger::HEADER_LEN;
 use crate::bundle::BUNDLE_LEN;
 use crate::directory::{Listed, write_listed};
 use crate::engine::Engine;
@@ -77,12 +78,12 @@ impl Listed for KeyEntry {
     }
 }
 
-/// Bytes that the entries of all keys take.
-pub(super) const TABLE_LEN: usize = KEYS * size_of::<KeyEntry>();
+/// Bytes of a port's table region up to the end of the entries.
+pub(super) const TABLE_END: usize = entry(KEYS);
 
-/// Where the entry of key `index` lies in the table.
+/// Where the entry of key `index` lies in a port's table region: behind the header.
 pub(super) const fn entry(index: usize) -> usize {
-    index * size_of::<KeyEntry>()
+    HEADER_LEN + index * size_of::<KeyEntry>()
 }
 
 /// What the owner's own commands read of a key.
@@ -219,8 +220,7 @@ impl KeyTable {
         let own = &self.own[key.index()];
         own.base.store(region.base() as usize, Ordering::Relaxed);
         own.len.store(region.len(), Ordering::Relaxed);
-        own.desc
-            .store(region.local(0, 0)?.desc, Ordering::Relaxed);
+        own.desc.store(region.local(0, 0)?.desc, Ordering::Relaxed);
         own.rights.store(rights.bits(), Ordering::Relaxed);
         own.name.store(key.name(), Ordering::Release);
         Ok(())

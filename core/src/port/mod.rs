@@ -17,9 +17,9 @@ mod service;
 mod trigger;
 
 pub use command::{Command, CommandFlags, CommandKind, Rmw};
+pub use completion::Completed;
 pub use directory::{PORTS, PortDirectory};
 pub use guard::Guarded;
-pub use completion::Completed;
 pub use issue::{Port, PortOptions, Queues};
 pub use keys::{KEYS, RESERVED_KEYS, ShortKey};
 pub use neighbour::Network;

@@ -218,6 +218,12 @@ impl Network {
         }
     }
 
+    /// Leaves the job: others find nothing here any more.
+    pub fn leave(&self) {
+        self.engine.leave();
+        self.rendezvous.end();
+    }
+
     /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere.
     #[cold]
     pub fn look(&self) {

@@ -4,10 +4,10 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_LEN, entry, within};
+use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_END, entry, within};
 use super::neighbour::Network;
 use super::notice::PortNotice;
-use super::trigger::{HEADER_LEN, Header, Trigger};
+use super::trigger::{Header, Trigger};
 use crate::bundle::RegionKey;
 use crate::directory::read_listed;
 use crate::engine::Connection;
@@ -140,11 +140,10 @@ impl RemotePort {
 
     #[cold]
     fn look_up(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
-        let listed: Option<KeyEntry> =
-            read_listed(HEADER_LEN + entry(key.index()), |offset, into| {
-                network.read(&self.table, offset, into)
-            })
-            .map_err(|_| Reach::Key)?;
+        let listed: Option<KeyEntry> = read_listed(entry(key.index()), |offset, into| {
+            network.read(&self.table, offset, into)
+        })
+        .map_err(|_| Reach::Key)?;
         let listed = listed
             .filter(|listed| listed.name == key.name())
             .ok_or(Reach::Key)?;
@@ -185,4 +184,4 @@ impl Drop for RemotePort {
 }
 
 /// Bytes of a port's table region without triggered commands.
-pub(super) const PLAIN_LEN: usize = HEADER_LEN + TABLE_LEN;
+pub(super) const PLAIN_LEN: usize = TABLE_END;

@@ -66,7 +66,11 @@ impl Service {
         let mapped = !from.region.parts().base.is_null() && !engine.asynchronous();
         let mut done = 0;
         loop {
-            let piece = if mapped { len } else { (len - done).min(BOUNCE) };
+            let piece = if mapped {
+                len
+            } else {
+                (len - done).min(BOUNCE)
+            };
             let to = Remote {
                 region: to.region,
                 offset: to.offset + done,

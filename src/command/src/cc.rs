@@ -22,11 +22,18 @@ struct Api {
     library: &'static str,
 }
 
-const APIS: [Api; 1] = [Api {
-    name: "gaspi",
-    header: "GASPI.h",
-    library: "GPI2",
-}];
+const APIS: [Api; 2] = [
+    Api {
+        name: "gaspi",
+        header: "GASPI.h",
+        library: "GPI2",
+    },
+    Api {
+        name: "utofu",
+        header: "utofu.h",
+        library: "tofucom",
+    },
+];
 
 const HELP: &str = "\
 Usage: unipgas cc --api API [--cxx] [--showme[:compile|:link]] ARGS
@@ -34,7 +41,7 @@ Usage: unipgas cc --api API [--cxx] [--showme[:compile|:link]] ARGS
 Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the interface need. With --cxx, and as
 `unipgas c++`, the C++ compiler ($UNIPGAS_CXX, $CXX or c++).
 
-  --api API        the interface: gaspi
+  --api API        the interface: gaspi, utofu
   --showme         prints the command instead of running it
   --showme:compile prints the options for compiling
   --showme:link    prints the options for linking";
@@ -193,7 +200,8 @@ fn find(api: &Api) -> Result<Place, String> {
             )),
         };
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api-gaspi/include");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../api-{}/include", api.name));
     let built = bin.join("libunipgas.so");
     if let (Ok(include), true) = (source.canonicalize(), built.is_file()) {
         // Programs look for the library by its soname.

@@ -1,0 +1,310 @@
+//! One-sided communication (guide §3.7): arguments and flags to the engine's commands, and what is posted.
+
+use unipgas_core::Error;
+use unipgas_core::port::{Command, CommandFlags, CommandKind, Queues, Rmw};
+
+use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
+use crate::ids::{VcqId, path_coords};
+use crate::process;
+use crate::status::{Code, Result, from_engine};
+use crate::vcq::Vcq;
+
+const STRONG_ORDER: u64 = 1;
+/// Not in the guide; programs compiled with the systems' header may set it.
+const PACKET_RESPONSE: u64 = 1 << 1;
+const REMOTE_MRQ_NOTICE: u64 = 1 << 2;
+const PADDING: u64 = 1 << 3;
+const CACHE_INJECTION: u64 = 1 << 5;
+const DELAY_START: u64 = 1 << 8;
+const TCQ_NOTICE: u64 = 1 << 14;
+const LOCAL_MRQ_NOTICE: u64 = 1 << 15;
+const SPS_SHIFT: u32 = 24;
+const PATH_SHIFT: u32 = 28;
+const ALL: u64 = STRONG_ORDER
+    | PACKET_RESPONSE
+    | REMOTE_MRQ_NOTICE
+    | PADDING
+    | CACHE_INJECTION
+    | DELAY_START
+    | TCQ_NOTICE
+    | LOCAL_MRQ_NOTICE
+    | 0xf << SPS_SHIFT
+    | 0xff << PATH_SHIFT;
+
+/// Where a command goes, and what it asks for beside its effect.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// VCQ id of the target.
+    pub vcq_id: u64,
+    /// STADD at the target.
+    pub stadd: u64,
+    /// The byte that notices carry.
+    pub edata: u64,
+    /// `UTOFU_ONESIDED_FLAG_*`.
+    pub flags: u64,
+}
+
+/// MTU and transmission gap (§2.2.9): checked; memory knows no packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Packets {
+    /// Greatest packet, in bytes.
+    pub mtu: usize,
+    /// Pause between two packets.
+    pub gap: usize,
+}
+
+/// How often the same command, and how far apart, at both ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Stride {
+    /// Bytes between the beginnings of two blocks.
+    pub bytes: usize,
+    /// Number of blocks.
+    pub blocks: usize,
+}
+
+/// Whether posting may wait for the next one (§3.7.9.1).
+#[inline(always)]
+pub fn is_delayed(flags: u64) -> bool {
+    flags & DELAY_START != 0
+}
+
+#[inline(always)]
+fn flags_of(flags: u64) -> Result<CommandFlags> {
+    if flags & !ALL != 0 {
+        return Err(Code::InvalidFlags);
+    }
+    let path = (flags >> PATH_SHIFT) as u8;
+    if path != 0 && path_coords(path).is_none() {
+        return Err(Code::InvalidPathId);
+    }
+    let mut wanted = CommandFlags::empty();
+    wanted.set(CommandFlags::COMPLETION, flags & TCQ_NOTICE != 0);
+    wanted.set(CommandFlags::LOCAL_NOTICE, flags & LOCAL_MRQ_NOTICE != 0);
+    wanted.set(CommandFlags::REMOTE_NOTICE, flags & REMOTE_MRQ_NOTICE != 0);
+    wanted.set(CommandFlags::ORDERED, flags & STRONG_ORDER != 0);
+    Ok(wanted)
+}
+
+impl Vcq {
+    /// A command to `target`. Errors: [`Code::InvalidVcqId`], [`Code::InvalidEdata`], [`Code::InvalidFlags`],
+    /// [`Code::InvalidPathId`].
+    #[inline(always)]
+    fn command(&self, kind: CommandKind, target: &Target) -> Result<Command> {
+        let remote = VcqId::from_bits(target.vcq_id).ok_or(Code::InvalidVcqId)?;
+        let edata = u8::try_from(target.edata).map_err(|_| Code::InvalidEdata)?;
+        let mut command = Command::new(kind, flags_of(target.flags)?);
+        command.owner = self.id().port();
+        command.edata = edata;
+        command.steps = (target.flags >> SPS_SHIFT & 0xf) as u8;
+        command.place = self.place_of(remote)?;
+        command.port = remote.port();
+        command.peer = remote.plain();
+        command.remote = target.stadd;
+        Ok(command)
+    }
+
+    /// Put or get of `len` bytes at STADD `local`. Errors: as all commands; [`Code::InvalidSize`].
+    #[inline(always)]
+    pub fn transfer(
+        &self,
+        kind: CommandKind,
+        target: &Target,
+        local: u64,
+        len: usize,
+    ) -> Result<Command> {
+        if len > MAX_PUTGET {
+            return Err(Code::InvalidSize);
+        }
+        let mut command = self.command(kind, target)?;
+        command.len = len as u32;
+        command.data[0] = local;
+        Ok(command)
+    }
+
+    /// Put of the first `len` bytes of `bytes`.
+    #[inline(always)]
+    pub fn piggyback(&self, target: &Target, bytes: [u64; 4], len: usize) -> Result<Command> {
+        if len > MAX_PIGGYBACK {
+            return Err(Code::InvalidSize);
+        }
+        let mut command = self.command(CommandKind::Inline, target)?;
+        command.len = len as u32;
+        command.data = bytes;
+        Ok(command)
+    }
+
+    /// ARMW on a word of 8 bytes, or of 4.
+    #[inline(always)]
+    pub fn armw(
+        &self,
+        target: &Target,
+        wide: bool,
+        rmw: Rmw,
+        operand: u64,
+        compare: u64,
+    ) -> Result<Command> {
+        let kind = if wide {
+            CommandKind::Atomic8
+        } else {
+            CommandKind::Atomic4
+        };
+        let mut command = self.command(kind, target)?;
+        command.set_rmw(rmw);
+        command.data = [operand, compare, 0, 0];
+        Ok(command)
+    }
+
+    /// NOP.
+    pub fn nop(&self, flags: u64) -> Result<Command> {
+        let mut command = Command::new(CommandKind::Nop, flags_of(flags)?);
+        command.owner = self.id().port();
+        Ok(command)
+    }
+
+    /// Errors: [`Code::NotSupported`]: session mode VCQs take Put and NOP only (§2.2.8.1).
+    #[inline(always)]
+    fn accepts(&self, command: &Command) -> Result<()> {
+        if self.port().options().session
+            && !matches!(command.kind(), Some(CommandKind::Put | CommandKind::Nop))
+        {
+            return Err(Code::NotSupported);
+        }
+        Ok(())
+    }
+
+    /// Posts a command. Errors: [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`].
+    ///
+    /// # Safety
+    /// Unless the VCQ is thread-safe, no other thread uses it meanwhile (§2.5).
+    #[inline(always)]
+    pub unsafe fn post(&self, command: &Command, delayed: bool, cbdata: u64) -> Result<()> {
+        self.accepts(command)?;
+        let port = self.port();
+        // SAFETY:
+        // - the caller's word.
+        let posted = unsafe {
+            self.port().with(|queues| {
+                if delayed {
+                    port.post_delayed(queues, command, cbdata)
+                } else {
+                    port.post(queues, command, cbdata)
+                }
+            })
+        };
+        self.answer(posted)
+    }
+
+    /// Posts the same command for each block, further on each time, or none of them (§3.7.1.3).
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    pub unsafe fn post_stride(&self, first: &Command, stride: Stride, cbdata: u64) -> Result<()> {
+        self.accepts(first)?;
+        let commands: Vec<Command> = blocks(first, stride)?.collect();
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.post_all(&commands, cbdata) }
+    }
+
+    /// Posts descriptors (§3.7.3.1). Errors: [`Code::InvalidDesc`] for bytes that are none of this VCQ's, [`Code::Busy`]; then
+    /// none is posted.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    pub unsafe fn post_descriptors(&self, commands: &[Command], cbdata: u64) -> Result<()> {
+        for command in commands {
+            if !command.is_valid() || command.owner != self.id().port() {
+                return Err(Code::InvalidDesc);
+            }
+            self.accepts(command)?;
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.post_all(commands, cbdata) }
+    }
+
+    /// # Safety
+    /// As [`Vcq::post`].
+    unsafe fn post_all(&self, commands: &[Command], cbdata: u64) -> Result<()> {
+        let port = self.port();
+        // SAFETY:
+        // - the caller's word.
+        let posted = unsafe { port.with(|queues| port.post_all(queues, commands, cbdata)) };
+        self.answer(posted)
+    }
+
+    #[inline(always)]
+    pub(crate) fn answer(&self, posted: unipgas_core::Result<()>) -> Result<()> {
+        match posted {
+            Ok(()) => Ok(()),
+            Err(Error::InboxFull) => self.overflow(),
+            Err(error) => Err(from_engine(error)),
+        }
+    }
+
+    /// Ends the program, as chapter 7 says.
+    #[cold]
+    pub(crate) fn overflow(&self) -> ! {
+        eprintln!(
+            "utofu: asynchronous error: MRQ Overflow on TNI {} CQ {}",
+            self.id().tni(),
+            self.id().cq()
+        );
+        if let Ok(process) = process::current() {
+            process.network().leave();
+        }
+        // SAFETY:
+        // - ends the program at once: other threads may be anywhere, so that no exit handler may run.
+        unsafe { libc::_exit(1) }
+    }
+
+    /// Runs `use_them` with the queues.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    #[inline(always)]
+    pub unsafe fn with<R>(&self, use_them: impl FnOnce(&mut Queues) -> R) -> R {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.port().with(use_them) }
+    }
+}
+
+/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for none or more than a TOQ ever holds.
+pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Command>> {
+    if stride.blocks == 0 {
+        return Err(Code::InvalidNumber);
+    }
+    let first = *first;
+    Ok((0..stride.blocks as u64).map(move |block| {
+        let by = block.wrapping_mul(stride.bytes as u64);
+        let mut command = first;
+        command.remote = command.remote.wrapping_add(by);
+        command.data[0] = command.data[0].wrapping_add(by);
+        command
+    }))
+}
+
+/// Errors: [`Code::InvalidSize`] for an MTU, [`Code::InvalidArg`] for a gap out of range.
+pub fn check_packets(packets: Packets) -> Result<()> {
+    if packets.mtu == 0 || packets.mtu > MAX_MTU {
+        return Err(Code::InvalidSize);
+    }
+    if packets.gap > MAX_GAP {
+        return Err(Code::InvalidArg);
+    }
+    Ok(())
+}
+
+/// `enum utofu_armw_op` (§3.7.7.1). Errors: [`Code::InvalidOp`].
+#[inline(always)]
+pub fn armw_op(op: u32) -> Result<Rmw> {
+    Ok(match op {
+        1 => Rmw::Swap,
+        2 => Rmw::Add,
+        3 => Rmw::Xor,
+        4 => Rmw::And,
+        5 => Rmw::Or,
+        _ => return Err(Code::InvalidOp),
+    })
+}

@@ -1,0 +1,110 @@
+//! §3.7.4 completion confirmation, §3.7.5 queries.
+
+use libc::{c_ulong, c_void};
+
+use super::{functions, given, put};
+use crate::process::current;
+use crate::status::{Code, Result, from_fault};
+
+/// `struct utofu_mrq_notice` (§3.7.6.1).
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct MrqNotice {
+    pub notice_type: u8,
+    pub padding1: [u8; 7],
+    pub vcq_id: u64,
+    pub edata: u64,
+    pub rmt_value: u64,
+    pub lcl_stadd: u64,
+    pub rmt_stadd: u64,
+    pub reserved: [u64; 2],
+}
+
+const _: () = assert!(size_of::<MrqNotice>() == 64);
+
+fn check_poll_flags(flags: c_ulong) -> Result<()> {
+    if flags == 0 {
+        Ok(())
+    } else {
+        Err(Code::InvalidFlags)
+    }
+}
+
+functions! {
+    fn utofu_poll_tcq(vcq_hdl: usize, flags: c_ulong, cbdata: *mut *mut c_void) {
+        check_poll_flags(flags)?;
+        given(cbdata)?;
+        let vcq = current()?.vcq(vcq_hdl)?;
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        let taken = unsafe { vcq.with(|queues| vcq.port().poll_completion(queues)) };
+        let Some(taken) = taken else {
+            return if vcq.port().has_overflowed() {
+                vcq.overflow()
+            } else {
+                Err(Code::NotFound)
+            };
+        };
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(cbdata, taken.context as *mut c_void) }?;
+        match taken.fault {
+            None => Ok(()),
+            Some(fault) => Err(from_fault(fault)),
+        }
+    }
+
+    fn utofu_poll_mrq(vcq_hdl: usize, flags: c_ulong, notice: *mut MrqNotice) {
+        check_poll_flags(flags)?;
+        given(notice)?;
+        let vcq = current()?.vcq(vcq_hdl)?;
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        let taken = unsafe { vcq.with(|queues| vcq.port().poll_notice(queues)) };
+        let taken = match taken {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return Err(Code::NotFound),
+            Err(_) => vcq.overflow(),
+        };
+        use unipgas_core::port::NoticeKind::{LocalAtomic, LocalGet, LocalPut, RemoteAtomic, RemoteGet, RemotePut};
+        let (rmt_value, lcl_stadd, rmt_stadd) = match taken.kind {
+            LocalPut | RemotePut | RemoteAtomic => (0, 0, taken.remote),
+            LocalGet => (0, taken.value, 0),
+            RemoteGet => (0, taken.value, taken.remote),
+            LocalAtomic => (taken.value, 0, taken.remote),
+        };
+        let filled = MrqNotice {
+            notice_type: taken.kind as u8,
+            padding1: [0; 7],
+            vcq_id: taken.peer,
+            edata: u64::from(taken.edata),
+            rmt_value,
+            lcl_stadd,
+            rmt_stadd,
+            reserved: [0; 2],
+        };
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(notice, filled) }?;
+        match taken.fault {
+            None => Ok(()),
+            Some(fault) => Err(from_fault(fault)),
+        }
+    }
+
+    fn utofu_query_num_unread_tcq(vcq_hdl: usize, count: *mut usize) {
+        let process = current()?;
+        let unread = process.unread(process.vcq(vcq_hdl)?.id());
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(count, unread) }
+    }
+
+    fn utofu_query_num_unread_mrq(vcq_hdl: usize, count: *mut usize) {
+        given(count)?;
+        let vcq = current()?.vcq(vcq_hdl)?;
+        // SAFETY:
+        // - threads: the C contract (§2.5); not null, so valid.
+        unsafe { put(count, vcq.with(|queues| vcq.port().unread_notices(queues))) }
+    }
+}

@@ -1,0 +1,226 @@
+//! §3.2 TNI query, §3.3 VCQ management, §3.5 communication paths, §3.9 supplemental features.
+
+use libc::c_ulong;
+
+use super::{array, functions, given, put, put_array};
+use crate::caps::{self, BarrierCaps, CMP_IDS, CQS, OnesidedCaps, TNIS};
+use crate::ids::{VcqId, path_coords, path_id};
+use crate::process::current;
+use crate::status::{Code, Result};
+use crate::vcq::VcqFlags;
+
+/// An array that the caller frees by free(); null where it is empty.
+///
+/// # Safety
+/// Both places are null or valid.
+unsafe fn hand_over(tnis: &[u16], ids: *mut *mut u16, number: *mut usize) -> Result<()> {
+    given(ids)?;
+    given(number)?;
+    let mut array = std::ptr::null_mut::<u16>();
+    if !tnis.is_empty() {
+        // SAFETY:
+        // - malloc has no preconditions; what it gives has room for the elements, or is null.
+        unsafe {
+            array = libc::malloc(size_of_val(tnis)).cast();
+            if array.is_null() {
+                return Err(Code::OutOfMemory);
+            }
+            array.copy_from_nonoverlapping(tnis.as_ptr(), tnis.len());
+        }
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe {
+        put(ids, array)?;
+        put(number, tnis.len())
+    }
+}
+
+fn check_tni(tni: u16) -> Result<()> {
+    if tni < TNIS {
+        Ok(())
+    } else {
+        Err(Code::InvalidTniId)
+    }
+}
+
+fn vcq_id(bits: u64) -> Result<VcqId> {
+    let id = VcqId::from_bits(bits).ok_or(Code::InvalidVcqId)?;
+    current()?
+        .node(&id.coords())
+        .map_err(|_| Code::InvalidVcqId)?;
+    Ok(id)
+}
+
+/// The path that a program names, or the target node's own coordinates where it leaves the choice.
+///
+/// # Safety
+/// `coords` is null or has 3 elements.
+unsafe fn chosen_path(id: VcqId, coords: *const u8) -> Result<[u8; 3]> {
+    if coords.is_null() {
+        let [.., a, b, c] = id.coords();
+        return Ok([a, b, c]);
+    }
+    // SAFETY:
+    // - not null, so 3 elements by the caller's word.
+    let path = unsafe { array(coords) }?;
+    if current()?.shape().has_path(&path) {
+        Ok(path)
+    } else {
+        Err(Code::InvalidPath)
+    }
+}
+
+functions! {
+    fn utofu_get_onesided_tnis(tni_ids: *mut *mut u16, num_tnis: *mut usize) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { hand_over(&current()?.onesided_tnis(), tni_ids, num_tnis) }
+    }
+
+    fn utofu_get_barrier_tnis(tni_ids: *mut *mut u16, num_tnis: *mut usize) {
+        let all: Vec<u16> = (0..TNIS).collect();
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { hand_over(&all, tni_ids, num_tnis) }
+    }
+
+    fn utofu_query_onesided_caps(tni_id: u16, tni_caps: *mut *const OnesidedCaps) {
+        check_tni(tni_id)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(tni_caps, &raw const caps::ONESIDED) }
+    }
+
+    fn utofu_query_barrier_caps(tni_id: u16, tni_caps: *mut *const BarrierCaps) {
+        check_tni(tni_id)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(tni_caps, &raw const caps::BARRIER) }
+    }
+
+    fn utofu_create_vcq(tni_id: u16, flags: c_ulong, vcq_hdl: *mut usize) {
+        given(vcq_hdl)?;
+        let flags = VcqFlags::from_bits(flags)?;
+        let handle = current()?.for_changes()?.create_vcq(tni_id, None, flags)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(vcq_hdl, handle) }
+    }
+
+    fn utofu_create_vcq_with_cmp_id(
+        tni_id: u16, cmp_id: u16, flags: c_ulong, vcq_hdl: *mut usize,
+    ) {
+        given(vcq_hdl)?;
+        let flags = VcqFlags::from_bits(flags)?;
+        let handle = current()?.for_changes()?.create_vcq(tni_id, Some(cmp_id), flags)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(vcq_hdl, handle) }
+    }
+
+    fn utofu_free_vcq(vcq_hdl: usize) {
+        current()?.for_changes()?.free_vcq(vcq_hdl)
+    }
+
+    fn utofu_query_vcq_id(vcq_hdl: usize, id: *mut u64) {
+        let bits = current()?.vcq(vcq_hdl)?.id().bits();
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(id, bits) }
+    }
+
+    fn utofu_construct_vcq_id(
+        coords: *const u8, tni_id: u16, cq_id: u16, cmp_id: u16, id: *mut u64,
+    ) {
+        given(id)?;
+        // SAFETY:
+        // - null or 6 elements, by the C contract.
+        let coords = unsafe { array(coords) }?;
+        current()?.node(&coords)?;
+        check_tni(tni_id)?;
+        if cq_id >= CQS {
+            return Err(Code::InvalidCqId);
+        }
+        if cmp_id >= CMP_IDS {
+            return Err(Code::InvalidCmpId);
+        }
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { put(id, VcqId::new(&coords, tni_id, cq_id, cmp_id).bits()) }
+    }
+
+    fn utofu_set_vcq_id_path(id: *mut u64, path_coords: *const u8) {
+        // SAFETY:
+        // - null or valid; null or 3 elements, by the C contract.
+        unsafe {
+            let [bits] = array(id)?;
+            let remote = vcq_id(bits)?;
+            put(id, remote.with_path(chosen_path(remote, path_coords)?).bits())
+        }
+    }
+
+    fn utofu_query_vcq_info(
+        id: u64, coords: *mut u8, tni_id: *mut u16, cq_id: *mut u16, extra_val: *mut u16,
+    ) {
+        given(coords)?;
+        given(tni_id)?;
+        given(cq_id)?;
+        given(extra_val)?;
+        let id = vcq_id(id)?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe {
+            put_array(coords, id.coords())?;
+            put(tni_id, id.tni())?;
+            put(cq_id, id.cq())?;
+            put(extra_val, id.cmp())
+        }
+    }
+
+    fn utofu_get_path_id(id: u64, coords: *const u8, path: *mut u8) {
+        given(path)?;
+        // SAFETY:
+        // - null or 3 elements; not null, so valid, by the C contract.
+        unsafe { put(path, path_id(chosen_path(vcq_id(id)?, coords)?)) }
+    }
+
+    fn utofu_get_path_coords(id: u64, path: u8, coords: *mut u8) {
+        vcq_id(id)?;
+        let found = path_coords(path).ok_or(Code::InvalidPathId)?;
+        // SAFETY:
+        // - null or room for 3 elements, by the C contract.
+        unsafe { put_array(coords, found) }
+    }
+
+    fn utofu_query_my_coords(coords: *mut u8) {
+        // SAFETY:
+        // - null or room for 6 elements, by the C contract.
+        unsafe { put_array(coords, current()?.coords()) }
+    }
+}
+
+/// # Safety
+/// Both places are null or valid.
+unsafe fn put_version((major, minor): (i32, i32), major_ver: *mut i32, minor_ver: *mut i32) {
+    // SAFETY:
+    // - the caller's word. There is no code to return: a null pointer gets nothing.
+    unsafe {
+        let _ = put(major_ver, major);
+        let _ = put(minor_ver, minor);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn utofu_query_tofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
+    // SAFETY:
+    // - null or valid, by the C contract.
+    unsafe { put_version(caps::TOFU_VERSION, major_ver, minor_ver) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn utofu_query_utofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
+    // SAFETY:
+    // - null or valid, by the C contract.
+    unsafe { put_version(caps::UTOFU_VERSION, major_ver, minor_ver) }
+}

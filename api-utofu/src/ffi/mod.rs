@@ -1,0 +1,87 @@
+//! The C interface. The prototypes are those of the header `utofu.h`, where each function is described.
+//!
+//! No function unwinds, and none crashes on null pointers, wrong handles, ids, flags, sizes or numbers: they return the codes of
+//! guide §3.1.2. Pointers that are not null must be valid as C requires; STADDs are checked where they are used.
+#![allow(missing_docs)]
+#![allow(clippy::missing_safety_doc)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::status::{Code, Result, SUCCESS};
+
+mod completion;
+mod management;
+mod onesided;
+mod stadd;
+
+pub use completion::*;
+pub use management::*;
+pub use onesided::*;
+pub use stadd::*;
+
+/// Defines C functions whose bodies give a `Result<()>`.
+macro_rules! functions {
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
+            $crate::ffi::code(|| $body)
+        }
+    )*};
+}
+use functions;
+
+/// Runs a function; a panic (which would be a defect of the library) becomes `UTOFU_ERR_FATAL`.
+#[inline(always)]
+fn code(function: impl FnOnce() -> Result<()>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(code)) => code as i32,
+        Err(_) => Code::Fatal as i32,
+    }
+}
+
+/// Stores a result. Errors: [`Code::InvalidPointer`].
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[inline(always)]
+unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(Code::InvalidPointer);
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Refuses a null pointer before anything has an effect.
+#[inline(always)]
+fn given<T>(place: *const T) -> Result<()> {
+    if place.is_null() {
+        Err(Code::InvalidPointer)
+    } else {
+        Ok(())
+    }
+}
+
+/// Reads an array. Errors: [`Code::InvalidPointer`].
+///
+/// # Safety
+/// `place` is null or has `N` elements.
+unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
+    given(place)?;
+    // SAFETY:
+    // - not null, so `N` elements by the caller's word; an array has the alignment of its elements.
+    Ok(unsafe { place.cast::<[T; N]>().read() })
+}
+
+/// Writes an array. Errors: [`Code::InvalidPointer`].
+///
+/// # Safety
+/// `place` is null or has room for `N` elements.
+unsafe fn put_array<T: Copy, const N: usize>(place: *mut T, values: [T; N]) -> Result<()> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe { put(place.cast::<[T; N]>(), values) }
+}

@@ -1,0 +1,283 @@
+//! §3.7.1 one-sided communication start, §3.7.2 preparation, §3.7.3 batch start: each function twice, to post what it makes or to
+//! write it down.
+
+use libc::{c_ulong, c_void};
+use unipgas_core::port::{Command, CommandKind, Rmw};
+
+use super::{functions, given};
+use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
+use crate::process::current;
+use crate::status::{Code, Result};
+use crate::vcq::Vcq;
+
+const WHOLE: Packets = Packets {
+    mtu: crate::caps::MAX_MTU,
+    gap: 0,
+};
+
+#[inline(always)]
+fn target(vcq_id: u64, stadd: u64, edata: u64, flags: c_ulong) -> Target {
+    Target {
+        vcq_id,
+        stadd,
+        edata,
+        flags,
+    }
+}
+
+/// The first `len` bytes at `data`. Errors: [`Code::InvalidPointer`], [`Code::InvalidSize`].
+///
+/// # Safety
+/// `data` is null or has `len` bytes.
+unsafe fn carried(data: *const u8, len: usize) -> Result<[u64; 4]> {
+    let mut bytes = [0u64; 4];
+    if len > size_of_val(&bytes) {
+        return Err(Code::InvalidSize);
+    }
+    if len > 0 {
+        given(data)?;
+        // SAFETY:
+        // - not null, so `len` bytes by the caller's word; they fit, as just checked.
+        unsafe { data.copy_to_nonoverlapping(bytes.as_mut_ptr().cast(), len) };
+    }
+    Ok(bytes)
+}
+
+/// Writes descriptors down. Errors: [`Code::InvalidPointer`] for a place that is null or not aligned to 8 bytes.
+///
+/// # Safety
+/// `desc` is null or has room for them; `desc_size` is null or valid.
+unsafe fn write(
+    commands: impl Iterator<Item = Command>,
+    desc: *mut c_void,
+    desc_size: *mut usize,
+) -> Result<()> {
+    given(desc)?;
+    given(desc_size)?;
+    let desc = desc.cast::<Command>();
+    if !desc.is_aligned() {
+        return Err(Code::InvalidPointer);
+    }
+    let mut written = 0;
+    for command in commands {
+        // SAFETY:
+        // - room by the caller's word.
+        unsafe { desc.add(written).write(command) };
+        written += 1;
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { super::put(desc_size, written * Command::SIZE) }
+}
+
+/// `name` posts what `$make` gives; `prepare` writes it down.
+macro_rules! both {
+    ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            $crate::ffi::code(|| {
+                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let command: Command = $make?;
+                // SAFETY:
+                // - threads: the C contract (§2.5).
+                unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+            })
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $prepare(
+            vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
+        ) -> i32 {
+            $crate::ffi::code(|| {
+                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let command: Command = $make?;
+                // SAFETY:
+                // - room for one descriptor, by the C contract.
+                unsafe { write(std::iter::once(command), desc, desc_size) }
+            })
+        }
+    )*};
+}
+
+/// The same for functions that make a descriptor a block.
+macro_rules! both_strided {
+    ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            $crate::ffi::code(|| {
+                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let first: Command = $make?;
+                // SAFETY:
+                // - threads: the C contract (§2.5).
+                unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
+            })
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $prepare(
+            vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
+        ) -> i32 {
+            $crate::ffi::code(|| {
+                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let first: Command = $make?;
+                // SAFETY:
+                // - room for a descriptor a block, by the C contract.
+                unsafe { write(blocks(&first, $stride)?, desc, desc_size) }
+            })
+        }
+    )*};
+}
+
+both! {
+    fn utofu_put | utofu_prepare_put(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        vcq.transfer(CommandKind::Put, &target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length)
+    }
+
+    fn utofu_put_gap | utofu_prepare_put_gap(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
+        mtu: usize, gap: usize,
+    ) by flags: |vcq| {
+        check_packets(Packets { mtu, gap }).and_then(|()| {
+            vcq.transfer(CommandKind::Put, &target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length)
+        })
+    }
+
+    fn utofu_put_piggyback | utofu_prepare_put_piggyback(
+        rmt_vcq_id: u64, lcl_data: *const u8, rmt_stadd: u64, length: usize, edata: u64,
+        flags: c_ulong,
+    ) by flags: |vcq| {
+        // SAFETY:
+        // - null or `length` bytes, by the C contract.
+        unsafe { carried(lcl_data, length) }.and_then(|bytes| {
+            vcq.piggyback(&target(rmt_vcq_id, rmt_stadd, edata, flags), bytes, length)
+        })
+    }
+
+    fn utofu_put_piggyback8 | utofu_prepare_put_piggyback8(
+        rmt_vcq_id: u64, lcl_data: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        if length > 8 {
+            Err(Code::InvalidSize)
+        } else {
+            // The less significant bits come first (§3.7.1.6): little-endian.
+            let bytes = [lcl_data.to_le(), 0, 0, 0];
+            vcq.piggyback(&target(rmt_vcq_id, rmt_stadd, edata, flags), bytes, length)
+        }
+    }
+
+    fn utofu_get | utofu_prepare_get(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        vcq.transfer(CommandKind::Get, &target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length)
+    }
+
+    fn utofu_get_gap | utofu_prepare_get_gap(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
+        mtu: usize, gap: usize,
+    ) by flags: |vcq| {
+        check_packets(Packets { mtu, gap }).and_then(|()| {
+            vcq.transfer(CommandKind::Get, &target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length)
+        })
+    }
+
+    fn utofu_armw4 | utofu_prepare_armw4(
+        rmt_vcq_id: u64, armw_op: u32, op_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        self::armw_op(armw_op).and_then(|op| {
+            vcq.armw(&target(rmt_vcq_id, rmt_stadd, edata, flags), false, op, op_value.into(), 0)
+        })
+    }
+
+    fn utofu_armw8 | utofu_prepare_armw8(
+        rmt_vcq_id: u64, armw_op: u32, op_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        self::armw_op(armw_op).and_then(|op| {
+            vcq.armw(&target(rmt_vcq_id, rmt_stadd, edata, flags), true, op, op_value, 0)
+        })
+    }
+
+    fn utofu_cswap4 | utofu_prepare_cswap4(
+        rmt_vcq_id: u64, old_value: u32, new_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        let (new, old) = (new_value.into(), old_value.into());
+        vcq.armw(&target(rmt_vcq_id, rmt_stadd, edata, flags), false, Rmw::CompareSwap, new, old)
+    }
+
+    fn utofu_cswap8 | utofu_prepare_cswap8(
+        rmt_vcq_id: u64, old_value: u64, new_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
+    ) by flags: |vcq| {
+        let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
+        vcq.armw(&target, true, Rmw::CompareSwap, new_value, old_value)
+    }
+
+    fn utofu_nop | utofu_prepare_nop(flags: c_ulong) by flags: |vcq| { vcq.nop(flags) }
+}
+
+both_strided! {
+    fn utofu_put_stride | utofu_prepare_put_stride(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize,
+        num_blocks: usize, edata: u64, flags: c_ulong,
+    ) by Stride { bytes: stride, blocks: num_blocks }; |vcq| {
+        strided(vcq, CommandKind::Put, &target(rmt_vcq_id, rmt_stadd, edata, flags), (lcl_stadd, length), WHOLE)
+    }
+
+    fn utofu_put_stride_gap | utofu_prepare_put_stride_gap(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize,
+        num_blocks: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+    ) by Stride { bytes: stride, blocks: num_blocks }; |vcq| {
+        let packets = Packets { mtu, gap };
+        strided(vcq, CommandKind::Put, &target(rmt_vcq_id, rmt_stadd, edata, flags), (lcl_stadd, length), packets)
+    }
+
+    fn utofu_get_stride | utofu_prepare_get_stride(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize,
+        num_blocks: usize, edata: u64, flags: c_ulong,
+    ) by Stride { bytes: stride, blocks: num_blocks }; |vcq| {
+        strided(vcq, CommandKind::Get, &target(rmt_vcq_id, rmt_stadd, edata, flags), (lcl_stadd, length), WHOLE)
+    }
+
+    fn utofu_get_stride_gap | utofu_prepare_get_stride_gap(
+        rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize,
+        num_blocks: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+    ) by Stride { bytes: stride, blocks: num_blocks }; |vcq| {
+        let packets = Packets { mtu, gap };
+        strided(vcq, CommandKind::Get, &target(rmt_vcq_id, rmt_stadd, edata, flags), (lcl_stadd, length), packets)
+    }
+}
+
+fn strided(
+    vcq: &Vcq,
+    kind: CommandKind,
+    target: &Target,
+    (local, len): (u64, usize),
+    packets: Packets,
+) -> Result<Command> {
+    check_packets(packets)?;
+    vcq.transfer(kind, target, local, len)
+}
+
+functions! {
+    fn utofu_post_toq(vcq_hdl: usize, desc: *const c_void, desc_size: usize, cbdata: *mut c_void) {
+        let vcq = current()?.vcq(vcq_hdl)?;
+        let commands: &[Command] = if desc_size == 0 {
+            &[]
+        } else {
+            given(desc)?;
+            let desc = desc.cast::<Command>();
+            if !desc.is_aligned() {
+                return Err(Code::InvalidPointer);
+            }
+            if !desc_size.is_multiple_of(Command::SIZE) {
+                return Err(Code::InvalidSize);
+            }
+            // SAFETY:
+            // - not null, aligned, and `desc_size` bytes by the C contract; any bytes are a command.
+            unsafe { std::slice::from_raw_parts(desc, desc_size / Command::SIZE) }
+        };
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        unsafe { vcq.post_descriptors(commands, cbdata as u64) }
+    }
+}

@@ -1,0 +1,54 @@
+//! §3.6 STADD management.
+
+use libc::{c_uint, c_ulong};
+
+use super::{functions, given, put};
+use crate::VcqId;
+use crate::process::current;
+use crate::status::{Code, Result};
+use crate::vcq::query_stadd;
+
+fn is_read_only(flags: c_ulong) -> Result<bool> {
+    if flags & !1 == 0 {
+        Ok(flags == 1)
+    } else {
+        Err(Code::InvalidFlags)
+    }
+}
+
+functions! {
+    fn utofu_reg_mem(
+        vcq_hdl: usize, addr: *mut u8, size: usize, flags: c_ulong, stadd: *mut u64,
+    ) {
+        given(stadd)?;
+        let vcq = current()?.for_changes()?.vcq(vcq_hdl)?;
+        // SAFETY:
+        // - the memory is valid until it is deregistered, and the place is not null, so valid, by the C contract.
+        unsafe { put(stadd, vcq.reg_mem(addr, size, is_read_only(flags)?)?) }
+    }
+
+    fn utofu_reg_mem_with_stag(
+        vcq_hdl: usize, addr: *mut u8, size: usize, stag: c_uint, flags: c_ulong, stadd: *mut u64,
+    ) {
+        given(stadd)?;
+        let vcq = current()?.for_changes()?.vcq(vcq_hdl)?;
+        let read_only = is_read_only(flags)?;
+        // SAFETY:
+        // - as above.
+        unsafe { put(stadd, vcq.reg_mem_with_stag(addr, size, stag, read_only)?) }
+    }
+
+    fn utofu_query_stadd(vcq_id: u64, stag: c_uint, stadd: *mut u64) {
+        VcqId::from_bits(vcq_id).ok_or(Code::InvalidVcqId)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(stadd, query_stadd(stag)?) }
+    }
+
+    fn utofu_dereg_mem(vcq_hdl: usize, stadd: u64, flags: c_ulong) {
+        if flags != 0 {
+            return Err(Code::InvalidFlags);
+        }
+        current()?.for_changes()?.vcq(vcq_hdl)?.dereg_mem(stadd)
+    }
+}

@@ -1,0 +1,21 @@
+//! uTofu on the unipgas engine, in C ([`ffi`], the header in `include/`) and in Rust.
+//!
+//! This crate translates: compute node coordinates, VCQ and VBG ids, STADDs, flags, descriptors and return codes to the engine's
+//! places, ports, keys, commands and gates. Whatever moves bytes, waits or is shared with other processes lives in `unipgas-core`.
+//! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
+
+pub mod caps;
+pub mod command;
+pub mod environment;
+pub mod ffi;
+pub mod ids;
+pub mod process;
+pub mod shape;
+pub mod status;
+pub mod vcq;
+
+pub use ids::{VbgId, VcqId};
+pub use process::{Process, current};
+pub use shape::{Coords, Shape};
+pub use status::{Code, Result};
+pub use vcq::Vcq;

@@ -1,0 +1,449 @@
+//! This process in the virtual network: its node, its share of the node's resources, its VCQs. Set up by the first call that
+//! needs it; uTofu has no initialisation.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use unipgas_core::Engine;
+use unipgas_core::port::{Network, PORTS, Port, PortDirectory, PortOptions};
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
+
+use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
+use crate::environment::Wishes;
+use crate::ids::VcqId;
+use crate::shape::{Coords, MAX_NODES, Shape};
+use crate::status::{Code, Result, from_engine};
+use crate::vcq::{Vcq, VcqFlags};
+
+/// Nodes of a network whose job does not say how many processes it has.
+const BY_HAND: u32 = 6144;
+
+/// A process of the network.
+pub struct Process {
+    pid: u32,
+    network: Arc<Network>,
+    directory: Arc<PortDirectory>,
+    shape: Shape,
+    per_node: u32,
+    place: u32,
+    coords: Coords,
+    wishes: Wishes,
+    cqs: Mutex<Vec<Cq>>,
+    vcqs: Box<[AtomicPtr<Vcq>]>,
+}
+
+/// A CQ that this process has.
+struct Cq {
+    tni: u16,
+    cq: u16,
+    kind: CqKind,
+    /// Components in use, a bit each.
+    used: u8,
+    /// By an exclusive VCQ.
+    exclusive: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CqKind {
+    Free,
+    ForExclusive,
+    Session,
+}
+
+/// The process. Errors: [`Code::Fatal`] if it could not join its network (why is said on standard error, once);
+/// [`Code::NotAvailable`] in the child of a fork (guide §4.1.2).
+#[inline]
+pub fn current() -> Result<&'static Process> {
+    static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
+    let process = PROCESS.get_or_init(|| {
+        Process::join().map_err(|why| {
+            eprintln!("utofu: {why}");
+            Code::Fatal
+        })
+    });
+    process.as_ref().map_err(|code| *code)
+}
+
+impl Process {
+    fn join() -> std::result::Result<Process, String> {
+        let wishes = Wishes::from_env()?;
+        let told = |e: unipgas_core::Error| e.to_string();
+        let job = JobName::from_env().map_err(told)?;
+        let per_node = wishes.processes_per_node;
+        let nodes = job.size().map_or(BY_HAND, |size| size.div_ceil(per_node));
+        let shape = wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes));
+        let mut properties = [0; PROPERTIES_LEN];
+        properties[..12].copy_from_slice(&shape.to_bytes());
+        let layout = Layout {
+            places: MAX_NODES,
+            places_per_group: per_node,
+            words_per_group: u32::from(TNIS) * u32::from(VBGS),
+            properties,
+        };
+        let rendezvous = Rendezvous::join(&job, &layout).map_err(told)?;
+        let common = rendezvous.properties()[..12].try_into().expect("12 bytes");
+        let common = Shape::from_bytes(common)?;
+        if common != shape && wishes.shape.is_some() {
+            return Err(format!(
+                "UNIPGAS_TOFU_SHAPE is {shape}, but the job's processes have agreed on {common}"
+            ));
+        }
+        let shape = common;
+        let most = shape.nodes() * per_node;
+        if job.size().is_some_and(|size| size > most) {
+            return Err(format!(
+                "the network {shape} has room for {most} processes ({per_node} a node), and the job has {}: set UNIPGAS_TOFU_SHAPE",
+                job.size().unwrap_or_default()
+            ));
+        }
+        let place = rendezvous.take_place(job.rank()).map_err(told)?;
+        if place >= most {
+            return Err(format!("all nodes of the network {shape} are taken"));
+        }
+        let others = job.size().unwrap_or(2);
+        let opening = Opening {
+            local_processes: others as usize,
+        };
+        let engine = Engine::new(vec![open_from_env(&opening).map_err(told)?]).map_err(told)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        engine.set_crowded(others as usize > cores);
+        let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
+        let address = engine.address().map_err(told)?;
+        rendezvous
+            .publish(&address, &directory.key())
+            .map_err(told)?;
+        let network = Arc::new(Network::new(engine, rendezvous).map_err(told)?);
+        leave_at_exit(&network);
+        Ok(Process {
+            pid: std::process::id(),
+            cqs: Mutex::new(dealt(place % per_node, per_node, &wishes)),
+            coords: shape.coords(place / per_node),
+            network,
+            directory,
+            shape,
+            per_node,
+            place,
+            wishes,
+            vcqs: (0..PORTS).map(|_| AtomicPtr::default()).collect(),
+        })
+    }
+
+    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in the child of a fork.
+    pub fn for_changes(&'static self) -> Result<&'static Process> {
+        if std::process::id() == self.pid {
+            Ok(self)
+        } else {
+            Err(Code::NotAvailable)
+        }
+    }
+
+    /// Coordinates of its node (§3.9.2.1).
+    pub fn coords(&self) -> Coords {
+        self.coords
+    }
+
+    /// The network's shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its place in the rendezvous: node times processes a node, and which of them.
+    pub fn place(&self) -> u32 {
+        self.place
+    }
+
+    pub(crate) fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    pub(crate) fn directory(&self) -> &PortDirectory {
+        &self.directory
+    }
+
+    /// TNIs on which this process has CQs (§3.2.1.1).
+    pub fn onesided_tnis(&self) -> Vec<u16> {
+        let cqs = self.cqs.lock().expect("no panic under this lock");
+        (0..TNIS)
+            .filter(|tni| cqs.iter().any(|cq| cq.tni == *tni))
+            .collect()
+    }
+
+    /// The node with these coordinates. Errors: [`Code::InvalidCoords`].
+    pub fn node(&self, coords: &Coords) -> Result<u32> {
+        self.shape.node(coords).ok_or(Code::InvalidCoords)
+    }
+
+    /// The place of the process that has the CQ of this VCQ.
+    #[inline]
+    pub fn place_of(&self, id: VcqId) -> Option<u16> {
+        let node = self.shape.node(&id.coords())?;
+        if self.per_node == 1 {
+            return Some(node as u16);
+        }
+        let sharer = dealt_to(id.tni(), id.cq(), self.per_node);
+        Some((node * self.per_node + sharer) as u16)
+    }
+
+    /// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`].
+    #[inline(always)]
+    pub fn vcq(&self, handle: usize) -> Result<&Vcq> {
+        vcq_in(&self.vcqs, handle)
+    }
+
+    /// Creates a VCQ (§3.3.1.1, §3.3.1.2); gives its handle. Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
+    /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`].
+    pub fn create_vcq(&'static self, tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<usize> {
+        if tni >= TNIS {
+            return Err(Code::InvalidTniId);
+        }
+        let special = VcqFlags::EXCLUSIVE | VcqFlags::SESSION_MODE;
+        if flags.contains(special) || cmp.is_some() && flags.intersects(special) {
+            return Err(Code::InvalidFlags);
+        }
+        if cmp.is_some_and(|cmp| cmp >= CMP_IDS) {
+            return Err(Code::InvalidCmpId);
+        }
+        let mut cqs = self.cqs.lock().expect("no panic under this lock");
+        let (index, cmp) = choose(&cqs, tni, cmp, flags)?;
+        let cq = &mut cqs[index];
+        let id = VcqId::new(&self.coords, tni, cq.cq, cmp);
+        let session = flags.contains(VcqFlags::SESSION_MODE);
+        let options = PortOptions {
+            id: id.bits(),
+            index: id.port(),
+            session,
+            shared: flags.contains(VcqFlags::THREAD_SAFE),
+            inbox: if session {
+                self.wishes.mrq_entries_session
+            } else {
+                self.wishes.mrq_entries
+            },
+        };
+        let port = Port::open(&self.network, &self.directory, options).map_err(from_engine)?;
+        cq.used |= 1 << cmp;
+        cq.exclusive = flags.contains(VcqFlags::EXCLUSIVE);
+        let vcq = Box::new(Vcq::new(self, id, port, self.wishes.swap_protect));
+        let handle = vcq.handle();
+        self.vcqs[usize::from(id.port())].store(Box::into_raw(vcq), Ordering::Release);
+        Ok(handle)
+    }
+
+    /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`].
+    pub fn free_vcq(&self, handle: usize) -> Result<()> {
+        let mut cqs = self.cqs.lock().expect("no panic under this lock");
+        let id = self.vcq(handle)?.id();
+        let vcq = self.vcqs[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if vcq.is_null() {
+            return Err(Code::InvalidVcqHdl);
+        }
+        if let Some(cq) = cqs
+            .iter_mut()
+            .find(|cq| cq.tni == id.tni() && cq.cq == id.cq())
+        {
+            cq.used &= !(1 << id.cmp());
+            cq.exclusive = false;
+        }
+        // SAFETY:
+        // - made by Box::into_raw in `create_vcq`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
+        //   allowed (§3.3.1.3).
+        drop(unsafe { Box::from_raw(vcq) });
+        Ok(())
+    }
+
+    /// Commands of all VCQs of a CQ whose completions have not been looked at (§3.7.5.1).
+    pub fn unread(&self, id: VcqId) -> usize {
+        (0..CMP_IDS)
+            .filter_map(|cmp| {
+                let index = VcqId::new(&self.coords, id.tni(), id.cq(), cmp).port();
+                // SAFETY:
+                // - null, or a VCQ that nobody may free meanwhile.
+                unsafe {
+                    self.vcqs[usize::from(index)]
+                        .load(Ordering::Acquire)
+                        .as_ref()
+                }
+            })
+            .map(|vcq| vcq.port().unread())
+            .sum()
+    }
+}
+
+#[inline(always)]
+fn vcq_in(vcqs: &[AtomicPtr<Vcq>], handle: usize) -> Result<&Vcq> {
+    if let Some(place) = vcqs.get(handle & 0xffff) {
+        let vcq = place.load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or made by Box::into_raw in `create_vcq`; using a VCQ while it is freed is not allowed (§3.3.1.3).
+        if let Some(vcq) = unsafe { vcq.as_ref() }
+            && vcq.handle() == handle
+        {
+            return Ok(vcq);
+        }
+    }
+    Err(Code::InvalidVcqHdl)
+}
+
+/// Which of the `sharers` of a node has a CQ: each some of every TNI, as long as that goes round; else some of some TNIs.
+fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
+    if sharers <= u32::from(CQS) {
+        u32::from(cq) % sharers
+    } else {
+        (u32::from(cq) * u32::from(TNIS) + u32::from(tni)) % sharers
+    }
+}
+
+/// The CQs of sharer `me` of a node. The first ones of a TNI are free mode; then come those kept for session mode, then those kept
+/// for exclusive VCQs, which have priority (§4.3.2.2).
+fn dealt(me: u32, sharers: u32, wishes: &Wishes) -> Vec<Cq> {
+    let mut all = Vec::new();
+    for tni in 0..TNIS {
+        let mine: Vec<u16> = (0..CQS)
+            .filter(|cq| dealt_to(tni, *cq, sharers) == me)
+            .collect();
+        let spare = mine.len().saturating_sub(1);
+        let exclusive = wishes.exclusive_cqs.min(spare);
+        let session = wishes.session_cqs.min(spare - exclusive);
+        for (i, cq) in mine.iter().enumerate() {
+            let kind = if i >= mine.len() - exclusive {
+                CqKind::ForExclusive
+            } else if i >= mine.len() - exclusive - session {
+                CqKind::Session
+            } else {
+                CqKind::Free
+            };
+            all.push(Cq {
+                tni,
+                cq: *cq,
+                kind,
+                used: 0,
+                exclusive: false,
+            });
+        }
+    }
+    all
+}
+
+/// The CQ (its index) and the component of a new VCQ.
+fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(usize, u16)> {
+    let of = |kind: CqKind| {
+        cqs.iter()
+            .enumerate()
+            .filter(move |(_, cq)| cq.tni == tni && cq.kind == kind)
+    };
+    if let Some(cmp) = cmp {
+        let (index, cq) = of(CqKind::Free).next().ok_or(Code::Full)?;
+        return if cq.used & 1 << cmp == 0 {
+            Ok((index, cmp))
+        } else {
+            Err(Code::Used)
+        };
+    }
+    // Programs name low components themselves: the others get high ones.
+    let component = |cq: &Cq| (0..CMP_IDS).rev().find(|cmp| cq.used & 1 << cmp == 0);
+    if flags.contains(VcqFlags::EXCLUSIVE) {
+        return of(CqKind::ForExclusive)
+            .find(|(_, cq)| cq.used == 0)
+            // The first one is for VCQs with components that programs name.
+            .or_else(|| {
+                of(CqKind::Free)
+                    .skip(1)
+                    .filter(|(_, cq)| cq.used == 0)
+                    .last()
+            })
+            .map(|(index, _)| (index, CMP_IDS - 1))
+            .ok_or(Code::NotAvailable);
+    }
+    let (kind, none) = if flags.contains(VcqFlags::SESSION_MODE) {
+        (CqKind::Session, Code::NotAvailable)
+    } else {
+        (CqKind::Free, Code::Full)
+    };
+    of(kind)
+        .filter(|(_, cq)| !cq.exclusive)
+        .find_map(|(index, cq)| Some((index, component(cq)?)))
+        .ok_or(none)
+}
+
+/// The place is given up, and the job's file removed by the last one, when the program ends.
+fn leave_at_exit(network: &Arc<Network>) {
+    static LEAVING: OnceLock<Arc<Network>> = OnceLock::new();
+    extern "C" fn leave() {
+        if let Some(network) = LEAVING.get() {
+            network.leave();
+        }
+    }
+    if LEAVING.set(network.clone()).is_ok() {
+        // SAFETY:
+        // - the handler takes no argument, and what it uses is never freed.
+        unsafe { libc::atexit(leave) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wishes(exclusive_cqs: usize, session_cqs: usize) -> Wishes {
+        Wishes {
+            exclusive_cqs,
+            session_cqs,
+            mrq_entries: 2048,
+            mrq_entries_session: 2048,
+            swap_protect: false,
+            shape: None,
+            processes_per_node: 1,
+        }
+    }
+
+    #[test]
+    fn every_cq_is_dealt_to_one_sharer() {
+        for sharers in 1..=48 {
+            let mut owners = vec![0; usize::from(TNIS * CQS)];
+            for me in 0..sharers {
+                for cq in dealt(me, sharers, &wishes(2, 3)) {
+                    assert_eq!(dealt_to(cq.tni, cq.cq, sharers), me);
+                    owners[usize::from(cq.tni * CQS + cq.cq)] += 1;
+                }
+            }
+            assert!(owners.iter().all(|owners| *owners == 1), "{sharers}");
+        }
+    }
+
+    #[test]
+    fn kinds_follow_the_environment() {
+        let count = |wishes: &Wishes, kind: CqKind| {
+            dealt(0, 1, wishes)
+                .iter()
+                .filter(|cq| cq.tni == 0 && cq.kind == kind)
+                .count()
+        };
+        let default = wishes(0, 3);
+        assert_eq!(count(&default, CqKind::Free), 6);
+        assert_eq!(count(&default, CqKind::Session), 3);
+        let greedy = wishes(7, 7);
+        assert_eq!(count(&greedy, CqKind::Free), 1);
+        assert_eq!(count(&greedy, CqKind::ForExclusive), 7);
+        assert_eq!(count(&greedy, CqKind::Session), 1);
+    }
+
+    #[test]
+    fn the_first_component_sits_on_the_first_cq_and_resources_end() {
+        let mut cqs = dealt(0, 1, &wishes(0, 3));
+        assert_eq!(choose(&cqs, 0, Some(0), VcqFlags::empty()), Ok((0, 0)));
+        let mut created = 0;
+        while let Ok((index, cmp)) = choose(&cqs, 0, None, VcqFlags::empty()) {
+            cqs[index].used |= 1 << cmp;
+            created += 1;
+        }
+        assert_eq!(created, 6 * 8);
+        assert_eq!(choose(&cqs, 0, None, VcqFlags::empty()), Err(Code::Full));
+        assert_eq!(choose(&cqs, 0, Some(3), VcqFlags::empty()), Err(Code::Used));
+        assert_eq!(
+            choose(&cqs, 0, None, VcqFlags::EXCLUSIVE),
+            Err(Code::NotAvailable)
+        );
+        assert!(choose(&cqs, 0, None, VcqFlags::SESSION_MODE).is_ok());
+        assert!(choose(&cqs, 1, None, VcqFlags::EXCLUSIVE).is_ok());
+    }
+}

@@ -1,0 +1,216 @@
+//! VCQs (guide §2.2.1, §3.3): handles, and the memory registered with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use unipgas_core::Rights;
+use unipgas_core::port::{Port, ShortKey};
+
+use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
+use crate::ids::VcqId;
+use crate::process::Process;
+use crate::status::{Code, Result, from_engine};
+
+/// `UTOFU_VCQ_FLAG_*` (§3.3.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VcqFlags(u64);
+
+impl VcqFlags {
+    /// Several threads may use the VCQ at the same time.
+    pub const THREAD_SAFE: Self = VcqFlags(1);
+    /// The VCQ has a CQ of its own.
+    pub const EXCLUSIVE: Self = VcqFlags(1 << 1);
+    /// What is posted to the VCQ waits for puts that arrive (§2.2.8).
+    pub const SESSION_MODE: Self = VcqFlags(1 << 2);
+
+    /// None.
+    pub const fn empty() -> Self {
+        VcqFlags(0)
+    }
+
+    /// Errors: [`Code::InvalidFlags`].
+    pub fn from_bits(bits: u64) -> Result<Self> {
+        if bits & !0b111 == 0 {
+            Ok(VcqFlags(bits))
+        } else {
+            Err(Code::InvalidFlags)
+        }
+    }
+
+    /// Whether all of `others` are set.
+    pub fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether one of `others` is set.
+    pub fn intersects(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+impl std::ops::BitOr for VcqFlags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        VcqFlags(self.0 | other.0)
+    }
+}
+
+/// A VCQ of this process.
+pub struct Vcq {
+    handle: usize,
+    id: VcqId,
+    process: &'static Process,
+    port: Arc<Port>,
+    swap_protect: bool,
+    /// The remote VCQ that was last used: its identity, and its place above.
+    last: AtomicU64,
+}
+
+const PLACE_SHIFT: u32 = 40;
+const NONE: u64 = u64::MAX;
+
+impl Vcq {
+    pub(crate) fn new(
+        process: &'static Process,
+        id: VcqId,
+        port: Arc<Port>,
+        swap_protect: bool,
+    ) -> Self {
+        // A handle that has been freed stays wrong when the port's place is used again.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed).wrapping_add(1) as usize;
+        Vcq {
+            handle: number << 16 | usize::from(id.port()),
+            id,
+            process,
+            port,
+            swap_protect,
+            last: AtomicU64::new(NONE),
+        }
+    }
+
+    /// The handle.
+    #[inline(always)]
+    pub fn handle(&self) -> usize {
+        self.handle
+    }
+
+    /// The id (§3.3.2.1).
+    #[inline(always)]
+    pub fn id(&self) -> VcqId {
+        self.id
+    }
+
+    /// What carries out its commands.
+    #[inline(always)]
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// Where a VCQ is. Errors: [`Code::InvalidVcqId`].
+    #[inline(always)]
+    pub(crate) fn place_of(&self, remote: VcqId) -> Result<u16> {
+        let last = self.last.load(Ordering::Relaxed);
+        if last & ((1 << PLACE_SHIFT) - 1) == remote.identity() {
+            return Ok((last >> PLACE_SHIFT) as u16);
+        }
+        self.look_up_place(remote)
+    }
+
+    #[inline(never)]
+    fn look_up_place(&self, remote: VcqId) -> Result<u16> {
+        let place = self.process.place_of(remote).ok_or(Code::InvalidVcqId)?;
+        let last = remote.identity() | u64::from(place) << PLACE_SHIFT;
+        self.last.store(last, Ordering::Relaxed);
+        Ok(place)
+    }
+
+    /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`].
+    ///
+    /// # Safety
+    /// `len` bytes at `addr` stay valid until they have been deregistered as often as they were registered.
+    pub unsafe fn reg_mem(&self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
+        check_range(addr, len)?;
+        // SAFETY:
+        // - the caller's word.
+        let key = unsafe { self.port.register(addr, len, rights(read_only)) };
+        let key = key.map_err(from_engine)?;
+        self.protect(addr, len);
+        Ok(key.0)
+    }
+
+    /// Registers memory under a STag of the program's choice (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
+    /// [`Code::InvalidSize`] for what is no multiple of 256, [`Code::InvalidStag`], [`Code::Used`].
+    ///
+    /// # Safety
+    /// As [`Vcq::reg_mem`].
+    pub unsafe fn reg_mem_with_stag(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        stag: u32,
+        read_only: bool,
+    ) -> Result<u64> {
+        check_range(addr, len)?;
+        if !(addr as usize).is_multiple_of(STAG_ALIGNMENT) {
+            return Err(Code::InvalidAddress);
+        }
+        if !len.is_multiple_of(STAG_ALIGNMENT) {
+            return Err(Code::InvalidSize);
+        }
+        if stag >= RESERVED_STAGS {
+            return Err(Code::InvalidStag);
+        }
+        let rights = rights(read_only);
+        // SAFETY:
+        // - the caller's word.
+        let key = unsafe { self.port.register_reserved(addr, len, stag, rights) };
+        let key = key.map_err(from_engine)?;
+        self.protect(addr, len);
+        Ok(key.0)
+    }
+
+    /// `UTOFU_SWAP_PROTECT`. Where the limit does not allow it, memory may be swapped out as without (§4.3.2.5).
+    fn protect(&self, addr: *mut u8, len: usize) {
+        if self.swap_protect {
+            // SAFETY:
+            // - valid memory of the program; mlock changes nothing of it.
+            let _ = unsafe { libc::mlock(addr.cast(), len) };
+        }
+    }
+
+    /// Takes a registration back (§3.6.1.4). Errors: [`Code::InvalidStadd`].
+    pub fn dereg_mem(&self, stadd: u64) -> Result<()> {
+        self.port.release(ShortKey(stadd)).map_err(from_engine)
+    }
+}
+
+fn rights(read_only: bool) -> Rights {
+    if read_only {
+        Rights::READ
+    } else {
+        Rights::all()
+    }
+}
+
+fn check_range(addr: *mut u8, len: usize) -> Result<()> {
+    if len == 0 {
+        return Err(Code::InvalidSize);
+    }
+    if addr.is_null() {
+        return Err(Code::InvalidAddress);
+    }
+    if (addr as usize).checked_add(len).is_none() {
+        return Err(Code::InvalidSize);
+    }
+    Ok(())
+}
+
+/// The STADD of memory registered under a STag, of whatever VCQ (§3.6.1.3). Errors: [`Code::InvalidStag`].
+pub fn query_stadd(stag: u32) -> Result<u64> {
+    if stag < RESERVED_STAGS {
+        Ok(ShortKey::reserved(stag).0)
+    } else {
+        Err(Code::InvalidStag)
+    }
+}
