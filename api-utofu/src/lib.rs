@@ -12,6 +12,7 @@ pub mod ids;
 pub mod process;
 pub mod shape;
 pub mod status;
+pub mod vbg;
 pub mod vcq;
 
 pub use ids::{VbgId, VcqId};

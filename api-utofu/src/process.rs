@@ -14,6 +14,7 @@ use crate::environment::Wishes;
 use crate::ids::VcqId;
 use crate::shape::{Coords, MAX_NODES, Shape};
 use crate::status::{Code, Result, from_engine};
+use crate::vbg::Vbgs;
 use crate::vcq::{Vcq, VcqFlags};
 
 /// Nodes of a network whose job does not say how many processes it has.
@@ -31,6 +32,7 @@ pub struct Process {
     wishes: Wishes,
     cqs: Mutex<Vec<Cq>>,
     vcqs: Box<[AtomicPtr<Vcq>]>,
+    vbgs: Vbgs,
 }
 
 /// A CQ that this process has.
@@ -126,6 +128,7 @@ impl Process {
             place,
             wishes,
             vcqs: (0..PORTS).map(|_| AtomicPtr::default()).collect(),
+            vbgs: Vbgs::default(),
         })
     }
 
@@ -151,6 +154,20 @@ impl Process {
     /// Its place in the rendezvous: node times processes a node, and which of them.
     pub fn place(&self) -> u32 {
         self.place
+    }
+
+    pub(crate) fn vbgs(&self) -> &Vbgs {
+        &self.vbgs
+    }
+
+    /// Processes that share a node.
+    pub fn processes_per_node(&self) -> u32 {
+        self.per_node
+    }
+
+    /// The number of its node.
+    pub fn own_node(&self) -> u32 {
+        self.place / self.per_node
     }
 
     pub(crate) fn network(&self) -> &Arc<Network> {

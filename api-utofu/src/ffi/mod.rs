@@ -9,11 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::status::{Code, Result, SUCCESS};
 
+mod barrier;
 mod completion;
 mod management;
 mod onesided;
 mod stadd;
 
+pub use barrier::*;
 pub use completion::*;
 pub use management::*;
 pub use onesided::*;

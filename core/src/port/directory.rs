@@ -12,6 +12,9 @@ use crate::region::{Region, Rights};
 /// Ports that a process can have.
 pub const PORTS: usize = 768;
 
+/// The entry after those of the ports is that of the process's barrier gates.
+pub(super) const GATES: usize = PORTS;
+
 /// Where the entry of port `index` lies.
 pub(super) const fn entry(index: usize) -> usize {
     index * size_of::<RegionEntry>()
@@ -27,7 +30,7 @@ impl PortDirectory {
     /// An empty one.
     pub fn new(engine: &Engine) -> Result<Self> {
         Ok(PortDirectory {
-            region: engine.allocate(entry(PORTS), Rights::READ)?,
+            region: engine.allocate(entry(PORTS + 1), Rights::READ)?,
             writing: Mutex::new(()),
         })
     }
@@ -41,6 +44,11 @@ impl PortDirectory {
     pub(super) fn list(&self, index: usize, table: &RegionKey, inbox: &RegionKey) -> Result<()> {
         let listed = RegionEntry::new(table, inbox);
         write_listed(&self.region, &self.writing, entry(index), &listed)
+    }
+
+    /// Lists the region that the process's barrier gates are in.
+    pub fn list_gates(&self, gates: &RegionKey) -> Result<()> {
+        self.list(GATES, gates, gates)
     }
 
     /// Takes a port off the list.

@@ -2,10 +2,12 @@
 
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
-use super::directory::{PORTS, entry};
+use once_cell::sync::OnceCell;
+
+use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
 use super::remote::RemotePort;
@@ -13,8 +15,9 @@ use super::service::Service;
 use crate::bundle::RegionKey;
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
+use crate::gate::Gate;
 use crate::op::Remote;
-use crate::region::RemoteRegion;
+use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::{Found, Rendezvous};
 use crate::transport::Life;
 use crate::{Error, Result};
@@ -29,6 +32,8 @@ struct Neighbour {
     connection: Connection,
     directory: RemoteRegion,
     ports: Box<[AtomicPtr<RemotePort>]>,
+    /// Where its barrier gates are, once they have been looked for.
+    gates: OnceCell<RemoteRegion>,
 }
 
 /// The processes of a job that have taken a place.
@@ -41,7 +46,6 @@ pub struct Network {
     retired: Mutex<Retired>,
     pid: u32,
     last_look: Mutex<Instant>,
-    looks: AtomicU32,
 }
 
 #[derive(Default)]
@@ -65,7 +69,6 @@ impl Network {
             retired: Mutex::default(),
             pid: std::process::id(),
             last_look: Mutex::new(Instant::now()),
-            looks: AtomicU32::new(0),
         })
     }
 
@@ -110,40 +113,53 @@ impl Network {
         self.find(place, index).map_err(|_| Fault::Peer)
     }
 
-    #[cold]
-    fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let place = u32::from(place);
-        let slot = self
-            .places
-            .get(place as usize)
-            .ok_or_else(|| Error::Unreachable("no such place".into()))?;
-        let mut retired = self.retired.lock().expect("no panic under this lock");
-        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
+    /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
+    /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here.
+    #[inline]
+    pub fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
+        let known = self.places.get(usize::from(place));
+        let known = known.map_or(null_mut(), |known| known.load(Ordering::Acquire));
         // SAFETY:
         // - null, or made by Box::into_raw and kept until self is dropped.
-        let mut known = unsafe { slot.load(Ordering::Acquire).as_ref() };
-        if known.is_none_or(|known| known.generation != found.generation) {
-            let fresh = Box::into_raw(Box::new(self.meet(&found)?));
-            let old = slot.swap(fresh, Ordering::AcqRel);
-            if !old.is_null() {
-                // SAFETY:
-                // - made by Box::into_raw above; the swap gave it to this thread alone.
-                retired.neighbours.push(unsafe { Box::from_raw(old) });
-            }
-            // SAFETY:
-            // - just made; kept until self is dropped.
-            known = unsafe { fresh.as_ref() };
+        let gates = match unsafe { known.as_ref() }.and_then(|known| known.gates.get()) {
+            Some(gates) if gates.is_current() => gates,
+            _ => self.find_gates(place)?,
+        };
+        let base = gates.parts().base;
+        if base.is_null() {
+            return Err(Error::Unsupported);
         }
-        let neighbour = known.expect("just found");
-        if neighbour.connection.life() != Life::Alive {
-            return Err(Error::PeerDead);
-        }
+        gates.check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::all())?;
+        // SAFETY:
+        // - in bounds, as just checked, and mapped as long as the region is kept, which self does; regions are page-aligned.
+        Ok(unsafe { Gate::at(base, index) })
+    }
+
+    #[cold]
+    fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
+        let mut retired = self.retired.lock().expect("no panic under this lock");
+        let neighbour = self.neighbour(place, &mut retired)?;
+        neighbour.gates.get_or_try_init(|| {
+            let listed: RegionEntry = read_listed(entry(GATES), |at, into| {
+                self.read(&neighbour.directory, at, into)
+            })?
+            .ok_or(Error::StaleRegion)?;
+            neighbour
+                .connection
+                .import(&RegionKey::from_bytes(&listed.data)?)
+        })
+    }
+
+    #[cold]
+    fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
+        let mut retired = self.retired.lock().expect("no panic under this lock");
+        let neighbour = self.neighbour(place, &mut retired)?;
         let slot = neighbour
             .ports
             .get(usize::from(index))
             .ok_or(Error::StaleRegion)?;
         // SAFETY:
-        // - as above.
+        // - null, or made by Box::into_raw and kept until self is dropped.
         if let Some(port) = unsafe { slot.load(Ordering::Acquire).as_ref() }
             && port.is_current()
         {
@@ -171,6 +187,37 @@ impl Network {
         Ok(unsafe { &*fresh })
     }
 
+    /// The process at `place`, which lives.
+    fn neighbour(&self, place: u16, retired: &mut Retired) -> Result<&Neighbour> {
+        let place = u32::from(place);
+        let slot = self
+            .places
+            .get(place as usize)
+            .ok_or_else(|| Error::Unreachable("no such place".into()))?;
+        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until self is dropped.
+        let mut known = unsafe { slot.load(Ordering::Acquire).as_ref() };
+        if known.is_none_or(|known| known.generation != found.generation) {
+            let fresh = Box::into_raw(Box::new(self.meet(&found)?));
+            let old = slot.swap(fresh, Ordering::AcqRel);
+            if !old.is_null() {
+                // SAFETY:
+                // - made by Box::into_raw above; the swap gave it to this thread alone.
+                retired.neighbours.push(unsafe { Box::from_raw(old) });
+            }
+            // SAFETY:
+            // - just made; kept until self is dropped.
+            known = unsafe { fresh.as_ref() };
+        }
+        let neighbour = known.expect("just found");
+        if neighbour.connection.life() == Life::Alive {
+            Ok(neighbour)
+        } else {
+            Err(Error::PeerDead)
+        }
+    }
+
     fn meet(&self, found: &Found) -> Result<Neighbour> {
         let connection = self.engine.connect(&found.address)?;
         Ok(Neighbour {
@@ -178,13 +225,8 @@ impl Network {
             directory: connection.import(&found.key)?,
             connection,
             ports: (0..PORTS).map(|_| AtomicPtr::new(null_mut())).collect(),
+            gates: OnceCell::new(),
         })
-    }
-
-    /// A region of a process, found by its place: what the process has published beside its ports.
-    pub fn import(&self, place: u32, key: &RegionKey) -> Result<RemoteRegion> {
-        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
-        self.engine.connect(&found.address)?.import(key)
     }
 
     /// Whether memory could not be reached because its process has gone.
@@ -224,6 +266,11 @@ impl Network {
         self.rendezvous.end();
     }
 
+    /// Whether the process at `place` has ended without leaving. Reads /proc.
+    pub fn has_died(&self, place: u32) -> bool {
+        matches!(self.rendezvous.find(place), Ok(Some(_))) && !self.rendezvous.alive(place)
+    }
+
     /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere.
     #[cold]
     pub fn look(&self) {
@@ -234,7 +281,6 @@ impl Network {
             return;
         }
         *last = Instant::now();
-        self.looks.fetch_add(1, Ordering::Relaxed);
         for known in &self.places {
             // SAFETY:
             // - null, or made by Box::into_raw and kept until self is dropped.

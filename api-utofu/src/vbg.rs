@@ -1,0 +1,405 @@
+//! VBGs (guide §2.3, §3.4, §3.8): allocation, circuits, barrier communication.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
+use unipgas_core::{Region, Rights};
+
+use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
+use crate::ids::VbgId;
+use crate::process::Process;
+use crate::status::{Code, Result, from_engine};
+
+/// `UTOFU_VBG_ID_NULL`.
+pub const NULL: u64 = u64::MAX;
+/// `UTOFU_PATH_COORD_NULL`.
+const PATH_NULL: u8 = u8::MAX;
+
+/// Fruitless polls between two offers of the core to others, where each process has a core, and where not.
+const PATIENCE: (u32, u32) = (1024, 8);
+/// How often somebody who polls in vain looks who has died.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// `struct utofu_vbg_setting` (§3.4.4.1).
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct VbgSetting {
+    /// The VBG.
+    pub vbg_id: u64,
+    /// Where its signal comes from.
+    pub src_lcl_vbg_id: u64,
+    /// Where its packet comes from.
+    pub src_rmt_vbg_id: u64,
+    /// Where its signal goes to.
+    pub dst_lcl_vbg_id: u64,
+    /// Where its packet goes to.
+    pub dst_rmt_vbg_id: u64,
+    /// The packet's path.
+    pub dst_path_coords: [u8; 3],
+}
+
+const _: () = assert!(size_of::<VbgSetting>() == 48);
+
+/// What was started, as the functions that look for its end are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// `utofu_barrier`.
+    Barrier = 1,
+    /// `utofu_reduce_uint64`.
+    Uint64 = 2,
+    /// `utofu_reduce_double`.
+    Double = 3,
+}
+
+/// What one call of `utofu_alloc_vbg` has allocated.
+struct Set {
+    ids: Vec<VbgId>,
+    settings: Mutex<Vec<VbgSetting>>,
+    /// [`Kind`] of the round under way, 0 for none.
+    started: AtomicU32,
+    idle: AtomicU32,
+    last_look: Mutex<Instant>,
+}
+
+/// The VBGs of this process.
+#[derive(Default)]
+pub struct Vbgs {
+    /// The gates, made when the first is allocated.
+    region: OnceLock<Region>,
+    /// By the start/end VBG.
+    sets: OnceLock<Box<[AtomicPtr<Set>]>>,
+    changes: Mutex<()>,
+}
+
+/// The number of a VBG among those of its node.
+fn word(id: VbgId) -> u32 {
+    u32::from(id.tni() * VBGS + id.bg())
+}
+
+impl Vbgs {
+    fn sets(&self) -> &[AtomicPtr<Set>] {
+        self.sets.get_or_init(|| {
+            (0..TNIS * START_VBGS)
+                .map(|_| AtomicPtr::default())
+                .collect()
+        })
+    }
+
+    fn place(&self, id: VbgId) -> Option<&AtomicPtr<Set>> {
+        (id.bg() < START_VBGS).then(|| &self.sets()[usize::from(id.tni() * START_VBGS + id.bg())])
+    }
+}
+
+impl Process {
+    /// The set that begins with this VBG. Errors: [`Code::InvalidVbgId`].
+    #[inline]
+    fn set(&self, bits: u64) -> Result<(&Set, VbgId)> {
+        let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
+        let place = self.vbgs().place(id).ok_or(Code::InvalidVbgId)?;
+        // SAFETY:
+        // - null, or made by Box::into_raw in `alloc_vbg`; using VBGs while they are freed is not allowed (§3.4.1.2).
+        match unsafe { place.load(Ordering::Acquire).as_ref() } {
+            Some(set) if set.ids[0] == id => Ok((set, id)),
+            _ => Err(Code::InvalidVbgId),
+        }
+    }
+
+    fn own_gate(&self, id: VbgId) -> Result<&Gate> {
+        let region = self.vbgs().region.get().ok_or(Code::InvalidVbgId)?;
+        // SAFETY:
+        // - the region has a gate for every VBG of a node, is page-aligned and lives as long as the process.
+        Ok(unsafe { Gate::at(region.base(), word(id) as usize) })
+    }
+
+    /// Allocates `number` VBGs, the first of them to start and end a circuit (§3.4.1.1). Errors: [`Code::InvalidTniId`],
+    /// [`Code::InvalidNumber`], [`Code::Full`].
+    pub fn alloc_vbg(&self, tni: u16, number: usize) -> Result<Vec<u64>> {
+        if tni >= TNIS {
+            return Err(Code::InvalidTniId);
+        }
+        if number == 0 {
+            return Err(Code::InvalidNumber);
+        }
+        if number > usize::from(VBGS) {
+            return Err(Code::Full);
+        }
+        let vbgs = self.vbgs();
+        let _changing = vbgs.changes.lock().expect("no panic under this lock");
+        if vbgs.region.get().is_none() {
+            let gates = usize::from(TNIS * VBGS) * size_of::<Gate>();
+            let region = self.network().engine().allocate(gates, Rights::all());
+            let region = region.map_err(from_engine)?;
+            let listed = self.directory().list_gates(&region.key());
+            listed.map_err(from_engine)?;
+            let _ = vbgs.region.set(region);
+        }
+        let node = self.own_node();
+        let rendezvous = self.network().rendezvous();
+        let first = u32::from(tni * VBGS);
+        let relays = first + u32::from(START_VBGS)..first + u32::from(VBGS);
+        let start = rendezvous
+            .claim(node, first..relays.start)
+            .map_err(from_engine)?
+            .ok_or(Code::Full)?;
+        let relays = rendezvous
+            .claim_many(node, number - 1, relays)
+            .map_err(from_engine)?;
+        let Some(relays) = relays else {
+            rendezvous.release(node, start).map_err(from_engine)?;
+            return Err(Code::Full);
+        };
+        let ids: Vec<VbgId> = std::iter::once(start)
+            .chain(relays)
+            .map(|word| VbgId::new(&self.coords(), tni, (word - first) as u16))
+            .collect();
+        for id in &ids {
+            gate::clear(self.own_gate(*id)?);
+        }
+        let bits = ids.iter().map(|id| id.bits()).collect();
+        let place = vbgs.place(ids[0]).ok_or(Code::Fatal)?;
+        let set = Box::new(Set {
+            ids,
+            settings: Mutex::default(),
+            started: AtomicU32::new(0),
+            idle: AtomicU32::new(0),
+            last_look: Mutex::new(Instant::now()),
+        });
+        place.store(Box::into_raw(set), Ordering::Release);
+        Ok(bits)
+    }
+
+    /// Frees what one call has allocated (§3.4.1.2). Errors: [`Code::InvalidVbgId`], [`Code::InvalidNumber`] if these are not all
+    /// of one call's.
+    pub fn free_vbg(&self, ids: &[u64]) -> Result<()> {
+        let vbgs = self.vbgs();
+        let _changing = vbgs.changes.lock().expect("no panic under this lock");
+        let (set, first) = self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
+        if ids.len() != set.ids.len() {
+            return Err(Code::InvalidNumber);
+        }
+        if set.ids.iter().zip(ids).any(|(id, bits)| id.bits() != *bits) {
+            return Err(Code::InvalidVbgId);
+        }
+        let place = vbgs.place(first).ok_or(Code::InvalidVbgId)?;
+        for id in &set.ids {
+            gate::clear(self.own_gate(*id)?);
+            let released = self
+                .network()
+                .rendezvous()
+                .release(self.own_node(), word(*id));
+            released.map_err(from_engine)?;
+        }
+        let set = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY:
+        // - made by Box::into_raw in `alloc_vbg`; the swap, under the lock, gave it to this thread alone.
+        drop(unsafe { Box::from_raw(set) });
+        Ok(())
+    }
+
+    /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`Code::InvalidNumber`], [`Code::InvalidVbgId`],
+    /// [`Code::InvalidPath`]; then nothing is set.
+    pub fn set_vbg(&self, settings: &[VbgSetting]) -> Result<()> {
+        let (set, _) = self.set(settings.first().ok_or(Code::InvalidNumber)?.vbg_id)?;
+        if settings.len() > set.ids.len() {
+            return Err(Code::InvalidNumber);
+        }
+        let mut gates = Vec::new();
+        for (i, setting) in settings.iter().enumerate() {
+            let id = VbgId::from_bits(setting.vbg_id)
+                .filter(|id| set.ids.contains(id))
+                .ok_or(Code::InvalidVbgId)?;
+            if settings[..i]
+                .iter()
+                .any(|other| other.vbg_id == setting.vbg_id)
+            {
+                return Err(Code::InvalidVbgId);
+            }
+            let role = if id == set.ids[0] {
+                Role::StartEnd
+            } else {
+                Role::Relay
+            };
+            let here = |bits: u64| self.neighbour_gate(bits, Some(id));
+            let anywhere = |bits: u64| self.neighbour_gate(bits, None);
+            let path = setting.dst_path_coords;
+            if setting.dst_rmt_vbg_id != NULL
+                && path[0] != PATH_NULL
+                && !self.shape().has_path(&path)
+            {
+                return Err(Code::InvalidPath);
+            }
+            let settings = Settings {
+                role,
+                src_signal: here(setting.src_lcl_vbg_id)?,
+                src_packet: anywhere(setting.src_rmt_vbg_id)?,
+                dst_signal: here(setting.dst_lcl_vbg_id)?,
+                dst_packet: anywhere(setting.dst_rmt_vbg_id)?,
+            };
+            gates.push((self.own_gate(id)?, settings));
+        }
+        for (gate, settings) in gates {
+            gate::configure(gate, &settings);
+        }
+        set.started.store(0, Ordering::Relaxed);
+        *set.settings.lock().expect("no panic under this lock") = settings.to_vec();
+        Ok(())
+    }
+
+    /// A VBG that a setting names; one of the same TNI if `beside` is given.
+    fn neighbour_gate(&self, bits: u64, beside: Option<VbgId>) -> Result<Option<u64>> {
+        if bits == NULL {
+            return Ok(None);
+        }
+        let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
+        self.node(&id.coords()).map_err(|_| Code::InvalidVbgId)?;
+        if beside.is_some_and(|own| own.tni() != id.tni() || own.coords() != id.coords()) {
+            return Err(Code::InvalidVbgId);
+        }
+        Ok(Some(bits))
+    }
+
+    /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
+    pub fn start_barrier(&self, vbg: u64, kind: Kind, payload: &Payload) -> Result<()> {
+        let (set, id) = self.set(vbg)?;
+        gate::start(self.own_gate(id)?, vbg, payload, self).map_err(from_gate)?;
+        set.idle.store(0, Ordering::Relaxed);
+        set.started.store(kind as u32, Ordering::Release);
+        Ok(())
+    }
+
+    /// Looks whether it has ended (§3.8.2). Errors: [`Code::NotCompleted`]; [`Code::Busy`] if nothing of this kind was started;
+    /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
+    pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
+        let (set, id) = self.set(vbg)?;
+        if set.started.load(Ordering::Acquire) != kind as u32 {
+            return Err(Code::Busy);
+        }
+        match gate::poll(self.own_gate(id)?, result) {
+            Ok(true) => {
+                set.started.store(0, Ordering::Release);
+                Ok(())
+            }
+            Ok(false) => self.not_yet(set),
+            Err(error) => {
+                set.started.store(0, Ordering::Release);
+                Err(from_gate(error))
+            }
+        }
+    }
+
+    #[inline]
+    fn not_yet(&self, set: &Set) -> Result<()> {
+        let idle = set.idle.load(Ordering::Relaxed) + 1;
+        set.idle.store(idle, Ordering::Relaxed);
+        let patience = if self.network().engine().crowded() {
+            PATIENCE.1
+        } else {
+            PATIENCE.0
+        };
+        if idle >= patience {
+            self.wait_for_gates(set)?;
+        }
+        Err(Code::NotCompleted)
+    }
+
+    /// Lets others have the core, and looks now and then whether this can still end well.
+    #[cold]
+    fn wait_for_gates(&self, set: &Set) -> Result<()> {
+        set.idle.store(0, Ordering::Relaxed);
+        std::thread::yield_now();
+        let Ok(mut last) = set.last_look.try_lock() else {
+            return Ok(());
+        };
+        if last.elapsed() < LOOK {
+            return Ok(());
+        }
+        *last = Instant::now();
+        for id in &set.ids {
+            if gate::is_broken(self.own_gate(*id)?) {
+                return Err(Code::BarrierOther);
+            }
+        }
+        if self.a_participant_died(set) {
+            return Err(Code::BarrierOther);
+        }
+        Ok(())
+    }
+
+    /// Whoever dies stops the whole circuit. Who is in it is known only of the own partners; in a job that was launched as a whole,
+    /// everybody's death counts.
+    fn a_participant_died(&self, set: &Set) -> bool {
+        let network = self.network();
+        if let Some(size) = network.rendezvous().job().size() {
+            return (0..size).any(|place| network.has_died(place));
+        }
+        let settings = set.settings.lock().expect("no panic under this lock");
+        settings
+            .iter()
+            .flat_map(|setting| [setting.src_rmt_vbg_id, setting.dst_rmt_vbg_id])
+            .filter_map(VbgId::from_bits)
+            .filter_map(|id| self.place_of_gate(id))
+            .any(|place| network.has_died(place))
+    }
+
+    fn place_of_gate(&self, id: VbgId) -> Option<u32> {
+        let node = self.shape().node(&id.coords())?;
+        if self.processes_per_node() == 1 {
+            return Some(node);
+        }
+        self.network().rendezvous().owner(node, word(id))
+    }
+}
+
+impl Resolve for Process {
+    #[inline]
+    fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
+        let unknown = unipgas_core::Error::StaleRegion;
+        let id = VbgId::from_bits(name).ok_or(unknown.clone())?;
+        let place = self.place_of_gate(id).ok_or(unknown)?;
+        self.network().gate(place as u16, word(id) as usize)
+    }
+
+    /// Nobody sleeps: uTofu knows no waiting.
+    fn wake(&self, _name: u64) {}
+}
+
+fn from_gate(error: Error) -> Code {
+    match error {
+        Error::Busy | Error::NotStarted => Code::Busy,
+        Error::Mismatch => Code::BarrierMismatch,
+        Error::NotConfigured | Error::NotAStart => Code::InvalidVbgId,
+        Error::Invalid(_) => Code::InvalidNumber,
+        _ => Code::BarrierOther,
+    }
+}
+
+/// `enum utofu_reduce_op` for integers (§3.8.3.1). Errors: [`Code::InvalidOp`], [`Code::InvalidNumber`].
+pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
+    let operation = match op {
+        2 => Operation::Band,
+        3 => Operation::Bor,
+        4 => Operation::Bxor,
+        5 => Operation::Max,
+        6 => Operation::Maxloc,
+        7 => Operation::Sum,
+        _ => return Err(Code::InvalidOp),
+    };
+    if data.is_empty() || data.len() > MAX_UINT64 {
+        return Err(Code::InvalidNumber);
+    }
+    Payload::integers(operation, data, 0).map_err(from_gate)
+}
+
+/// The same for floating-point numbers.
+pub fn doubles(op: u32, data: &[f64]) -> Result<Payload> {
+    if op != 8 {
+        return Err(Code::InvalidOp);
+    }
+    if data.is_empty() || data.len() > MAX_DOUBLE {
+        return Err(Code::InvalidNumber);
+    }
+    Payload::doubles(Operation::Bfpsum, data, 0).map_err(from_gate)
+}
