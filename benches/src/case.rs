@@ -28,13 +28,15 @@ pub enum Metric {
     ProcessVm,
     /// Registration of user memory, in us.
     Register,
+    /// One hop of a chain of puts that start each other, in ns.
+    Relay,
     /// From the launch of a job to the first line of main work in all its processes, in ms.
     Start,
 }
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 12] = [
+    pub const ALL: [Metric; 13] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
@@ -46,6 +48,7 @@ impl Metric {
         Metric::Wake,
         Metric::ProcessVm,
         Metric::Register,
+        Metric::Relay,
         Metric::Start,
     ];
 
@@ -63,6 +66,7 @@ impl Metric {
             Metric::Wake => "wake",
             Metric::ProcessVm => "process_vm_writev",
             Metric::Register => "register",
+            Metric::Relay => "relay",
             Metric::Start => "start",
         }
     }
@@ -70,7 +74,11 @@ impl Metric {
     /// The unit of its values.
     pub fn unit(self) -> &'static str {
         match self {
-            Metric::PutNotice | Metric::OneLine | Metric::FetchAdd | Metric::ProcessVm => "ns",
+            Metric::PutNotice
+            | Metric::OneLine
+            | Metric::FetchAdd
+            | Metric::ProcessVm
+            | Metric::Relay => "ns",
             Metric::PutRate => "M/s",
             Metric::Bandwidth | Metric::CopyNt => "GB/s",
             Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
@@ -97,6 +105,9 @@ impl Metric {
             Metric::Wake => "from the notice to the run of a parked waiter (limit: futex)",
             Metric::ProcessVm => "8 bytes by process_vm_writev",
             Metric::Register => "registration of user memory (limit: one memcpy of it)",
+            Metric::Relay => {
+                "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"
+            }
             Metric::Start => "from launch to the first line of main work in every process",
         }
     }
@@ -186,6 +197,7 @@ pub fn all(quick: bool) -> Vec<Case> {
         2,
         &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }],
     );
+    add(Metric::Relay, 2, &[8]);
     for processes in [2, 4, 8] {
         add(Metric::Barrier, processes, &[0]);
         add(Metric::Allreduce, processes, &[8]);

@@ -143,6 +143,7 @@ fn judge(
         Target::AtMostLimit(f) => limit.map(|l| value <= f * l),
         Target::AtLeastLimit(f) => limit.map(|l| value >= f * l),
         Target::AtMost(v) => Some(value <= v),
+        Target::AtLeast(v) => Some(value >= v),
         Target::AheadOfPeers(f) => ahead(best(columns, more, is_peer), f),
         Target::AheadOf(name, f) => ahead(best(columns, more, |family| family == name), f),
     }

@@ -15,6 +15,8 @@ pub enum Target {
     AheadOf(&'static str, f64),
     /// Value at most this.
     AtMost(f64),
+    /// Value at least this.
+    AtLeast(f64),
 }
 
 impl Target {
@@ -28,6 +30,7 @@ impl Target {
             Target::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
             Target::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
             Target::AtMost(v) => format!("at most {v} {unit}"),
+            Target::AtLeast(v) => format!("at least {v} {unit}"),
         }
     }
 }
@@ -35,6 +38,7 @@ impl Target {
 fn limit_words(case: Case) -> &'static str {
     match case.metric {
         Metric::PutNotice => "the bare two-line exchange",
+        Metric::OneLine | Metric::Relay => "the bare one-line exchange",
         Metric::FetchAdd => "the bare locked add",
         Metric::Bandwidth => "plain memcpy",
         Metric::Barrier => "the best bare barrier",
@@ -65,6 +69,14 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::Wake, _, _, "core" | "gaspi") => vec![AtMostLimit(1.5)],
         (Metric::Register, _, b, "core" | "gaspi") if b == 4 * KIB => vec![AtMost(40.0)],
         (Metric::Register, _, b, "core" | "gaspi") if b >= MIB => vec![AtMostLimit(2.0)],
+        (Metric::PutNotice, _, 8, "utofu") => vec![AtMostLimit(1.5)],
+        (Metric::OneLine, _, 8, "utofu") => vec![AtMostLimit(1.15)],
+        (Metric::FetchAdd, _, _, "utofu") => vec![AtMost(40.0)],
+        (Metric::PutRate, _, 8, "utofu") => vec![AtLeast(40.0)],
+        // Stricter than a plain put: the put that a hop is compared with has a limit of its own.
+        (Metric::Relay, _, _, "utofu") => vec![AtMostLimit(1.3)],
+        (Metric::Register, _, b, "utofu") if b == 4 * KIB => vec![AtMost(40.0)],
+        (Metric::Register, _, b, "utofu") if b >= MIB => vec![AtMostLimit(2.0)],
         (Metric::Start, 48, _, "gaspi") => vec![AtMost(1000.0)],
         _ => Vec::new(),
     }

@@ -25,7 +25,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
                 run: exchange::two_lines_paced,
             },
         ],
-        Metric::OneLine => one(exchange::one_line),
+        Metric::OneLine | Metric::Relay => one(exchange::one_line),
         Metric::FetchAdd => one(exchange::fetch_add),
         Metric::PutRate => one(exchange::rate),
         Metric::Bandwidth => one(copy::plain),

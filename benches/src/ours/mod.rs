@@ -1,7 +1,8 @@
-//! unipgas itself: the core's Rust interface and the GASPI entry points, in one process with one engine.
+//! unipgas itself: the core's Rust interface, and the entry points of GASPI and uTofu.
 
 mod core;
 mod gaspi;
+mod utofu;
 
 use std::sync::Arc;
 
@@ -16,37 +17,34 @@ use crate::worker::Body;
 pub struct Ours {
     core: core::Core,
     gaspi: gaspi::Gaspi,
+    utofu: Option<utofu::Utofu>,
     world: Arc<World>,
 }
 
 /// Our ways to do a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
-    let both = |core, gaspi| {
+    let body = |api, run| Body { api, run };
+    let both = |core, gaspi| vec![body("core", core), body("gaspi", gaspi)];
+    let all = |core, gaspi, utofu| {
         vec![
-            Body {
-                api: "core",
-                run: core,
-            },
-            Body {
-                api: "gaspi",
-                run: gaspi,
-            },
+            body("core", core),
+            body("gaspi", gaspi),
+            body("utofu", utofu),
         ]
     };
     match case.metric {
-        Metric::PutNotice => both(core::put_notice, gaspi::put_notice),
-        Metric::FetchAdd => both(core::fetch_add, gaspi::fetch_add),
-        Metric::PutRate => both(core::rate, gaspi::rate),
-        Metric::Bandwidth => both(core::bandwidth, gaspi::bandwidth),
-        Metric::Barrier => both(core::barrier, gaspi::barrier),
+        Metric::PutNotice => all(core::put_notice, gaspi::put_notice, utofu::put_notice),
+        Metric::OneLine => vec![body("utofu", utofu::piggyback)],
+        Metric::FetchAdd => all(core::fetch_add, gaspi::fetch_add, utofu::armw8),
+        Metric::PutRate => all(core::rate, gaspi::rate, utofu::rate),
+        Metric::Bandwidth => all(core::bandwidth, gaspi::bandwidth, utofu::bandwidth),
+        Metric::Barrier => all(core::barrier, gaspi::barrier, utofu::barrier),
         Metric::Allreduce => both(core::allreduce, gaspi::allreduce),
         Metric::Wake => both(core::wake, gaspi::wake),
-        Metric::Register => both(core::register, gaspi::register),
-        Metric::Start => vec![Body {
-            api: "gaspi",
-            run: gaspi::start,
-        }],
-        Metric::OneLine | Metric::CopyNt | Metric::ProcessVm => Vec::new(),
+        Metric::Register => all(core::register, gaspi::register, utofu::register),
+        Metric::Relay => vec![body("utofu", utofu::relay)],
+        Metric::Start => vec![body("gaspi", gaspi::start)],
+        Metric::CopyNt | Metric::ProcessVm => Vec::new(),
     }
 }
 
@@ -65,13 +63,26 @@ pub fn enter(ctx: &Ctx) -> Result<Ours, String> {
         .clone();
     let core = core::Core::new(ctx, &world)?;
     gaspi.segments(ctx)?;
-    Ok(Ours { core, gaspi, world })
+    Ok(Ours {
+        core,
+        gaspi,
+        utofu: utofu::Utofu::new(ctx)?,
+        world,
+    })
 }
 
 impl Ours {
+    /// What the columns of uTofu between two processes use.
+    fn utofu(&self) -> Result<&utofu::Utofu, String> {
+        self.utofu.as_ref().ok_or("two processes only".into())
+    }
+
     /// Leaves the job.
     pub fn leave(self, ctx: &Ctx) -> Result<(), String> {
         ctx.sync();
+        if let Some(utofu) = self.utofu {
+            utofu.leave()?;
+        }
         drop(self.core);
         drop(self.world);
         self.gaspi.leave()

@@ -1,0 +1,605 @@
+//! The uTofu entry points, called as a program calls them that is linked with the static library. Processes find each other by
+//! their coordinates.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use unipgas_utofu::ffi::{self, MrqNotice};
+use unipgas_utofu::vbg::VbgSetting;
+
+use super::{Buffer, registration};
+use crate::bare::each;
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+const NOT_FOUND: i32 = -1;
+const NOT_COMPLETED: i32 = -2;
+const BUSY: i32 = -4;
+const REMOTE_NOTICE: u64 = 1 << 2;
+const COMPLETION: u64 = 1 << 14;
+const LOCAL_NOTICE: u64 = 1 << 15;
+const SESSION_MODE: u64 = 1 << 2;
+const SPS_1: u64 = 1 << 24;
+const NULL: u64 = u64::MAX;
+const TNI: u16 = 0;
+const STAG: u32 = 0;
+const DATA: usize = 64 << 20;
+/// The longest put.
+const PIECE: usize = 8 << 20;
+/// Commands posted at once.
+const BATCH: usize = 32;
+/// Relays of a chain.
+const HOPS: usize = 6;
+
+/// A VCQ, the other process's, and memory at both.
+pub struct Utofu {
+    vcq: usize,
+    peer: u64,
+    buffer: Buffer,
+    local: u64,
+    remote: u64,
+    round: Cell<u64>,
+}
+
+fn ok(what: &str, code: i32) -> Result<(), String> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(format!("{what} returned {code}"))
+    }
+}
+
+fn coords(rank: usize) -> [u8; 6] {
+    [
+        0,
+        0,
+        0,
+        (rank / 6) as u8,
+        (rank / 2 % 3) as u8,
+        (rank % 2) as u8,
+    ]
+}
+
+fn vcq_id(rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
+    let mut id = 0;
+    // SAFETY:
+    // - six coordinates; a valid place for the id
+    ok("utofu_construct_vcq_id", unsafe {
+        ffi::utofu_construct_vcq_id(coords(rank).as_ptr(), TNI, cq, cmp, &mut id)
+    })?;
+    Ok(id)
+}
+
+impl Utofu {
+    /// Creates a VCQ and registers the memory of the measurements between two processes.
+    pub fn new(ctx: &Ctx) -> Result<Option<Utofu>, String> {
+        if ctx.size != 2 {
+            return Ok(None);
+        }
+        let buffer = Buffer::new(DATA)?;
+        let (mut vcq, mut local, mut remote) = (0, 0, 0);
+        let peer = vcq_id(ctx.other(), 0, 0)?;
+        // SAFETY:
+        // - valid places for results; the buffer stays until the VCQ is freed
+        unsafe {
+            ok(
+                "utofu_create_vcq_with_cmp_id",
+                ffi::utofu_create_vcq_with_cmp_id(TNI, 0, 0, &mut vcq),
+            )?;
+            ok(
+                "utofu_reg_mem_with_stag",
+                ffi::utofu_reg_mem_with_stag(vcq, buffer.base, DATA, STAG, 0, &mut local),
+            )?;
+            ok(
+                "utofu_query_stadd",
+                ffi::utofu_query_stadd(peer, STAG, &mut remote),
+            )?;
+        }
+        Ok(Some(Utofu {
+            vcq,
+            peer,
+            buffer,
+            local,
+            remote,
+            round: Cell::new(0),
+        }))
+    }
+
+    /// Frees them.
+    pub fn leave(self) -> Result<(), String> {
+        // SAFETY:
+        // - no pointers; the buffer is freed afterwards
+        unsafe {
+            ok(
+                "utofu_dereg_mem",
+                ffi::utofu_dereg_mem(self.vcq, self.local, 0),
+            )?;
+            ok("utofu_free_vcq", ffi::utofu_free_vcq(self.vcq))
+        }
+    }
+
+    #[inline(always)]
+    fn completed(&self) -> Result<(), String> {
+        let mut context = null_mut();
+        loop {
+            // SAFETY:
+            // - a valid place for the result
+            match unsafe { ffi::utofu_poll_tcq(self.vcq, 0, &mut context) } {
+                NOT_FOUND => {}
+                code => return ok("utofu_poll_tcq", code),
+            }
+        }
+    }
+
+    /// Makes room, whatever has completed.
+    #[cold]
+    fn make_room(&self) -> Result<(), String> {
+        let mut context = null_mut();
+        // SAFETY:
+        // - a valid place for the result
+        match unsafe { ffi::utofu_poll_tcq(self.vcq, 0, &mut context) } {
+            NOT_FOUND => Ok(()),
+            code => ok("utofu_poll_tcq", code),
+        }
+    }
+
+    #[inline(always)]
+    fn noticed(&self) -> Result<MrqNotice, String> {
+        let mut notice = MrqNotice::default();
+        loop {
+            // SAFETY:
+            // - a valid place for the notice
+            match unsafe { ffi::utofu_poll_mrq(self.vcq, 0, &mut notice) } {
+                NOT_FOUND => {}
+                code => return ok("utofu_poll_mrq", code).map(|()| notice),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn posted(&self, what: &str, post: impl Fn() -> i32) -> Result<(), String> {
+        let code = post();
+        if code == BUSY {
+            self.make_room()?;
+            return ok(what, post());
+        }
+        ok(what, code)
+    }
+
+    #[inline(always)]
+    fn put(&self, from: usize, to: usize, len: usize, flags: u64) -> Result<(), String> {
+        // SAFETY:
+        // - no pointers but the context
+        self.posted("utofu_put", || unsafe {
+            ffi::utofu_put(
+                self.vcq,
+                self.peer,
+                self.local + from as u64,
+                self.remote + to as u64,
+                len,
+                0,
+                flags,
+                null_mut(),
+            )
+        })
+    }
+}
+
+/// Ping-pong of utofu_put with a remote MRQ notice and utofu_poll_mrq.
+pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let utofu = ctx.ours()?.utofu()?;
+    let len = case.bytes as usize;
+    let at = ctx.place() * (512 << 10);
+    let word = |offset: usize| utofu.buffer.base.wrapping_add(offset).cast::<u64>();
+    let (source_last, last) = (word(DATA / 2 + at + len - 8), word(at + len - 8));
+    let mut round = utofu.round.get();
+    let (mut failed, mut wrong): (Result<(), String>, _) = (Ok(()), 0u64);
+    ctx.sync();
+    let each = if len > 32 << 10 { 50 } else { 500 };
+    let ns = ctx.per_op(each, |n| {
+        for _ in 0..n {
+            round += 1;
+            let step = (|| {
+                let send = || {
+                    // SAFETY:
+                    // - inside the buffer; the other process has received what was sent from here before
+                    unsafe { source_last.write(round) };
+                    utofu.put(DATA / 2 + at, at, len, REMOTE_NOTICE)
+                };
+                if ctx.rank == 0 {
+                    send()?;
+                }
+                utofu.noticed()?;
+                // SAFETY:
+                // - inside the buffer; the notice says that the other process has written it
+                wrong |= unsafe { last.read_volatile() } ^ round;
+                if ctx.rank != 0 {
+                    send()?;
+                }
+                Ok(())
+            })();
+            if step.is_err() {
+                failed = step;
+                return;
+            }
+        }
+    });
+    utofu.round.set(round);
+    failed?;
+    if wrong != 0 {
+        Err("the payload came after its notice".into())
+    } else {
+        Ok(ns / 2.0)
+    }
+}
+
+/// Ping-pong of utofu_put_piggyback8, seen by polling the word.
+pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let utofu = ctx.ours()?.utofu()?;
+    let at = ctx.place() * 4096 + 9 * 64;
+    let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
+    let mut round = utofu.round.get();
+    let mut failed = Ok(());
+    ctx.sync();
+    let ns = ctx.per_op(500, |n| {
+        for _ in 0..n {
+            round += 1;
+            // SAFETY:
+            // - no pointers but the context
+            let send = || {
+                utofu.posted("utofu_put_piggyback8", || unsafe {
+                    let to = utofu.remote + at as u64;
+                    ffi::utofu_put_piggyback8(utofu.vcq, utofu.peer, round, to, 8, 0, 0, null_mut())
+                })
+            };
+            if ctx.rank == 0
+                && let Err(why) = send()
+            {
+                failed = Err(why);
+            }
+            // SAFETY:
+            // - inside the buffer, aligned
+            while failed.is_ok() && unsafe { mine.read_volatile() } != round {}
+            if ctx.rank != 0
+                && let Err(why) = send()
+            {
+                failed = Err(why);
+            }
+        }
+    });
+    utofu.round.set(round);
+    failed.map(|()| ns / 2.0)
+}
+
+/// utofu_armw8 with a local MRQ notice on a word of rank 1, one after the other.
+pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    const ADD: u32 = 2;
+    let utofu = ctx.ours()?.utofu()?;
+    let at = utofu.remote + ctx.place() as u64 * 4096;
+    let mut outcome = Ok(0.0);
+    if ctx.rank == 0 {
+        let mut failed = Ok(());
+        let ns = ctx.per_op(5000, |n| {
+            for _ in 0..n {
+                // SAFETY:
+                // - no pointers but the context
+                let step = utofu
+                    .posted("utofu_armw8", || unsafe {
+                        ffi::utofu_armw8(
+                            utofu.vcq,
+                            utofu.peer,
+                            ADD,
+                            1,
+                            at,
+                            0,
+                            LOCAL_NOTICE,
+                            null_mut(),
+                        )
+                    })
+                    .and_then(|()| utofu.noticed());
+                if let Err(why) = step {
+                    failed = Err(why);
+                    return;
+                }
+            }
+        });
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+/// utofu_post_toq of 32 prepared puts of 8 bytes at a time.
+pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let utofu = ctx.ours()?.utofu()?;
+    let mut outcome = Ok(1.0);
+    if ctx.rank == 0 {
+        let mut commands = vec![0u64; BATCH * 8];
+        for i in 0..BATCH {
+            let mut size = 0usize;
+            let flags = if i + 1 == BATCH { COMPLETION } else { 0 };
+            // SAFETY:
+            // - room for a descriptor of 64 bytes; a valid place for its size
+            ok("utofu_prepare_put", unsafe {
+                ffi::utofu_prepare_put(
+                    utofu.vcq,
+                    utofu.peer,
+                    utofu.local + (DATA / 2) as u64,
+                    utofu.remote + i as u64 * 64,
+                    8,
+                    0,
+                    flags,
+                    commands[i * 8..].as_mut_ptr().cast::<c_void>(),
+                    &mut size,
+                )
+            })?;
+            if size != 64 {
+                return Err(format!("a descriptor of {size} bytes"));
+            }
+        }
+        let mut failed = Ok(());
+        let ns = ctx.per_op(BATCH * 512, |n| {
+            for _ in 0..n / BATCH {
+                // SAFETY:
+                // - the descriptors just made
+                let step = ok("utofu_post_toq", unsafe {
+                    let bytes = BATCH * 64;
+                    ffi::utofu_post_toq(utofu.vcq, commands.as_ptr().cast(), bytes, null_mut())
+                })
+                .and_then(|()| utofu.completed());
+                if step.is_err() {
+                    failed = step;
+                    return;
+                }
+            }
+        });
+        outcome = failed.map(|()| 1e3 / ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+/// Large puts.
+pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let utofu = ctx.ours()?.utofu()?;
+    let len = case.bytes as usize;
+    let mut outcome = Ok(1.0);
+    if ctx.rank == 0 {
+        let mut failed = Ok(());
+        let ns = ctx.per_op(each(case.bytes), |n| {
+            for _ in 0..n {
+                for at in (0..len).step_by(PIECE) {
+                    let step = utofu.put(at, at, PIECE.min(len), COMPLETION);
+                    let step = step.and_then(|()| utofu.completed());
+                    if step.is_err() {
+                        failed = step;
+                    }
+                }
+            }
+        });
+        outcome = failed.map(|()| len as f64 / ns);
+    }
+    ctx.sync();
+    outcome
+}
+
+/// utofu_reg_mem.
+pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let utofu = ctx.ours()?.utofu()?;
+    registration(
+        ctx,
+        case,
+        |base, len| {
+            let mut stadd = 0;
+            // SAFETY:
+            // - `registration` keeps the buffer until it has been deregistered
+            ok("utofu_reg_mem", unsafe {
+                ffi::utofu_reg_mem(utofu.vcq, base, len, 0, &mut stadd)
+            })
+            .map(|()| stadd)
+        },
+        |stadd| {
+            // SAFETY:
+            // - no pointers
+            ok("utofu_dereg_mem", unsafe {
+                ffi::utofu_dereg_mem(utofu.vcq, stadd, 0)
+            })
+        },
+    )
+}
+
+/// A chain of relays: a put of 8 bytes into a session mode VCQ of rank 1, which passes it on to the next of its session mode VCQs,
+/// and so on; then it is seen in memory there and answered. ns a hop, the first put and the answer being hops as well.
+pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    const FIRST_STAG: u32 = 1;
+    let utofu = ctx.ours()?.utofu()?;
+    let at = ctx.place() * 4096 + 13 * 64;
+    let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
+    let source = DATA / 2 + at;
+    let mut failed = Ok(());
+    let rounds = if ctx.quick { 1000 } else { 4000 };
+    // SAFETY:
+    // - valid places for results; memory of the buffer, which outlives the VCQs
+    unsafe {
+        let mut chain = Vec::new();
+        if ctx.rank == 1 {
+            for hop in 0..HOPS {
+                let (mut vcq, mut id, mut stadd) = (0, 0, 0);
+                ok(
+                    "utofu_create_vcq",
+                    ffi::utofu_create_vcq(TNI, SESSION_MODE, &mut vcq),
+                )?;
+                ok("utofu_query_vcq_id", ffi::utofu_query_vcq_id(vcq, &mut id))?;
+                let stag = FIRST_STAG + hop as u32;
+                ok(
+                    "utofu_reg_mem_with_stag",
+                    ffi::utofu_reg_mem_with_stag(vcq, utofu.buffer.base, DATA, stag, 0, &mut stadd),
+                )?;
+                chain.push((vcq, id, stadd));
+                ctx.arena.word(0, SHARED + hop * 64).store(id, Release);
+            }
+        }
+        ctx.sync();
+        let first = ctx.arena.word(0, SHARED).load(Acquire);
+        let mut to = 0;
+        ok(
+            "utofu_query_stadd",
+            ffi::utofu_query_stadd(first, FIRST_STAG, &mut to),
+        )?;
+        let post = |round: usize| -> Result<(), String> {
+            for (hop, (vcq, _, stadd)) in chain.iter().enumerate() {
+                // Each passes on what has come, a line further; the last one's goes to the word that is polled.
+                let line = |hop: usize| (source + 64 * (hop + 1)) as u64;
+                let (next, there, flags) = match chain.get(hop + 1) {
+                    Some((_, id, stadd)) => (*id, stadd + line(hop + 1), SPS_1),
+                    None => (own_id(ctx)?, utofu.local + at as u64, 0),
+                };
+                let code = ffi::utofu_put(
+                    *vcq,
+                    next,
+                    stadd + line(hop),
+                    there,
+                    8,
+                    0,
+                    flags,
+                    null_mut(),
+                );
+                if code == BUSY || round.is_multiple_of(256) {
+                    let mut context = null_mut();
+                    ffi::utofu_poll_tcq(*vcq, 0, &mut context);
+                }
+                ok("utofu_put", code)?;
+            }
+            Ok(())
+        };
+        let window = 200;
+        let mut ns = Vec::new();
+        let mut value = utofu.round.get();
+        for batch in 0..rounds / window {
+            if ctx.rank == 1 {
+                for round in 0..window {
+                    failed = failed.and(post(batch * window + round));
+                }
+            }
+            ctx.sync();
+            let start = std::time::Instant::now();
+            for _ in 0..window {
+                value += 1;
+                if ctx.rank == 0 {
+                    utofu
+                        .buffer
+                        .base
+                        .wrapping_add(source)
+                        .cast::<u64>()
+                        .write(value);
+                    failed = failed.and(utofu.posted("utofu_put", || {
+                        let there = to + (source + 64) as u64;
+                        let from = utofu.local + source as u64;
+                        ffi::utofu_put(utofu.vcq, first, from, there, 8, 0, SPS_1, null_mut())
+                    }));
+                }
+                while failed.is_ok() && mine.read_volatile() != value {}
+                if ctx.rank == 1 {
+                    failed = failed.and(utofu.posted("utofu_put_piggyback8", || {
+                        let there = utofu.remote + at as u64;
+                        ffi::utofu_put_piggyback8(
+                            utofu.vcq,
+                            utofu.peer,
+                            value,
+                            there,
+                            8,
+                            0,
+                            0,
+                            null_mut(),
+                        )
+                    }));
+                }
+            }
+            ns.push(start.elapsed().as_nanos() as f64 / window as f64);
+            if failed.is_err() {
+                break;
+            }
+        }
+        utofu.round.set(value);
+        ctx.sync();
+        for (vcq, _, stadd) in chain {
+            ok("utofu_dereg_mem", ffi::utofu_dereg_mem(vcq, stadd, 0))?;
+            ok("utofu_free_vcq", ffi::utofu_free_vcq(vcq))?;
+        }
+        failed.map(|()| crate::ctx::median(&mut ns) / (HOPS + 2) as f64)
+    }
+}
+
+fn own_id(ctx: &Ctx) -> Result<u64, String> {
+    vcq_id(ctx.rank, 0, 0)
+}
+
+/// utofu_barrier of all, on a butterfly; their number is a power of two.
+pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    ctx.ours()?;
+    let steps = ctx.size.trailing_zeros() as usize;
+    let mut mine = vec![0u64; steps.max(1)];
+    // SAFETY:
+    // - room for as many ids
+    ok("utofu_alloc_vbg", unsafe {
+        ffi::utofu_alloc_vbg(TNI, mine.len(), 0, mine.as_mut_ptr())
+    })?;
+    for (step, id) in mine.iter().enumerate() {
+        ctx.arena
+            .word(ctx.rank, SHARED + step * 64)
+            .store(*id, Release);
+    }
+    ctx.sync();
+    let theirs = |rank: usize, step: usize| ctx.arena.word(rank, SHARED + step * 64).load(Acquire);
+    let settings: Vec<VbgSetting> = (0..steps)
+        .map(|step| {
+            let (before, after) = ((step + steps - 1) % steps, (step + 1) % steps);
+            let alone = steps == 1;
+            VbgSetting {
+                vbg_id: mine[step],
+                src_lcl_vbg_id: if alone { NULL } else { mine[before] },
+                src_rmt_vbg_id: theirs(ctx.rank ^ (1 << before), before),
+                dst_lcl_vbg_id: if alone { NULL } else { mine[after] },
+                dst_rmt_vbg_id: theirs(ctx.rank ^ (1 << step), after),
+                dst_path_coords: [u8::MAX; 3],
+            }
+        })
+        .collect();
+    // SAFETY:
+    // - an array of that length
+    ok("utofu_set_vbg", unsafe {
+        ffi::utofu_set_vbg(settings.as_ptr(), settings.len())
+    })?;
+    ctx.sync();
+    let mut failed = Ok(());
+    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
+        for _ in 0..n {
+            // SAFETY:
+            // - no pointers
+            unsafe {
+                failed = ok("utofu_barrier", ffi::utofu_barrier(mine[0], 0));
+                let mut code = NOT_COMPLETED;
+                while failed.is_ok() && code == NOT_COMPLETED {
+                    code = ffi::utofu_poll_barrier(mine[0], 0);
+                }
+                if failed.is_err() || code != 0 {
+                    failed = ok("utofu_poll_barrier", code);
+                    return;
+                }
+            }
+        }
+    });
+    ctx.sync();
+    // SAFETY:
+    // - the array as it was allocated
+    ok("utofu_free_vbg", unsafe {
+        ffi::utofu_free_vbg(mine.as_ptr(), mine.len())
+    })?;
+    failed.map(|()| ns / 1e3)
+}
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Where ids are exchanged in the arena.
+const SHARED: usize = (9 << 20) + 65536;
