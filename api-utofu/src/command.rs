@@ -1,7 +1,7 @@
 //! One-sided communication (guide §3.7): arguments and flags to the engine's commands, and what is posted.
 
 use unipgas_core::Error;
-use unipgas_core::port::{Command, CommandFlags, CommandKind, Queues, Rmw};
+use unipgas_core::port::{Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw};
 
 use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
 use crate::ids::{VcqId, path_coords};
@@ -89,18 +89,28 @@ impl Vcq {
     /// A command to `target`. Errors: [`Code::InvalidVcqId`], [`Code::InvalidEdata`], [`Code::InvalidFlags`],
     /// [`Code::InvalidPathId`].
     #[inline(always)]
-    fn command(&self, kind: CommandKind, target: &Target) -> Result<Command> {
+    fn command(
+        &self,
+        kind: CommandKind,
+        rmw: Option<Rmw>,
+        target: &Target,
+        len: usize,
+        data: [u64; 4],
+    ) -> Result<Command> {
         let remote = VcqId::from_bits(target.vcq_id).ok_or(Code::InvalidVcqId)?;
         let edata = u8::try_from(target.edata).map_err(|_| Code::InvalidEdata)?;
-        let mut command = Command::new(kind, flags_of(target.flags)?);
-        command.owner = self.id().port();
-        command.edata = edata;
-        command.steps = (target.flags >> SPS_SHIFT & 0xf) as u8;
-        command.place = self.place_of(remote)?;
-        command.port = remote.port();
-        command.peer = remote.plain();
-        command.remote = target.stadd;
-        Ok(command)
+        let parts = Parts {
+            kind,
+            rmw,
+            flags: flags_of(target.flags)?,
+            edata,
+            steps: (target.flags >> SPS_SHIFT & 0xf) as u8,
+            place: self.place_of(remote)?,
+            port: remote.port(),
+            owner: self.id().port(),
+            len: len as u32,
+        };
+        Ok(Command::new(parts, remote.plain(), target.stadd, data))
     }
 
     /// Put or get of `len` bytes at STADD `local`. Errors: as all commands; [`Code::InvalidSize`].
@@ -115,10 +125,7 @@ impl Vcq {
         if len > MAX_PUTGET {
             return Err(Code::InvalidSize);
         }
-        let mut command = self.command(kind, target)?;
-        command.len = len as u32;
-        command.data[0] = local;
-        Ok(command)
+        self.command(kind, None, target, len, [local, 0, 0, 0])
     }
 
     /// Put of the first `len` bytes of `bytes`.
@@ -127,10 +134,7 @@ impl Vcq {
         if len > MAX_PIGGYBACK {
             return Err(Code::InvalidSize);
         }
-        let mut command = self.command(CommandKind::Inline, target)?;
-        command.len = len as u32;
-        command.data = bytes;
-        Ok(command)
+        self.command(CommandKind::Inline, None, target, len, bytes)
     }
 
     /// ARMW on a word of 8 bytes, or of 4.
@@ -148,17 +152,23 @@ impl Vcq {
         } else {
             CommandKind::Atomic4
         };
-        let mut command = self.command(kind, target)?;
-        command.set_rmw(rmw);
-        command.data = [operand, compare, 0, 0];
-        Ok(command)
+        self.command(kind, Some(rmw), target, 0, [operand, compare, 0, 0])
     }
 
     /// NOP.
     pub fn nop(&self, flags: u64) -> Result<Command> {
-        let mut command = Command::new(CommandKind::Nop, flags_of(flags)?);
-        command.owner = self.id().port();
-        Ok(command)
+        let parts = Parts {
+            kind: CommandKind::Nop,
+            rmw: None,
+            flags: flags_of(flags)?,
+            edata: 0,
+            steps: 0,
+            place: 0,
+            port: 0,
+            owner: self.id().port(),
+            len: 0,
+        };
+        Ok(Command::new(parts, 0, 0, [0; 4]))
     }
 
     /// Errors: [`Code::NotSupported`]: session mode VCQs take Put and NOP only (§2.2.8.1).
@@ -177,29 +187,30 @@ impl Vcq {
     /// # Safety
     /// Unless the VCQ is thread-safe, no other thread uses it meanwhile (§2.5).
     #[inline(always)]
-    pub unsafe fn post(&self, command: &Command, delayed: bool, cbdata: u64) -> Result<()> {
-        self.accepts(command)?;
-        let port = self.port();
+    pub unsafe fn post(&self, command: Command, delayed: bool, cbdata: u64) -> Result<()> {
+        self.accepts(&command)?;
         // SAFETY:
         // - the caller's word.
-        let posted = unsafe {
-            self.port().with(|queues| {
-                if delayed {
-                    port.post_delayed(queues, command, cbdata)
-                } else {
-                    port.post(queues, command, cbdata)
-                }
-            })
+        let mut queues = unsafe { self.port().hold() };
+        let posted = if delayed {
+            self.port().post_delayed(&mut queues, &command, cbdata)
+        } else {
+            self.port().post_now(&mut queues, command, cbdata)
         };
+        drop(queues);
         self.answer(posted)
     }
 
-    /// Posts the same command for each block, further on each time, or none of them (§3.7.1.3).
+    /// Posts the same command for each block, further on each time, or none of them (§3.7.1.3). Errors: [`Code::InvalidNumber`]
+    /// for more blocks than there is ever room for.
     ///
     /// # Safety
     /// As [`Vcq::post`].
     pub unsafe fn post_stride(&self, first: &Command, stride: Stride, cbdata: u64) -> Result<()> {
         self.accepts(first)?;
+        if stride.blocks > DEPTH {
+            return Err(Code::InvalidNumber);
+        }
         let commands: Vec<Command> = blocks(first, stride)?.collect();
         // SAFETY:
         // - the caller's word.
@@ -213,7 +224,7 @@ impl Vcq {
     /// As [`Vcq::post`].
     pub unsafe fn post_descriptors(&self, commands: &[Command], cbdata: u64) -> Result<()> {
         for command in commands {
-            if !command.is_valid() || command.owner != self.id().port() {
+            if !command.is_valid() || command.owner() != self.id().port() {
                 return Err(Code::InvalidDesc);
             }
             self.accepts(command)?;
@@ -229,7 +240,9 @@ impl Vcq {
         let port = self.port();
         // SAFETY:
         // - the caller's word.
-        let posted = unsafe { port.with(|queues| port.post_all(queues, commands, cbdata)) };
+        let mut queues = unsafe { port.hold() };
+        let posted = port.post_all(&mut queues, commands, cbdata);
+        drop(queues);
         self.answer(posted)
     }
 
@@ -257,20 +270,9 @@ impl Vcq {
         // - ends the program at once: other threads may be anywhere, so that no exit handler may run.
         unsafe { libc::_exit(1) }
     }
-
-    /// Runs `use_them` with the queues.
-    ///
-    /// # Safety
-    /// As [`Vcq::post`].
-    #[inline(always)]
-    pub unsafe fn with<R>(&self, use_them: impl FnOnce(&mut Queues) -> R) -> R {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.port().with(use_them) }
-    }
 }
 
-/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for none or more than a TOQ ever holds.
+/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for none.
 pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Command>> {
     if stride.blocks == 0 {
         return Err(Code::InvalidNumber);

@@ -37,7 +37,9 @@ functions! {
         let vcq = current()?.vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5).
-        let taken = unsafe { vcq.with(|queues| vcq.port().poll_completion(queues)) };
+        let mut queues = unsafe { vcq.port().hold() };
+        let taken = vcq.port().poll_completion(&mut queues);
+        drop(queues);
         let Some(taken) = taken else {
             return if vcq.port().has_overflowed() {
                 vcq.overflow()
@@ -60,7 +62,9 @@ functions! {
         let vcq = current()?.vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5).
-        let taken = unsafe { vcq.with(|queues| vcq.port().poll_notice(queues)) };
+        let mut queues = unsafe { vcq.port().hold() };
+        let taken = vcq.port().poll_notice(&mut queues);
+        drop(queues);
         let taken = match taken {
             Ok(Some(taken)) => taken,
             Ok(None) => return Err(Code::NotFound),
@@ -105,6 +109,9 @@ functions! {
         let vcq = current()?.vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5); not null, so valid.
-        unsafe { put(count, vcq.with(|queues| vcq.port().unread_notices(queues))) }
+        unsafe {
+            let unread = vcq.port().unread_notices(&mut vcq.port().hold());
+            put(count, unread)
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! write it down.
 
 use libc::{c_ulong, c_void};
-use unipgas_core::port::{Command, CommandKind, Rmw};
+use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
@@ -80,7 +80,7 @@ macro_rules! both {
                 let command: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
-                unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+                unsafe { $vcq.post(command, is_delayed($flags), cbdata as u64) }
             })
         }
 
@@ -269,7 +269,8 @@ functions! {
             if !desc.is_aligned() {
                 return Err(Code::InvalidPointer);
             }
-            if !desc_size.is_multiple_of(Command::SIZE) {
+            // More than there is ever room for is a mistake, and not looked at.
+            if !desc_size.is_multiple_of(Command::SIZE) || desc_size > DEPTH * Command::SIZE {
                 return Err(Code::InvalidSize);
             }
             // SAFETY:

@@ -55,26 +55,14 @@ bitflags::bitflags! {
     }
 }
 
-/// One command: 64 bytes without pointers.
+/// One command: 64 bytes without pointers. Whole words only: a word that was stored in parts is slow to load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Command {
-    kind: u8,
-    rmw: u8,
-    /// The byte that notices carry.
-    pub edata: u8,
-    flags: u8,
-    /// How many commands its arrival triggers at a session port.
-    pub steps: u8,
-    pad: u8,
-    /// The target's index among the ports of its process.
-    pub port: u16,
-    /// Bytes to transfer.
-    pub len: u32,
-    /// The target's place.
-    pub place: u16,
-    /// Which port it was made for: its index.
-    pub owner: u16,
+    /// Kind, rmw, edata, flags, steps (a byte each), 8 bits free, target's port (16 bits).
+    head: u64,
+    /// Bytes to transfer (32 bits), target's place (16), port that it was made for (16).
+    to: u64,
     /// The target as the program names it.
     pub peer: u64,
     /// Where at the target ([`ShortKey`]).
@@ -85,34 +73,58 @@ pub struct Command {
 
 const _: () = assert!(size_of::<Command>() == Command::SIZE);
 
+/// The parts of a command that are not addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// What it does.
+    pub kind: CommandKind,
+    /// How an atomic changes its word.
+    pub rmw: Option<Rmw>,
+    /// What it asks for.
+    pub flags: CommandFlags,
+    /// The byte that notices carry.
+    pub edata: u8,
+    /// How many commands its arrival triggers at a session port.
+    pub steps: u8,
+    /// The target's place.
+    pub place: u16,
+    /// The target's index among the ports of its process.
+    pub port: u16,
+    /// Which port it is made for: its index.
+    pub owner: u16,
+    /// Bytes to transfer.
+    pub len: u32,
+}
+
 impl Command {
     /// Bytes of a command.
     pub const SIZE: usize = 64;
 
-    /// A command without data; the caller fills in what its kind needs.
+    /// A command of these parts, to `remote` at the port that the program calls `peer`.
     #[inline(always)]
-    pub fn new(kind: CommandKind, flags: CommandFlags) -> Self {
+    pub fn new(parts: Parts, peer: u64, remote: u64, data: [u64; 4]) -> Self {
+        let rmw = match parts.rmw {
+            None => 0,
+            Some(rmw) => rmw as u64,
+        };
         Command {
-            kind: kind as u8,
-            rmw: 0,
-            edata: 0,
-            flags: flags.bits(),
-            steps: 0,
-            pad: 0,
-            port: 0,
-            len: 0,
-            place: 0,
-            owner: 0,
-            peer: 0,
-            remote: 0,
-            data: [0; 4],
+            head: parts.kind as u64
+                | rmw << 8
+                | u64::from(parts.edata) << 16
+                | u64::from(parts.flags.bits()) << 24
+                | u64::from(parts.steps) << 32
+                | u64::from(parts.port) << 48,
+            to: u64::from(parts.len) | u64::from(parts.place) << 32 | u64::from(parts.owner) << 48,
+            peer,
+            remote,
+            data,
         }
     }
 
     /// What it does; `None` for bytes that are no command.
     #[inline(always)]
     pub fn kind(&self) -> Option<CommandKind> {
-        Some(match self.kind {
+        Some(match self.head as u8 {
             1 => CommandKind::Put,
             2 => CommandKind::Inline,
             3 => CommandKind::Get,
@@ -126,7 +138,7 @@ impl Command {
     /// How an atomic changes its word.
     #[inline(always)]
     pub fn rmw(&self) -> Option<Rmw> {
-        Some(match self.rmw {
+        Some(match (self.head >> 8) as u8 {
             1 => Rmw::Swap,
             2 => Rmw::Add,
             3 => Rmw::Xor,
@@ -137,16 +149,51 @@ impl Command {
         })
     }
 
-    /// Makes it an atomic of this kind.
+    /// The byte that notices carry.
     #[inline(always)]
-    pub fn set_rmw(&mut self, rmw: Rmw) {
-        self.rmw = rmw as u8;
+    pub fn edata(&self) -> u8 {
+        (self.head >> 16) as u8
     }
 
     /// What it asks for.
     #[inline(always)]
     pub fn flags(&self) -> CommandFlags {
-        CommandFlags::from_bits_truncate(self.flags)
+        CommandFlags::from_bits_truncate((self.head >> 24) as u8)
+    }
+
+    /// How many commands its arrival triggers at a session port.
+    #[inline(always)]
+    pub fn steps(&self) -> u8 {
+        (self.head >> 32) as u8
+    }
+
+    /// The target's index among the ports of its process.
+    #[inline(always)]
+    pub fn port(&self) -> u16 {
+        (self.head >> 48) as u16
+    }
+
+    /// Bytes to transfer.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.to as u32 as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The target's place.
+    #[inline(always)]
+    pub fn place(&self) -> u16 {
+        (self.to >> 32) as u16
+    }
+
+    /// Which port it was made for: its index.
+    #[inline(always)]
+    pub fn owner(&self) -> u16 {
+        (self.to >> 48) as u16
     }
 
     /// Where at the target.
@@ -166,7 +213,7 @@ impl Command {
     pub fn is_valid(&self) -> bool {
         match self.kind() {
             None => false,
-            Some(CommandKind::Inline) => self.len as usize <= size_of_val(&self.data),
+            Some(CommandKind::Inline) => self.len() <= size_of_val(&self.data),
             Some(CommandKind::Atomic4 | CommandKind::Atomic8) => self.rmw().is_some(),
             Some(_) => true,
         }

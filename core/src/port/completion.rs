@@ -1,6 +1,7 @@
 //! Completions of a port, in the order in which its commands were posted.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::notice::Fault;
 
@@ -16,60 +17,74 @@ pub struct Completed {
     pub fault: Option<Fault>,
 }
 
-/// A ring of completions. One place is taken by every command, whether or not it asks for a completion (uTofu guide §3.7).
-pub struct Completions {
-    ring: Box<[(u64, u32)]>,
-    first: usize,
-    next: usize,
+/// How many completions there are; anybody may look.
+#[derive(Default)]
+pub struct Counts {
+    first: AtomicUsize,
+    next: AtomicUsize,
 }
 
-const SILENT: u32 = 0;
-const WANTED: u32 = 1;
-
-impl Completions {
-    pub fn new() -> Self {
-        Completions {
-            ring: vec![(0, SILENT); DEPTH].into(),
-            first: 0,
-            next: 0,
-        }
-    }
-
+impl Counts {
     #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.next - self.first
+    pub fn unread(&self) -> usize {
+        self.next
+            .load(Ordering::Relaxed)
+            .wrapping_sub(self.first.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
     pub fn has_room(&self, commands: usize) -> bool {
-        self.len() + commands <= DEPTH
+        self.unread() + commands <= DEPTH
+    }
+}
+
+/// A ring of completions. One place is taken by every command, whether or not it asks for a completion (uTofu guide §3.7). Only
+/// whoever holds it changes the counts.
+pub struct Completions {
+    ring: Box<[(u64, u64); DEPTH]>,
+}
+
+const SILENT: u64 = 0;
+const WANTED: u64 = 1;
+
+impl Completions {
+    pub fn new() -> Self {
+        let ring = vec![(0, SILENT); DEPTH].into_boxed_slice();
+        Completions {
+            ring: ring.try_into().expect("as many as the array has"),
+        }
     }
 
     #[inline(always)]
-    pub fn push(&mut self, context: u64, wanted: bool, fault: Option<Fault>) {
+    pub fn push(&mut self, counts: &Counts, context: u64, wanted: bool, fault: Option<Fault>) {
         let state = match fault {
-            None if wanted => WANTED,
-            None => SILENT,
-            Some(fault) => 1 + fault as u32,
+            None => u64::from(wanted),
+            Some(fault) => WANTED + fault as u64,
         };
-        self.ring[self.next % DEPTH] = (context, state);
-        self.next += 1;
+        let next = counts.next.load(Ordering::Relaxed);
+        self.ring[next % DEPTH] = (context, state);
+        counts.next.store(next.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The next one that somebody wants to know of; frees the places up to it.
     #[inline(always)]
-    pub fn take(&mut self) -> Option<Completed> {
-        while self.first != self.next {
-            let (context, state) = self.ring[self.first % DEPTH];
-            self.first += 1;
+    pub fn take(&mut self, counts: &Counts) -> Option<Completed> {
+        let next = counts.next.load(Ordering::Relaxed);
+        let mut first = counts.first.load(Ordering::Relaxed);
+        let mut found = None;
+        while first != next {
+            let (context, state) = self.ring[first % DEPTH];
+            first = first.wrapping_add(1);
             if state != SILENT {
-                return Some(Completed {
+                found = Some(Completed {
                     context,
-                    fault: Fault::from_bits((state - 1) as u8),
+                    fault: Fault::from_bits((state - WANTED) as u8),
                 });
+                break;
             }
         }
-        None
+        counts.first.store(first, Ordering::Relaxed);
+        found
     }
 }
 

@@ -1,7 +1,8 @@
 //! Access to what only one thread may use at a time: by a lock, or by the callers' promise.
 
 use std::cell::UnsafeCell;
-use std::sync::Mutex;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard};
 
 /// A value for one thread at a time. Interfaces whose objects are not thread-safe by default (uTofu guide §2.5) must not pay for
 /// a lock: a locked instruction costs as much as half a put.
@@ -28,18 +29,47 @@ impl<T> Guarded<T> {
         self.lock.is_some()
     }
 
-    /// Runs `use_it` with the value. Do not nest.
+    /// The value, for this thread alone until the result is dropped. Once at a time in a thread.
     ///
     /// # Safety
-    /// Without a lock: no two calls at the same time.
+    /// Without a lock: no other thread holds it meanwhile.
     #[inline(always)]
-    pub unsafe fn with<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R {
-        let _held = self
-            .lock
-            .as_ref()
-            .map(|lock| lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        // SAFETY:
-        // - the lock is held, or the caller promises that nobody else is here.
-        use_it(unsafe { &mut *self.value.get() })
+    pub unsafe fn hold(&self) -> Held<'_, T> {
+        let lock = match &self.lock {
+            None => None,
+            Some(lock) => Some(wait_for(lock)),
+        };
+        Held {
+            // SAFETY:
+            // - the lock is held, or the caller promises that nobody else is here.
+            value: unsafe { &mut *self.value.get() },
+            _lock: lock,
+        }
+    }
+}
+
+#[cold]
+fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// See [`Guarded::hold`].
+pub struct Held<'a, T> {
+    value: &'a mut T,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        self.value
     }
 }

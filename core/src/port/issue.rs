@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
-use super::completion::{Completed, Completions, DEPTH, Delayed, MOST_DELAYED};
+use super::completion::{Completed, Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
-use super::guard::Guarded;
+use super::guard::{Guarded, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, Reach, ShortKey};
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
@@ -45,26 +45,28 @@ const PROGRESS: Duration = Duration::from_micros(100);
 
 /// A port.
 pub struct Port {
-    network: Arc<Network>,
+    pub(super) network: Arc<Network>,
     directory: Arc<PortDirectory>,
-    options: PortOptions,
+    pub(super) options: PortOptions,
     place: u16,
-    endpoint: Endpoint,
-    direct: bool,
-    keys: KeyTable,
+    pub(super) endpoint: Endpoint,
+    pub(super) direct: bool,
+    pub(super) keys: KeyTable,
     table: Region,
     /// Memory of the reader in `queues`.
     inbox: Region,
     queues: Guarded<Queues>,
-    unread: AtomicUsize,
+    pub(super) counts: Counts,
+    /// Commands that are delayed, under way or triggered.
+    waiting: AtomicUsize,
 }
 
 /// What one thread at a time may use.
 pub struct Queues {
-    completions: Completions,
-    notices: VecDeque<PortNotice>,
-    reader: InboxReader,
-    delayed: Delayed,
+    pub(super) completions: Completions,
+    pub(super) notices: VecDeque<PortNotice>,
+    pub(super) reader: InboxReader,
+    pub(super) delayed: Delayed,
     /// Commands under way, in the order of posting, where the engine is asynchronous.
     flights: VecDeque<Flight>,
     /// Number of the first of them.
@@ -164,7 +166,8 @@ impl Port {
             ),
             table,
             inbox,
-            unread: AtomicUsize::new(0),
+            counts: Counts::default(),
+            waiting: AtomicUsize::new(0),
         });
         let header = port.header();
         header.id.store(options.id, Ordering::Relaxed);
@@ -243,30 +246,30 @@ impl Port {
         self.keys.release(&self.table, key)
     }
 
-    /// Runs `use_them` with the queues.
+    /// The queues, for this thread alone.
     ///
     /// # Safety
-    /// Unless the port was opened for several threads: no two calls at the same time.
+    /// Unless the port was opened for several threads: no other thread holds them meanwhile.
     #[inline(always)]
-    pub unsafe fn with<R>(&self, use_them: impl FnOnce(&mut Queues) -> R) -> R {
+    pub unsafe fn hold(&self) -> Held<'_, Queues> {
         // SAFETY:
         // - the caller's word.
-        unsafe { self.queues.with(use_them) }
+        unsafe { self.queues.hold() }
     }
 
     /// Commands posted whose completions have not been looked at. May be called at any time by any thread.
     pub fn unread(&self) -> usize {
-        self.unread.load(Ordering::Relaxed)
+        self.counts.unread() + self.waiting.load(Ordering::Relaxed)
     }
 
     /// Posts a command. Errors: [`Error::QueueFull`]: look at completions first; [`Error::InboxFull`]: own notices have not been
     /// taken, and the one of this command is lost.
-    #[inline(always)]
+    #[inline(never)]
     pub fn post(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
         if self.options.session {
             return self.post_all(queues, std::slice::from_ref(command), context);
         }
-        if !queues.has_room(1) {
+        if !queues.has_room(&self.counts, 1) {
             return Err(Error::QueueFull);
         }
         if !queues.delayed.is_empty() {
@@ -304,7 +307,7 @@ impl Port {
         if queues.delayed.len() >= MOST_DELAYED || self.options.session {
             return self.post(queues, command, context);
         }
-        if !queues.has_room(1) {
+        if !queues.has_room(&self.counts, 1) {
             return Err(Error::QueueFull);
         }
         queues.delayed.push_back((*command, context));
@@ -328,9 +331,9 @@ impl Port {
         trigger::advance(&self.network, own)
     }
 
-    #[inline(always)]
+    #[inline]
     fn count(&self, queues: &Queues) {
-        self.unread.store(queues.unread(self), Ordering::Relaxed);
+        self.waiting.store(queues.waiting(self), Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -342,7 +345,7 @@ impl Port {
         let wanted = command.flags().contains(CommandFlags::COMPLETION);
         match self.carry(command, 0, &mut before) {
             Ok((target, _)) => {
-                queues.completions.push(context, wanted, None);
+                queues.completions.push(&self.counts, context, wanted, None);
                 let Some(target) = target else {
                     return Ok(());
                 };
@@ -355,26 +358,14 @@ impl Port {
                 }
                 Ok(())
             }
-            Err(failed) => queues.fail(command, context, failed),
-        }
-    }
-
-    #[inline(always)]
-    fn tell_mapped(&self, target: &RemotePort, notice: PortNotice) {
-        match &target.writer {
-            Some(writer) => {
-                if target.push(writer, notice).is_err() {
-                    target.overflowed();
-                }
-            }
-            None => self.network.tell(target, notice),
+            Err(failed) => queues.fail(&self.counts, command, context, failed),
         }
     }
 
     #[inline(always)]
     fn arrived(&self, command: &Command, target: &RemotePort) -> Result<()> {
-        if command.steps > 0 && command.kind() == Some(CommandKind::Put) {
-            return trigger::arrive(&self.network, target, command.steps);
+        if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
+            return trigger::arrive(&self.network, target, command.steps());
         }
         Ok(())
     }
@@ -387,7 +378,7 @@ impl Port {
         context: u64,
         before: &mut u64,
     ) -> Result<(Option<&RemotePort>, Outcome), Failed> {
-        let len = command.len as usize;
+        let len = command.len();
         let flags = if command.flags().contains(CommandFlags::ORDERED) {
             Flags::ORDERED
         } else {
@@ -406,7 +397,7 @@ impl Port {
                         desc: 0,
                     }
                 };
-                let target = self.network.port(command.place, command.port)?;
+                let target = self.network.port(command.place(), command.port())?;
                 if let Some(writer) = &target.writer
                     && command.flags().contains(CommandFlags::REMOTE_NOTICE)
                 {
@@ -423,7 +414,7 @@ impl Port {
                 Ok((Some(target), outcome.map_err(fault)?))
             }
             CommandKind::Get => {
-                let target = self.network.port(command.place, command.port)?;
+                let target = self.network.port(command.place(), command.port())?;
                 let from = self.at(target, command, len, Rights::READ)?;
                 let local = self
                     .keys
@@ -436,7 +427,7 @@ impl Port {
             }
             CommandKind::Atomic4 | CommandKind::Atomic8 => {
                 let wide = kind == CommandKind::Atomic8;
-                let target = self.network.port(command.place, command.port)?;
+                let target = self.network.port(command.place(), command.port())?;
                 let at = self.at(target, command, if wide { 8 } else { 4 }, Rights::ATOMIC)?;
                 let rmw = command.rmw().ok_or(Failed::Send(Fault::Other))?;
                 let outcome = self
@@ -554,7 +545,8 @@ impl Port {
         unsafe { self.endpoint.atomic(at, &request, flags, context) }
     }
 
-    fn remote_notice(&self, command: &Command) -> PortNotice {
+    #[inline(always)]
+    pub(super) fn remote_notice(&self, command: &Command) -> PortNotice {
         PortNotice {
             peer: self.options.id,
             ..notice(command, true, 0)
@@ -570,9 +562,11 @@ impl Port {
         let taken = if self.options.session {
             self.take_triggered(queues)
         } else {
-            queues.completions.take()
+            queues.completions.take(&self.counts)
         };
-        self.count(queues);
+        if self.options.session {
+            self.count(queues);
+        }
         if taken.is_none() {
             self.idle(queues);
         }
@@ -721,17 +715,19 @@ impl Port {
             let wanted = command.flags().contains(CommandFlags::COMPLETION);
             match flight.stage {
                 Stage::NotSent(fault) => {
-                    queues.fail(&command, flight.context, Failed::Send(fault))?;
+                    queues.fail(&self.counts, &command, flight.context, Failed::Send(fault))?;
                 }
                 Stage::Failed(fault) => {
-                    queues.fail(&command, flight.context, Failed::After(fault))?;
+                    queues.fail(&self.counts, &command, flight.context, Failed::After(fault))?;
                 }
                 _ => {
-                    queues.completions.push(flight.context, wanted, None);
+                    queues
+                        .completions
+                        .push(&self.counts, flight.context, wanted, None);
                     if command.kind() == Some(CommandKind::Nop) {
                         continue;
                     }
-                    if let Ok(target) = self.network.port(command.place, command.port) {
+                    if let Ok(target) = self.network.port(command.place(), command.port()) {
                         self.arrived(&command, target)?;
                     }
                     if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
@@ -749,7 +745,7 @@ impl Port {
         {
             return Stage::Told;
         }
-        let target = match self.network.port(command.place, command.port) {
+        let target = match self.network.port(command.place(), command.port()) {
             Ok(target) => target,
             Err(fault) => return Stage::Failed(fault),
         };
@@ -784,15 +780,15 @@ fn look_after(port: &Weak<Port>) {
         };
         // SAFETY:
         // - ports of asynchronous engines have a lock.
-        unsafe { port.with(|queues| port.progress(queues)) };
+        let mut queues = unsafe { port.hold() };
+        port.progress(&mut queues);
     }
 }
 
 impl Queues {
     #[inline(always)]
-    fn has_room(&self, commands: usize) -> bool {
-        self.completions
-            .has_room(commands + self.delayed.len() + self.flights.len())
+    fn has_room(&self, counts: &Counts, commands: usize) -> bool {
+        counts.has_room(commands + self.delayed.len() + self.flights.len())
     }
 
     fn has_room_at(&self, commands: usize, port: &Port) -> bool {
@@ -800,20 +796,20 @@ impl Queues {
             Some(session) => {
                 port.trigger().posted() - session.taken + commands as u64 <= TRIGGERED as u64
             }
-            None => self.has_room(commands),
+            None => self.has_room(&port.counts, commands),
         }
     }
 
-    #[inline(always)]
-    fn unread(&self, port: &Port) -> usize {
+    #[inline]
+    fn waiting(&self, port: &Port) -> usize {
         match &self.session {
             Some(session) => (port.trigger().posted() - session.taken) as usize,
-            None => self.completions.len() + self.delayed.len() + self.flights.len(),
+            None => self.delayed.len() + self.flights.len(),
         }
     }
 
     #[inline(always)]
-    fn note(&mut self, notice: PortNotice) -> Result<()> {
+    pub(super) fn note(&mut self, notice: PortNotice) -> Result<()> {
         if self.notices.len() >= self.reader.capacity() {
             return Err(Error::InboxFull);
         }
@@ -822,15 +818,21 @@ impl Queues {
     }
 
     #[cold]
-    fn fail(&mut self, command: &Command, context: u64, failed: Failed) -> Result<()> {
+    fn fail(
+        &mut self,
+        counts: &Counts,
+        command: &Command,
+        context: u64,
+        failed: Failed,
+    ) -> Result<()> {
         match failed {
             Failed::Send(fault) => {
-                self.completions.push(context, true, Some(fault));
+                self.completions.push(counts, context, true, Some(fault));
                 Ok(())
             }
             Failed::After(fault) => {
                 let wanted = command.flags().contains(CommandFlags::COMPLETION);
-                self.completions.push(context, wanted, None);
+                self.completions.push(counts, context, wanted, None);
                 self.note(local_notice(command, 0, Some(fault)))
             }
         }
@@ -840,7 +842,7 @@ impl Queues {
 /// What the target (`remote`) or the poster is told of a command.
 #[inline(always)]
 fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
-    let len = u64::from(command.len);
+    let len = command.len() as u64;
     let (kind, value, end) = match command.kind() {
         Some(CommandKind::Get) if remote => (
             NoticeKind::RemoteGet,
@@ -858,7 +860,7 @@ fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
     PortNotice {
         kind,
         fault: None,
-        edata: command.edata,
+        edata: command.edata(),
         peer: command.peer,
         value,
         remote: command.remote.wrapping_add(end),
@@ -866,7 +868,7 @@ fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
 }
 
 #[inline(always)]
-fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
+pub(super) fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
     PortNotice {
         fault,
         ..notice(command, false, before)

@@ -87,7 +87,7 @@ pub(super) const fn entry(index: usize) -> usize {
 }
 
 /// What the owner's own commands read of a key.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Own {
     /// [`ShortKey::name`], 0 for none.
     name: AtomicU32,
@@ -114,7 +114,7 @@ struct Registrations {
 
 /// The keys of a port, as its owner has them.
 pub(super) struct KeyTable {
-    own: Box<[Own]>,
+    own: Box<[Own; KEYS]>,
     registrations: Mutex<Registrations>,
     /// Guards writing of the shared table.
     writing: Mutex<()>,
@@ -122,8 +122,9 @@ pub(super) struct KeyTable {
 
 impl KeyTable {
     pub fn new() -> Self {
+        let own: Vec<_> = (0..KEYS).map(|_| Own::default()).collect();
         KeyTable {
-            own: (0..KEYS).map(|_| Own::default()).collect(),
+            own: own.try_into().expect("as many as the array has"),
             registrations: Mutex::default(),
             writing: Mutex::default(),
         }

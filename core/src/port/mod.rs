@@ -12,14 +12,15 @@ mod issue;
 mod keys;
 mod neighbour;
 mod notice;
+mod quick;
 mod remote;
 mod service;
 mod trigger;
 
-pub use command::{Command, CommandFlags, CommandKind, Rmw};
-pub use completion::Completed;
+pub use command::{Command, CommandFlags, CommandKind, Parts, Rmw};
+pub use completion::{Completed, DEPTH};
 pub use directory::{PORTS, PortDirectory};
-pub use guard::Guarded;
+pub use guard::{Guarded, Held};
 pub use issue::{Port, PortOptions, Queues};
 pub use keys::{KEYS, RESERVED_KEYS, ShortKey};
 pub use neighbour::Network;

@@ -31,7 +31,7 @@ struct Neighbour {
     generation: u32,
     connection: Connection,
     directory: RemoteRegion,
-    ports: Box<[AtomicPtr<RemotePort>]>,
+    ports: Box<[AtomicPtr<RemotePort>; PORTS]>,
     /// Where its barrier gates are, once they have been looked for.
     gates: OnceCell<RemoteRegion>,
 }
@@ -97,20 +97,24 @@ impl Network {
     /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`].
     #[inline(always)]
     pub fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
-        if let Some(known) = self.places.get(usize::from(place)) {
-            // SAFETY:
-            // - null, or made by Box::into_raw and kept until self is dropped.
-            if let Some(neighbour) = unsafe { known.load(Ordering::Acquire).as_ref() }
-                && let Some(known) = neighbour.ports.get(usize::from(index))
-                // SAFETY:
-                // - as above.
-                && let Some(port) = unsafe { known.load(Ordering::Acquire).as_ref() }
-                && port.is_current()
-            {
-                return Ok(port);
-            }
+        match self.port_at_hand(place, index) {
+            Some(port) => Ok(port),
+            None => self.find(place, index).map_err(|_| Fault::Peer),
         }
-        self.find(place, index).map_err(|_| Fault::Peer)
+    }
+
+    /// The same, if it has been found before and is still there.
+    #[inline(always)]
+    pub(super) fn port_at_hand(&self, place: u16, index: u16) -> Option<&RemotePort> {
+        let known = self.places.get(usize::from(place))?;
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until self is dropped.
+        let neighbour = unsafe { known.load(Ordering::Acquire).as_ref() }?;
+        let known = neighbour.ports.get(usize::from(index))?;
+        // SAFETY:
+        // - as above.
+        let port = unsafe { known.load(Ordering::Acquire).as_ref() }?;
+        port.is_current().then_some(port)
     }
 
     /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
@@ -224,7 +228,7 @@ impl Network {
             generation: found.generation,
             directory: connection.import(&found.key)?,
             connection,
-            ports: (0..PORTS).map(|_| AtomicPtr::new(null_mut())).collect(),
+            ports: Box::new(std::array::from_fn(|_| AtomicPtr::new(null_mut()))),
             gates: OnceCell::new(),
         })
     }
@@ -307,7 +311,7 @@ impl Drop for Network {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        for known in &self.ports {
+        for known in &*self.ports {
             let port = known.swap(null_mut(), Ordering::AcqRel);
             if !port.is_null() {
                 // SAFETY:

@@ -29,7 +29,7 @@ pub struct RemotePort {
     pub(super) inbox: RemoteRegion,
     /// `None` where the inbox is not mapped here.
     pub(super) writer: Option<InboxWriter>,
-    known: Box<[AtomicPtr<KnownKey>]>,
+    known: Box<[AtomicPtr<KnownKey>; KEYS]>,
     /// What was known under keys that have been used again since; another thread may still be reading it.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     retired: Mutex<Vec<Box<KnownKey>>>,
@@ -43,12 +43,13 @@ impl RemotePort {
         let writer = (!base.is_null())
             .then(|| unsafe { InboxWriter::attach(base, inbox.len()) }.ok())
             .flatten();
+        let known: Vec<_> = (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect();
         RemotePort {
             connection,
             table,
             writer,
             inbox,
-            known: (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect(),
+            known: known.try_into().expect("as many as the array has"),
             retired: Mutex::default(),
         }
     }
@@ -104,16 +105,21 @@ impl RemotePort {
         self.connection.life() != Life::Alive
     }
 
-    /// The memory under `key` (whatever its offset).
+    /// The memory under `key`, if it has been looked up before. It may have been released since.
     #[inline(always)]
-    pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+    pub(super) fn region_at_hand(&self, key: ShortKey) -> Option<&RemoteRegion> {
         let known = self.known[key.index()].load(Ordering::Acquire);
         // SAFETY:
         // - null, or made by Box::into_raw and kept until self is dropped.
-        match unsafe { known.as_ref() } {
-            Some(known) if known.name == key.name() && known.region.is_current() => {
-                Ok(&known.region)
-            }
+        let known = unsafe { known.as_ref() }?;
+        (known.name == key.name()).then_some(&known.region)
+    }
+
+    /// The memory under `key` (whatever its offset).
+    #[inline(always)]
+    pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+        match self.region_at_hand(key) {
+            Some(region) if region.is_current() => Ok(region),
             _ => self.look_up(network, key),
         }
     }
@@ -172,7 +178,7 @@ impl RemotePort {
 
 impl Drop for RemotePort {
     fn drop(&mut self) {
-        for known in &self.known {
+        for known in &*self.known {
             let known = known.swap(null_mut(), Ordering::AcqRel);
             if !known.is_null() {
                 // SAFETY:

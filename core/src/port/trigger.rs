@@ -209,7 +209,7 @@ fn start(
     if command.kind() != Some(CommandKind::Put) {
         return None;
     }
-    let len = command.len as usize;
+    let len = command.len();
     let source = match owner.at(network, command.local(), len, Rights::READ) {
         Ok(source) => source,
         Err(reach) => return Some(reach.at_send()),
@@ -217,10 +217,10 @@ fn start(
     let end = PortNotice {
         kind: NoticeKind::LocalPut,
         fault: None,
-        edata: command.edata,
+        edata: command.edata(),
         peer: command.peer,
         value: 0,
-        remote: command.remote.wrapping_add(u64::from(command.len)),
+        remote: command.remote.wrapping_add(command.len() as u64),
     };
     let flags = command.flags();
     let fault = match relay(network, source, command, len) {
@@ -233,8 +233,8 @@ fn start(
                 };
                 network.tell(target, notice);
             }
-            if command.steps > 0 {
-                arrivals.push((command.place, command.port, command.steps));
+            if command.steps() > 0 {
+                arrivals.push((command.place(), command.port(), command.steps()));
             }
             None
         }
@@ -252,7 +252,7 @@ fn relay<'n>(
     command: &Command,
     len: usize,
 ) -> Result<&'n RemotePort, Fault> {
-    let target = network.port(command.place, command.port)?;
+    let target = network.port(command.place(), command.port())?;
     let mut again = false;
     loop {
         let to = target
