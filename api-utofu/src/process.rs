@@ -199,7 +199,7 @@ impl Process {
             return Some(node as u16);
         }
         let sharer = dealt_to(id.tni(), id.cq(), self.per_node);
-        Some((node * self.per_node + sharer) as u16)
+        u16::try_from(node * self.per_node + sharer).ok()
     }
 
     /// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`].

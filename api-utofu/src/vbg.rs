@@ -359,7 +359,8 @@ impl Resolve for Process {
         let unknown = unipgas_core::Error::StaleRegion;
         let id = VbgId::from_bits(name).ok_or(unknown.clone())?;
         let place = self.place_of_gate(id).ok_or(unknown)?;
-        self.network().gate(place as u16, word(id) as usize)
+        let place = u16::try_from(place).map_err(|_| unipgas_core::Error::StaleRegion)?;
+        self.network().gate(place, word(id) as usize)
     }
 
     /// Nobody sleeps: uTofu knows no waiting.
