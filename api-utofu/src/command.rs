@@ -1,7 +1,7 @@
 //! One-sided communication (guide §3.7): arguments and flags to the engine's commands, and what is posted.
 
 use unipgas_core::Error;
-use unipgas_core::port::{Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw};
+use unipgas_core::port::{Aim, Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw, ShortKey};
 
 use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
 use crate::ids::{VcqId, path_coords};
@@ -30,6 +30,15 @@ const ALL: u64 = STRONG_ORDER
     | LOCAL_MRQ_NOTICE
     | 0xf << SPS_SHIFT
     | 0xff << PATH_SHIFT;
+
+/// What memory does not notice, or does anyway.
+const SIMPLE: u64 = STRONG_ORDER
+    | PACKET_RESPONSE
+    | REMOTE_MRQ_NOTICE
+    | PADDING
+    | CACHE_INJECTION
+    | TCQ_NOTICE
+    | LOCAL_MRQ_NOTICE;
 
 /// Where a command goes, and what it asks for beside its effect.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +86,17 @@ fn flags_of(flags: u64) -> Result<CommandFlags> {
     if path != 0 && path_coords(path).is_none() {
         return Err(Code::InvalidPathId);
     }
+    Ok(wanted(flags))
+}
+
+#[inline(always)]
+fn wanted(flags: u64) -> CommandFlags {
     let mut wanted = CommandFlags::empty();
     wanted.set(CommandFlags::COMPLETION, flags & TCQ_NOTICE != 0);
     wanted.set(CommandFlags::LOCAL_NOTICE, flags & LOCAL_MRQ_NOTICE != 0);
     wanted.set(CommandFlags::REMOTE_NOTICE, flags & REMOTE_MRQ_NOTICE != 0);
     wanted.set(CommandFlags::ORDERED, flags & STRONG_ORDER != 0);
-    Ok(wanted)
+    wanted
 }
 
 impl Vcq {
@@ -182,22 +196,112 @@ impl Vcq {
         Ok(())
     }
 
+    /// The target, if it is at hand and the flags ask for nothing special.
+    #[inline(always)]
+    fn aim(&self, target: &Target) -> Option<Aim<'static>> {
+        let (port, peer) = self.at_hand(target.vcq_id)?;
+        ((target.flags & !SIMPLE == 0) & (target.edata <= 0xff)).then_some(Aim {
+            target: port,
+            peer,
+            key: ShortKey(target.stadd),
+            flags: wanted(target.flags),
+            edata: target.edata as u8,
+        })
+    }
+
+    /// Puts registered memory by the short way; `None` if that does not lead there.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    #[inline(always)]
+    pub unsafe fn put_now(
+        &self,
+        target: &Target,
+        local: u64,
+        len: usize,
+        cbdata: u64,
+    ) -> Option<Result<()>> {
+        let aim = self.aim(target)?;
+        if len > MAX_PUTGET {
+            return None;
+        }
+        // SAFETY:
+        // - the caller's word.
+        let mut queues = unsafe { self.port().hold() };
+        let key = ShortKey(local);
+        let posted = self
+            .port()
+            .put_key_now(&mut queues, &aim, key, len, cbdata)?;
+        drop(queues);
+        Some(self.answer(posted))
+    }
+
+    /// Puts bytes by the short way; `None` if that does not lead there.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`]; `len` bytes at `data` are valid.
+    #[inline(always)]
+    pub unsafe fn piggyback_now(
+        &self,
+        target: &Target,
+        data: *const u8,
+        len: usize,
+        cbdata: u64,
+    ) -> Option<Result<()>> {
+        let aim = self.aim(target)?;
+        if (len > MAX_PIGGYBACK) | data.is_null() {
+            return None;
+        }
+        // SAFETY:
+        // - the caller's word.
+        let posted = unsafe {
+            let mut queues = self.port().hold();
+            self.port().put_now(&mut queues, &aim, data, len, cbdata)?
+        };
+        Some(self.answer(posted))
+    }
+
+    /// ARMW on 8 bytes by the short way; `None` if that does not lead there.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    #[inline(always)]
+    pub unsafe fn armw8_now(
+        &self,
+        target: &Target,
+        rmw: Rmw,
+        operands: [u64; 2],
+        cbdata: u64,
+    ) -> Option<Result<()>> {
+        let aim = self.aim(target)?;
+        // SAFETY:
+        // - the caller's word.
+        let mut queues = unsafe { self.port().hold() };
+        let posted = self
+            .port()
+            .change_now(&mut queues, &aim, rmw, operands, cbdata)?;
+        drop(queues);
+        Some(self.answer(posted))
+    }
+
     /// Posts a command. Errors: [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`].
     ///
     /// # Safety
     /// Unless the VCQ is thread-safe, no other thread uses it meanwhile (§2.5).
-    #[inline(always)]
-    pub unsafe fn post(&self, command: Command, delayed: bool, cbdata: u64) -> Result<()> {
-        self.accepts(&command)?;
+    pub unsafe fn post(&self, command: &Command, delayed: bool, cbdata: u64) -> Result<()> {
+        self.accepts(command)?;
         // SAFETY:
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
         let posted = if delayed {
-            self.port().post_delayed(&mut queues, &command, cbdata)
+            self.port().post_delayed(&mut queues, command, cbdata)
         } else {
-            self.port().post_now(&mut queues, command, cbdata)
+            self.port().post(&mut queues, command, cbdata)
         };
         drop(queues);
+        if posted.is_ok() && self.at_hand(command.peer).is_none() {
+            self.keep_at_hand(command.peer);
+        }
         self.answer(posted)
     }
 

@@ -1,11 +1,10 @@
 //! This process in the virtual network: its node, its share of the node's resources, its VCQs. Set up by the first call that
 //! needs it; uTofu has no initialisation.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use unipgas_core::Engine;
-use unipgas_core::port::{Network, PORTS, Port, PortDirectory, PortOptions};
+use unipgas_core::port::{Network, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 
@@ -15,7 +14,7 @@ use crate::ids::VcqId;
 use crate::shape::{Coords, MAX_NODES, Shape};
 use crate::status::{Code, Result, from_engine};
 use crate::vbg::Vbgs;
-use crate::vcq::{Vcq, VcqFlags};
+use crate::vcq::{Vcq, VcqFlags, vcq, vcqs_of};
 
 /// Nodes of a network whose job does not say how many processes it has.
 const BY_HAND: u32 = 6144;
@@ -31,7 +30,6 @@ pub struct Process {
     coords: Coords,
     wishes: Wishes,
     cqs: Mutex<Vec<Cq>>,
-    vcqs: Box<[AtomicPtr<Vcq>]>,
     vbgs: Vbgs,
 }
 
@@ -127,7 +125,6 @@ impl Process {
             per_node,
             place,
             wishes,
-            vcqs: (0..PORTS).map(|_| AtomicPtr::default()).collect(),
             vbgs: Vbgs::default(),
         })
     }
@@ -202,12 +199,6 @@ impl Process {
         u16::try_from(node * self.per_node + sharer).ok()
     }
 
-    /// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`].
-    #[inline(always)]
-    pub fn vcq(&self, handle: usize) -> Result<&Vcq> {
-        vcq_in(&self.vcqs, handle)
-    }
-
     /// Creates a VCQ (§3.3.1.1, §3.3.1.2); gives its handle. Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
     /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`].
     pub fn create_vcq(&'static self, tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<usize> {
@@ -240,20 +231,17 @@ impl Process {
         let port = Port::open(&self.network, &self.directory, options).map_err(from_engine)?;
         cq.used |= 1 << cmp;
         cq.exclusive = flags.contains(VcqFlags::EXCLUSIVE);
-        let vcq = Box::new(Vcq::new(self, id, port, self.wishes.swap_protect));
+        let vcq = Vcq::new(self, id, port, self.wishes.swap_protect);
         let handle = vcq.handle();
-        self.vcqs[usize::from(id.port())].store(Box::into_raw(vcq), Ordering::Release);
+        vcq.enter();
         Ok(handle)
     }
 
     /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`].
     pub fn free_vcq(&self, handle: usize) -> Result<()> {
         let mut cqs = self.cqs.lock().expect("no panic under this lock");
-        let id = self.vcq(handle)?.id();
-        let vcq = self.vcqs[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if vcq.is_null() {
-            return Err(Code::InvalidVcqHdl);
-        }
+        let id = vcq(handle)?.id();
+        Vcq::remove(id)?;
         if let Some(cq) = cqs
             .iter_mut()
             .find(|cq| cq.tni == id.tni() && cq.cq == id.cq())
@@ -261,44 +249,14 @@ impl Process {
             cq.used &= !(1 << id.cmp());
             cq.exclusive = false;
         }
-        // SAFETY:
-        // - made by Box::into_raw in `create_vcq`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
-        //   allowed (§3.3.1.3).
-        drop(unsafe { Box::from_raw(vcq) });
         Ok(())
     }
 
     /// Commands of all VCQs of a CQ whose completions have not been looked at (§3.7.5.1).
     pub fn unread(&self, id: VcqId) -> usize {
-        (0..CMP_IDS)
-            .filter_map(|cmp| {
-                let index = VcqId::new(&self.coords, id.tni(), id.cq(), cmp).port();
-                // SAFETY:
-                // - null, or a VCQ that nobody may free meanwhile.
-                unsafe {
-                    self.vcqs[usize::from(index)]
-                        .load(Ordering::Acquire)
-                        .as_ref()
-                }
-            })
-            .map(|vcq| vcq.port().unread())
-            .sum()
+        let ids = (0..CMP_IDS).map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp));
+        vcqs_of(ids).map(|vcq| vcq.port().unread()).sum()
     }
-}
-
-#[inline(always)]
-fn vcq_in(vcqs: &[AtomicPtr<Vcq>], handle: usize) -> Result<&Vcq> {
-    if let Some(place) = vcqs.get(handle & 0xffff) {
-        let vcq = place.load(Ordering::Acquire);
-        // SAFETY:
-        // - null, or made by Box::into_raw in `create_vcq`; using a VCQ while it is freed is not allowed (§3.3.1.3).
-        if let Some(vcq) = unsafe { vcq.as_ref() }
-            && vcq.handle() == handle
-        {
-            return Ok(vcq);
-        }
-    }
-    Err(Code::InvalidVcqHdl)
 }
 
 /// Which of the `sharers` of a node has a CQ: each some of every TNI, as long as that goes round; else some of some TNIs.

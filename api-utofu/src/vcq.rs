@@ -1,10 +1,11 @@
 //! VCQs (guide §2.2.1, §3.3): handles, and the memory registered with them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use unipgas_core::Rights;
-use unipgas_core::port::{Port, ShortKey};
+use unipgas_core::port::{PORTS, Port, RemotePort, ShortKey};
 
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
@@ -62,12 +63,58 @@ pub struct Vcq {
     process: &'static Process,
     port: Arc<Port>,
     swap_protect: bool,
-    /// The remote VCQ that was last used: its identity, and its place above.
-    last: AtomicU64,
+    /// Remote VCQs that were used lately.
+    known: [AtomicPtr<KnownVcq>; KNOWN],
 }
 
-const PLACE_SHIFT: u32 = 40;
-const NONE: u64 = u64::MAX;
+/// A remote VCQ that has been found. Kept as long as the process: there are not many.
+struct KnownVcq {
+    /// As programs name it, with a path.
+    bits: u64,
+    /// As notices name it.
+    plain: u64,
+    port: &'static RemotePort,
+}
+
+/// Remote VCQs that a VCQ keeps at hand.
+const KNOWN: usize = 16;
+
+/// Neighbours in the network get different places.
+#[inline(always)]
+fn known_place(bits: u64) -> usize {
+    (bits ^ bits >> 10 ^ bits >> 34) as usize % KNOWN
+}
+
+static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
+
+/// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`].
+#[inline(always)]
+pub fn vcq(handle: usize) -> Result<&'static Vcq> {
+    if let Some(place) = VCQS.get(handle & 0xffff) {
+        let vcq = place.load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or made by Box::into_raw in `enter`; using a VCQ while it is freed is not allowed (§3.3.1.3).
+        if let Some(vcq) = unsafe { vcq.as_ref() }
+            && vcq.handle == handle
+        {
+            return Ok(vcq);
+        }
+    }
+    Err(Code::InvalidVcqHdl)
+}
+
+/// The VCQs of this process on one CQ.
+pub(crate) fn vcqs_of(ids: impl Iterator<Item = VcqId>) -> impl Iterator<Item = &'static Vcq> {
+    ids.filter_map(|id| {
+        // SAFETY:
+        // - null, or a VCQ that nobody may free meanwhile.
+        unsafe {
+            VCQS[usize::from(id.port())]
+                .load(Ordering::Acquire)
+                .as_ref()
+        }
+    })
+}
 
 impl Vcq {
     pub(crate) fn new(
@@ -85,8 +132,27 @@ impl Vcq {
             process,
             port,
             swap_protect,
-            last: AtomicU64::new(NONE),
+            known: [const { AtomicPtr::new(std::ptr::null_mut()) }; KNOWN],
         }
+    }
+
+    /// Lets handles lead to it.
+    pub(crate) fn enter(self) {
+        let index = usize::from(self.id.port());
+        VCQS[index].store(Box::into_raw(Box::new(self)), Ordering::Release);
+    }
+
+    /// Takes it away and frees it. Errors: [`Code::InvalidVcqHdl`].
+    pub(crate) fn remove(id: VcqId) -> Result<()> {
+        let vcq = VCQS[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if vcq.is_null() {
+            return Err(Code::InvalidVcqHdl);
+        }
+        // SAFETY:
+        // - made by Box::into_raw in `enter`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
+        //   allowed (§3.3.1.3).
+        drop(unsafe { Box::from_raw(vcq) });
+        Ok(())
     }
 
     /// The handle.
@@ -108,21 +174,45 @@ impl Vcq {
     }
 
     /// Where a VCQ is. Errors: [`Code::InvalidVcqId`].
-    #[inline(always)]
     pub(crate) fn place_of(&self, remote: VcqId) -> Result<u16> {
-        let last = self.last.load(Ordering::Relaxed);
-        if last & ((1 << PLACE_SHIFT) - 1) == remote.identity() {
-            return Ok((last >> PLACE_SHIFT) as u16);
-        }
-        self.look_up_place(remote)
+        self.process.place_of(remote).ok_or(Code::InvalidVcqId)
     }
 
-    #[inline(never)]
-    fn look_up_place(&self, remote: VcqId) -> Result<u16> {
-        let place = self.process.place_of(remote).ok_or(Code::InvalidVcqId)?;
-        let last = remote.identity() | u64::from(place) << PLACE_SHIFT;
-        self.last.store(last, Ordering::Relaxed);
-        Ok(place)
+    /// The port of a remote VCQ that is at hand, and what notices call it.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self, bits: u64) -> Option<(&'static RemotePort, u64)> {
+        let known = self.known[known_place(bits)].load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or leaked.
+        let known = unsafe { known.as_ref() }?;
+        ((known.bits == bits) & known.port.is_current()).then_some((known.port, known.plain))
+    }
+
+    /// Keeps a remote VCQ at hand, if it is there.
+    #[cold]
+    pub(crate) fn keep_at_hand(&self, bits: u64) {
+        static ALL: Mutex<BTreeMap<u64, &'static KnownVcq>> = Mutex::new(BTreeMap::new());
+        let Some((id, place)) =
+            VcqId::from_bits(bits).and_then(|id| Some((id, self.process.place_of(id)?)))
+        else {
+            return;
+        };
+        let Ok(port) = self.process.network().port(place, id.port()) else {
+            return;
+        };
+        let mut all = ALL.lock().expect("no panic under this lock");
+        let known = all
+            .get(&bits)
+            .filter(|known| std::ptr::eq(known.port, port))
+            .copied();
+        let known = known.unwrap_or_else(|| {
+            let plain = id.plain();
+            let known: &KnownVcq = Box::leak(Box::new(KnownVcq { bits, plain, port }));
+            all.insert(bits, known);
+            known
+        });
+        let place = &self.known[known_place(bits)];
+        place.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
     }
 
     /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`].

@@ -5,6 +5,7 @@ use libc::{c_ulong, c_void};
 use super::{functions, given, put};
 use crate::process::current;
 use crate::status::{Code, Result, from_fault};
+use crate::vcq::vcq;
 
 /// `struct utofu_mrq_notice` (§3.7.6.1).
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +35,7 @@ functions! {
     fn utofu_poll_tcq(vcq_hdl: usize, flags: c_ulong, cbdata: *mut *mut c_void) {
         check_poll_flags(flags)?;
         given(cbdata)?;
-        let vcq = current()?.vcq(vcq_hdl)?;
+        let vcq = vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5).
         let mut queues = unsafe { vcq.port().hold() };
@@ -59,7 +60,7 @@ functions! {
     fn utofu_poll_mrq(vcq_hdl: usize, flags: c_ulong, notice: *mut MrqNotice) {
         check_poll_flags(flags)?;
         given(notice)?;
-        let vcq = current()?.vcq(vcq_hdl)?;
+        let vcq = vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5).
         let mut queues = unsafe { vcq.port().hold() };
@@ -98,7 +99,7 @@ functions! {
 
     fn utofu_query_num_unread_tcq(vcq_hdl: usize, count: *mut usize) {
         let process = current()?;
-        let unread = process.unread(process.vcq(vcq_hdl)?.id());
+        let unread = process.unread(vcq(vcq_hdl)?.id());
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(count, unread) }
@@ -106,7 +107,7 @@ functions! {
 
     fn utofu_query_num_unread_mrq(vcq_hdl: usize, count: *mut usize) {
         given(count)?;
-        let vcq = current()?.vcq(vcq_hdl)?;
+        let vcq = vcq(vcq_hdl)?;
         // SAFETY:
         // - threads: the C contract (§2.5); not null, so valid.
         unsafe {

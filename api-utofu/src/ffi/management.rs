@@ -7,7 +7,7 @@ use crate::caps::{self, BarrierCaps, CMP_IDS, CQS, OnesidedCaps, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
 use crate::process::current;
 use crate::status::{Code, Result};
-use crate::vcq::VcqFlags;
+use crate::vcq::{VcqFlags, vcq};
 
 /// An array that the caller frees by free(); null where it is empty.
 ///
@@ -124,7 +124,7 @@ functions! {
     }
 
     fn utofu_query_vcq_id(vcq_hdl: usize, id: *mut u64) {
-        let bits = current()?.vcq(vcq_hdl)?.id().bits();
+        let bits = vcq(vcq_hdl)?.id().bits();
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(id, bits) }

@@ -6,9 +6,8 @@ use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
-use crate::process::current;
 use crate::status::{Code, Result};
-use crate::vcq::Vcq;
+use crate::vcq::{Vcq, vcq};
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -70,17 +69,28 @@ unsafe fn write(
     unsafe { super::put(desc_size, written * Command::SIZE) }
 }
 
-/// `name` posts what `$make` gives; `prepare` writes it down.
+/// `name` posts what `$make` gives, unless `$now` has done it; `prepare` writes it down.
 macro_rules! both {
-    ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block)*) => {$(
+    ($(
+        fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block
+        $(now |$context:ident| $now:block)?
+    )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(|| {
-                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
-                let command: Command = $make?;
-                // SAFETY:
-                // - threads: the C contract (§2.5).
-                unsafe { $vcq.post(command, is_delayed($flags), cbdata as u64) }
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                $(
+                    let $context = cbdata as u64;
+                    if let Some(done) = $now {
+                        return done;
+                    }
+                )?
+                long_way(|| {
+                    let command: Command = $make?;
+                    // SAFETY:
+                    // - threads: the C contract (§2.5).
+                    unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+                })
             })
         }
 
@@ -89,7 +99,7 @@ macro_rules! both {
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
             $crate::ffi::code(|| {
-                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
@@ -99,13 +109,19 @@ macro_rules! both {
     )*};
 }
 
+#[cold]
+#[inline(never)]
+fn long_way(way: impl FnOnce() -> Result<()>) -> Result<()> {
+    way()
+}
+
 /// The same for functions that make a descriptor a block.
 macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(|| {
-                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
@@ -118,7 +134,7 @@ macro_rules! both_strided {
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
             $crate::ffi::code(|| {
-                let $vcq: &Vcq = current()?.vcq(vcq_hdl)?;
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for a descriptor a block, by the C contract.
@@ -133,6 +149,10 @@ both! {
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
     ) by flags: |vcq| {
         vcq.transfer(CommandKind::Put, &target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length)
+    } now |context| {
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        unsafe { vcq.put_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length, context) }
     }
 
     fn utofu_put_gap | utofu_prepare_put_gap(
@@ -153,6 +173,12 @@ both! {
         unsafe { carried(lcl_data, length) }.and_then(|bytes| {
             vcq.piggyback(&target(rmt_vcq_id, rmt_stadd, edata, flags), bytes, length)
         })
+    } now |context| {
+        // SAFETY:
+        // - threads, and null or `length` bytes: the C contract.
+        unsafe {
+            vcq.piggyback_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_data, length, context)
+        }
     }
 
     fn utofu_put_piggyback8 | utofu_prepare_put_piggyback8(
@@ -164,6 +190,18 @@ both! {
             // The less significant bits come first (§3.7.1.6): little-endian.
             let bytes = [lcl_data.to_le(), 0, 0, 0];
             vcq.piggyback(&target(rmt_vcq_id, rmt_stadd, edata, flags), bytes, length)
+        }
+    } now |context| {
+        let data = lcl_data.to_le();
+        let data = (&raw const data).cast();
+        if length > 8 {
+            None
+        } else {
+            // SAFETY:
+            // - threads: the C contract; eight bytes, of which `length` are used.
+            unsafe {
+                vcq.piggyback_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), data, length, context)
+            }
         }
     }
 
@@ -196,6 +234,11 @@ both! {
         self::armw_op(armw_op).and_then(|op| {
             vcq.armw(&target(rmt_vcq_id, rmt_stadd, edata, flags), true, op, op_value, 0)
         })
+    } now |context| {
+        let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        self::armw_op(armw_op).ok().and_then(|op| unsafe { vcq.armw8_now(&target, op, [op_value, 0], context) })
     }
 
     fn utofu_cswap4 | utofu_prepare_cswap4(
@@ -210,6 +253,11 @@ both! {
     ) by flags: |vcq| {
         let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
         vcq.armw(&target, true, Rmw::CompareSwap, new_value, old_value)
+    } now |context| {
+        let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
+        // SAFETY:
+        // - threads: the C contract (§2.5).
+        unsafe { vcq.armw8_now(&target, Rmw::CompareSwap, [new_value, old_value], context) }
     }
 
     fn utofu_nop | utofu_prepare_nop(flags: c_ulong) by flags: |vcq| { vcq.nop(flags) }
@@ -260,7 +308,7 @@ fn strided(
 
 functions! {
     fn utofu_post_toq(vcq_hdl: usize, desc: *const c_void, desc_size: usize, cbdata: *mut c_void) {
-        let vcq = current()?.vcq(vcq_hdl)?;
+        let vcq = vcq(vcq_hdl)?;
         let commands: &[Command] = if desc_size == 0 {
             &[]
         } else {

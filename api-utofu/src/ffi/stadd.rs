@@ -6,7 +6,7 @@ use super::{functions, given, put};
 use crate::VcqId;
 use crate::process::current;
 use crate::status::{Code, Result};
-use crate::vcq::query_stadd;
+use crate::vcq::{query_stadd, vcq};
 
 fn is_read_only(flags: c_ulong) -> Result<bool> {
     if flags & !1 == 0 {
@@ -21,7 +21,7 @@ functions! {
         vcq_hdl: usize, addr: *mut u8, size: usize, flags: c_ulong, stadd: *mut u64,
     ) {
         given(stadd)?;
-        let vcq = current()?.for_changes()?.vcq(vcq_hdl)?;
+        let vcq = current()?.for_changes().and_then(|_| vcq(vcq_hdl))?;
         // SAFETY:
         // - the memory is valid until it is deregistered, and the place is not null, so valid, by the C contract.
         unsafe { put(stadd, vcq.reg_mem(addr, size, is_read_only(flags)?)?) }
@@ -31,7 +31,7 @@ functions! {
         vcq_hdl: usize, addr: *mut u8, size: usize, stag: c_uint, flags: c_ulong, stadd: *mut u64,
     ) {
         given(stadd)?;
-        let vcq = current()?.for_changes()?.vcq(vcq_hdl)?;
+        let vcq = current()?.for_changes().and_then(|_| vcq(vcq_hdl))?;
         let read_only = is_read_only(flags)?;
         // SAFETY:
         // - as above.
@@ -49,6 +49,6 @@ functions! {
         if flags != 0 {
             return Err(Code::InvalidFlags);
         }
-        current()?.for_changes()?.vcq(vcq_hdl)?.dereg_mem(stadd)
+        current()?.for_changes().and_then(|_| vcq(vcq_hdl))?.dereg_mem(stadd)
     }
 }

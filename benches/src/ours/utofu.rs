@@ -245,9 +245,9 @@ pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let ns = ctx.per_op(500, |n| {
         for _ in 0..n {
             round += 1;
-            // SAFETY:
-            // - no pointers but the context
             let send = || {
+                // SAFETY:
+                // - no pointers but the context
                 utofu.posted("utofu_put_piggyback8", || unsafe {
                     let to = utofu.remote + at as u64;
                     ffi::utofu_put_piggyback8(utofu.vcq, utofu.peer, round, to, 8, 0, 0, null_mut())

@@ -35,10 +35,7 @@ impl<T> Guarded<T> {
     /// Without a lock: no other thread holds it meanwhile.
     #[inline(always)]
     pub unsafe fn hold(&self) -> Held<'_, T> {
-        let lock = match &self.lock {
-            None => None,
-            Some(lock) => Some(wait_for(lock)),
-        };
+        let lock = self.lock.as_ref().map(wait_for);
         Held {
             // SAFETY:
             // - the lock is held, or the caller promises that nobody else is here.

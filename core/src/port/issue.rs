@@ -11,7 +11,7 @@ use super::directory::PortDirectory;
 use super::guard::{Guarded, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, Reach, ShortKey};
 use super::neighbour::Network;
-use super::notice::{Fault, NoticeKind, PortNotice};
+use super::notice::{Fault, NoticeKind, Packed, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::endpoint::Endpoint;
@@ -50,7 +50,9 @@ pub struct Port {
     pub(super) options: PortOptions,
     place: u16,
     pub(super) endpoint: Endpoint,
-    pub(super) direct: bool,
+    direct: bool,
+    /// Commands take effect when they are posted, and nobody else carries them out.
+    pub(super) quick: bool,
     pub(super) keys: KeyTable,
     table: Region,
     /// Memory of the reader in `queues`.
@@ -64,7 +66,7 @@ pub struct Port {
 /// What one thread at a time may use.
 pub struct Queues {
     pub(super) completions: Completions,
-    pub(super) notices: VecDeque<PortNotice>,
+    pub(super) notices: VecDeque<Packed>,
     pub(super) reader: InboxReader,
     pub(super) delayed: Delayed,
     /// Commands under way, in the order of posting, where the engine is asynchronous.
@@ -146,6 +148,7 @@ impl Port {
             place: place as u16,
             endpoint: engine.endpoint(u32::MAX)?,
             direct: !engine.asynchronous(),
+            quick: !engine.asynchronous() && !options.session,
             keys: KeyTable::new(),
             queues: Guarded::new(
                 Queues {
@@ -295,7 +298,10 @@ impl Port {
             self.advance()?;
         } else {
             for command in commands {
-                self.issue(queues, command, context)?;
+                match self.now(queues, command, context) {
+                    Some(done) => done?,
+                    None => self.issue(queues, command, context)?,
+                }
             }
         }
         self.count(queues);
@@ -545,8 +551,7 @@ impl Port {
         unsafe { self.endpoint.atomic(at, &request, flags, context) }
     }
 
-    #[inline(always)]
-    pub(super) fn remote_notice(&self, command: &Command) -> PortNotice {
+    fn remote_notice(&self, command: &Command) -> PortNotice {
         PortNotice {
             peer: self.options.id,
             ..notice(command, true, 0)
@@ -597,7 +602,9 @@ impl Port {
         if !self.direct {
             self.progress(queues);
         }
-        if let Some(notice) = queues.notices.pop_front() {
+        if let Some(waiting) = queues.notices.front() {
+            let notice = Packed::open(waiting);
+            queues.notices.pop_front();
             return Ok(Some(notice));
         }
         match queues.reader.take(|pid| self.network.has_ended(pid)) {
@@ -813,7 +820,7 @@ impl Queues {
         if self.notices.len() >= self.reader.capacity() {
             return Err(Error::InboxFull);
         }
-        self.notices.push_back(notice);
+        self.notices.push_back(notice.pack());
         Ok(())
     }
 
@@ -868,7 +875,7 @@ fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
 }
 
 #[inline(always)]
-pub(super) fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
+fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
     PortNotice {
         fault,
         ..notice(command, false, before)

@@ -25,4 +25,5 @@ pub use issue::{Port, PortOptions, Queues};
 pub use keys::{KEYS, RESERVED_KEYS, ShortKey};
 pub use neighbour::Network;
 pub use notice::{Fault, NoticeKind, PortNotice};
+pub use quick::Aim;
 pub use remote::RemotePort;

@@ -97,7 +97,38 @@ pub struct PortNotice {
     pub remote: u64,
 }
 
+/// A notice as it waits in the port's own queue: whole words, since a word that was stored in parts is slow to load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packed([u64; 4]);
+
+impl Packed {
+    /// Takes the words one by one: two at once would be loaded before they are stored.
+    #[inline(always)]
+    pub fn open(waiting: &Self) -> PortNotice {
+        let [head, peer, value, remote] = &waiting.0;
+        let [kind, fault, edata, ..] = head.to_le_bytes();
+        PortNotice {
+            kind: NoticeKind::from_bits(kind),
+            fault: Fault::from_bits(fault),
+            edata,
+            peer: *peer,
+            value: *value,
+            remote: *remote,
+        }
+    }
+}
+
 impl PortNotice {
+    #[inline(always)]
+    pub(super) fn pack(self) -> Packed {
+        let fault = match self.fault {
+            None => 0,
+            Some(fault) => fault as u64,
+        };
+        let head = self.kind as u64 | fault << 8 | u64::from(self.edata) << 16;
+        Packed([head, self.peer, self.value, self.remote])
+    }
+
     #[inline(always)]
     pub(super) fn to_record(self) -> Record {
         let fault = self.fault.map_or(0, |fault| fault as u8);

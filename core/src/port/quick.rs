@@ -1,106 +1,217 @@
-//! The short way of a command: everything is known, mapped and allowed, and the command is done by loads, stores and atomic
-//! instructions before the call returns. Whatever is not so takes the long way ([`Port::post`]), which also finds out why.
+//! The short way of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
+//! call returns. Whatever is not so takes the long way ([`Port::post`]), which also finds out why.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
-use super::issue::{Port, Queues, local_notice};
+use super::issue::{Port, Queues};
+use super::keys::ShortKey;
+use super::notice::{NoticeKind, PortNotice};
 use super::remote::RemotePort;
 use crate::mapped;
 use crate::op::{Local, Remote};
-use crate::region::Rights;
+use crate::region::{RemoteRegion, Rights};
 use crate::{Error, Result};
 
-impl Port {
-    /// [`Port::post`], made for calls whose kind of command is known at compile time.
+/// Where a command goes, and what it asks for.
+#[derive(Clone, Copy)]
+pub struct Aim<'a> {
+    /// The target's port.
+    pub target: &'a RemotePort,
+    /// What notices call it.
+    pub peer: u64,
+    /// Where there.
+    pub key: ShortKey,
+    /// What is asked for.
+    pub flags: CommandFlags,
+    /// The byte that notices carry.
+    pub edata: u8,
+}
+
+impl Aim<'_> {
     #[inline(always)]
-    pub fn post_now(&self, queues: &mut Queues, command: Command, context: u64) -> Result<()> {
-        if !self.direct | self.options.session | !queues.delayed.is_empty() | (command.steps() != 0)
-            || !self.counts.has_room(1)
+    fn region(&self) -> Option<&RemoteRegion> {
+        self.target.region_at_hand(self.key)
+    }
+
+    #[inline(always)]
+    fn at<'r>(&self, region: &'r RemoteRegion) -> Remote<'r> {
+        Remote {
+            region,
+            offset: self.key.offset(),
+        }
+    }
+
+    /// The line that the target's notice goes to comes while the data is on its way.
+    #[inline(always)]
+    fn prepare(&self) {
+        if self.flags.contains(CommandFlags::REMOTE_NOTICE)
+            && let Some(writer) = &self.target.writer
         {
-            return self.post(queues, &command, context);
+            writer.prefetch();
         }
-        let mut before = 0;
-        let Some(target) = self.now(&command, &mut before) else {
-            return self.post(queues, &command, context);
+    }
+}
+
+impl Port {
+    /// Whether commands need not wait for others, and one more has room.
+    #[inline(always)]
+    fn is_free(&self, queues: &Queues) -> bool {
+        self.quick & queues.delayed.is_empty() & self.counts.has_room(1)
+    }
+
+    /// Carries out a command that was written down, if it is a put that is done at once.
+    #[inline(always)]
+    pub(super) fn now(
+        &self,
+        queues: &mut Queues,
+        command: &Command,
+        context: u64,
+    ) -> Option<Result<()>> {
+        let kind = command.kind()?;
+        if !matches!(kind, CommandKind::Put | CommandKind::Inline) | (command.steps() != 0) {
+            return None;
+        }
+        let aim = Aim {
+            target: self.network.port_at_hand(command.place(), command.port())?,
+            peer: command.peer,
+            key: command.remote(),
+            flags: command.flags(),
+            edata: command.edata(),
         };
-        let flags = command.flags();
-        let wanted = flags.contains(CommandFlags::COMPLETION);
-        queues.completions.push(&self.counts, context, wanted, None);
-        if flags.contains(CommandFlags::REMOTE_NOTICE) {
-            self.tell_mapped(target, self.remote_notice(&command));
+        if kind == CommandKind::Put {
+            return self.put_key_now(queues, &aim, command.local(), command.len(), context);
         }
-        if flags.contains(CommandFlags::LOCAL_NOTICE) {
-            return queues.note(local_notice(&command, before, None));
+        // SAFETY:
+        // - the bytes of the command: `is_valid` has seen to it that they are enough.
+        unsafe {
+            self.put_now(
+                queues,
+                &aim,
+                command.data.as_ptr().cast(),
+                command.len(),
+                context,
+            )
+        }
+    }
+
+    /// Puts `len` bytes from `source`. `None`: nothing has happened. Errors: [`Error::InboxFull`], as for [`Port::post`].
+    ///
+    /// # Safety
+    /// `len` bytes at `source` are valid.
+    #[inline(always)]
+    pub unsafe fn put_now(
+        &self,
+        queues: &mut Queues,
+        aim: &Aim<'_>,
+        source: *const u8,
+        len: usize,
+        context: u64,
+    ) -> Option<Result<()>> {
+        let region = aim.region()?;
+        if !self.is_free(queues) {
+            return None;
+        }
+        aim.prepare();
+        let source = Local {
+            ptr: source.cast_mut(),
+            desc: 0,
+        };
+        // SAFETY:
+        // - the caller's word.
+        if !unsafe { mapped::put_at_once(source, aim.at(region), len) } {
+            return None;
+        }
+        let end = aim.key.0.wrapping_add(len as u64);
+        let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
+        Some(self.tell_both(queues, aim, kinds, 0, end, context))
+    }
+
+    /// Puts `len` bytes of registered memory.
+    #[inline(always)]
+    pub fn put_key_now(
+        &self,
+        queues: &mut Queues,
+        aim: &Aim<'_>,
+        source: ShortKey,
+        len: usize,
+        context: u64,
+    ) -> Option<Result<()>> {
+        let local = self.keys.local(source, len, false).ok()?;
+        // SAFETY:
+        // - registered memory, which the program releases after the completion.
+        unsafe { self.put_now(queues, aim, local.ptr, len, context) }
+    }
+
+    /// Changes a word of 8 bytes.
+    #[inline(always)]
+    pub fn change_now(
+        &self,
+        queues: &mut Queues,
+        aim: &Aim<'_>,
+        rmw: Rmw,
+        [operand, compare]: [u64; 2],
+        context: u64,
+    ) -> Option<Result<()>> {
+        let region = aim.region()?;
+        if !(self.is_free(queues) & region.is_open(aim.key.offset(), 8, Rights::ATOMIC)) {
+            return None;
+        }
+        let word = mapped::value(aim.at(region)).ok()?;
+        aim.prepare();
+        let before = match rmw {
+            Rmw::Swap => word.swap(operand, AcqRel),
+            Rmw::Add => word.fetch_add(operand, AcqRel),
+            Rmw::Xor => word.fetch_xor(operand, AcqRel),
+            Rmw::And => word.fetch_and(operand, AcqRel),
+            Rmw::Or => word.fetch_or(operand, AcqRel),
+            Rmw::CompareSwap => {
+                let (Ok(seen) | Err(seen)) =
+                    word.compare_exchange(compare, operand, AcqRel, Acquire);
+                seen
+            }
+        };
+        let kinds = (NoticeKind::RemoteAtomic, NoticeKind::LocalAtomic);
+        Some(self.tell_both(queues, aim, kinds, before, aim.key.0, context))
+    }
+
+    #[inline(always)]
+    fn tell_both(
+        &self,
+        queues: &mut Queues,
+        aim: &Aim<'_>,
+        (theirs, ours): (NoticeKind, NoticeKind),
+        before: u64,
+        remote: u64,
+        context: u64,
+    ) -> Result<()> {
+        let wanted = aim.flags.contains(CommandFlags::COMPLETION);
+        queues.completions.push(&self.counts, context, wanted, None);
+        let notice = PortNotice {
+            kind: theirs,
+            fault: None,
+            edata: aim.edata,
+            peer: self.options.id,
+            value: 0,
+            remote,
+        };
+        if aim.flags.contains(CommandFlags::REMOTE_NOTICE) {
+            self.tell_mapped(aim.target, notice);
+        }
+        if aim.flags.contains(CommandFlags::LOCAL_NOTICE) {
+            return queues.note(PortNotice {
+                kind: ours,
+                peer: aim.peer,
+                value: before,
+                ..notice
+            });
         }
         Ok(())
     }
 
-    /// Carries the command out, if that is simple; else nothing has happened.
-    #[inline(always)]
-    fn now(&self, command: &Command, before: &mut u64) -> Option<&RemotePort> {
-        let kind = command.kind()?;
-        let len = match kind {
-            CommandKind::Atomic4 => 4,
-            CommandKind::Atomic8 => 8,
-            _ => command.len(),
-        };
-        let target = self.network.port_at_hand(command.place(), command.port())?;
-        let region = target.region_at_hand(command.remote())?;
-        let at = Remote {
-            region,
-            offset: command.remote().offset(),
-        };
-        match kind {
-            CommandKind::Put | CommandKind::Inline => {
-                let source = if kind == CommandKind::Put {
-                    self.keys.local(command.local(), len, false).ok()?
-                } else {
-                    Local {
-                        ptr: command.data.as_ptr().cast::<u8>().cast_mut(),
-                        desc: 0,
-                    }
-                };
-                if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
-                    target.writer.as_ref()?.prefetch();
-                }
-                // SAFETY:
-                // - registered memory, which the program releases after the completion, or bytes of the command.
-                unsafe { mapped::put_at_once(source, at, len) }.then_some(target)
-            }
-            CommandKind::Get => {
-                let local = self.keys.local(command.local(), len, true).ok()?;
-                // SAFETY:
-                // - as above.
-                unsafe { mapped::get_at_once(local, at, len) }.then_some(target)
-            }
-            CommandKind::Atomic8 => {
-                if !region.is_open(at.offset, 8, Rights::ATOMIC) {
-                    return None;
-                }
-                let word = mapped::value(at).ok()?;
-                let [operand, compare, ..] = command.data;
-                *before = match command.rmw()? {
-                    Rmw::Swap => word.swap(operand, AcqRel),
-                    Rmw::Add => word.fetch_add(operand, AcqRel),
-                    Rmw::Xor => word.fetch_xor(operand, AcqRel),
-                    Rmw::And => word.fetch_and(operand, AcqRel),
-                    Rmw::Or => word.fetch_or(operand, AcqRel),
-                    Rmw::CompareSwap => {
-                        let (Ok(seen) | Err(seen)) =
-                            word.compare_exchange(compare, operand, AcqRel, Acquire);
-                        seen
-                    }
-                };
-                Some(target)
-            }
-            CommandKind::Atomic4 | CommandKind::Nop => None,
-        }
-    }
-
     /// Delivers a notice where the target's inbox is mapped, and otherwise too.
     #[inline(always)]
-    pub(super) fn tell_mapped(&self, target: &RemotePort, notice: super::PortNotice) {
+    pub(super) fn tell_mapped(&self, target: &RemotePort, notice: PortNotice) {
         match &target.writer {
             Some(writer) => {
                 if target.push(writer, notice) == Err(Error::InboxFull) {
