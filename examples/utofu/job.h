@@ -1,7 +1,9 @@
 /*
  * What the examples share that run without MPI: the processes of a job find each other. Rank and size are in the environment
- * (unipgas run sets UNIPGAS_RANK and UNIPGAS_SIZE); rank r is the r-th node of the mesh. Everything else is computed: the id of a
- * peer's queue from its coordinates and a component id, the address of its memory from the id and a STag.
+ * (unipgas run sets UNIPGAS_RANK and UNIPGAS_SIZE); rank r is at the r-th node of the mesh. Where nodes are shared by k processes
+ * (UNIPGAS_TOFU_PPN=k), ranks fill one node after the other, and the i-th process of a node has its CQs i, i + k, i + 2k and so on.
+ * Everything else is computed: the id of a peer's queue from its coordinates, its first CQ and a component id, the address of its
+ * memory from the id and a STag.
  */
 #ifndef JOB_H
 #define JOB_H
@@ -34,6 +36,7 @@ struct job
   long rank;
   long size;
   long shape[COORDINATES];
+  long sharers; /* processes of a node */
   utofu_tni_id_t tni;
   const struct utofu_onesided_caps *caps;
   utofu_vcq_hdl_t queue;
@@ -118,10 +121,11 @@ progress (struct job *job)
 static inline void
 coordinates_of (const struct job *job, long rank, uint8_t coordinates[COORDINATES])
 {
+  long node = rank / job->sharers;
   for (int axis = COORDINATES - 1; axis >= 0; axis--)
     {
-      coordinates[axis] = (uint8_t) (rank % job->shape[axis]);
-      rank /= job->shape[axis];
+      coordinates[axis] = (uint8_t) (node % job->shape[axis]);
+      node /= job->shape[axis];
     }
 }
 
@@ -132,7 +136,8 @@ queue_of (const struct job *job, long rank)
   uint8_t coordinates[COORDINATES];
   coordinates_of (job, rank, coordinates);
   utofu_vcq_id_t id;
-  CHECK (utofu_construct_vcq_id (coordinates, job->tni, 0, COMPONENT, &id));
+  const utofu_cq_id_t first_cq = (utofu_cq_id_t) (rank % job->sharers);
+  CHECK (utofu_construct_vcq_id (coordinates, job->tni, first_cq, COMPONENT, &id));
   return id;
 }
 
@@ -212,10 +217,13 @@ meet (struct job *job)
     }
 }
 
+/* Without a fallback, which is less than `min`, the variable must be set. */
 static inline long
-number_from_environment (const char *name, long min, long max)
+number_from_environment (const char *name, long min, long max, long fallback)
 {
   const char *text = getenv (name);
+  if (text == NULL && fallback >= min)
+    return fallback;
   if (text == NULL)
     die ("%s is not set: start this program with unipgas run", name);
   long number = 0;
@@ -224,13 +232,14 @@ number_from_environment (const char *name, long min, long max)
   return number;
 }
 
-/** Reads the shape of the mesh, like 1x1x1x2x3x2, from the environment. */
+/** Reads the shape of the mesh, like 1x1x1x2x3x2, from the environment, which unipgas run sets. */
 static inline void
 read_shape (struct job *job)
 {
+  const long needed = (job->size + job->sharers - 1) / job->sharers;
   const char *text = getenv ("UNIPGAS_TOFU_SHAPE");
-  if (text == NULL && job->size > 12)
-    die ("UNIPGAS_TOFU_SHAPE is not set, which is needed for more than 12 processes");
+  if (text == NULL && needed > 12)
+    die ("UNIPGAS_TOFU_SHAPE is not set, which is needed for more than 12 nodes");
   if (text == NULL)
     text = "1x1x1x2x3x2";
   const char *rest_of_text = text;
@@ -244,10 +253,10 @@ read_shape (struct job *job)
         die ("UNIPGAS_TOFU_SHAPE=%s: six numbers from 1 to 255 like 1x1x1x2x3x2 are needed", text);
       rest_of_text = end + 1;
       job->shape[axis] = length;
-      nodes = nodes > job->size ? nodes : nodes * length;
+      nodes = nodes > needed ? nodes : nodes * length;
     }
-  if (nodes < job->size)
-    die ("UNIPGAS_TOFU_SHAPE=%s has fewer nodes than there are processes, %ld", text, job->size);
+  if (nodes < needed)
+    die ("UNIPGAS_TOFU_SHAPE=%s has fewer nodes than are needed, %ld", text, needed);
 }
 
 /** Finds rank, size and interface, creates a queue and the board, and waits until all processes have done so. */
@@ -255,8 +264,10 @@ static inline void
 job_begin (struct job *job)
 {
   memset (job, 0, sizeof *job);
-  job->size = number_from_environment ("UNIPGAS_SIZE", 1, 1 << 20);
-  job->rank = number_from_environment ("UNIPGAS_RANK", 0, job->size - 1);
+  job->size = number_from_environment ("UNIPGAS_SIZE", 1, 1 << 20, 0);
+  job->rank = number_from_environment ("UNIPGAS_RANK", 0, job->size - 1, -1);
+  /* With more sharers than CQs of an interface not every one has a CQ of the first interface. */
+  job->sharers = number_from_environment ("UNIPGAS_TOFU_PPN", 1, 9, 1);
   read_shape (job);
 
   uint8_t computed[COORDINATES], asked[COORDINATES];

@@ -68,6 +68,14 @@ pub struct Rendezvous {
     mine: Mutex<Option<Mine>>,
 }
 
+/// Removes the files of this user's jobs that nobody is attached to: for launchers, whose processes may all have been killed.
+pub fn sweep() {
+    // Where there is no directory, there is no file.
+    if let Ok(directory) = file::directory() {
+        file::sweep(&directory);
+    }
+}
+
 /// Times that the file may vanish under a process that joins.
 const ATTEMPTS: usize = 10_000;
 

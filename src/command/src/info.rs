@@ -3,11 +3,17 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use unipgas::core::inbox::InboxLayout;
 use unipgas::core::job::board::MAX_SIZE;
 use unipgas::core::job::launch::{Launch, Output};
+use unipgas::core::port::{DEPTH, KEYS};
 use unipgas::core::registry;
 use unipgas::core::topology::Topology;
 use unipgas::gaspi;
+use unipgas::utofu::caps;
+use unipgas::utofu::environment::Wishes;
+use unipgas::utofu::shape::MAX_NODES;
+use unipgas::utofu::vcq::VcqFlags;
 
 use crate::fail;
 
@@ -22,7 +28,7 @@ pub struct Args {
     measure: bool,
 }
 
-const ENVIRONMENT: [(&str, &str); 10] = [
+const ENVIRONMENT: [(&str, &str); 18] = [
     ("UNIPGAS_JOB", "the job, set by unipgas run"),
     (
         "UNIPGAS_RANK",
@@ -45,9 +51,48 @@ const ENVIRONMENT: [(&str, &str); 10] = [
     ),
     ("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     ("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),
+    (
+        "UNIPGAS_TOFU_SHAPE",
+        "uTofu: lengths of the axes X, Y, Z, A, B, C like 2x1x1x2x3x2; without it unipgas run sets one for its processes",
+    ),
+    (
+        "UNIPGAS_TOFU_PPN",
+        "uTofu: processes that share a virtual node, 1 to 48 (1)",
+    ),
+    (
+        "UNIPGAS_JOB_NAME",
+        "uTofu: the job of processes that are started by hand; those of a user with the same name find each other",
+    ),
+    (
+        "UTOFU_NUM_EXCLUSIVE_CQS",
+        "CQs of each TNI kept for exclusive VCQs (0)",
+    ),
+    (
+        "UTOFU_NUM_SESSION_MODE_CQS",
+        "CQs of each TNI kept for session mode VCQs (3)",
+    ),
+    (
+        "UTOFU_NUM_MRQ_ENTRIES",
+        "entries of the MRQ of a free mode VCQ: 2Ki, 8Ki, 32Ki, 128Ki, 512Ki, 2Mi (128Ki)",
+    ),
+    (
+        "UTOFU_NUM_MRQ_ENTRIES_SESSION",
+        "the same of a session mode VCQ (128Ki)",
+    ),
+    (
+        "UTOFU_SWAP_PROTECT",
+        "1: registered memory is locked, so that it is not swapped out (0)",
+    ),
 ];
 
 type Probe = Result<(), String>;
+
+/// Bytes that things take, measured in a job of one.
+struct Memory {
+    process: u64,
+    /// Of a VCQ that nothing has happened to.
+    vcq: u64,
+}
 
 pub fn run(args: &Args) -> ExitCode {
     if args.measure {
@@ -57,14 +102,22 @@ pub fn run(args: &Args) -> ExitCode {
         Ok(topology) => topology,
         Err(error) => return fail(1, &error.to_string()),
     };
+    let wishes = match Wishes::from_env() {
+        Ok(wishes) => wishes,
+        Err(why) => return fail(1, &why),
+    };
     let backends: Vec<(&str, Probe)> = registry::backends()
         .iter()
         .map(|b| (b.name, (b.probe)()))
         .collect();
     let features = features();
-    let memory = memory_per_process();
+    let memory = memory();
+    let limits = limits(&wishes);
     if args.json {
-        println!("{}", as_json(&topology, &backends, &features, &memory));
+        println!(
+            "{}",
+            as_json(&topology, &backends, &features, &limits, &memory)
+        );
         return ExitCode::SUCCESS;
     }
     println!("unipgas {}", env!("CARGO_PKG_VERSION"));
@@ -88,15 +141,22 @@ pub fn run(args: &Args) -> ExitCode {
     for (name, what, probe) in &features {
         println!("system     {name} ({what}): {}", said(probe, "yes"));
     }
-    for (name, value) in limits() {
+    for (name, value) in limits {
         println!("limit      {name}: {value}");
     }
     match &memory {
-        Ok(bytes) => println!(
-            "memory     {} KiB per process, measured in a job of one",
-            bytes / 1024
-        ),
-        Err(why) => println!("memory     per process not measured: {why}"),
+        Ok(Memory { process, vcq }) => {
+            println!(
+                "memory     {} KiB per process, measured in a job of one",
+                process / 1024
+            );
+            println!(
+                "memory     {} KiB per uTofu VCQ, measured; {} KiB more when all entries of its MRQ have been used",
+                vcq / 1024,
+                inbox_bytes(&wishes) / 1024
+            );
+        }
+        Err(why) => println!("memory     per process and VCQ not measured: {why}"),
     }
     for (name, what) in ENVIRONMENT {
         let value =
@@ -116,7 +176,8 @@ fn as_json(
     topology: &Topology,
     backends: &[(&str, Probe)],
     features: &[(&str, &str, Probe)],
-    memory: &Result<u64, String>,
+    limits: &[(&str, u64)],
+    memory: &Result<Memory, String>,
 ) -> Value {
     let outcome =
         |probe: &Probe| json!({ "usable": probe.is_ok(), "reason": probe.as_ref().err() });
@@ -137,13 +198,19 @@ fn as_json(
         },
         "backends": backends.iter().map(|(name, probe)| (name.to_string(), outcome(probe))).collect::<serde_json::Map<_, _>>(),
         "system": features.iter().map(|(name, _, probe)| (name.to_string(), outcome(probe))).collect::<serde_json::Map<_, _>>(),
-        "limits": limits().into_iter().map(|(name, value)| (name.to_string(), value.into())).collect::<serde_json::Map<_, _>>(),
-        "memory_per_process_bytes": memory.as_ref().ok(),
+        "limits": limits.iter().map(|(name, value)| (name.to_string(), (*value).into())).collect::<serde_json::Map<_, _>>(),
+        "memory_per_process_bytes": memory.as_ref().ok().map(|memory| memory.process),
+        "memory_per_vcq_bytes": memory.as_ref().ok().map(|memory| memory.vcq),
         "environment": ENVIRONMENT.iter().map(|(name, _)| (name.to_string(), json!(std::env::var(name).ok()))).collect::<serde_json::Map<_, _>>(),
     })
 }
 
-fn limits() -> [(&'static str, u64); 6] {
+/// Of the MRQ of a free mode VCQ.
+fn inbox_bytes(wishes: &Wishes) -> usize {
+    InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
+}
+
+fn limits(wishes: &Wishes) -> [(&'static str, u64); 17] {
     [
         ("processes", MAX_SIZE.into()),
         (
@@ -159,6 +226,29 @@ fn limits() -> [(&'static str, u64); 6] {
         (
             "GASPI notifications per segment",
             gaspi::config::NOTIFICATION_MAX.into(),
+        ),
+        ("uTofu nodes of a network", MAX_NODES.into()),
+        ("uTofu TNIs per node", caps::TNIS.into()),
+        ("uTofu CQs per TNI", caps::CQS.into()),
+        ("uTofu VCQs per CQ", caps::CMP_IDS.into()),
+        ("uTofu VBGs per TNI", caps::VBGS.into()),
+        (
+            "uTofu VBGs per TNI that start and end",
+            caps::START_VBGS.into(),
+        ),
+        ("uTofu STags per VCQ", KEYS as u64),
+        (
+            "uTofu STags per VCQ that programs choose",
+            caps::RESERVED_STAGS.into(),
+        ),
+        (
+            "uTofu commands of a VCQ not polled in the TCQ",
+            DEPTH as u64,
+        ),
+        ("uTofu MRQ entries per VCQ", wishes.mrq_entries as u64),
+        (
+            "uTofu MRQ entries per session mode VCQ",
+            wishes.mrq_entries_session as u64,
         ),
     ]
 }
@@ -237,7 +327,7 @@ fn features() -> Vec<(&'static str, &'static str, Probe)> {
 }
 
 /// Starts a job of one and asks it.
-fn memory_per_process() -> Result<u64, String> {
+fn memory() -> Result<Memory, String> {
     let exe = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut launch = Launch::new(1, exe);
     launch.args = vec!["info".into(), "--measure".into()];
@@ -246,7 +336,11 @@ fn memory_per_process() -> Result<u64, String> {
     let outcome = launch.run().map_err(|e| e.to_string())?;
     let rank = &outcome.ranks[0];
     let said = String::from_utf8_lossy(&rank.stdout);
-    said.trim().parse().map_err(|_| {
+    let mut bytes = said.split_whitespace().map(str::parse);
+    if let (Some(Ok(process)), Some(Ok(vcq))) = (bytes.next(), bytes.next()) {
+        return Ok(Memory { process, vcq });
+    }
+    Err({
         let words = String::from_utf8_lossy(&rank.stderr);
         format!(
             "the process {}{}",
@@ -260,24 +354,38 @@ fn memory_per_process() -> Result<u64, String> {
     })
 }
 
-/// In the job of one: prints the bytes that joining it added to this process, shared memory included.
+/// Memory of this process that is there, shared memory included.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Bytes that a VCQ adds to this process.
+fn measure_vcq() -> Option<u64> {
+    const VCQS: u64 = 8;
+    let process = unipgas::utofu::current().ok()?;
+    // What is set up once.
+    process.create_vcq(0, None, VcqFlags::empty()).ok()?;
+    let before = resident()?;
+    for _ in 0..VCQS {
+        process.create_vcq(0, None, VcqFlags::empty()).ok()?;
+    }
+    Some(resident()?.saturating_sub(before) / VCQS)
+}
+
+/// In the job of one: prints the bytes that joining it added to this process, and those that a VCQ adds.
 fn measure() -> ExitCode {
-    let resident = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-        statm
-            .split_ascii_whitespace()
-            .nth(1)?
-            .parse::<u64>()
-            .ok()
-            .map(|pages| pages * rustix::param::page_size() as u64)
-    };
     let before = resident();
     let joined = gaspi::process::Initialising::begin(&gaspi::Config::default(), 1)
         .and_then(|mut joining| joining.advance(u64::MAX));
     let (Ok(process), Some(before), Some(after)) = (joined, before, resident()) else {
         return fail(1, "cannot join a job of one");
     };
-    println!("{}", after.saturating_sub(before));
+    let Some(vcq) = measure_vcq() else {
+        return fail(1, "cannot create a VCQ");
+    };
+    println!("{} {vcq}", after.saturating_sub(before));
     match process.term(u64::MAX) {
         Ok(()) => ExitCode::SUCCESS,
         Err((_, status)) => fail(1, &format!("cannot leave the job: {status:?}")),

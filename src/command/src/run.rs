@@ -9,6 +9,8 @@ use unipgas::core::Error;
 use unipgas::core::job::board::MAX_SIZE;
 use unipgas::core::job::launch::{BindPolicy, Launch, Output, ProgramError, find_program};
 use unipgas::core::registry;
+use unipgas::utofu::environment::Wishes;
+use unipgas::utofu::shape::{MAX_NODES, Shape};
 
 use crate::fail;
 
@@ -88,6 +90,17 @@ pub fn mark_program(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
+/// The shape of the virtual network for so many processes, where the environment names none: programs that compute coordinates
+/// of other processes read it. `None`: it is set, or there is no network of that size. Errors: a line about a wrong variable.
+fn tofu_shape(processes: u32) -> Result<Option<Shape>, String> {
+    let wishes = Wishes::from_env()?;
+    let nodes = processes.div_ceil(wishes.processes_per_node);
+    let wanted = wishes.shape.is_none() && nodes <= MAX_NODES;
+    Ok(wanted
+        .then(|| Shape::for_nodes(nodes))
+        .filter(|shape| shape.nodes() <= MAX_NODES))
+}
+
 pub fn run(args: Args) -> ExitCode {
     if let Some(wish) = &args.backend {
         let names: Vec<_> = registry::backends()
@@ -114,7 +127,14 @@ pub fn run(args: Args) -> ExitCode {
         };
         return fail(status, &error.to_string());
     }
+    let shape = match tofu_shape(args.processes) {
+        Ok(shape) => shape,
+        Err(why) => return fail(2, &why),
+    };
     let mut launch = Launch::new(args.processes, program);
+    launch
+        .env
+        .extend(shape.map(|shape| ("UNIPGAS_TOFU_SHAPE".into(), shape.to_string().into())));
     launch.args = words.collect();
     launch.backend = args
         .backend
@@ -137,7 +157,10 @@ pub fn run(args: Args) -> ExitCode {
     launch.foreground = true;
     let chaos = launch.backend.as_deref() == Some("chaos");
     let drawn = launch.seed.is_none();
-    match launch.run() {
+    let outcome = launch.run();
+    // Processes that were killed had no time to.
+    unipgas::core::rendezvous::sweep();
+    match outcome {
         Ok(outcome) => {
             let status = u8::try_from(outcome.status()).unwrap_or(1);
             if let Some(seed) = outcome.seed.filter(|_| chaos && drawn && status != 0) {

@@ -4,7 +4,13 @@ use std::process::{Command, Output};
 
 fn unipgas(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
-    for name in ["UNIPGAS_CC", "UNIPGAS_CXX", "CC", "CXX"] {
+    for name in [
+        "UNIPGAS_CC",
+        "UNIPGAS_CXX",
+        "CC",
+        "CXX",
+        "UTOFU_NUM_MRQ_ENTRIES",
+    ] {
         command.env_remove(name);
     }
     command.args(args).output().unwrap()
@@ -149,7 +155,18 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "userfaultfd",
         "processes: 65536",
         "KiB per process",
+        "KiB per uTofu VCQ",
         "UNIPGAS_JOB not set",
+        "uTofu TNIs per node: 6",
+        "uTofu MRQ entries per VCQ: 131072",
+        "UNIPGAS_TOFU_SHAPE",
+        "UNIPGAS_TOFU_PPN",
+        "UNIPGAS_JOB_NAME",
+        "UTOFU_NUM_EXCLUSIVE_CQS",
+        "UTOFU_NUM_SESSION_MODE_CQS",
+        "UTOFU_NUM_MRQ_ENTRIES ",
+        "UTOFU_NUM_MRQ_ENTRIES_SESSION",
+        "UTOFU_SWAP_PROTECT",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -157,6 +174,9 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(info["limits"]["processes"], 65536);
     assert_eq!(info["backends"]["shm"]["usable"], true);
-    assert!(info["memory_per_process_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(info["limits"]["uTofu VBGs per TNI"], 48);
+    for memory in ["memory_per_process_bytes", "memory_per_vcq_bytes"] {
+        assert!(info[memory].as_u64().unwrap() > 0, "{memory}");
+    }
     assert!(!info["machine"]["pus"].as_array().unwrap().is_empty());
 }

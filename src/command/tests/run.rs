@@ -22,7 +22,12 @@ fn unipgas(args: &[&str]) -> Command {
             Ok(())
         });
     }
-    for name in ["UNIPGAS_BACKEND", "UNIPGAS_SEED"] {
+    for name in [
+        "UNIPGAS_BACKEND",
+        "UNIPGAS_SEED",
+        "UNIPGAS_TOFU_SHAPE",
+        "UNIPGAS_TOFU_PPN",
+    ] {
         command.env_remove(name);
     }
     command
@@ -109,6 +114,38 @@ fn every_process_knows_its_place() {
     assert_eq!(lines.len(), 3);
     for (rank, line) in lines.iter().enumerate() {
         assert!(line.starts_with(&format!("{rank}/3 core ")), "{line}");
+    }
+}
+
+#[test]
+fn processes_know_the_shape_of_their_network() {
+    let shapes = |size: &str, variables: &[(&str, &str)]| {
+        let output = unipgas(&["run", "-n", size, "sh", "-c", "echo $UNIPGAS_TOFU_SHAPE"])
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        let text = out(&output);
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), size.parse().unwrap());
+        lines.dedup();
+        assert_eq!(lines.len(), 1, "{text}");
+        lines.remove(0)
+    };
+    assert_eq!(shapes("12", &[]), "1x1x1x2x3x2");
+    assert_eq!(shapes("13", &[]), "2x1x1x2x3x2");
+    assert_eq!(shapes("13", &[("UNIPGAS_TOFU_PPN", "2")]), "1x1x1x2x3x2");
+    let wish = [("UNIPGAS_TOFU_SHAPE", "3x1x1x1x1x1")];
+    assert_eq!(shapes("2", &wish), "3x1x1x1x1x1");
+    assert_eq!(shapes("2", &[("UNIPGAS_TOFU_SHAPE", "")]), "1x1x1x2x3x2");
+    for (name, value) in [("UNIPGAS_TOFU_PPN", "0"), ("UNIPGAS_TOFU_SHAPE", "2x2")] {
+        let output = unipgas(&["run", "-n", "1", "true"])
+            .env(name, value)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains(name), "{}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1);
     }
 }
 
