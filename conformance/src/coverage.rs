@@ -1,8 +1,8 @@
-//! Which laws check which procedure of the specification.
+//! Which laws check which procedure of the specifications.
 
 use std::fmt::Write as _;
 
-use crate::clauses::{EXTENSIONS, GASPI};
+use crate::clauses::{EXTENSIONS, GASPI, Procedure, UTOFU};
 use crate::{Api, Law};
 
 /// The laws that name `procedure`.
@@ -13,26 +13,45 @@ pub fn laws_of(laws: &[&'static Law], procedure: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Every procedure of GASPI 17.1 with the laws that check it; then the extensions that some law checks.
+/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI the extensions.
 pub fn table(laws: &[&'static Law]) -> String {
-    let mut text = String::from("GASPI 17.1\n");
+    let of = |api| laws.iter().any(|law| law.api == api);
+    let mut text = String::new();
+    let mut counts = String::new();
+    if of(Api::Gaspi) {
+        part(&mut text, &mut counts, "GASPI 17.1", GASPI, laws);
+        text.push_str("beside it\n");
+        for name in EXTENSIONS {
+            row(&mut text, "", name, &laws_of(laws, name));
+        }
+    }
+    if of(Api::Utofu) {
+        part(&mut text, &mut counts, "uTofu", UTOFU, laws);
+    }
+    text + "\n" + &counts
+}
+
+/// One specification: its rows to `text`, and how many there are to `counts`.
+fn part(
+    text: &mut String,
+    counts: &mut String,
+    title: &str,
+    procedures: &[Procedure],
+    laws: &[&'static Law],
+) {
+    let _ = writeln!(text, "{title}");
     let mut without = 0;
-    for procedure in GASPI {
+    for procedure in procedures {
         let laws = laws_of(laws, procedure.name);
         without += usize::from(laws.is_empty());
-        row(&mut text, procedure.section, procedure.name, &laws);
+        row(text, procedure.section, procedure.name, &laws);
     }
-    text.push_str("beside it\n");
-    for name in EXTENSIONS {
-        row(&mut text, "", name, &laws_of(laws, name));
-    }
-    let _ = write!(
-        text,
-        "\n{} procedures, {} with laws, {without} without\n",
-        GASPI.len(),
-        GASPI.len() - without
+    let _ = writeln!(
+        counts,
+        "{title}: {} procedures, {} with laws, {without} without",
+        procedures.len(),
+        procedures.len() - without
     );
-    text
 }
 
 fn row(text: &mut String, section: &str, name: &str, laws: &[&str]) {
@@ -46,13 +65,17 @@ fn row(text: &mut String, section: &str, name: &str, laws: &[&str]) {
 /// Names in `laws` that are no procedure of their specification.
 pub fn unknown(laws: &[&'static Law]) -> Vec<(&'static str, &'static str)> {
     laws.iter()
-        .filter(|law| law.api == Api::Gaspi)
-        .flat_map(|law| law.procedures.iter().map(|name| (law.id, *name)))
-        .filter(|(_, name)| {
-            // The names of the profiling interface (§14): the same procedures.
-            let name = name.strip_prefix('p').unwrap_or(name);
-            !GASPI.iter().any(|p| p.name == name) && !EXTENSIONS.contains(&name)
+        .flat_map(|law| law.procedures.iter().map(|name| (*law, *name)))
+        .filter(|(law, name)| match law.api {
+            Api::Core => false,
+            Api::Gaspi => {
+                // The names of the profiling interface (§14): the same procedures.
+                let name = name.strip_prefix('p').unwrap_or(name);
+                !GASPI.iter().any(|p| p.name == name) && !EXTENSIONS.contains(&name)
+            }
+            Api::Utofu => !UTOFU.iter().any(|p| p.name == *name),
         })
+        .map(|(law, name)| (law.id, name))
         .collect()
 }
 
@@ -83,11 +106,13 @@ mod tests {
     fn the_specification_is_listed_once() {
         let names: BTreeSet<_> = GASPI
             .iter()
+            .chain(UTOFU)
             .map(|p| p.name)
             .chain(EXTENSIONS.iter().copied())
             .collect();
-        assert_eq!(names.len(), GASPI.len() + EXTENSIONS.len());
+        assert_eq!(names.len(), GASPI.len() + EXTENSIONS.len() + UTOFU.len());
         assert_eq!(GASPI.len(), 74);
+        assert_eq!(UTOFU.len(), 65);
     }
 
     #[test]

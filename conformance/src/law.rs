@@ -7,14 +7,20 @@ pub enum Api {
     Core,
     /// GASPI 17.1.
     Gaspi,
+    /// uTofu, as the User's Guide J2UL-2567-01ENZ0 has it.
+    Utofu,
 }
 
 impl Api {
+    /// All of them.
+    pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu];
+
     /// As in `--api`.
     pub fn name(self) -> &'static str {
         match self {
             Api::Core => "core",
             Api::Gaspi => "gaspi",
+            Api::Utofu => "utofu",
         }
     }
 }
@@ -42,7 +48,8 @@ pub struct Law {
     /// A process dies on purpose: the law runs in a job of its own, whose survivors go on. The body says by [`Ctx::dies`] who.
     pub needs_kill: bool,
     /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
-    /// [`Api::Gaspi`], and `gaspi_proc_term` after it.
+    /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
+    /// have called nothing of it before, so that it can change the environment.
     pub bare: bool,
     /// Runs on every process; all of them must return `Ok`.
     pub body: fn(&Ctx) -> Verdict,

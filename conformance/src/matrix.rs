@@ -80,6 +80,9 @@ impl Column {
             Law {
                 api: Api::Gaspi, ..
             } => Some("its ranks are threads, and GASPI has one process a process"),
+            Law {
+                api: Api::Utofu, ..
+            } => Some("its ranks are threads, and uTofu has one process a process"),
             _ => None,
         }
     }
@@ -166,7 +169,7 @@ pub fn run(
             seeds_done += batch.iter().map(|item| item.count).sum::<u64>();
             for ran in results {
                 match cells.last_mut() {
-                    // One that kills has a job for each seed.
+                    // Some have a job for each seed.
                     Some(Cell {
                         column: before,
                         ran: same,
@@ -186,7 +189,8 @@ pub fn run(
 }
 
 /// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a
-/// job of its own; one that kills even under each seed.
+/// job of its own; one that kills even under each seed, and likewise one of uTofu where the seed matters: its processes open the
+/// backend once and for all.
 fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Item>> {
     let mut batches: Vec<Vec<Item>> = Vec::new();
     for &law in laws {
@@ -195,7 +199,7 @@ fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Ite
             first: seeds.first,
             count: seeds.of(law, column),
         };
-        if law.needs_kill {
+        if law.needs_kill || law.api == Api::Utofu && column.seeded {
             let one = |nth| Item {
                 first: seeds.first.wrapping_add(nth),
                 count: 1,
@@ -210,6 +214,7 @@ fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Ite
                 (first.api, first.processes) == (law.api, law.processes)
                     && !first.bare
                     && !first.needs_kill
+                    && !(first.api == Api::Utofu && column.seeded)
             });
             match shared {
                 Some(batch) => batch.push(item),

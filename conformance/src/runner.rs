@@ -106,13 +106,14 @@ impl Runner {
         while done.len() < items.len() {
             let rest = &items[done.len()..];
             let start = Instant::now();
+            let files = rendezvous_files();
             let (lines, outcome) =
                 self.job(column, rest, &|seeds| progress(seeds_before + seeds))?;
             let mut ran = judge(rest, &lines, &outcome, self.limit);
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass
-                && let Some(left) = leftovers()
+                && let Some(left) = leftovers(&files)
             {
                 ran[last].verdict = Verdict::Fail(Failure {
                     seed: rest[last].first,
@@ -385,8 +386,20 @@ fn last_words(outcome: &Outcome, rank: usize) -> String {
     }
 }
 
-/// What a job of this process has left behind: files in /dev/shm, processes.
-fn leftovers() -> Option<String> {
+/// The files in /dev/shm in which processes of jobs meet.
+fn rendezvous_files() -> BTreeSet<String> {
+    std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("unipgas"))
+        .collect()
+}
+
+/// What a job of this process has left behind: processes, and files in /dev/shm that were not there `before` it and that no
+/// process uses (another job may run at the same time).
+fn leftovers(before: &BTreeSet<String>) -> Option<String> {
     let ours = format!("UNIPGAS_JOB={}:", std::process::id());
     let mut left = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
@@ -403,16 +416,22 @@ fn leftovers() -> Option<String> {
             left.insert(format!("process {name}"), ());
         }
     }
-    for entry in std::fs::read_dir("/dev/shm")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.contains("unipgas") {
-            left.insert(format!("/dev/shm/{name}"), ());
+    for name in rendezvous_files().difference(before) {
+        let path = format!("/dev/shm/{name}");
+        if !is_mapped(&path) {
+            left.insert(path, ());
         }
     }
     let names: Vec<String> = left.into_keys().collect();
     (!names.is_empty()).then(|| format!("left behind: {}", names.join(", ")))
+}
+
+/// Whether a process has this file in its memory.
+fn is_mapped(path: &str) -> bool {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("maps")).ok())
+        .any(|maps| maps.contains(path))
 }

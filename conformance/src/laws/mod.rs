@@ -3,6 +3,7 @@
 pub mod core;
 pub mod gaspi;
 mod selftest;
+pub mod utofu;
 
 use crate::law::Law;
 
@@ -10,6 +11,7 @@ use crate::law::Law;
 pub fn all() -> Vec<&'static Law> {
     let mut laws: Vec<&'static Law> = core::laws();
     laws.extend(gaspi::laws());
+    laws.extend(utofu::laws());
     laws
 }
 

@@ -1,0 +1,145 @@
+//! §3.2 TNI query, §3.9 supplemental features, tables 6.1 to 6.5.
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    onesided_tnis: "tni.onesided", "§3.2.1.1", 2, [get_onesided_tnis, query_onesided_caps, create_vcq],
+        "every TNI that is returned has capabilities and takes a VCQ; the array is freed by free()";
+    barrier_tnis: "tni.barrier", "§3.2.1.2", 2, [get_barrier_tnis, query_barrier_caps, alloc_vbg],
+        "every TNI that is returned has capabilities and gives a VBG; the array is freed by free()";
+    onesided_caps: "tni.onesided.caps", "§3.2.2.1, table 6.4", 1, [query_onesided_caps],
+        "the capabilities of one-sided communication are those of the table, for each TNI";
+    barrier_caps: "tni.barrier.caps", "§3.2.2.2, table 6.5", 1, [query_barrier_caps],
+        "the capabilities of barrier communication are those of the table, for each TNI";
+    managed: "tni.caps.managed", "§3.2.1.3, §3.2.1.4", 1, [query_onesided_caps, query_barrier_caps],
+        "capabilities are memory of the implementation: asking again gives the same place";
+    versions: "version", "§3.9.1, table 6.1", 1, [query_tofu_version, query_utofu_version],
+        "versions are those of the system and of the header, and either pointer may come first";
+    own_coordinates: "coordinates", "§3.9.2.1", 4, [query_my_coords, construct_vcq_id, query_vcq_info],
+        "each process is at coordinates of its own, which the ids of its VCQs name";
+}
+
+/// The TNIs, with the array given back.
+fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
+    let (mut ids, mut number) = (std::ptr::null_mut(), usize::MAX);
+    if barrier {
+        ok!(utofu_get_barrier_tnis(&mut ids, &mut number));
+    } else {
+        ok!(utofu_get_onesided_tnis(&mut ids, &mut number));
+    }
+    ensure!(!ids.is_null() && number > 0, "no TNI: {number}");
+    // SAFETY:
+    // - the function says that there are so many.
+    let tnis = unsafe { std::slice::from_raw_parts(ids, number) }.to_vec();
+    // SAFETY:
+    // - the array is the caller's (§3.2.1.1), and nobody uses it any more.
+    unsafe { libc::free(ids.cast()) };
+    let mut different = tnis.clone();
+    different.sort();
+    different.dedup();
+    ensure_eq!(different.len(), tnis.len(), "number of different TNIs");
+    ensure_eq!(tnis.len(), 6, "number of TNIs (table 6.2)");
+    Ok(tnis)
+}
+
+fn onesided_tnis(_: &Ctx) -> Verdict {
+    for tni in tnis(false)? {
+        let mut caps = std::ptr::null();
+        ok!(utofu_query_onesided_caps(tni, &mut caps));
+        Queue::create(tni, 0)?.free()?;
+    }
+    Ok(())
+}
+
+fn barrier_tnis(_: &Ctx) -> Verdict {
+    for tni in tnis(true)? {
+        let mut caps = std::ptr::null();
+        ok!(utofu_query_barrier_caps(tni, &mut caps));
+        let mut vbgs = [0];
+        ok!(utofu_alloc_vbg(tni, 1, 0, vbgs.as_mut_ptr()));
+        ok!(utofu_free_vbg(vbgs.as_mut_ptr(), 1));
+    }
+    Ok(())
+}
+
+fn onesided_caps(_: &Ctx) -> Verdict {
+    for tni in tnis(false)? {
+        let mut caps = std::ptr::null();
+        ok!(utofu_query_onesided_caps(tni, &mut caps));
+        // SAFETY:
+        // - memory of the implementation, as `managed` says.
+        let caps = unsafe { &*caps };
+        ensure_eq!(caps.flags, 0b11, "flags: session mode and ARMW");
+        ensure_eq!(caps.armw_ops, 0b11_1111, "ARMW operations");
+        ensure_eq!(caps.num_cmp_ids, 8, "component ids");
+        ensure_eq!(caps.num_reserved_stags, 256, "reserved STags");
+        ensure_eq!(caps.cache_line_size, 256, "cache line");
+        ensure_eq!(caps.stag_address_alignment, 256, "alignment");
+        ensure_eq!(caps.max_toq_desc_size, 64, "descriptor");
+        ensure_eq!(caps.max_putget_size, 16_777_215, "put and get");
+        ensure_eq!(caps.max_piggyback_size, 32, "piggyback");
+        ensure_eq!(caps.max_edata_size, 1, "EDATA");
+        ensure_eq!(caps.max_mtu, 1920, "MTU");
+        ensure_eq!(caps.max_gap, 255, "gap");
+    }
+    Ok(())
+}
+
+fn barrier_caps(_: &Ctx) -> Verdict {
+    for tni in tnis(true)? {
+        let mut caps = std::ptr::null();
+        ok!(utofu_query_barrier_caps(tni, &mut caps));
+        // SAFETY:
+        // - memory of the implementation, as `managed` says.
+        let caps = unsafe { &*caps };
+        ensure_eq!(caps.flags, 0, "flags");
+        ensure_eq!(caps.reduce_ops, 0b1_1111_1110, "reductions");
+        ensure_eq!(caps.max_uint64_reduction, 6, "integers");
+        ensure_eq!(caps.max_double_reduction, 3, "floating-point numbers");
+    }
+    Ok(())
+}
+
+fn managed(_: &Ctx) -> Verdict {
+    let (mut first, mut second) = (std::ptr::null(), std::ptr::null());
+    ok!(utofu_query_onesided_caps(TNI, &mut first));
+    ok!(utofu_query_onesided_caps(TNI, &mut second));
+    ensure_eq!(first, second, "capabilities of one-sided communication");
+    let (mut first, mut second) = (std::ptr::null(), std::ptr::null());
+    ok!(utofu_query_barrier_caps(TNI, &mut first));
+    ok!(utofu_query_barrier_caps(TNI, &mut second));
+    ensure_eq!(first, second, "capabilities of barrier communication");
+    Ok(())
+}
+
+fn versions(_: &Ctx) -> Verdict {
+    let (mut major, mut minor) = (-1, -1);
+    c!(utofu_query_tofu_version(&mut major, &mut minor));
+    ensure_eq!((major, minor), (3, 0), "version of the Tofu interconnect");
+    c!(utofu_query_utofu_version(&mut major, &mut minor));
+    ensure_eq!((major, minor), (1, 0), "version of uTofu");
+    Ok(())
+}
+
+fn own_coordinates(ctx: &Ctx) -> Verdict {
+    let mut own = [u8::MAX; 6];
+    ok!(utofu_query_my_coords(own.as_mut_ptr()));
+    ensure_eq!(own, coords(ctx.rank)?, "coordinates of the process");
+    for rank in (0..ctx.size).filter(|rank| *rank != ctx.rank) {
+        ensure!(coords(rank)? != own, "rank {rank} is at the same {own:?}");
+    }
+    let queue = Queue::create(TNI, 0)?;
+    let mut seen = [u8::MAX; 6];
+    let (mut tni, mut cq, mut extra) = (0, 0, 0);
+    ok!(utofu_query_vcq_info(
+        queue.id,
+        seen.as_mut_ptr(),
+        &mut tni,
+        &mut cq,
+        &mut extra
+    ));
+    ensure_eq!(seen, own, "coordinates that the id of a VCQ names");
+    queue.free()
+}

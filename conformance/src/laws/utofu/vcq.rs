@@ -1,0 +1,5 @@
+use crate::law::Law;
+
+pub fn laws() -> Vec<&'static Law> {
+    Vec::new()
+}
