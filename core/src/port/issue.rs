@@ -1,25 +1,24 @@
 //! A port as its owner has it: registering memory, posting commands, learning what became of them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use super::command::{Command, CommandFlags, CommandKind, Rmw};
-use super::completion::{Completed, Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
+use super::carry::{Failed, local_notice};
+use super::command::{Command, CommandFlags};
+use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
+use super::flight::{Flight, look_after};
 use super::guard::{Guarded, Held};
-use super::keys::{KeyTable, RESERVED_KEYS, Reach, ShortKey};
+use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
 use super::neighbour::Network;
-use super::notice::{Fault, NoticeKind, Packed, PortNotice};
-use super::remote::{PLAIN_LEN, RemotePort};
+use super::notice::{Packed, PortNotice};
+use super::remote::PLAIN_LEN;
 use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use crate::mapped;
-use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
 use crate::region::{Region, Rights};
-use crate::{AtomicOp, AtomicType, Error, Result};
+use crate::{Error, Result};
 
 /// How a port is to be.
 #[derive(Debug, Clone, Copy)]
@@ -36,13 +35,6 @@ pub struct PortOptions {
     pub inbox: usize,
 }
 
-/// Empty polls between two offers of the core to others, where each process has a core, and where not.
-const PATIENCE: (u32, u32) = (1024, 8);
-/// Offers between two looks at the lives of peers.
-const OFFERS: u32 = 64;
-/// How often somebody looks after operations that are under way while the program computes.
-const PROGRESS: Duration = Duration::from_micros(100);
-
 /// A port.
 pub struct Port {
     pub(super) network: Arc<Network>,
@@ -50,7 +42,7 @@ pub struct Port {
     pub(super) options: PortOptions,
     place: u16,
     pub(super) endpoint: Endpoint,
-    direct: bool,
+    pub(super) direct: bool,
     /// Commands take effect when they are posted, and nobody else carries them out.
     pub(super) quick: bool,
     pub(super) keys: KeyTable,
@@ -70,48 +62,18 @@ pub struct Queues {
     pub(super) reader: InboxReader,
     pub(super) delayed: Delayed,
     /// Commands under way, in the order of posting, where the engine is asynchronous.
-    flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<Flight>,
     /// Number of the first of them.
-    first_flight: u64,
-    session: Option<Session>,
-    idle: u32,
-    offers: u32,
+    pub(super) first_flight: u64,
+    pub(super) session: Option<Session>,
+    pub(super) idle: u32,
+    pub(super) offers: u32,
 }
 
 /// The poster's side of triggered commands.
-struct Session {
-    contexts: Box<[u64]>,
-    taken: u64,
-}
-
-struct Flight {
-    command: Command,
-    context: u64,
-    stage: Stage,
-    /// Where the previous value goes.
-    before: Box<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Moving,
-    Moved,
-    Telling,
-    Told,
-    NotSent(Fault),
-    Failed(Fault),
-}
-
-/// Why a command was not carried out: before anything left, or after.
-enum Failed {
-    Send(Fault),
-    After(Fault),
-}
-
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
-        Failed::After(fault)
-    }
+pub(super) struct Session {
+    pub(super) contexts: Box<[u64]>,
+    pub(super) taken: u64,
 }
 
 impl Port {
@@ -187,13 +149,13 @@ impl Port {
         Ok(port)
     }
 
-    fn header(&self) -> &trigger::Header {
+    pub(super) fn header(&self) -> &trigger::Header {
         // SAFETY:
         // - the table region is page-aligned and larger than a header, which is made of atomics.
         unsafe { &*self.table.base().cast() }
     }
 
-    fn trigger(&self) -> Trigger<'_> {
+    pub(super) fn trigger(&self) -> Trigger<'_> {
         // SAFETY:
         // - the header is at the beginning of the table region.
         unsafe { Trigger::attach(self.header(), self.table.len()) }.expect("a session port")
@@ -329,7 +291,7 @@ impl Port {
         Ok(())
     }
 
-    fn advance(&self) -> Result<()> {
+    pub(super) fn advance(&self) -> Result<()> {
         let own = self
             .network
             .port(self.place, self.options.index)
@@ -338,12 +300,12 @@ impl Port {
     }
 
     #[inline]
-    fn count(&self, queues: &Queues) {
+    pub(super) fn count(&self, queues: &Queues) {
         self.waiting.store(queues.waiting(self), Ordering::Relaxed);
     }
 
     #[inline(always)]
-    fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+    pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
         if !self.direct {
             return self.fly(queues, command, context);
         }
@@ -367,428 +329,11 @@ impl Port {
             Err(failed) => queues.fail(&self.counts, command, context, failed),
         }
     }
-
-    #[inline(always)]
-    fn arrived(&self, command: &Command, target: &RemotePort) -> Result<()> {
-        if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
-            return trigger::arrive(&self.network, target, command.steps());
-        }
-        Ok(())
-    }
-
-    /// Moves the command's data.
-    #[inline(always)]
-    fn carry(
-        &self,
-        command: &Command,
-        context: u64,
-        before: &mut u64,
-    ) -> Result<(Option<&RemotePort>, Outcome), Failed> {
-        let len = command.len();
-        let flags = if command.flags().contains(CommandFlags::ORDERED) {
-            Flags::ORDERED
-        } else {
-            Flags::empty()
-        };
-        let kind = command.kind().ok_or(Failed::Send(Fault::Other))?;
-        match kind {
-            CommandKind::Put | CommandKind::Inline => {
-                let source = if kind == CommandKind::Put {
-                    self.keys
-                        .local(command.local(), len, false)
-                        .map_err(|reach| Failed::Send(reach.at_send()))?
-                } else {
-                    Local {
-                        ptr: command.data.as_ptr().cast::<u8>().cast_mut(),
-                        desc: 0,
-                    }
-                };
-                let target = self.network.port(command.place(), command.port())?;
-                if let Some(writer) = &target.writer
-                    && command.flags().contains(CommandFlags::REMOTE_NOTICE)
-                {
-                    writer.prefetch();
-                }
-                let to = self.at(target, command, len, Rights::WRITE)?;
-                // SAFETY:
-                // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
-                //   command, which are taken before the call returns.
-                let outcome = unsafe {
-                    self.endpoint
-                        .put(source, to, len, flags | Flags::INLINE, context)
-                };
-                Ok((Some(target), outcome.map_err(fault)?))
-            }
-            CommandKind::Get => {
-                let target = self.network.port(command.place(), command.port())?;
-                let from = self.at(target, command, len, Rights::READ)?;
-                let local = self
-                    .keys
-                    .local(command.local(), len, true)
-                    .map_err(|reach| reach.at_return())?;
-                // SAFETY:
-                // - registered memory, as above.
-                let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) };
-                Ok((Some(target), outcome.map_err(fault)?))
-            }
-            CommandKind::Atomic4 | CommandKind::Atomic8 => {
-                let wide = kind == CommandKind::Atomic8;
-                let target = self.network.port(command.place(), command.port())?;
-                let at = self.at(target, command, if wide { 8 } else { 4 }, Rights::ATOMIC)?;
-                let rmw = command.rmw().ok_or(Failed::Send(Fault::Other))?;
-                let outcome = self
-                    .change(rmw, wide, at, command, flags, context, before)
-                    .map_err(fault)?;
-                Ok((Some(target), outcome))
-            }
-            CommandKind::Nop => Ok((None, Outcome::Complete)),
-        }
-    }
-
-    #[inline(always)]
-    fn at<'a>(
-        &self,
-        target: &'a RemotePort,
-        command: &Command,
-        len: usize,
-        need: Rights,
-    ) -> Result<Remote<'a>, Fault> {
-        target
-            .at(&self.network, command.remote(), len, need)
-            .map_err(|reach: Reach| self.network.blame(target, reach))
-    }
-
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
-    fn change(
-        &self,
-        rmw: Rmw,
-        wide: bool,
-        at: Remote<'_>,
-        command: &Command,
-        flags: Flags,
-        context: u64,
-        before: &mut u64,
-    ) -> Result<Outcome> {
-        let [operand, compare, ..] = command.data;
-        if !self.endpoint.is_direct(at.region) {
-            return self.change_afar(rmw, wide, at, command, flags, context, before);
-        }
-        use Ordering::{AcqRel, Acquire};
-        *before = if wide {
-            let word = mapped::value(at)?;
-            match rmw {
-                Rmw::Swap => word.swap(operand, AcqRel),
-                Rmw::Add => word.fetch_add(operand, AcqRel),
-                Rmw::Xor => word.fetch_xor(operand, AcqRel),
-                Rmw::And => word.fetch_and(operand, AcqRel),
-                Rmw::Or => word.fetch_or(operand, AcqRel),
-                Rmw::CompareSwap => {
-                    let (Ok(seen) | Err(seen)) =
-                        word.compare_exchange(compare, operand, AcqRel, Acquire);
-                    seen
-                }
-            }
-        } else {
-            let (operand, compare) = (operand as u32, compare as u32);
-            let word = mapped::value32(at)?;
-            u64::from(match rmw {
-                Rmw::Swap => word.swap(operand, AcqRel),
-                Rmw::Add => word.fetch_add(operand, AcqRel),
-                Rmw::Xor => word.fetch_xor(operand, AcqRel),
-                Rmw::And => word.fetch_and(operand, AcqRel),
-                Rmw::Or => word.fetch_or(operand, AcqRel),
-                Rmw::CompareSwap => {
-                    let (Ok(seen) | Err(seen)) =
-                        word.compare_exchange(compare, operand, AcqRel, Acquire);
-                    seen
-                }
-            })
-        };
-        Ok(Outcome::Complete)
-    }
-
-    #[cold]
-    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
-    fn change_afar(
-        &self,
-        rmw: Rmw,
-        wide: bool,
-        at: Remote<'_>,
-        command: &Command,
-        flags: Flags,
-        context: u64,
-        before: &mut u64,
-    ) -> Result<Outcome> {
-        let size = if wide { 8 } else { 4 };
-        if !at.offset_is_multiple_of(size) {
-            return Err(Error::Misaligned(size));
-        }
-        *before = 0;
-        let request = AtomicRequest {
-            op: match rmw {
-                Rmw::Swap => AtomicOp::Write,
-                Rmw::Add => AtomicOp::Sum,
-                Rmw::Xor => AtomicOp::Bxor,
-                Rmw::And => AtomicOp::Band,
-                Rmw::Or => AtomicOp::Bor,
-                Rmw::CompareSwap => AtomicOp::Cswap,
-            },
-            ty: if wide {
-                AtomicType::U64
-            } else {
-                AtomicType::U32
-            },
-            count: 1,
-            // Little-endian: the low half of a word is its first bytes.
-            operand: (&raw const command.data[0]).cast(),
-            compare: (&raw const command.data[1]).cast(),
-            result: std::ptr::from_mut(before).cast(),
-        };
-        // SAFETY:
-        // - operand and comparand are read before the call returns; `before` belongs to the flight, which stays until the end of the
-        //   operation, or the engine completes in the call.
-        unsafe { self.endpoint.atomic(at, &request, flags, context) }
-    }
-
-    fn remote_notice(&self, command: &Command) -> PortNotice {
-        PortNotice {
-            peer: self.options.id,
-            ..notice(command, true, 0)
-        }
-    }
-
-    /// The next completion that somebody wants to know of.
-    #[inline(always)]
-    pub fn poll_completion(&self, queues: &mut Queues) -> Option<Completed> {
-        if !self.direct {
-            self.progress(queues);
-        }
-        let taken = if self.options.session {
-            self.take_triggered(queues)
-        } else {
-            queues.completions.take(&self.counts)
-        };
-        if self.options.session {
-            self.count(queues);
-        }
-        if taken.is_none() {
-            self.idle(queues);
-        }
-        taken
-    }
-
-    fn take_triggered(&self, queues: &mut Queues) -> Option<Completed> {
-        let session = queues.session.as_mut()?;
-        let trigger = self.trigger();
-        while session.taken < trigger.posted() {
-            let number = session.taken;
-            let fault = trigger.outcome(number)?;
-            session.taken += 1;
-            if fault.is_some() || trigger.flags(number).contains(CommandFlags::COMPLETION) {
-                return Some(Completed {
-                    context: session.contexts[number as usize % TRIGGERED],
-                    fault,
-                });
-            }
-        }
-        None
-    }
-
-    /// The next notice: of own commands, or from others. Errors: [`Error::InboxFull`]: notices were lost, since they were not
-    /// taken in time.
-    #[inline(always)]
-    pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
-        if !self.direct {
-            self.progress(queues);
-        }
-        if let Some(waiting) = queues.notices.front() {
-            let notice = Packed::open(waiting);
-            queues.notices.pop_front();
-            return Ok(Some(notice));
-        }
-        match queues.reader.take(|pid| self.network.has_ended(pid)) {
-            Some(record) => Ok(Some(PortNotice::from_record(&record))),
-            None => self.no_notice(queues),
-        }
-    }
-
-    fn no_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
-        if self.header().overflow.load(Ordering::Acquire) != 0 {
-            return Err(Error::InboxFull);
-        }
-        self.idle(queues);
-        Ok(None)
-    }
-
-    /// Whether notices were lost.
-    pub fn has_overflowed(&self) -> bool {
-        self.header().overflow.load(Ordering::Acquire) != 0
-    }
-
-    /// Notices that have not been taken, about.
-    pub fn unread_notices(&self, queues: &mut Queues) -> usize {
-        if !self.direct {
-            self.progress(queues);
-        }
-        queues.notices.len() + queues.reader.len()
-    }
-
-    /// Nothing has happened: whoever asks again and again lets others have the core now and then.
-    #[inline]
-    fn idle(&self, queues: &mut Queues) {
-        queues.idle += 1;
-        let patience = if self.network.engine().crowded() {
-            PATIENCE.1
-        } else {
-            PATIENCE.0
-        };
-        if queues.idle >= patience {
-            self.offer(queues);
-        }
-    }
-
-    #[cold]
-    fn offer(&self, queues: &mut Queues) {
-        queues.idle = 0;
-        std::thread::yield_now();
-        queues.offers += 1;
-        if queues.offers.is_multiple_of(OFFERS) {
-            self.network.look();
-            if self.options.session {
-                // Whoever was about to start commands may have died.
-                let _ = self.advance();
-            }
-        }
-    }
-
-    // Where the engine is asynchronous: commands are under way, and end in the order of their posting.
-
-    #[cold]
-    fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
-        let number = queues.first_flight + queues.flights.len() as u64;
-        queues.flights.push_back(Flight {
-            command: *command,
-            context,
-            stage: Stage::Moving,
-            before: Box::new(0),
-        });
-        let flight = queues.flights.back_mut().expect("just pushed");
-        let stage = match self.carry(command, number + 1, &mut flight.before) {
-            Ok((_, Outcome::Pending)) => Stage::Moving,
-            Ok((_, Outcome::Complete)) => Stage::Moved,
-            Err(Failed::Send(fault)) => Stage::NotSent(fault),
-            Err(Failed::After(fault)) => Stage::Failed(fault),
-        };
-        flight.stage = stage;
-        self.land(queues)
-    }
-
-    #[cold]
-    fn progress(&self, queues: &mut Queues) {
-        let (flights, first) = (&mut queues.flights, queues.first_flight);
-        self.endpoint.poll(&mut |completion| {
-            let Some(flight) = flights.get_mut((completion.context - 1 - first) as usize) else {
-                return;
-            };
-            flight.stage = match (flight.stage, completion.result) {
-                (Stage::Moving, Ok(())) => Stage::Moved,
-                (Stage::Telling, Ok(())) => Stage::Told,
-                (_, Err(error)) => Stage::Failed(fault(error)),
-                (stage, Ok(())) => stage,
-            };
-        });
-        if self.land(queues).is_err() {
-            self.header().overflow.store(1, Ordering::Release);
-        }
-        self.count(queues);
-    }
-
-    /// Ends the first commands, as far as they have come.
-    fn land(&self, queues: &mut Queues) -> Result<()> {
-        while let Some(flight) = queues.flights.front_mut() {
-            let command = flight.command;
-            match flight.stage {
-                Stage::Moving | Stage::Telling => return Ok(()),
-                Stage::Moved => {
-                    let number = queues.first_flight + 1;
-                    flight.stage = self.tell_later(&command, number);
-                    continue;
-                }
-                Stage::Told | Stage::NotSent(_) | Stage::Failed(_) => {}
-            }
-            let flight = queues.flights.pop_front().expect("just seen");
-            queues.first_flight += 1;
-            let wanted = command.flags().contains(CommandFlags::COMPLETION);
-            match flight.stage {
-                Stage::NotSent(fault) => {
-                    queues.fail(&self.counts, &command, flight.context, Failed::Send(fault))?;
-                }
-                Stage::Failed(fault) => {
-                    queues.fail(&self.counts, &command, flight.context, Failed::After(fault))?;
-                }
-                _ => {
-                    queues
-                        .completions
-                        .push(&self.counts, flight.context, wanted, None);
-                    if command.kind() == Some(CommandKind::Nop) {
-                        continue;
-                    }
-                    if let Ok(target) = self.network.port(command.place(), command.port()) {
-                        self.arrived(&command, target)?;
-                    }
-                    if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
-                        queues.note(local_notice(&command, *flight.before, None))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tell_later(&self, command: &Command, number: u64) -> Stage {
-        if command.kind() == Some(CommandKind::Nop)
-            || !command.flags().contains(CommandFlags::REMOTE_NOTICE)
-        {
-            return Stage::Told;
-        }
-        let target = match self.network.port(command.place(), command.port()) {
-            Ok(target) => target,
-            Err(fault) => return Stage::Failed(fault),
-        };
-        let record = self.remote_notice(command).to_record();
-        match self
-            .endpoint
-            .deliver(&target.inbox, record, Flags::ORDERED, number)
-        {
-            Ok(Outcome::Complete) => Stage::Told,
-            Ok(Outcome::Pending) => Stage::Telling,
-            Err(Error::InboxFull) => {
-                target.overflowed();
-                Stage::Told
-            }
-            Err(error) => Stage::Failed(fault(error)),
-        }
-    }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
         let _ = self.directory.unlist(self.options.index.into());
-    }
-}
-
-/// Moves a port's operations on until it is dropped.
-fn look_after(port: &Weak<Port>) {
-    loop {
-        std::thread::sleep(PROGRESS);
-        let Some(port) = port.upgrade() else {
-            return;
-        };
-        // SAFETY:
-        // - ports of asynchronous engines have a lock.
-        let mut queues = unsafe { port.hold() };
-        port.progress(&mut queues);
     }
 }
 
@@ -825,7 +370,7 @@ impl Queues {
     }
 
     #[cold]
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         counts: &Counts,
         command: &Command,
@@ -843,53 +388,6 @@ impl Queues {
                 self.note(local_notice(command, 0, Some(fault)))
             }
         }
-    }
-}
-
-/// What the target (`remote`) or the poster is told of a command.
-#[inline(always)]
-fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
-    let len = command.len() as u64;
-    let (kind, value, end) = match command.kind() {
-        Some(CommandKind::Get) if remote => (
-            NoticeKind::RemoteGet,
-            command.data[0].wrapping_add(len),
-            len,
-        ),
-        Some(CommandKind::Get) => (NoticeKind::LocalGet, command.data[0].wrapping_add(len), len),
-        Some(CommandKind::Atomic4 | CommandKind::Atomic8) if remote => {
-            (NoticeKind::RemoteAtomic, 0, 0)
-        }
-        Some(CommandKind::Atomic4 | CommandKind::Atomic8) => (NoticeKind::LocalAtomic, before, 0),
-        _ if remote => (NoticeKind::RemotePut, 0, len),
-        _ => (NoticeKind::LocalPut, 0, len),
-    };
-    PortNotice {
-        kind,
-        fault: None,
-        edata: command.edata(),
-        peer: command.peer,
-        value,
-        remote: command.remote.wrapping_add(end),
-    }
-}
-
-#[inline(always)]
-fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
-    PortNotice {
-        fault,
-        ..notice(command, false, before)
-    }
-}
-
-#[cold]
-fn fault(error: Error) -> Fault {
-    match error {
-        Error::PeerDead | Error::RankDead(_) | Error::Unreachable(_) => Fault::Peer,
-        Error::StaleRegion => Fault::RemoteKey,
-        Error::OutOfBounds { .. } => Fault::RemoteLength,
-        Error::AccessDenied | Error::Misaligned(_) => Fault::RemoteMemory,
-        _ => Fault::Other,
     }
 }
 

@@ -4,14 +4,17 @@
 //! Nobody has to answer anybody: a port's table of keys is read, its inbox filled and its triggered commands carried out by
 //! whoever needs it, while its owner computes.
 
+mod carry;
 mod command;
 mod completion;
 mod directory;
+mod flight;
 mod guard;
 mod issue;
 mod keys;
 mod neighbour;
 mod notice;
+mod poll;
 mod quick;
 mod remote;
 mod service;

@@ -1,0 +1,265 @@
+//! The long way of a command: everything is looked up and checked, and what is wrong is told.
+
+use std::sync::atomic::Ordering;
+
+use super::command::{Command, CommandFlags, CommandKind, Rmw};
+use super::issue::Port;
+use super::keys::Reach;
+use super::notice::{Fault, NoticeKind, PortNotice};
+use super::remote::RemotePort;
+use super::trigger;
+use crate::mapped;
+use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
+use crate::region::Rights;
+use crate::{AtomicOp, AtomicType, Error, Result};
+
+/// Why a command was not carried out: before anything left, or after.
+pub(super) enum Failed {
+    Send(Fault),
+    After(Fault),
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Failed::After(fault)
+    }
+}
+
+impl Port {
+    #[inline(always)]
+    pub(super) fn arrived(&self, command: &Command, target: &RemotePort) -> Result<()> {
+        if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
+            return trigger::arrive(&self.network, target, command.steps());
+        }
+        Ok(())
+    }
+
+    /// Moves the command's data.
+    #[inline(always)]
+    pub(super) fn carry(
+        &self,
+        command: &Command,
+        context: u64,
+        before: &mut u64,
+    ) -> Result<(Option<&RemotePort>, Outcome), Failed> {
+        let len = command.len();
+        let flags = if command.flags().contains(CommandFlags::ORDERED) {
+            Flags::ORDERED
+        } else {
+            Flags::empty()
+        };
+        let kind = command.kind().ok_or(Failed::Send(Fault::Other))?;
+        match kind {
+            CommandKind::Put | CommandKind::Inline => {
+                let source = if kind == CommandKind::Put {
+                    self.keys
+                        .local(command.local(), len, false)
+                        .map_err(|reach| Failed::Send(reach.at_send()))?
+                } else {
+                    Local {
+                        ptr: command.data.as_ptr().cast::<u8>().cast_mut(),
+                        desc: 0,
+                    }
+                };
+                let target = self.network.port(command.place(), command.port())?;
+                if let Some(writer) = &target.writer
+                    && command.flags().contains(CommandFlags::REMOTE_NOTICE)
+                {
+                    writer.prefetch();
+                }
+                let to = self.at(target, command, len, Rights::WRITE)?;
+                // SAFETY:
+                // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
+                //   command, which are taken before the call returns.
+                let outcome = unsafe {
+                    self.endpoint
+                        .put(source, to, len, flags | Flags::INLINE, context)
+                };
+                Ok((Some(target), outcome.map_err(fault)?))
+            }
+            CommandKind::Get => {
+                let target = self.network.port(command.place(), command.port())?;
+                let from = self.at(target, command, len, Rights::READ)?;
+                let local = self
+                    .keys
+                    .local(command.local(), len, true)
+                    .map_err(|reach| reach.at_return())?;
+                // SAFETY:
+                // - registered memory, as above.
+                let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) };
+                Ok((Some(target), outcome.map_err(fault)?))
+            }
+            CommandKind::Atomic4 | CommandKind::Atomic8 => {
+                let wide = kind == CommandKind::Atomic8;
+                let target = self.network.port(command.place(), command.port())?;
+                let at = self.at(target, command, if wide { 8 } else { 4 }, Rights::ATOMIC)?;
+                let rmw = command.rmw().ok_or(Failed::Send(Fault::Other))?;
+                let outcome = self
+                    .change(rmw, wide, at, command, flags, context, before)
+                    .map_err(fault)?;
+                Ok((Some(target), outcome))
+            }
+            CommandKind::Nop => Ok((None, Outcome::Complete)),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn at<'a>(
+        &self,
+        target: &'a RemotePort,
+        command: &Command,
+        len: usize,
+        need: Rights,
+    ) -> Result<Remote<'a>, Fault> {
+        target
+            .at(&self.network, command.remote(), len, need)
+            .map_err(|reach: Reach| self.network.blame(target, reach))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
+    pub(super) fn change(
+        &self,
+        rmw: Rmw,
+        wide: bool,
+        at: Remote<'_>,
+        command: &Command,
+        flags: Flags,
+        context: u64,
+        before: &mut u64,
+    ) -> Result<Outcome> {
+        let [operand, compare, ..] = command.data;
+        if !self.endpoint.is_direct(at.region) {
+            return self.change_afar(rmw, wide, at, command, flags, context, before);
+        }
+        use Ordering::{AcqRel, Acquire};
+        *before = if wide {
+            let word = mapped::value(at)?;
+            match rmw {
+                Rmw::Swap => word.swap(operand, AcqRel),
+                Rmw::Add => word.fetch_add(operand, AcqRel),
+                Rmw::Xor => word.fetch_xor(operand, AcqRel),
+                Rmw::And => word.fetch_and(operand, AcqRel),
+                Rmw::Or => word.fetch_or(operand, AcqRel),
+                Rmw::CompareSwap => {
+                    let (Ok(seen) | Err(seen)) =
+                        word.compare_exchange(compare, operand, AcqRel, Acquire);
+                    seen
+                }
+            }
+        } else {
+            let (operand, compare) = (operand as u32, compare as u32);
+            let word = mapped::value32(at)?;
+            u64::from(match rmw {
+                Rmw::Swap => word.swap(operand, AcqRel),
+                Rmw::Add => word.fetch_add(operand, AcqRel),
+                Rmw::Xor => word.fetch_xor(operand, AcqRel),
+                Rmw::And => word.fetch_and(operand, AcqRel),
+                Rmw::Or => word.fetch_or(operand, AcqRel),
+                Rmw::CompareSwap => {
+                    let (Ok(seen) | Err(seen)) =
+                        word.compare_exchange(compare, operand, AcqRel, Acquire);
+                    seen
+                }
+            })
+        };
+        Ok(Outcome::Complete)
+    }
+
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
+    pub(super) fn change_afar(
+        &self,
+        rmw: Rmw,
+        wide: bool,
+        at: Remote<'_>,
+        command: &Command,
+        flags: Flags,
+        context: u64,
+        before: &mut u64,
+    ) -> Result<Outcome> {
+        let size = if wide { 8 } else { 4 };
+        if !at.offset_is_multiple_of(size) {
+            return Err(Error::Misaligned(size));
+        }
+        *before = 0;
+        let request = AtomicRequest {
+            op: match rmw {
+                Rmw::Swap => AtomicOp::Write,
+                Rmw::Add => AtomicOp::Sum,
+                Rmw::Xor => AtomicOp::Bxor,
+                Rmw::And => AtomicOp::Band,
+                Rmw::Or => AtomicOp::Bor,
+                Rmw::CompareSwap => AtomicOp::Cswap,
+            },
+            ty: if wide {
+                AtomicType::U64
+            } else {
+                AtomicType::U32
+            },
+            count: 1,
+            // Little-endian: the low half of a word is its first bytes.
+            operand: (&raw const command.data[0]).cast(),
+            compare: (&raw const command.data[1]).cast(),
+            result: std::ptr::from_mut(before).cast(),
+        };
+        // SAFETY:
+        // - operand and comparand are read before the call returns; `before` belongs to the flight, which stays until the end of the
+        //   operation, or the engine completes in the call.
+        unsafe { self.endpoint.atomic(at, &request, flags, context) }
+    }
+
+    pub(super) fn remote_notice(&self, command: &Command) -> PortNotice {
+        PortNotice {
+            peer: self.options.id,
+            ..notice(command, true, 0)
+        }
+    }
+}
+
+/// What the target (`remote`) or the poster is told of a command.
+#[inline(always)]
+pub(super) fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
+    let len = command.len() as u64;
+    let (kind, value, end) = match command.kind() {
+        Some(CommandKind::Get) if remote => (
+            NoticeKind::RemoteGet,
+            command.data[0].wrapping_add(len),
+            len,
+        ),
+        Some(CommandKind::Get) => (NoticeKind::LocalGet, command.data[0].wrapping_add(len), len),
+        Some(CommandKind::Atomic4 | CommandKind::Atomic8) if remote => {
+            (NoticeKind::RemoteAtomic, 0, 0)
+        }
+        Some(CommandKind::Atomic4 | CommandKind::Atomic8) => (NoticeKind::LocalAtomic, before, 0),
+        _ if remote => (NoticeKind::RemotePut, 0, len),
+        _ => (NoticeKind::LocalPut, 0, len),
+    };
+    PortNotice {
+        kind,
+        fault: None,
+        edata: command.edata(),
+        peer: command.peer,
+        value,
+        remote: command.remote.wrapping_add(end),
+    }
+}
+
+#[inline(always)]
+pub(super) fn local_notice(command: &Command, before: u64, fault: Option<Fault>) -> PortNotice {
+    PortNotice {
+        fault,
+        ..notice(command, false, before)
+    }
+}
+
+#[cold]
+pub(super) fn fault(error: Error) -> Fault {
+    match error {
+        Error::PeerDead | Error::RankDead(_) | Error::Unreachable(_) => Fault::Peer,
+        Error::StaleRegion => Fault::RemoteKey,
+        Error::OutOfBounds { .. } => Fault::RemoteLength,
+        Error::AccessDenied | Error::Misaligned(_) => Fault::RemoteMemory,
+        _ => Fault::Other,
+    }
+}

@@ -1,0 +1,157 @@
+//! Commands under way, where the engine is asynchronous. They end in the order of their posting, whatever the order in which
+//! their data moves: so notices and completions need no other order.
+
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::carry::{Failed, fault, local_notice};
+use super::command::{Command, CommandFlags, CommandKind};
+use super::issue::{Port, Queues};
+use super::notice::Fault;
+use crate::op::{Flags, Outcome};
+use crate::{Error, Result};
+
+/// How often somebody looks after operations that are under way while the program computes.
+const PROGRESS: Duration = Duration::from_micros(100);
+
+pub(super) struct Flight {
+    command: Command,
+    context: u64,
+    stage: Stage,
+    /// Where the previous value goes.
+    before: Box<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Moving,
+    Moved,
+    Telling,
+    Told,
+    NotSent(Fault),
+    Failed(Fault),
+}
+
+impl Port {
+    #[cold]
+    pub(super) fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        let number = queues.first_flight + queues.flights.len() as u64;
+        queues.flights.push_back(Flight {
+            command: *command,
+            context,
+            stage: Stage::Moving,
+            before: Box::new(0),
+        });
+        let flight = queues.flights.back_mut().expect("just pushed");
+        let stage = match self.carry(command, number + 1, &mut flight.before) {
+            Ok((_, Outcome::Pending)) => Stage::Moving,
+            Ok((_, Outcome::Complete)) => Stage::Moved,
+            Err(Failed::Send(fault)) => Stage::NotSent(fault),
+            Err(Failed::After(fault)) => Stage::Failed(fault),
+        };
+        flight.stage = stage;
+        self.land(queues)
+    }
+
+    #[cold]
+    pub(super) fn progress(&self, queues: &mut Queues) {
+        let (flights, first) = (&mut queues.flights, queues.first_flight);
+        self.endpoint.poll(&mut |completion| {
+            let Some(flight) = flights.get_mut((completion.context - 1 - first) as usize) else {
+                return;
+            };
+            flight.stage = match (flight.stage, completion.result) {
+                (Stage::Moving, Ok(())) => Stage::Moved,
+                (Stage::Telling, Ok(())) => Stage::Told,
+                (_, Err(error)) => Stage::Failed(fault(error)),
+                (stage, Ok(())) => stage,
+            };
+        });
+        if self.land(queues).is_err() {
+            self.header().overflow.store(1, Ordering::Release);
+        }
+        self.count(queues);
+    }
+
+    /// Ends the first commands, as far as they have come.
+    pub(super) fn land(&self, queues: &mut Queues) -> Result<()> {
+        while let Some(flight) = queues.flights.front_mut() {
+            let command = flight.command;
+            match flight.stage {
+                Stage::Moving | Stage::Telling => return Ok(()),
+                Stage::Moved => {
+                    let number = queues.first_flight + 1;
+                    flight.stage = self.tell_later(&command, number);
+                    continue;
+                }
+                Stage::Told | Stage::NotSent(_) | Stage::Failed(_) => {}
+            }
+            let flight = queues.flights.pop_front().expect("just seen");
+            queues.first_flight += 1;
+            let wanted = command.flags().contains(CommandFlags::COMPLETION);
+            match flight.stage {
+                Stage::NotSent(fault) => {
+                    queues.fail(&self.counts, &command, flight.context, Failed::Send(fault))?;
+                }
+                Stage::Failed(fault) => {
+                    queues.fail(&self.counts, &command, flight.context, Failed::After(fault))?;
+                }
+                _ => {
+                    queues
+                        .completions
+                        .push(&self.counts, flight.context, wanted, None);
+                    if command.kind() == Some(CommandKind::Nop) {
+                        continue;
+                    }
+                    if let Ok(target) = self.network.port(command.place(), command.port()) {
+                        self.arrived(&command, target)?;
+                    }
+                    if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
+                        queues.note(local_notice(&command, *flight.before, None))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_later(&self, command: &Command, number: u64) -> Stage {
+        if command.kind() == Some(CommandKind::Nop)
+            || !command.flags().contains(CommandFlags::REMOTE_NOTICE)
+        {
+            return Stage::Told;
+        }
+        let target = match self.network.port(command.place(), command.port()) {
+            Ok(target) => target,
+            Err(fault) => return Stage::Failed(fault),
+        };
+        let record = self.remote_notice(command).to_record();
+        match self
+            .endpoint
+            .deliver(&target.inbox, record, Flags::ORDERED, number)
+        {
+            Ok(Outcome::Complete) => Stage::Told,
+            Ok(Outcome::Pending) => Stage::Telling,
+            Err(Error::InboxFull) => {
+                target.overflowed();
+                Stage::Told
+            }
+            Err(error) => Stage::Failed(fault(error)),
+        }
+    }
+}
+
+/// Moves a port's operations on until it is dropped.
+pub(super) fn look_after(port: &Weak<Port>) {
+    loop {
+        std::thread::sleep(PROGRESS);
+        let Some(port) = port.upgrade() else {
+            return;
+        };
+        // SAFETY:
+        // - ports of asynchronous engines have a lock.
+        let mut queues = unsafe { port.hold() };
+        port.progress(&mut queues);
+    }
+}
