@@ -9,6 +9,7 @@ pub mod command;
 pub mod environment;
 pub mod ffi;
 pub mod ids;
+pub mod owned;
 pub mod process;
 pub mod shape;
 pub mod status;
@@ -16,6 +17,7 @@ pub mod vbg;
 pub mod vcq;
 
 pub use ids::{VbgId, VcqId};
+pub use owned::{Gates, VcqHandle};
 pub use process::{Process, current};
 pub use shape::{Coords, Shape};
 pub use status::{Code, Result};

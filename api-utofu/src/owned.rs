@@ -1,0 +1,272 @@
+//! The Rust interface: VCQs and circuits that free themselves, for one thread at a time by their types.
+
+use std::marker::PhantomData;
+
+use unipgas_core::gate::Payload;
+use unipgas_core::port::{Command, CommandKind, PortNotice, Rmw};
+
+use crate::command::Target;
+use crate::process::{Process, current};
+use crate::status::{Code, Result, from_fault};
+use crate::vbg::{Kind, VbgSetting, doubles, integers};
+use crate::vcq::{Vcq, VcqFlags, vcq};
+use crate::{VbgId, VcqId};
+
+/// A VCQ of this process (guide §3.3). Freed when dropped.
+///
+/// ```no_run
+/// use unipgas_utofu::command::Target;
+/// use unipgas_utofu::owned::VcqHandle;
+/// use unipgas_utofu::vcq::VcqFlags;
+///
+/// # fn main() -> unipgas_utofu::Result<()> {
+/// let mut vcq = VcqHandle::create(0, Some(0), VcqFlags::empty())?;
+/// let memory: &'static mut [u64] = Box::leak(vec![0u64; 512].into_boxed_slice());
+/// // SAFETY: the memory is never freed, and read by volatile loads only.
+/// let stadd = unsafe { vcq.reg_mem(memory.as_mut_ptr().cast(), 4096, false)? };
+/// let target = Target { vcq_id: vcq.id().bits(), stadd, edata: 1, flags: 1 << 15 };
+/// vcq.put_piggyback(&target, b"hello", 0)?;
+/// while vcq.poll_mrq()?.is_none() {}
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct VcqHandle {
+    handle: usize,
+    /// One thread at a time, which may change.
+    alone: PhantomData<std::cell::Cell<()>>,
+}
+
+impl VcqHandle {
+    /// Creates a VCQ, with component `cmp` if it is given (§3.3.1.1, §3.3.1.2). Errors: those of [`Process::create_vcq`].
+    pub fn create(tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<Self> {
+        let handle = current()?.for_changes()?.create_vcq(tni, cmp, flags)?;
+        Ok(VcqHandle {
+            handle,
+            alone: PhantomData,
+        })
+    }
+
+    fn vcq(&self) -> &'static Vcq {
+        vcq(self.handle).expect("a VCQ lives as long as its handle")
+    }
+
+    /// Its id (§3.3.2.1).
+    pub fn id(&self) -> VcqId {
+        self.vcq().id()
+    }
+
+    /// Registers memory; gives its STADD (§3.6.1.1). Errors: those of [`Vcq::reg_mem`].
+    ///
+    /// # Safety
+    /// `len` bytes at `addr` stay valid until [`VcqHandle::dereg_mem`] or the drop of the handle, and the program expects that peers
+    /// change them.
+    pub unsafe fn reg_mem(&mut self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.vcq().reg_mem(addr, len, read_only) }
+    }
+
+    /// Registers memory under a STag (§3.6.1.2). Errors: those of [`Vcq::reg_mem_with_stag`].
+    ///
+    /// # Safety
+    /// As [`VcqHandle::reg_mem`].
+    pub unsafe fn reg_mem_with_stag(
+        &mut self,
+        addr: *mut u8,
+        len: usize,
+        stag: u32,
+        read_only: bool,
+    ) -> Result<u64> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.vcq().reg_mem_with_stag(addr, len, stag, read_only) }
+    }
+
+    /// Takes a registration back (§3.6.1.4). Errors: [`Code::InvalidStadd`].
+    pub fn dereg_mem(&mut self, stadd: u64) -> Result<()> {
+        self.vcq().dereg_mem(stadd)
+    }
+
+    fn post_one(&mut self, command: Result<Command>, cbdata: u64) -> Result<()> {
+        // SAFETY:
+        // - this thread alone has the handle.
+        unsafe { self.vcq().post(&command?, false, cbdata) }
+    }
+
+    /// Puts `len` bytes from STADD `local` (§3.7.1.1). Errors: [`Code::Busy`]: poll the TCQ; those of the arguments.
+    pub fn put(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
+        let command = self.vcq().transfer(CommandKind::Put, target, local, len);
+        self.post_one(command, cbdata)
+    }
+
+    /// Gets `len` bytes to STADD `local` (§3.7.1.7).
+    pub fn get(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
+        let command = self.vcq().transfer(CommandKind::Get, target, local, len);
+        self.post_one(command, cbdata)
+    }
+
+    /// Puts up to 32 bytes (§3.7.1.5). Errors: also [`Code::InvalidSize`].
+    pub fn put_piggyback(&mut self, target: &Target, bytes: &[u8], cbdata: u64) -> Result<()> {
+        let mut data = [0u8; 32];
+        data.get_mut(..bytes.len())
+            .ok_or(Code::InvalidSize)?
+            .copy_from_slice(bytes);
+        let words = std::array::from_fn(|i| {
+            u64::from_ne_bytes(data[8 * i..8 * i + 8].try_into().expect("eight bytes"))
+        });
+        let command = self.vcq().piggyback(target, words, bytes.len());
+        self.post_one(command, cbdata)
+    }
+
+    /// ARMW on 8 bytes, or on 4 (§3.7.1.11 to §3.7.1.14). `compare` is used by [`Rmw::CompareSwap`] only.
+    pub fn armw(
+        &mut self,
+        target: &Target,
+        wide: bool,
+        op: Rmw,
+        operand: u64,
+        compare: u64,
+        cbdata: u64,
+    ) -> Result<()> {
+        let command = self.vcq().armw(target, wide, op, operand, compare);
+        self.post_one(command, cbdata)
+    }
+
+    /// Posts commands that were made with [`Vcq::transfer`] and its like, or none of them (§3.7.3.1).
+    pub fn post(&mut self, commands: &[Command], cbdata: u64) -> Result<()> {
+        // SAFETY:
+        // - this thread alone has the handle.
+        unsafe { self.vcq().post_descriptors(commands, cbdata) }
+    }
+
+    /// What commands are made with.
+    pub fn maker(&self) -> &Vcq {
+        self.vcq()
+    }
+
+    /// The next completion's context (§3.7.4.1): `None` for none. Errors: `UTOFU_ERR_TCQ_*` of the command.
+    pub fn poll_tcq(&mut self) -> Result<Option<u64>> {
+        let port = self.vcq().port();
+        // SAFETY:
+        // - this thread alone has the handle.
+        let mut queues = unsafe { port.hold() };
+        match port.poll_completion(&mut queues) {
+            None => Ok(None),
+            Some(taken) => match taken.fault {
+                None => Ok(Some(taken.context)),
+                Some(fault) => Err(from_fault(fault)),
+            },
+        }
+    }
+
+    /// The next notice (§3.7.4.2): `None` for none; why the operation failed is in the notice. An overflow ends the program, as in C.
+    pub fn poll_mrq(&mut self) -> Result<Option<PortNotice>> {
+        let vcq = self.vcq();
+        // SAFETY:
+        // - this thread alone has the handle.
+        let mut queues = unsafe { vcq.port().hold() };
+        match vcq.port().poll_notice(&mut queues) {
+            Ok(notice) => Ok(notice),
+            Err(_) => vcq.overflow(),
+        }
+    }
+}
+
+impl Drop for VcqHandle {
+    fn drop(&mut self) {
+        if let Ok(process) = current() {
+            let _ = process.free_vcq(self.handle);
+        }
+    }
+}
+
+/// VBGs of one allocation, and the part of a circuit that is set on them (guide §3.4). Freed when dropped.
+#[derive(Debug)]
+pub struct Gates {
+    ids: Vec<u64>,
+}
+
+impl Gates {
+    /// Allocates `number` VBGs, the first of them to start and end a circuit (§3.4.1.1). Errors: those of [`Process::alloc_vbg`].
+    pub fn alloc(tni: u16, number: usize) -> Result<Self> {
+        Ok(Gates {
+            ids: current()?.for_changes()?.alloc_vbg(tni, number)?,
+        })
+    }
+
+    /// Their ids.
+    pub fn ids(&self) -> Vec<VbgId> {
+        self.ids
+            .iter()
+            .filter_map(|bits| VbgId::from_bits(*bits))
+            .collect()
+    }
+
+    fn process(&self) -> Result<&'static Process> {
+        current()
+    }
+
+    /// Sets the circuit (§3.4.2.1). Errors: those of [`Process::set_vbg`].
+    pub fn set(&mut self, settings: &[VbgSetting]) -> Result<()> {
+        self.process()?.set_vbg(settings)
+    }
+
+    /// Starts a barrier (§3.8.1.1). Errors: [`Code::Busy`].
+    pub fn barrier(&mut self) -> Result<()> {
+        let payload = Payload::barrier(0);
+        self.process()?
+            .start_barrier(self.ids[0], Kind::Barrier, &payload)
+    }
+
+    /// Whether it has ended (§3.8.2.1). Errors: [`Code::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
+    pub fn poll_barrier(&mut self) -> Result<bool> {
+        self.poll(Kind::Barrier, |_| ())
+            .map(|ended| ended.is_some())
+    }
+
+    /// Starts a reduction of integers by `enum utofu_reduce_op` (§3.8.1.2).
+    pub fn reduce_uint64(&mut self, op: u32, data: &[u64]) -> Result<()> {
+        let payload = integers(op, data)?;
+        self.process()?
+            .start_barrier(self.ids[0], Kind::Uint64, &payload)
+    }
+
+    /// Its result, once it has ended (§3.8.2.2).
+    pub fn poll_reduce_uint64(&mut self) -> Result<Option<Vec<u64>>> {
+        self.poll(Kind::Uint64, |result| result.as_integers().to_vec())
+    }
+
+    /// Starts a reduction of floating-point numbers (§3.8.1.3).
+    pub fn reduce_double(&mut self, op: u32, data: &[f64]) -> Result<()> {
+        let payload = doubles(op, data)?;
+        self.process()?
+            .start_barrier(self.ids[0], Kind::Double, &payload)
+    }
+
+    /// Its result, once it has ended (§3.8.2.3).
+    pub fn poll_reduce_double(&mut self) -> Result<Option<Vec<f64>>> {
+        self.poll(Kind::Double, |result| {
+            (0..result.count())
+                .filter_map(|i| result.double(i))
+                .collect()
+        })
+    }
+
+    fn poll<T>(&mut self, kind: Kind, take: impl FnOnce(&Payload) -> T) -> Result<Option<T>> {
+        let mut result = Payload::default();
+        match self.process()?.poll_barrier(self.ids[0], kind, &mut result) {
+            Ok(()) => Ok(Some(take(&result))),
+            Err(Code::NotCompleted) => Ok(None),
+            Err(code) => Err(code),
+        }
+    }
+}
+
+impl Drop for Gates {
+    fn drop(&mut self) {
+        if let Ok(process) = current() {
+            let _ = process.free_vbg(&self.ids);
+        }
+    }
+}
