@@ -306,6 +306,9 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        if self.counts.is_time_to_look() {
+            self.network.look();
+        }
         if !self.direct {
             return self.fly(queues, command, context);
         }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// Empty polls between two offers of the core to others, where each process has a core, and where not.
 const PATIENCE: (u32, u32) = (1024, 8);
 /// Offers between two looks at the lives of peers.
-const OFFERS: u32 = 64;
+const OFFERS: u32 = 16;
 
 impl Port {
     /// The next completion that somebody wants to know of.

@@ -187,6 +187,9 @@ impl Port {
     ) -> Result<()> {
         let wanted = aim.flags.contains(CommandFlags::COMPLETION);
         queues.completions.push(&self.counts, context, wanted, None);
+        if self.counts.is_time_to_look() {
+            self.network.look();
+        }
         let notice = PortNotice {
             kind: theirs,
             fault: None,
