@@ -1,5 +1,1069 @@
-use crate::law::Law;
+//! §2.3, §3.4, §3.8: barrier gates, circuits, barriers and reductions.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::time::Instant;
+
+use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
+
+use super::kit::*;
+use crate::law::{Ctx, Random, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    all_have_started: "barrier.circuits", "§2.3.2", 8,
+        [alloc_vbg, set_vbg, barrier, poll_barrier, free_vbg] + ordering,
+        "in butterflies of 2, 4, 8 and of 10 as in figure 2.17, in rings and trees: who has completed a barrier knows that all have started it";
+    many_rounds: "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
+        "a circuit that has been built is used any number of times";
+    integers: "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+        "BAND, BOR, BXOR, MAX, MAXLOC and SUM of 1 to 6 integers give the same right values everywhere and change no element more";
+    ties: "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
+        "MAXLOC takes pairs: of equal values the smaller location wins, whoever has it";
+    doubles: "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
+        "BFPSUM of 1 to 3 doubles is the exact sum rounded once, the same bits everywhere and in every circuit";
+    special_doubles: "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],
+        "BFPSUM cancels exactly, keeps subnormal numbers, and gives infinities and NaN where they belong";
+    several_at_once: "barrier.several", "§2.3.3", 4, [alloc_vbg, barrier, reduce_uint64, poll_barrier, poll_reduce_uint64] + ordering,
+        "circuits on different VBGs, of the same TNI and of others, carry different operations at the same time";
+    mismatch: "barrier.mismatch", "§3.8", 4, [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
+        "participants who start different functions, operations or numbers of elements get MISMATCH, no data, and can go on";
+    busy: "barrier.busy", "§3.8.1.1", 2, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
+        "a circuit that is in use cannot be started again, and one that has not been started cannot be polled: BUSY";
+    set_again: "barrier.set_again", "§3.4.2.1", 4, [set_vbg, barrier, poll_barrier],
+        "set_vbg on VBGs that are set: the last call takes effect, in any order of VBGs and for a part of them";
+    info: "barrier.query_vbg_info", "§3.4.3.1", 2, [alloc_vbg, query_vbg_info],
+        "a VBG id, of this process or another, tells coordinates, TNI and BG; the first of an array can start, the others are relays";
+    free_and_again: "barrier.free", "§3.4.1.2", 2, [alloc_vbg, free_vbg, set_vbg, barrier, poll_barrier],
+        "VBGs that were freed are allocated again, and circuits of them work";
+    asleep: "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
+        "gates send on what they have received although their process calls nothing after its start";
+    not_before: "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
+        "polling returns NOT_COMPLETED at once while a participant has not started";
+}
+
+/// `enum utofu_reduce_op`.
+const BAND: u32 = 2;
+const BOR: u32 = 3;
+const BXOR: u32 = 4;
+const MAX: u32 = 5;
+const MAXLOC: u32 = 6;
+const SUM: u32 = 7;
+const BFPSUM: u32 = 8;
+/// `UTOFU_VBG_ID_NULL`.
+pub(super) const NULL: u64 = u64::MAX;
+
+const NOT_COMPLETED: i32 = Code::NotCompleted as i32;
+/// VBGs of a participant, at the most.
+const ROW: usize = 16;
+/// Participants of a circuit, at the most.
+const ROWS: usize = 16;
+/// Bytes of memory that [`Circuit::build`] uses.
+pub(super) const TABLE: usize = ROWS * ROW * 8;
+
+/// The inputs and outputs of a gate: gates of the same participant, and of any.
+#[derive(Clone, Copy, Default)]
+struct Links {
+    src_signal: Option<usize>,
+    src_packet: Option<(usize, usize)>,
+    dst_signal: Option<usize>,
+    dst_packet: Option<(usize, usize)>,
+}
+
+/// A circuit by itself. Gate 0 of each participant starts and ends.
+#[derive(Clone)]
+pub(super) struct Plan(Vec<Vec<Links>>);
+
+impl Plan {
+    fn new(participants: usize) -> Plan {
+        Plan(vec![vec![Links::default()]; participants])
+    }
+
+    fn gate(&mut self, (who, gate): (usize, usize)) -> &mut Links {
+        let gates = &mut self.0[who];
+        if gates.len() <= gate {
+            gates.resize(gate + 1, Links::default());
+        }
+        &mut gates[gate]
+    }
+
+    fn signal(&mut self, who: usize, from: usize, to: usize) {
+        assert!(self.gate((who, from)).dst_signal.replace(to).is_none());
+        assert!(self.gate((who, to)).src_signal.replace(from).is_none());
+    }
+
+    fn packet(&mut self, from: (usize, usize), to: (usize, usize)) {
+        assert!(self.gate(from).dst_packet.replace(to).is_none());
+        assert!(self.gate(to).src_packet.replace(from).is_none());
+    }
+}
+
+/// A butterfly of a power of two, as the program of §5.2.1 sets it: the end gates take the last exchange.
+pub(super) fn butterfly(participants: usize) -> Plan {
+    let steps = participants.ilog2() as usize;
+    let mut plan = Plan::new(participants);
+    for who in 0..participants {
+        for step in 0..steps {
+            let next = (step + 1) % steps;
+            plan.signal(who, step, next);
+            plan.packet((who, step), (who ^ 1 << step, next));
+        }
+    }
+    plan
+}
+
+/// Figure 2.17: each participant beyond the power of two hands its packet to one within, which sends the result back.
+fn folded(participants: usize) -> Plan {
+    let steps = participants.ilog2() as usize;
+    let within = 1 << steps;
+    let mut plan = Plan::new(participants);
+    for who in 0..within {
+        let beyond = Some(who + within).filter(|beyond| *beyond < participants);
+        // Gate 1 takes in the packet from beyond; gates 2, 3, ... those of the exchanges.
+        let first = if beyond.is_some() { 1 } else { 0 };
+        if let Some(beyond) = beyond {
+            plan.packet((beyond, 0), (who, 1));
+            plan.signal(who, 0, 1);
+        }
+        let sender = |step: usize| if step == 0 { first } else { step + 1 };
+        for step in 0..steps {
+            let other = who ^ 1 << step;
+            plan.signal(who, sender(step), step + 2);
+            plan.packet((who, sender(step)), (other, step + 2));
+        }
+        plan.signal(who, steps + 1, 0);
+        if let Some(beyond) = beyond {
+            plan.packet((who, steps + 1), (beyond, 0));
+        }
+    }
+    // Without a participant beyond there is no gate 1.
+    for gates in &mut plan.0[..within] {
+        if gates.len() > 1 && gates[1].src_packet.is_none() {
+            let less = |gate: usize| if gate > 1 { gate - 1 } else { gate };
+            gates.remove(1);
+            for links in gates.iter_mut() {
+                links.src_signal = links.src_signal.map(less);
+                links.dst_signal = links.dst_signal.map(less);
+            }
+        }
+    }
+    let has_one = |who: usize| who < within && who + within < participants;
+    let all: Vec<usize> = (0..participants).collect();
+    for who in all {
+        for links in &mut plan.0[who] {
+            for (other, gate) in [&mut links.src_packet, &mut links.dst_packet]
+                .into_iter()
+                .flatten()
+            {
+                if *other < within && !has_one(*other) && *gate > 1 {
+                    *gate -= 1;
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// Round once to collect, and round again to tell.
+pub(super) fn ring(participants: usize) -> Plan {
+    let mut plan = Plan::new(participants);
+    let (collect, last) = (1, participants - 1);
+    let tell = |who: usize| if who == 0 { 1 } else { 2 };
+    plan.packet((0, 0), (1, collect));
+    for who in 1..participants {
+        plan.signal(who, 0, collect);
+        if who < last {
+            plan.packet((who, collect), (who + 1, collect));
+        }
+    }
+    plan.signal(last, collect, 0);
+    plan.packet((last, collect), (0, tell(0)));
+    for who in 0..last {
+        plan.signal(who, tell(who), 0);
+        if who + 1 < last {
+            plan.packet((who, tell(who)), (who + 1, tell(who + 1)));
+        }
+    }
+    plan
+}
+
+/// Up a binary tree, and down again.
+fn tree(participants: usize) -> Plan {
+    let mut plan = Plan::new(participants);
+    let children =
+        |who: usize| (2 * who + 1..2 * who + 3).filter(move |child| *child < participants);
+    // Gates 1 and 2 collect from the children; the next ones tell them.
+    let top = |who: usize| children(who).count();
+    for who in 0..participants {
+        let down = 1 + top(who);
+        for (nth, child) in children(who).enumerate() {
+            let told = if top(child) == 0 { 0 } else { 1 + top(child) };
+            plan.signal(who, nth, nth + 1);
+            plan.packet((child, top(child)), (who, nth + 1));
+            plan.packet((who, down + nth), (child, told));
+            if nth > 0 {
+                plan.signal(who, down + nth - 1, down + nth);
+            }
+        }
+        if top(who) > 0 {
+            plan.signal(who, 2 * top(who), 0);
+        }
+    }
+    plan.signal(0, top(0), 1 + top(0));
+    plan
+}
+
+/// A circuit that has been built. Participant p is played by rank p modulo the number of ranks.
+pub(super) struct Circuit {
+    plan: Plan,
+    ranks: usize,
+    /// By participant.
+    ids: Vec<Vec<u64>>,
+    mine: Vec<usize>,
+}
+
+impl Circuit {
+    /// All ranks do this together. Participant p uses TNI `tni` plus p / ranks.
+    pub(super) fn build(job: &Job<'_>, plan: Plan, tni: u16) -> Result<Circuit, String> {
+        Circuit::build_spare(job, plan, tni, 0)
+    }
+
+    /// With some VBGs more than needed.
+    fn build_spare(job: &Job<'_>, plan: Plan, tni: u16, spare: usize) -> Result<Circuit, String> {
+        let ranks = job.size as usize;
+        let participants = plan.0.len();
+        assert!(participants <= ROWS);
+        let mine: Vec<usize> = (0..participants)
+            .filter(|who| who % ranks == job.rank as usize)
+            .collect();
+        for who in &mine {
+            let gates = plan.0[*who].len() + spare;
+            assert!(gates <= ROW);
+            let mut ids = [0u64; ROW];
+            let tni = tni + (who / ranks) as u16;
+            ok!(utofu_alloc_vbg(tni, gates, 0, ids.as_mut_ptr()));
+            let row = who * ROW * 8;
+            for (i, id) in ids.iter().enumerate() {
+                job.memory.set(row + i * 8, *id);
+            }
+            for other in (0..job.size).filter(|other| *other != job.rank) {
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(other),
+                    job.stadd + row as u64,
+                    job.at(other, row),
+                    ROW * 8,
+                    0,
+                    LOCAL,
+                    cb(0)
+                ));
+                job.queue.notice(LCL_PUT)?;
+            }
+        }
+        job.meet();
+        let ids = (0..participants)
+            .map(|who| {
+                let gates = plan.0[who].len() + spare;
+                (0..gates)
+                    .map(|gate| job.memory.get((who * ROW + gate) * 8))
+                    .collect()
+            })
+            .collect();
+        let circuit = Circuit {
+            plan,
+            ranks,
+            ids,
+            mine,
+        };
+        circuit.set(|_| {})?;
+        job.meet();
+        Ok(circuit)
+    }
+
+    /// The settings of the own gates, which `change` may put into another order, the first one staying where it is.
+    fn set(&self, change: impl Fn(&mut Vec<VbgSetting>)) -> Verdict {
+        for who in &self.mine {
+            let id = |gate: Option<usize>| gate.map_or(NULL, |gate| self.ids[*who][gate]);
+            let far =
+                |end: Option<(usize, usize)>| end.map_or(NULL, |(who, gate)| self.ids[who][gate]);
+            let mut settings: Vec<VbgSetting> = self.plan.0[*who]
+                .iter()
+                .enumerate()
+                .map(|(gate, links)| VbgSetting {
+                    vbg_id: self.ids[*who][gate],
+                    src_lcl_vbg_id: id(links.src_signal),
+                    src_rmt_vbg_id: far(links.src_packet),
+                    dst_lcl_vbg_id: id(links.dst_signal),
+                    dst_rmt_vbg_id: far(links.dst_packet),
+                    dst_path_coords: [u8::MAX, 7, 7],
+                })
+                .collect();
+            change(&mut settings);
+            ok!(utofu_set_vbg(settings.as_ptr(), settings.len()));
+        }
+        Ok(())
+    }
+
+    /// The start/end VBGs that this rank plays.
+    pub(super) fn ends(&self) -> Vec<u64> {
+        self.mine.iter().map(|who| self.ids[*who][0]).collect()
+    }
+
+    fn participants(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn free(self) -> Verdict {
+        for who in &self.mine {
+            let ids = &self.ids[*who];
+            ok!(utofu_free_vbg(ids.as_ptr(), ids.len()));
+        }
+        Ok(())
+    }
+
+    /// One barrier.
+    pub(super) fn barrier(&self) -> Verdict {
+        for end in self.ends() {
+            ok!(utofu_barrier(end, 0));
+        }
+        for end in self.ends() {
+            completed("utofu_poll_barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        }
+        Ok(())
+    }
+
+    /// One reduction; `input` and `check` are given the participant.
+    fn integers(
+        &self,
+        op: u32,
+        count: usize,
+        input: impl Fn(usize) -> Vec<u64>,
+        expected: &[u64],
+    ) -> Verdict {
+        for who in &self.mine {
+            let data = input(*who);
+            ok!(utofu_reduce_uint64(
+                self.ids[*who][0],
+                op,
+                data.as_ptr(),
+                count,
+                0
+            ));
+        }
+        for who in &self.mine {
+            let mut result = [UNTOUCHED; 8];
+            completed("utofu_poll_reduce_uint64", || {
+                let code = c!(utofu_poll_reduce_uint64(
+                    self.ids[*who][0],
+                    0,
+                    result.as_mut_ptr()
+                ));
+                assert!(code == SUCCESS || result == [UNTOUCHED; 8]);
+                code
+            })?;
+            ensure_eq!(
+                result[..count],
+                expected[..count],
+                "result of operation {op} at participant {who}"
+            );
+            ensure!(
+                result[count..].iter().all(|word| *word == UNTOUCHED),
+                "operation {op} of {count} elements wrote behind them: {result:x?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// One sum; the bits of the result must be the expected ones, any NaN for a NaN.
+    fn doubles(
+        &self,
+        count: usize,
+        input: impl Fn(usize) -> Vec<f64>,
+        expected: &[f64],
+    ) -> Verdict {
+        for who in &self.mine {
+            let data = input(*who);
+            ok!(utofu_reduce_double(
+                self.ids[*who][0],
+                BFPSUM,
+                data.as_ptr(),
+                count,
+                0
+            ));
+        }
+        for who in &self.mine {
+            let mut result = [f64::from_bits(UNTOUCHED); 4];
+            completed("utofu_poll_reduce_double", || {
+                c!(utofu_poll_reduce_double(
+                    self.ids[*who][0],
+                    0,
+                    result.as_mut_ptr()
+                ))
+            })?;
+            for (nth, (seen, expected)) in result.iter().zip(&expected[..count]).enumerate() {
+                ensure!(
+                    seen.to_bits() == expected.to_bits() || seen.is_nan() && expected.is_nan(),
+                    "element {nth} of a sum at participant {who}: {seen:e} instead of {expected:e}"
+                );
+            }
+            ensure!(
+                result[count..]
+                    .iter()
+                    .all(|word| word.to_bits() == UNTOUCHED),
+                "a sum of {count} elements wrote behind them"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Elements that no function may write.
+const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+/// Polls until the code is another one than NOT_COMPLETED.
+pub(super) fn ended(what: &str, mut poll: impl FnMut() -> i32) -> Result<i32, String> {
+    let start = Instant::now();
+    loop {
+        match poll() {
+            NOT_COMPLETED if start.elapsed() < LONG => {}
+            NOT_COMPLETED => return Err(format!("{what}: not completed in {LONG:?}")),
+            code => return Ok(code),
+        }
+    }
+}
+
+/// Polls until it is a success.
+pub(super) fn completed(what: &str, poll: impl FnMut() -> i32) -> Verdict {
+    match ended(what, poll)? {
+        SUCCESS => Ok(()),
+        code => Err(format!("{what} gave {}", code_name(code))),
+    }
+}
+
+/// The code that polling ends with.
+fn ends_with(what: &str, code: Code, poll: impl FnMut() -> i32) -> Verdict {
+    let seen = ended(what, poll)?;
+    ensure!(
+        seen == code as i32,
+        "{what} gave {} instead of {code:?}",
+        code_name(seen)
+    );
+    Ok(())
+}
+
+/// Adds to the word behind the table at rank 0 and gives what was there.
+fn add(job: &Job<'_>, value: u64) -> Result<u64, String> {
+    ok!(utofu_armw8(
+        job.hdl,
+        job.vcq(0),
+        ADD,
+        value,
+        job.at(0, TABLE),
+        0,
+        LOCAL,
+        cb(0)
+    ));
+    Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
+}
+
+fn shapes(most: usize) -> Vec<(&'static str, Plan)> {
+    let mut all = vec![
+        ("butterfly of 2", butterfly(2)),
+        ("butterfly of 4", butterfly(4)),
+        ("ring of 2", ring(2)),
+        ("ring of 3", ring(3)),
+        ("tree of 4", tree(4)),
+        ("folded butterfly of 3", folded(3)),
+    ];
+    if most > 4 {
+        all.extend([
+            ("butterfly of 8", butterfly(8)),
+            ("folded butterfly of 10", folded(10)),
+            ("ring of 7", ring(7)),
+            ("tree of 8", tree(8)),
+        ]);
+    }
+    all
+}
+
+fn all_have_started(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for (name, plan) in shapes(8) {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            let all = circuit.participants() as u64;
+            if job.rank == 0 {
+                job.memory.set(TABLE, 0);
+            }
+            job.meet();
+            for round in 1..=6 {
+                for end in circuit.ends() {
+                    if random.below(4) == 0 {
+                        pause(random.below(2));
+                    }
+                    add(job, 1)?;
+                    ok!(utofu_barrier(end, 0));
+                }
+                for end in circuit.ends() {
+                    completed(name, || c!(utofu_poll_barrier(end, 0)))?;
+                    let seen = add(job, 0)?;
+                    ensure!(
+                        seen >= all * round,
+                        "{name}, round {round}: completed after {seen} starts instead of {}",
+                        all * round
+                    );
+                }
+            }
+            job.meet();
+            circuit.free()?;
+        }
+        Ok(())
+    })
+}
+
+fn many_rounds(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for plan in [butterfly(4), ring(4), tree(4)] {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            // More than the counters of a gate hold.
+            for _ in 0..3000 {
+                circuit.barrier()?;
+            }
+            circuit.integers(SUM, 1, |_| vec![1], &[4])?;
+            job.meet();
+            circuit.free()?;
+        }
+        Ok(())
+    })
+}
+
+/// What a participant contributes in a round.
+fn contribution(ctx: &Ctx, round: u64, who: usize) -> Vec<u64> {
+    let mut random = ctx.random(round << 8 | who as u64);
+    // Few values, so that maxima are equal often; now and then any.
+    (0..6)
+        .map(|_| match random.below(3) {
+            0 => random.next(),
+            1 => u64::MAX - random.below(2),
+            _ => random.below(3),
+        })
+        .collect()
+}
+
+fn reduced(op: u32, inputs: &[Vec<u64>]) -> Vec<u64> {
+    let mut result = inputs[0].clone();
+    for input in &inputs[1..] {
+        if op == MAXLOC {
+            for pair in 0..3 {
+                let (value, place) = (input[2 * pair], input[2 * pair + 1]);
+                let best = (result[2 * pair], result[2 * pair + 1]);
+                if value > best.0 || value == best.0 && place < best.1 {
+                    result[2 * pair] = value;
+                    result[2 * pair + 1] = place;
+                }
+            }
+            continue;
+        }
+        for (a, b) in result.iter_mut().zip(input) {
+            *a = match op {
+                BAND => *a & b,
+                BOR => *a | b,
+                BXOR => *a ^ b,
+                MAX => (*a).max(*b),
+                _ => a.wrapping_add(*b),
+            };
+        }
+    }
+    result
+}
+
+fn integers(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let mut round = 0;
+        for (name, plan) in shapes(4) {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            for op in [BAND, BOR, BXOR, MAX, MAXLOC, SUM] {
+                for count in (1..=6).filter(|count| op != MAXLOC || count % 2 == 0) {
+                    round += 1;
+                    let inputs: Vec<Vec<u64>> = (0..circuit.participants())
+                        .map(|who| contribution(ctx, round, who))
+                        .collect();
+                    let expected = reduced(op, &inputs);
+                    circuit
+                        .integers(op, count, |who| inputs[who].clone(), &expected)
+                        .map_err(|e| format!("{name}: {e}"))?;
+                }
+            }
+            circuit.free()?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn ties(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for plan in [butterfly(4), ring(4), tree(4)] {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            for winner in 0..4 {
+                let input = |who: usize| {
+                    let far = (who + 4 - winner) as u64 % 4;
+                    // All equal; one greater at the winner; equal at all but the winner.
+                    let below = u64::from(who == winner);
+                    vec![
+                        9,
+                        100 + far,
+                        u64::from(who == winner),
+                        u64::MAX - far,
+                        u64::MAX - below,
+                        10 * far,
+                    ]
+                };
+                let expected = [9, 100, 1, u64::MAX, u64::MAX, 10];
+                circuit.integers(MAXLOC, 6, input, &expected)?;
+            }
+            // An odd number has no pairs.
+            for end in circuit.ends() {
+                let data = [1u64; 6];
+                for count in [1, 3, 5] {
+                    gives!(
+                        InvalidNumber,
+                        utofu_reduce_uint64(end, MAXLOC, data.as_ptr(), count, 0)
+                    );
+                }
+            }
+            circuit.free()?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+/// A number of up to 53 bits somewhere in 2^0 to 2^93, as an integer.
+fn wide_integer(random: &mut Random) -> i128 {
+    let bits = random.next() >> (11 + random.below(50));
+    let value = i128::from(bits) << random.below(40);
+    if random.below(2) == 0 { value } else { -value }
+}
+
+fn doubles(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for (index, (name, plan)) in shapes(4).into_iter().enumerate() {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            for round in 0..30u64 {
+                let count = 1 + (round % 3) as usize;
+                // Sums of integers that i128 holds exactly; its conversion rounds once, to even. Scaling by a power of two is exact.
+                let scale = 2f64.powi(ctx.random(round).below(1000) as i32 - 500);
+                let inputs: Vec<Vec<i128>> = (0..circuit.participants())
+                    .map(|who| {
+                        let mut random = ctx.random((index as u64) << 32 | round << 8 | who as u64);
+                        (0..3).map(|_| wide_integer(&mut random)).collect()
+                    })
+                    .collect();
+                let expected: Vec<f64> = (0..3)
+                    .map(|nth| inputs.iter().map(|input| input[nth]).sum::<i128>() as f64 * scale)
+                    .collect();
+                let input = |who: usize| {
+                    inputs[who]
+                        .iter()
+                        .map(|value| *value as f64 * scale)
+                        .collect()
+                };
+                circuit
+                    .doubles(count, input, &expected)
+                    .map_err(|e| format!("{name}: {e}"))?;
+            }
+            circuit.free()?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn special_doubles(ctx: &Ctx) -> Verdict {
+    let (big, tiny, inf) = (f64::MAX, f64::from_bits(1), f64::INFINITY);
+    let cases = [
+        ([big, big, -big, -big], 0.0),
+        ([big, 1.0, -big, 0.0], 1.0),
+        (
+            [1.0, 2f64.powi(-53), 2f64.powi(-106), 0.0],
+            1.0 + f64::EPSILON,
+        ),
+        ([1.0, 2f64.powi(-53), 0.0, 0.0], 1.0),
+        ([tiny, tiny, tiny, -tiny], 2.0 * tiny),
+        (
+            [f64::MIN_POSITIVE, -tiny, 0.0, 0.0],
+            f64::MIN_POSITIVE - tiny,
+        ),
+        ([big, big, 0.0, 0.0], inf),
+        ([inf, 1.0, -big, 0.0], inf),
+        ([-inf, big, big, big], -inf),
+        ([inf, -inf, 1.0, 1.0], f64::NAN),
+        ([f64::NAN, 1.0, 1.0, inf], f64::NAN),
+        ([-0.0, -0.0, -0.0, -0.0], -0.0),
+        ([-0.0, 0.0, -0.0, -0.0], 0.0),
+        ([1e-300, 1e300, -1e300, 0.0], 1e-300),
+    ];
+    with(ctx, TABLE + 8, |job| {
+        for plan in [butterfly(4), ring(4), tree(4)] {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            for (nth, (terms, sum)) in cases.iter().enumerate() {
+                for turn in 0..4 {
+                    // A wide sum beside narrow ones.
+                    let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
+                    circuit
+                        .doubles(3, input, &[6.0, *sum, -1.0])
+                        .map_err(|e| format!("case {nth}, {terms:?}: {e}"))?;
+                }
+            }
+            circuit.free()?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn several_at_once(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let mut circuits = Vec::new();
+        for tni in 0..6 {
+            for plan in [butterfly(4), ring(4), tree(4)] {
+                circuits.push(Circuit::build(job, plan, tni)?);
+            }
+        }
+        // All ranks the same order of starts, or each its own: circuits know nothing of each other.
+        let mut random = ctx.random(u64::from(ctx.rank) + 77);
+        for round in 0..20u64 {
+            let mut order: Vec<usize> = (0..circuits.len()).collect();
+            for i in (1..order.len()).rev() {
+                order.swap(i, random.below(i as u64 + 1) as usize);
+            }
+            for nth in &order {
+                let end = circuits[*nth].ends()[0];
+                if nth % 3 == 0 {
+                    ok!(utofu_barrier(end, 0));
+                } else {
+                    let data = [round + *nth as u64, u64::from(ctx.rank)];
+                    ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 2, 0));
+                }
+            }
+            let mut left: Vec<usize> = order;
+            let start = Instant::now();
+            while !left.is_empty() {
+                ensure!(start.elapsed() < LONG, "circuits {left:?} do not complete");
+                let nth = left[random.below(left.len() as u64) as usize];
+                let end = circuits[nth].ends()[0];
+                let mut data = [0u64; 2];
+                let code = if nth % 3 == 0 {
+                    c!(utofu_poll_barrier(end, 0))
+                } else {
+                    c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+                };
+                match code {
+                    NOT_COMPLETED => {}
+                    SUCCESS => {
+                        if nth % 3 != 0 {
+                            let expected = [4 * (round + nth as u64), 6];
+                            ensure_eq!(data, expected, "sum of circuit {nth}");
+                        }
+                        left.retain(|other| *other != nth);
+                    }
+                    code => return Err(format!("circuit {nth} gave {}", code_name(code))),
+                }
+            }
+        }
+        job.meet();
+        circuits.into_iter().try_for_each(Circuit::free)
+    })
+}
+
+/// Starts something of this kind with this number of elements: 0 a barrier, 8 doubles, else integers.
+fn start_any(end: u64, op: u32, count: usize) -> i32 {
+    let (integers, doubles) = ([1u64; 6], [1f64; 3]);
+    match op {
+        0 => c!(utofu_barrier(end, 0)),
+        BFPSUM => c!(utofu_reduce_double(end, op, doubles.as_ptr(), count, 0)),
+        _ => c!(utofu_reduce_uint64(end, op, integers.as_ptr(), count, 0)),
+    }
+}
+
+/// Polls it; fails if data was written without a success.
+fn poll_any(end: u64, op: u32) -> Result<i32, String> {
+    let mut data = [UNTOUCHED; 6];
+    let code = ended("polling", || match op {
+        0 => c!(utofu_poll_barrier(end, 0)),
+        BFPSUM => c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr().cast())),
+        _ => c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr())),
+    })?;
+    ensure!(
+        code == SUCCESS || data == [UNTOUCHED; 6],
+        "data was written with {}",
+        code_name(code)
+    );
+    Ok(code)
+}
+
+fn mismatch(ctx: &Ctx) -> Verdict {
+    let pairs = [
+        ((SUM, 2), (MAX, 2)),
+        ((SUM, 2), (SUM, 3)),
+        ((0, 0), (SUM, 1)),
+        ((BFPSUM, 1), (SUM, 1)),
+        ((BFPSUM, 1), (BFPSUM, 2)),
+        ((0, 0), (BFPSUM, 3)),
+        ((BAND, 6), (BOR, 6)),
+        ((MAXLOC, 2), (MAX, 2)),
+    ];
+    with(ctx, TABLE + 8, |job| {
+        for plan in [butterfly(4), ring(4), tree(4)] {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            let end = circuit.ends()[0];
+            for (usual, other) in pairs {
+                for odd in 0..4 {
+                    let (op, count) = if job.rank == odd { other } else { usual };
+                    let code = start_any(end, op, count);
+                    ensure_eq!(code, SUCCESS, "starting operation {op}");
+                    let code = poll_any(end, op)?;
+                    ensure_eq!(
+                        code,
+                        Code::BarrierMismatch as i32,
+                        "{usual:?}, but {other:?} at rank {odd}"
+                    );
+                }
+                // The round is over, and the circuit as good as new.
+                circuit.integers(SUM, 1, |_| vec![2], &[8])?;
+            }
+            job.meet();
+            circuit.free()?;
+        }
+        Ok(())
+    })
+}
+
+fn busy(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let circuit = Circuit::build(job, butterfly(2), TNI)?;
+        let end = circuit.ends()[0];
+        let (mut integers, mut doubles) = ([UNTOUCHED; 6], [7f64; 3]);
+        let nothing_started = |integers: &mut [u64; 6], doubles: &mut [f64; 3]| -> Verdict {
+            gives!(Busy, utofu_poll_barrier(end, 0));
+            gives!(
+                Busy,
+                utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
+            );
+            gives!(Busy, utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr()));
+            ensure_eq!(*integers, [UNTOUCHED; 6], "data of a poll without a start");
+            ensure_eq!(*doubles, [7f64; 3], "data of a poll without a start");
+            Ok(())
+        };
+        for op in [0, SUM, BFPSUM] {
+            nothing_started(&mut integers, &mut doubles)?;
+            ensure_eq!(start_any(end, op, 2), SUCCESS, "the first start");
+            for again in [0, SUM, BFPSUM] {
+                let code = start_any(end, again, 2);
+                ensure_eq!(code, BUSY, "starting {again} while {op} is under way");
+            }
+            // What was started is not what another function polls.
+            if op != 0 {
+                gives!(Busy, utofu_poll_barrier(end, 0));
+            }
+            if op != SUM {
+                gives!(
+                    Busy,
+                    utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
+                );
+            }
+            ensure_eq!(poll_any(end, op)?, SUCCESS, "the round after all that");
+            // It has ended at both before it is polled in vain.
+            job.meet();
+        }
+        nothing_started(&mut integers, &mut doubles)?;
+        // Completed, but not looked at: still in use.
+        ok!(utofu_barrier(end, 0));
+        job.meet();
+        gives!(Busy, utofu_barrier(end, 0));
+        completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        job.meet();
+        circuit.free()
+    })
+}
+
+fn set_again(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let mut circuit = Circuit::build_spare(job, butterfly(4), TNI, 4)?;
+        circuit.barrier()?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for (nth, plan) in [
+            ring(4),
+            tree(4),
+            butterfly(4),
+            ring(3),
+            ring(4),
+            butterfly(2),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // A round that is never completed, since one does not start it.
+            if job.rank != 0 && nth % 2 == 0 && (job.rank as usize) < circuit.plan.0.len() {
+                ok!(utofu_barrier(circuit.ends()[0], 0));
+            }
+            job.meet();
+            circuit.plan = plan;
+            let among = (job.rank as usize) < circuit.plan.0.len();
+            if among {
+                let turns = random.below(4) as usize;
+                circuit.set(|settings| {
+                    let others = settings.len() - 1;
+                    settings[1..].rotate_left(turns % others.max(1));
+                })?;
+            }
+            job.meet();
+            if among {
+                let all = circuit.plan.0.len() as u64;
+                let wide = circuit.mine.clone();
+                ensure_eq!(wide, [job.rank as usize], "participants of this rank");
+                for round in 0..3 {
+                    circuit
+                        .integers(SUM, 2, |_| vec![1, round], &[all, all * round])
+                        .map_err(|e| format!("circuit {nth} on the same VBGs: {e}"))?;
+                }
+            }
+            job.meet();
+        }
+        circuit.free()
+    })
+}
+
+fn info(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for tni in 0..6 {
+            let circuit = Circuit::build_spare(job, butterfly(2), tni, 5)?;
+            let mut seen = Vec::new();
+            for (who, ids) in circuit.ids.iter().enumerate() {
+                for (nth, id) in ids.iter().enumerate() {
+                    let mut at = [0xee; 7];
+                    let (mut on, mut bg, mut extra) = (99, 99, 0);
+                    ok!(utofu_query_vbg_info(
+                        *id,
+                        at.as_mut_ptr(),
+                        &mut on,
+                        &mut bg,
+                        &mut extra
+                    ));
+                    let expected = coords((who % circuit.ranks) as u32)?;
+                    ensure_eq!(at[..6], expected, "coordinates of VBG {id:#x}");
+                    ensure_eq!(at[6], 0xee, "the byte behind the coordinates");
+                    ensure_eq!(on, tni, "the TNI of VBG {id:#x}");
+                    ensure!(bg < 48, "BG {bg} of VBG {id:#x}");
+                    ensure_eq!(bg < 16, nth == 0, "whether BG {bg} starts and ends");
+                    ensure!(*id != NULL, "a VBG has the null id");
+                    seen.push(*id);
+                }
+            }
+            seen.sort_unstable();
+            seen.dedup();
+            ensure_eq!(seen.len(), 12, "different VBG ids");
+            job.meet();
+            circuit.free()?;
+        }
+        Ok(())
+    })
+}
+
+fn free_and_again(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for round in 0..40 {
+            let plan = if round % 2 == 0 {
+                butterfly(2)
+            } else {
+                ring(2)
+            };
+            let spare = round % 7;
+            let circuit = Circuit::build_spare(job, plan, (round % 6) as u16, spare)?;
+            circuit.barrier()?;
+            circuit.integers(SUM, 1, |_| vec![3], &[6])?;
+            if round % 3 == 0 {
+                // Freed with a round under way.
+                job.meet();
+                if job.rank == 0 {
+                    ok!(utofu_barrier(circuit.ends()[0], 0));
+                }
+            }
+            job.meet();
+            circuit.free()?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn asleep(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 16, |job| {
+        for (nth, plan) in [butterfly(4), ring(4), tree(4)].into_iter().enumerate() {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            let end = circuit.ends()[0];
+            for awake in 0..4 {
+                let mark = (nth * 4 + awake as usize + 1) as u64;
+                let data = [u64::from(job.rank) + 1];
+                ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 1, 0));
+                let mut sum = [0];
+                let mut finish = || {
+                    completed("the reduction", || {
+                        c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
+                    })
+                };
+                if job.rank == awake {
+                    // All others only look at their memory: their part of the circuit must go on without them.
+                    finish()?;
+                    for other in (0..4).filter(|other| *other != awake) {
+                        job.write(other, TABLE + 8, mark)?;
+                    }
+                } else {
+                    let start = Instant::now();
+                    while job.memory.get(TABLE + 8) != mark {
+                        ensure!(
+                            start.elapsed() < LONG,
+                            "rank {awake} has not completed what all others have started"
+                        );
+                        pause(1);
+                    }
+                    finish()?;
+                }
+                ensure_eq!(sum, [10], "the sum");
+                job.meet();
+            }
+            circuit.free()?;
+        }
+        Ok(())
+    })
+}
+
+fn not_before(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for plan in [ring(3), folded(3), tree(3)] {
+            let circuit = Circuit::build(job, plan, TNI)?;
+            let end = circuit.ends()[0];
+            for late in 0..3 {
+                if job.rank != late {
+                    ok!(utofu_barrier(end, 0));
+                    let start = Instant::now();
+                    while start.elapsed().as_millis() < 20 {
+                        gives!(NotCompleted, utofu_poll_barrier(end, 0));
+                    }
+                }
+                job.meet();
+                if job.rank == late {
+                    ok!(utofu_barrier(end, 0));
+                }
+                completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+                job.meet();
+            }
+            ends_with("a poll behind it", Code::Busy, || {
+                c!(utofu_poll_barrier(end, 0))
+            })?;
+            job.meet();
+            circuit.free()?;
+        }
+        Ok(())
+    })
 }
