@@ -74,7 +74,7 @@ test: lint ## lint, all Rust and header tests, conformance, the examples; ends a
 	UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(CARGO) test --workspace --test symbols
 	"$(STAGE)/bin/unipgas" conform --backend shm
 	"$(STAGE)/bin/unipgas" conform --backend chaos
-	packaging/run-examples "$(STAGE)" 1 2 4 5
+	packaging/run-examples "$(STAGE)" 1 2 5 12
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare
