@@ -146,6 +146,7 @@ pub fn from_engine(error: Error) -> Code {
 
 /// What became of a command.
 #[cold]
+#[inline(never)]
 pub fn from_fault(fault: Fault) -> Code {
     match fault {
         Fault::SendMemory => Code::TcqMemory,

@@ -2,6 +2,8 @@
 
 use libc::{c_ulong, c_void};
 
+use unipgas_core::port::NoticeKind;
+
 use super::{functions, given, put};
 use crate::process::current;
 use crate::status::{Code, Result, from_fault};
@@ -71,13 +73,12 @@ functions! {
             Ok(None) => return Err(Code::NotFound),
             Err(_) => vcq.overflow(),
         };
-        use unipgas_core::port::NoticeKind::{LocalAtomic, LocalGet, LocalPut, RemoteAtomic, RemoteGet, RemotePut};
-        let (rmt_value, lcl_stadd, rmt_stadd) = match taken.kind {
-            LocalPut | RemotePut | RemoteAtomic => (0, 0, taken.remote),
-            LocalGet => (0, taken.value, 0),
-            RemoteGet => (0, taken.value, taken.remote),
-            LocalAtomic => (taken.value, 0, taken.remote),
-        };
+        // By comparisons: a jump through a table would cost more than all the rest.
+        let is_get = (taken.kind == NoticeKind::LocalGet) | (taken.kind == NoticeKind::RemoteGet);
+        let only = |given: bool, value: u64| if given { value } else { 0 };
+        let rmt_value = only(taken.kind == NoticeKind::LocalAtomic, taken.value);
+        let lcl_stadd = only(is_get, taken.value);
+        let rmt_stadd = only(taken.kind != NoticeKind::LocalGet, taken.remote);
         let filled = MrqNotice {
             notice_type: taken.kind as u8,
             padding1: [0; 7],

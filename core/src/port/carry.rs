@@ -6,6 +6,7 @@ use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::Port;
 use super::keys::Reach;
 use super::notice::{Fault, NoticeKind, PortNotice};
+use super::quick::change;
 use super::remote::RemotePort;
 use super::trigger;
 use crate::mapped;
@@ -134,19 +135,7 @@ impl Port {
         }
         use Ordering::{AcqRel, Acquire};
         *before = if wide {
-            let word = mapped::value(at)?;
-            match rmw {
-                Rmw::Swap => word.swap(operand, AcqRel),
-                Rmw::Add => word.fetch_add(operand, AcqRel),
-                Rmw::Xor => word.fetch_xor(operand, AcqRel),
-                Rmw::And => word.fetch_and(operand, AcqRel),
-                Rmw::Or => word.fetch_or(operand, AcqRel),
-                Rmw::CompareSwap => {
-                    let (Ok(seen) | Err(seen)) =
-                        word.compare_exchange(compare, operand, AcqRel, Acquire);
-                    seen
-                }
-            }
+            change(mapped::value(at)?, rmw, operand, compare)
         } else {
             let (operand, compare) = (operand as u32, compare as u32);
             let word = mapped::value32(at)?;

@@ -1,6 +1,7 @@
 //! The short way of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
 //! call returns. Whatever is not so takes the long way ([`Port::post`]), which also finds out why.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
@@ -159,18 +160,7 @@ impl Port {
         }
         let word = mapped::value(aim.at(region)).ok()?;
         aim.prepare();
-        let before = match rmw {
-            Rmw::Swap => word.swap(operand, AcqRel),
-            Rmw::Add => word.fetch_add(operand, AcqRel),
-            Rmw::Xor => word.fetch_xor(operand, AcqRel),
-            Rmw::And => word.fetch_and(operand, AcqRel),
-            Rmw::Or => word.fetch_or(operand, AcqRel),
-            Rmw::CompareSwap => {
-                let (Ok(seen) | Err(seen)) =
-                    word.compare_exchange(compare, operand, AcqRel, Acquire);
-                seen
-            }
-        };
+        let before = change(word, rmw, operand, compare);
         let kinds = (NoticeKind::RemoteAtomic, NoticeKind::LocalAtomic);
         Some(self.tell_both(queues, aim, kinds, before, aim.key.0, context))
     }
@@ -223,5 +213,29 @@ impl Port {
             }
             None => self.network.tell(target, notice),
         }
+    }
+}
+
+/// Changes the word; gives what was there. The common ways without a jump through a table, which costs more than they do.
+#[inline(always)]
+pub(super) fn change(word: &AtomicU64, rmw: Rmw, operand: u64, compare: u64) -> u64 {
+    if rmw == Rmw::Add {
+        word.fetch_add(operand, AcqRel)
+    } else if rmw == Rmw::CompareSwap {
+        let (Ok(seen) | Err(seen)) = word.compare_exchange(compare, operand, AcqRel, Acquire);
+        seen
+    } else {
+        change_otherwise(word, rmw, operand)
+    }
+}
+
+#[inline(never)]
+fn change_otherwise(word: &AtomicU64, rmw: Rmw, operand: u64) -> u64 {
+    match rmw {
+        Rmw::Swap => word.swap(operand, AcqRel),
+        Rmw::Xor => word.fetch_xor(operand, AcqRel),
+        Rmw::And => word.fetch_and(operand, AcqRel),
+        Rmw::Or => word.fetch_or(operand, AcqRel),
+        Rmw::Add | Rmw::CompareSwap => unreachable!("done by `change`"),
     }
 }
