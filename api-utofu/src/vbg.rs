@@ -1,5 +1,6 @@
 //! VBGs (guide §2.3, §3.4, §3.8): allocation, circuits, barrier communication.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -57,7 +58,6 @@ pub enum Kind {
 /// What one call of `utofu_alloc_vbg` has allocated.
 struct Set {
     ids: Vec<VbgId>,
-    settings: Mutex<Vec<VbgSetting>>,
     /// [`Kind`] of the round under way, 0 for none.
     started: AtomicU32,
     idle: AtomicU32,
@@ -162,7 +162,6 @@ impl Process {
         let place = vbgs.place(ids[0]).ok_or(Code::Fatal)?;
         let set = Box::new(Set {
             ids,
-            settings: Mutex::default(),
             started: AtomicU32::new(0),
             idle: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
@@ -244,7 +243,6 @@ impl Process {
             gate::configure(gate, &settings);
         }
         set.started.store(0, Ordering::Relaxed);
-        *set.settings.lock().expect("no panic under this lock") = settings.to_vec();
         Ok(())
     }
 
@@ -328,20 +326,24 @@ impl Process {
         Ok(())
     }
 
-    /// Whoever dies stops the whole circuit. Who is in it is known only of the own partners; in a job that was launched as a whole,
-    /// everybody's death counts.
+    /// Whoever dies stops the whole circuit, which is followed from gate to gate.
     fn a_participant_died(&self, set: &Set) -> bool {
-        let network = self.network();
-        if let Some(size) = network.rendezvous().job().size() {
-            return (0..size).any(|place| network.has_died(place));
+        let mut names: Vec<u64> = set.ids.iter().map(|id| id.bits()).collect();
+        let mut seen: HashSet<u64> = names.iter().copied().collect();
+        let mut places = HashSet::new();
+        while let Some(name) = names.pop() {
+            let place = VbgId::from_bits(name).and_then(|id| self.place_of_gate(id));
+            if let Some(place) = place
+                && places.insert(place)
+                && self.network().has_died(place)
+            {
+                return true;
+            }
+            if let Ok(gate) = self.gate(name) {
+                names.extend(gate::neighbours(gate).filter(|other| seen.insert(*other)));
+            }
         }
-        let settings = set.settings.lock().expect("no panic under this lock");
-        settings
-            .iter()
-            .flat_map(|setting| [setting.src_rmt_vbg_id, setting.dst_rmt_vbg_id])
-            .filter_map(VbgId::from_bits)
-            .filter_map(|id| self.place_of_gate(id))
-            .any(|place| network.has_died(place))
+        false
     }
 
     fn place_of_gate(&self, id: VbgId) -> Option<u32> {

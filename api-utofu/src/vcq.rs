@@ -283,6 +283,9 @@ fn rights(read_only: bool) -> Rights {
     }
 }
 
+/// The longest memory under one STADD.
+const MAX_LEN: usize = 1 << 40;
+
 fn check_range(addr: *mut u8, len: usize) -> Result<()> {
     if len == 0 {
         return Err(Code::InvalidSize);
@@ -290,7 +293,8 @@ fn check_range(addr: *mut u8, len: usize) -> Result<()> {
     if addr.is_null() {
         return Err(Code::InvalidAddress);
     }
-    if (addr as usize).checked_add(len).is_none() {
+    // A STADD has 40 bits for an offset.
+    if len > MAX_LEN || (addr as usize).checked_add(len).is_none() {
         return Err(Code::InvalidSize);
     }
     Ok(())

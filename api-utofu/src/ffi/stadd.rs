@@ -39,7 +39,8 @@ functions! {
     }
 
     fn utofu_query_stadd(vcq_id: u64, stag: c_uint, stadd: *mut u64) {
-        VcqId::from_bits(vcq_id).ok_or(Code::InvalidVcqId)?;
+        let id = VcqId::from_bits(vcq_id).ok_or(Code::InvalidVcqId)?;
+        current()?.node(&id.coords()).map_err(|_| Code::InvalidVcqId)?;
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(stadd, query_stadd(stag)?) }

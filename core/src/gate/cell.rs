@@ -170,6 +170,10 @@ impl Gate {
         self.settled.destinations[port as usize].load(Relaxed)
     }
 
+    pub(super) fn source(&self, port: Port) -> u64 {
+        self.settled.sources[port as usize].load(Relaxed)
+    }
+
     /// Notes that the circuit does not work any more, for settings like those of `seen`.
     #[cold]
     pub(super) fn break_down(&self, seen: State) {

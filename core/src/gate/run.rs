@@ -52,6 +52,18 @@ pub fn is_broken(gate: &Gate) -> bool {
     gate.state().is_broken()
 }
 
+/// The gates that this one is set to get inputs from and to send outputs to, whosever it is. Who follows these names from gate to
+/// gate sees the whole circuit, as far as it has been set.
+pub fn neighbours(gate: &Gate) -> impl Iterator<Item = u64> {
+    let state = gate.state();
+    PORTS.into_iter().flat_map(move |port| {
+        let source = (state.is_configured() && state.waits_for(port)).then(|| gate.source(port));
+        let destination =
+            (state.is_configured() && state.sends(port)).then(|| gate.destination(port));
+        source.into_iter().chain(destination)
+    })
+}
+
 /// Starts a round on the owner's start/end gate, whose name is `name`: sends the payload, and executes whatever gates
 /// thereby have all of their inputs, whosever they are.
 ///
