@@ -1,5 +1,203 @@
-use crate::law::Law;
+//! §3.7.9.1 UTOFU_ONESIDED_FLAG_DELAY_START.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    by_the_next: "delay.next", "§3.7.9.1", 2, [put_piggyback8, put, armw8] + ordering,
+        "the next command without the flag starts those that were delayed, in order";
+    by_post_toq: "delay.post", "§3.7.3.1, §3.7.9.1", 2, [post_toq, put_piggyback8] + ordering,
+        "post_toq of nothing starts those that were delayed; its cbdata is ignored";
+    by_a_batch: "delay.batch", "§3.7.3.1", 2, [post_toq, prepare_put_piggyback8] + ordering,
+        "post_toq of descriptors starts those that were delayed before, in order";
+    full: "delay.full", "§3.7.9.1", 2, [put_piggyback8, armw8, poll_tcq],
+        "delaying more than the queue holds loses nothing";
+    no_effect_prepared: "delay.prepared", "§3.7.9.1", 2, [prepare_put_piggyback8, post_toq],
+        "the flag has no effect on a prepared command: posting starts it";
+}
+
+/// Posts delayed additions and puts.
+fn delayed(job: &Job<'_>, count: usize) -> Verdict {
+    let (peer, vcq) = (job.right(), job.vcq(job.right()));
+    for nth in 1..=count {
+        let flags = DELAY | LOCAL | TCQ;
+        if nth % 2 == 0 {
+            ok!(utofu_armw8(
+                job.hdl,
+                vcq,
+                ADD,
+                1,
+                job.at(peer, 0),
+                nth as u64,
+                flags,
+                cb(nth)
+            ));
+        } else {
+            ok!(utofu_put_piggyback8(
+                job.hdl,
+                vcq,
+                3,
+                job.at(peer, 8 * nth),
+                8,
+                nth as u64,
+                flags,
+                cb(nth)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn completed(job: &Job<'_>, count: usize) -> Verdict {
+    for nth in 1..=count {
+        ensure_eq!(job.queue.tcq()?, nth, "cbdata");
+    }
+    for nth in 1..=count {
+        ensure_eq!(job.queue.mrq()?.edata, nth as u64, "edata");
+    }
+    Ok(())
+}
+
+fn by_the_next(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        for _ in 0..20 {
+            delayed(job, 9)?;
+            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+            ok!(utofu_put_piggyback8(
+                job.hdl,
+                vcq,
+                3,
+                to,
+                8,
+                10,
+                LOCAL | TCQ,
+                cb(10)
+            ));
+            completed(job, 10)?;
+        }
+        job.meet();
+        ensure_eq!(job.memory.get(0), 80, "additions");
+        Ok(())
+    })
+}
+
+fn by_post_toq(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        for _ in 0..20 {
+            delayed(job, 10)?;
+            ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
+            completed(job, 10)?;
+        }
+        // With nothing delayed it does nothing.
+        ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
+        job.queue.tcq_is_empty()?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), 100, "additions");
+        Ok(())
+    })
+}
+
+fn by_a_batch(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+        for _ in 0..20 {
+            delayed(job, 5)?;
+            let mut desc = [0u64; 8];
+            let mut size = 0;
+            ok!(utofu_prepare_put_piggyback8(
+                job.hdl,
+                vcq,
+                3,
+                to,
+                8,
+                6,
+                LOCAL | TCQ,
+                desc.as_mut_ptr().cast(),
+                &mut size
+            ));
+            ok!(utofu_post_toq(
+                job.hdl,
+                desc.as_mut_ptr().cast(),
+                size,
+                cb(6)
+            ));
+            completed(job, 6)?;
+        }
+        Ok(())
+    })
+}
+
+fn full(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        const COUNT: usize = 10_000;
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let mut next = 1;
+        let mut verdict = Ok(());
+        let mut seen = |cbdata: usize| {
+            if cbdata != next && verdict.is_ok() {
+                verdict = Err(format!("cbdata {cbdata} instead of {next}"));
+            }
+            next += 1;
+        };
+        for nth in 1..=COUNT {
+            job.queue.post_seen(&mut seen, || {
+                c!(utofu_armw8(
+                    job.hdl,
+                    vcq,
+                    ADD,
+                    1,
+                    to,
+                    0,
+                    DELAY | TCQ,
+                    cb(nth)
+                ))
+            })?;
+        }
+        ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));
+        until("all additions of the left rank", || {
+            while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+                seen(cbdata);
+            }
+            job.memory.get(0) >= COUNT as u64
+        })?;
+        job.meet();
+        while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+            seen(cbdata);
+        }
+        verdict?;
+        ensure_eq!(next, COUNT + 1, "entries of the TCQ");
+        ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
+        Ok(())
+    })
+}
+
+fn no_effect_prepared(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+        let mut desc = [0u64; 8];
+        let mut size = 0;
+        ok!(utofu_prepare_put_piggyback8(
+            job.hdl,
+            vcq,
+            3,
+            to,
+            8,
+            6,
+            DELAY | LOCAL | TCQ,
+            desc.as_mut_ptr().cast(),
+            &mut size
+        ));
+        ok!(utofu_post_toq(
+            job.hdl,
+            desc.as_mut_ptr().cast(),
+            size,
+            cb(6)
+        ));
+        ensure_eq!(job.queue.tcq()?, 6, "cbdata");
+        job.queue.notice(LCL_PUT)?;
+        Ok(())
+    })
 }

@@ -229,7 +229,11 @@ impl Memory {
     }
 
     pub(super) fn fill(&self, value: u8) {
-        for byte in self.bytes() {
+        self.fill_range(0, self.len, value);
+    }
+
+    pub(super) fn fill_range(&self, at: usize, len: usize, value: u8) {
+        for byte in &self.bytes()[at..at + len] {
             byte.store(value, Ordering::Relaxed);
         }
     }

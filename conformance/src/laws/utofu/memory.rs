@@ -1,5 +1,610 @@
-use crate::law::Law;
+//! §2.2.2, §3.6 STADD management.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    same_region: "memory.same", "§3.6", 2, [reg_mem, dereg_mem],
+        "a region that is registered again has the same STADD, and stays until it was deregistered as often";
+    overlapping: "memory.overlap", "§3.6", 2, [reg_mem, put],
+        "overlapping regions are registered beside each other, and each STADD leads to its own";
+    offsets: "memory.offset", "§3.6", 2, [reg_mem, put, get],
+        "a STADD plus an offset is the byte there; local and remote";
+    predictable: "memory.stag", "§3.6.1.3", 3, [reg_mem_with_stag, query_stadd],
+        "every reserved STag's STADD is known to everybody without an exchange, before and after it is registered";
+    used: "memory.stag.used", "§3.6.1.2", 1, [reg_mem_with_stag, dereg_mem],
+        "a STag is USED until it is deregistered, and can be registered with other memory then";
+    aligned: "memory.stag.alignment", "§3.6.1.2", 1, [reg_mem_with_stag],
+        "address and size must be multiples of 256, the STag less than 256";
+    another_under_the_stag: "memory.stag.reuse", "§3.6.1.2", 2, [reg_mem_with_stag, dereg_mem, put] + ordering,
+        "puts to a STag that was registered anew reach the new memory, and never the old one";
+    read_only: "memory.read-only", "§3.6.2.1", 2, [reg_mem, put, get, armw8],
+        "read-only memory can be read; writing to it is an error of the communication and changes nothing";
+    both_ways: "memory.read-only.both", "§3.6.2.1", 2, [reg_mem],
+        "one region can be registered with and without read-only";
+    two_vcqs: "memory.two-vcqs", "§3.6", 2, [reg_mem],
+        "memory is registered with each VCQ that uses it; the STADD of one is no address of the other";
+    many: "memory.many", "§3.6.1.1", 1, [reg_mem, dereg_mem],
+        "thousands of regions can be registered, each with a STADD of its own";
+    stale: "memory.stale", "§3.6.1.4", 2, [dereg_mem, put_piggyback8, get] + ordering,
+        "a STADD that was deregistered is an error of the communication, and memory is left alone";
+    one_byte: "memory.small", "§3.6.1.1", 2, [reg_mem, put_piggyback8],
+        "a region may be one byte at any address; the bytes beside it cannot be written";
+}
+
+/// Puts 8 bytes, or fewer, and gives the code of the notice.
+fn put_code(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize) -> Result<i32, String> {
+    ok!(utofu_put_piggyback8(
+        job.hdl,
+        vcq,
+        value,
+        stadd,
+        length,
+        0,
+        LOCAL,
+        null_mut()
+    ));
+    Ok(job.queue.next_mrq()?.0)
+}
+
+fn is_error(code: i32) -> bool {
+    (Code::MrqRmtLength as i32..=Code::MrqOther as i32).contains(&code)
+}
+
+/// Tells the left rank a STADD and gets that of the right one.
+fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
+    job.meet();
+    job.write(job.left(), 0, stadd)?;
+    job.meet();
+    Ok(job.memory.get(0))
+}
+
+fn same_region(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(64);
+        let stadd = job.queue.register(memory)?;
+        for _ in 0..2 {
+            ensure_eq!(
+                job.queue.register(memory)?,
+                stadd,
+                "the STADD of a region registered again"
+            );
+        }
+        let theirs = exchange(job, stadd)?;
+        let peer = job.vcq(job.right());
+        for left in [2, 1] {
+            ensure_eq!(
+                put_code(job, peer, theirs, left, 8)?,
+                SUCCESS,
+                "a put with {left} left"
+            );
+            job.meet();
+            ensure_eq!(memory.get(0), left, "what was put");
+            job.queue.deregister(stadd)?;
+            job.meet();
+        }
+        ensure_eq!(
+            put_code(job, peer, theirs, 7, 8)?,
+            SUCCESS,
+            "a put with one registration left"
+        );
+        job.meet();
+        job.queue.deregister(stadd)?;
+        job.meet();
+        ensure!(
+            is_error(put_code(job, peer, theirs, 99, 8)?),
+            "a put to a deregistered STADD"
+        );
+        job.meet();
+        ensure_eq!(memory.get(0), 7, "the memory in the end");
+        memory.free();
+        Ok(())
+    })
+}
+
+fn overlapping(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(64);
+        let part = |at: usize, len: usize| Memory {
+            // SAFETY:
+            // - within the 64 bytes.
+            base: unsafe { memory.base.add(at) },
+            len,
+        };
+        let mut stadds = Vec::new();
+        let parts = [(0usize, 64usize), (0, 32), (16, 32), (17, 8)];
+        for (at, len) in parts {
+            stadds.push(job.queue.register(part(at, len))?);
+        }
+        for (i, (at, len)) in parts.into_iter().enumerate() {
+            let theirs = exchange(job, stadds[i])?;
+            let peer = job.vcq(job.right());
+            let last = theirs + len as u64 - 1;
+            ensure_eq!(
+                put_code(job, peer, last, 0x40 + i as u64, 1)?,
+                SUCCESS,
+                "the last byte of part {i}"
+            );
+            ensure!(
+                is_error(put_code(job, peer, last, 0, 2)?),
+                "a put over the end of part {i}"
+            );
+            job.meet();
+            memory.holds(at + len - 1, &[0x40 + i as u8], &format!("part {i}"))?;
+        }
+        for stadd in stadds {
+            job.queue.deregister(stadd)?;
+        }
+        memory.free();
+        Ok(())
+    })
+}
+
+fn offsets(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(100_000);
+        let stadd = job.queue.register(memory)?;
+        let theirs = exchange(job, stadd)?;
+        let mut random = ctx.random(1);
+        for _ in 0..50 {
+            let (from, to, back) = (
+                random.below(30_000),
+                random.below(30_000) + 31_000,
+                random.below(30_000) + 65_000,
+            );
+            let bytes = random_bytes(&mut random, 700);
+            memory.store(from as usize, &bytes);
+            let peer = job.vcq(job.right());
+            job.meet();
+            ok!(utofu_put(
+                job.hdl,
+                peer,
+                stadd + from,
+                theirs + to,
+                700,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            job.queue.notice(LCL_PUT)?;
+            ok!(utofu_get(
+                job.hdl,
+                peer,
+                stadd + back,
+                theirs + to,
+                700,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            job.queue.notice(LCL_GET)?;
+            job.meet();
+            memory.holds(to as usize, &bytes, "what was put")?;
+            memory.holds(back as usize, &bytes, "what was got")?;
+        }
+        job.meet();
+        job.queue.deregister(stadd)?;
+        memory.free();
+        Ok(())
+    })
+}
+
+fn predictable(ctx: &Ctx) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let memory = Memory::leaked(256);
+    let before: Vec<u64> = (0..256)
+        .map(|stag| stadd_of(queue.id, stag))
+        .collect::<Result<_, _>>()?;
+    let mut different = before.clone();
+    different.sort();
+    different.dedup();
+    ensure_eq!(different.len(), 256, "different STADDs");
+    for (stag, expected) in (0..256).zip(&before) {
+        let stadd = queue.register_as(memory, stag)?;
+        ensure_eq!(stadd, *expected, "the STADD of STag {stag}");
+    }
+    ctx.sync();
+    for rank in (0..ctx.size).filter(|rank| *rank != ctx.rank) {
+        let peer = vcq_of(rank, TNI, 0)?;
+        for stag in [0, 1, 100, 255] {
+            let to = stadd_of(peer, stag)? + 8 * u64::from(ctx.rank);
+            ok!(utofu_armw8(
+                queue.hdl,
+                peer,
+                ADD,
+                1,
+                to,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            queue.notice(LCL_ARMW)?;
+        }
+    }
+    ctx.sync();
+    for rank in (0..ctx.size).filter(|rank| *rank != ctx.rank) {
+        ensure_eq!(memory.get(8 * rank as usize), 4, "additions of rank {rank}");
+    }
+    for stadd in before {
+        queue.deregister(stadd)?;
+    }
+    queue.free()?;
+    memory.free();
+    Ok(())
+}
+
+fn used(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (one, two) = (Memory::leaked(256), Memory::leaked(512));
+        let mut stadd = 0;
+        for round in 0..300 {
+            let first = job.queue.register_as(one, 200)?;
+            gives!(
+                Used,
+                utofu_reg_mem_with_stag(job.hdl, two.base, 512, 200, 0, &mut stadd)
+            );
+            gives!(
+                Used,
+                utofu_reg_mem_with_stag(job.hdl, one.base, 256, 200, 0, &mut stadd)
+            );
+            job.queue.deregister(first)?;
+            let second = job.queue.register_as(two, 200)?;
+            ensure_eq!(second, first, "the STADD in round {round}");
+            job.queue.deregister(second)?;
+        }
+        one.free();
+        two.free();
+        Ok(())
+    })
+}
+
+fn aligned(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(1024);
+        let mut stadd = 0;
+        let odd = memory.base.wrapping_add(128);
+        gives!(
+            InvalidAddress,
+            utofu_reg_mem_with_stag(job.hdl, odd, 256, 1, 0, &mut stadd)
+        );
+        gives!(
+            InvalidSize,
+            utofu_reg_mem_with_stag(job.hdl, memory.base, 257, 1, 0, &mut stadd)
+        );
+        gives!(
+            InvalidSize,
+            utofu_reg_mem_with_stag(job.hdl, memory.base, 0, 1, 0, &mut stadd)
+        );
+        gives!(
+            InvalidStag,
+            utofu_reg_mem_with_stag(job.hdl, memory.base, 256, 256, 0, &mut stadd)
+        );
+        gives!(
+            InvalidStag,
+            utofu_query_stadd(job.queue.id, 256, &mut stadd)
+        );
+        memory.free();
+        Ok(())
+    })
+}
+
+fn another_under_the_stag(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let rooms = [Memory::leaked(256), Memory::leaked(1024)];
+        let peer = job.vcq(job.right());
+        let to = stadd_of(peer, 17)?;
+        for round in 1..=40u64 {
+            let memory = rooms[round as usize % 2];
+            let other = rooms[(round as usize + 1) % 2];
+            let stadd = job.queue.register_as(memory, 17)?;
+            job.meet();
+            ensure_eq!(
+                put_code(job, peer, to + 8, round, 8)?,
+                SUCCESS,
+                "the put of round {round}"
+            );
+            // Only the larger one has this byte.
+            let code = put_code(job, peer, to + 512, round, 8)?;
+            ensure_eq!(
+                code == SUCCESS,
+                memory.len > 512,
+                "success behind 256 bytes"
+            );
+            job.meet();
+            ensure_eq!(memory.get(8), round, "what was put");
+            ensure_eq!(other.get(8), round - 1, "the memory of the round before");
+            job.queue.deregister(stadd)?;
+            job.meet();
+        }
+        rooms.into_iter().for_each(Memory::free);
+        Ok(())
+    })
+}
+
+fn read_only(ctx: &Ctx) -> Verdict {
+    static TEXT: [u8; 64] = [0x2a; 64];
+    with(ctx, 256, |job| {
+        let mut stadd = 0;
+        ok!(utofu_reg_mem(
+            job.hdl,
+            TEXT.as_ptr().cast_mut(),
+            64,
+            1,
+            &mut stadd
+        ));
+        let theirs = exchange(job, stadd)?;
+        let peer = job.vcq(job.right());
+        // As the source of a get and of a put.
+        ok!(utofu_get(
+            job.hdl,
+            peer,
+            job.stadd + 64,
+            theirs,
+            64,
+            0,
+            LOCAL,
+            null_mut()
+        ));
+        job.queue.notice(LCL_GET)?;
+        job.memory.holds(64, &TEXT, "what was got")?;
+        job.meet();
+        ok!(utofu_put(
+            job.hdl,
+            peer,
+            stadd,
+            job.at(job.right(), 128),
+            64,
+            0,
+            LOCAL,
+            null_mut()
+        ));
+        job.queue.notice(LCL_PUT)?;
+        job.meet();
+        job.memory.holds(128, &TEXT, "what was put")?;
+        // As a target.
+        let memory = Code::MrqRmtMemory as i32;
+        ensure_eq!(
+            code_name(put_code(job, peer, theirs, 1, 8)?),
+            code_name(memory),
+            "a piggyback"
+        );
+        ok!(utofu_put(
+            job.hdl,
+            peer,
+            job.stadd,
+            theirs,
+            8,
+            0,
+            LOCAL,
+            null_mut()
+        ));
+        ensure_eq!(
+            code_name(job.queue.next_mrq()?.0),
+            code_name(memory),
+            "a put"
+        );
+        ok!(utofu_armw8(
+            job.hdl,
+            peer,
+            ADD,
+            1,
+            theirs,
+            0,
+            LOCAL,
+            null_mut()
+        ));
+        ensure_eq!(
+            code_name(job.queue.next_mrq()?.0),
+            code_name(memory),
+            "an ARMW"
+        );
+        ok!(utofu_get(
+            job.hdl,
+            peer,
+            stadd,
+            job.at(job.right(), 0),
+            8,
+            0,
+            LOCAL,
+            null_mut()
+        ));
+        let local = Code::MrqLclMemory as i32;
+        ensure_eq!(
+            code_name(job.queue.next_mrq()?.0),
+            code_name(local),
+            "a get"
+        );
+        job.meet();
+        ensure!(
+            TEXT.iter().all(|byte| *byte == 0x2a),
+            "the text has changed"
+        );
+        job.queue.deregister(stadd)
+    })
+}
+
+fn both_ways(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(256);
+        let writable = job.queue.register(memory)?;
+        let mut constant = 0;
+        ok!(utofu_reg_mem(
+            job.hdl,
+            memory.base,
+            memory.len,
+            1,
+            &mut constant
+        ));
+        ensure!(writable != constant, "one STADD for both");
+        let peer = job.vcq(job.right());
+        let theirs = exchange(job, constant)?;
+        ensure!(
+            is_error(put_code(job, peer, theirs, 1, 8)?),
+            "a put to the read-only one"
+        );
+        let theirs = exchange(job, writable)?;
+        ensure_eq!(
+            put_code(job, peer, theirs, 2, 8)?,
+            SUCCESS,
+            "a put to the other one"
+        );
+        job.meet();
+        ensure_eq!(memory.get(0), 2, "what was put");
+        job.queue.deregister(writable)?;
+        job.queue.deregister(constant)?;
+        memory.free();
+        Ok(())
+    })
+}
+
+fn two_vcqs(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let second = Queue::with_component(TNI, 1, 0)?;
+        let memory = Memory::leaked(256);
+        let one = job.queue.register_as(memory, 30)?;
+        job.meet();
+        let other = vcq_of(job.right(), TNI, 1)?;
+        ensure!(
+            is_error(put_code(job, other, stadd_of(other, 30)?, 1, 8)?),
+            "a put through the VCQ without it"
+        );
+        job.meet();
+        let two = second.register_as(memory, 30)?;
+        job.meet();
+        ensure_eq!(
+            put_code(job, other, stadd_of(other, 30)?, 2, 8)?,
+            SUCCESS,
+            "a put through the VCQ with it"
+        );
+        job.meet();
+        job.queue.deregister(one)?;
+        job.meet();
+        ensure_eq!(
+            put_code(job, other, stadd_of(other, 30)?, 3, 8)?,
+            SUCCESS,
+            "a put when the other has gone"
+        );
+        let first = job.vcq(job.right());
+        ensure!(
+            is_error(put_code(job, first, stadd_of(first, 30)?, 4, 8)?),
+            "a put to the one that has gone"
+        );
+        job.meet();
+        ensure_eq!(memory.get(0), 3, "the memory");
+        second.deregister(two)?;
+        second.free()?;
+        memory.free();
+        Ok(())
+    })
+}
+
+fn many(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(4096 * 64);
+        let mut stadds = Vec::new();
+        for i in 0..4096 {
+            let part = Memory {
+                // SAFETY:
+                // - within the memory.
+                base: unsafe { memory.base.add(64 * i) },
+                len: 64,
+            };
+            stadds.push(job.queue.register(part)?);
+        }
+        for i in [0usize, 1, 999, 4095] {
+            let code = put_code(job, job.queue.id, stadds[i] + 8, i as u64 + 1, 8)?;
+            ensure_eq!(code, SUCCESS, "a put to region {i}");
+            ensure_eq!(
+                memory.get(64 * i + 8),
+                i as u64 + 1,
+                "what was put to region {i}"
+            );
+        }
+        for stadd in &stadds {
+            job.queue.deregister(*stadd)?;
+        }
+        stadds.sort();
+        stadds.dedup();
+        ensure_eq!(stadds.len(), 4096, "different STADDs");
+        memory.free();
+        Ok(())
+    })
+}
+
+fn stale(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(256);
+        let peer = job.vcq(job.right());
+        let mut before = Vec::new();
+        for round in 1..=20u64 {
+            let stadd = job.queue.register(memory)?;
+            let theirs = exchange(job, stadd)?;
+            ensure_eq!(
+                put_code(job, peer, theirs, round, 8)?,
+                SUCCESS,
+                "a put to a new STADD"
+            );
+            for old in &before {
+                ensure!(
+                    is_error(put_code(job, peer, *old, 99, 8)?),
+                    "a put to an old STADD"
+                );
+                ok!(utofu_get(
+                    job.hdl,
+                    peer,
+                    job.stadd + 8,
+                    *old,
+                    8,
+                    0,
+                    LOCAL,
+                    null_mut()
+                ));
+                ensure!(is_error(job.queue.next_mrq()?.0), "a get from an old STADD");
+            }
+            before.push(theirs);
+            job.meet();
+            ensure_eq!(memory.get(0), round, "the memory");
+            job.queue.deregister(stadd)?;
+            job.meet();
+        }
+        memory.free();
+        Ok(())
+    })
+}
+
+fn one_byte(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let memory = Memory::leaked(64);
+        let part = Memory {
+            base: memory.base.wrapping_add(13),
+            len: 1,
+        };
+        let stadd = job.queue.register(part)?;
+        let theirs = exchange(job, stadd)?;
+        let peer = job.vcq(job.right());
+        ensure_eq!(
+            put_code(job, peer, theirs, 0x11, 1)?,
+            SUCCESS,
+            "a put of a byte"
+        );
+        for (offset, length) in [(0, 2), (1, 1), (u64::MAX, 1)] {
+            let to = theirs.wrapping_add(offset);
+            ensure!(
+                is_error(put_code(job, peer, to, 0xffff, length)?),
+                "a put of {length} at {offset}"
+            );
+        }
+        job.meet();
+        memory.all(0, 13, 0, "before the byte")?;
+        memory.all(13, 1, 0x11, "the byte")?;
+        memory.all(14, 50, 0, "behind the byte")?;
+        job.queue.deregister(stadd)?;
+        memory.free();
+        Ok(())
+    })
 }

@@ -1,5 +1,475 @@
-use crate::law::Law;
+//! §2.2.10 ordering, §6.1.3.1 strong order, §2.2.11 cache injection.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    notices: "order.notices", "§2.2.10", 2, [poll_mrq, put, get, armw8, put_piggyback8] + ordering,
+        "local notices, and remote ones, come in the order of posting for one remote VCQ and path, whatever the kinds";
+    several_peers: "order.peers", "§2.2.10", 3, [poll_mrq, put_piggyback8] + ordering,
+        "for each of several remote VCQs, notices come in the order of posting";
+    strong_writes: "order.strong", "§2.2.10, §3.7.9.1", 2, [put, put_piggyback8] + ordering,
+        "a strongly ordered put writes after the writes of those before it: who polls it sees theirs";
+    last_byte: "order.strong.last-byte", "§6.1.3.1", 2, [put] + ordering,
+        "when the last byte of a strongly ordered put is seen, the whole put is there";
+    strong_armw: "order.strong.armw", "§2.2.10", 2, [put, armw8] + ordering,
+        "a strongly ordered ARMW updates after the puts before it have written";
+    one_line: "order.line", "§2.2.10", 2, [put] + ordering,
+        "within a cache line of the target, a put is seen whole";
+    hints: "order.hints", "§3.7.9.1", 2, [put, get, armw8, put_piggyback8],
+        "cache injection, padding and packet response change nothing that is written or notified";
+    strong_get: "order.strong.get", "§2.2.10", 2, [get] + ordering,
+        "a strongly ordered get reads after the gets before it have read";
+}
+
+fn notices(ctx: &Ctx) -> Verdict {
+    with(ctx, 8192, |job| {
+        let mut random = ctx.random(u64::from(job.rank));
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 4096));
+        const COUNT: u64 = 250;
+        for nth in 0..COUNT {
+            let kind = random.below(4);
+            let flags = LOCAL
+                | REMOTE
+                | if random.below(4) == 0 {
+                    STRONG_ORDER
+                } else {
+                    0
+                };
+            let length = random.below(1200) as usize;
+            match kind {
+                0 => ok!(utofu_put(
+                    job.hdl,
+                    vcq,
+                    job.stadd,
+                    to,
+                    length,
+                    nth,
+                    flags,
+                    null_mut()
+                )),
+                1 => ok!(utofu_get(
+                    job.hdl,
+                    vcq,
+                    job.stadd + 2048,
+                    to,
+                    length,
+                    nth,
+                    flags,
+                    null_mut()
+                )),
+                2 => ok!(utofu_armw8(
+                    job.hdl,
+                    vcq,
+                    ADD,
+                    1,
+                    to + 2048,
+                    nth,
+                    flags,
+                    null_mut()
+                )),
+                _ => ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    vcq,
+                    1,
+                    to,
+                    8,
+                    nth,
+                    flags,
+                    null_mut()
+                )),
+            }
+        }
+        let mut next = [0; 2];
+        for _ in 0..2 * COUNT {
+            let notice = job.queue.mrq()?;
+            let side = usize::from(notice.notice_type % 2);
+            ensure_eq!(
+                notice.edata,
+                next[side],
+                "EDATA in order (local, remote: {side})"
+            );
+            next[side] += 1;
+        }
+        Ok(())
+    })
+}
+
+fn several_peers(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        const COUNT: u64 = 100;
+        for nth in 0..COUNT {
+            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+                let flags = LOCAL | REMOTE;
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(peer),
+                    nth,
+                    job.at(peer, 0),
+                    8,
+                    nth,
+                    flags,
+                    null_mut()
+                ));
+            }
+        }
+        let peers: Vec<u64> = (0..job.size).map(|rank| job.vcq(rank)).collect();
+        let mut next = vec![[0; 2]; peers.len()];
+        for _ in 0..4 * COUNT {
+            let notice = job.queue.mrq()?;
+            let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
+                return Err(format!("a notice of {:#x}", notice.vcq_id));
+            };
+            let next = &mut next[peer][usize::from(notice.notice_type % 2)];
+            ensure_eq!(notice.edata, *next, "EDATA in order for rank {peer}");
+            *next += 1;
+        }
+        Ok(())
+    })
+}
+
+fn strong_writes(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 3000;
+    with(ctx, 16_384, |job| {
+        for round in 1..=40u64 {
+            if job.rank == 0 {
+                let here = 8192;
+                for byte in &job.memory.bytes()[here..here + LENGTH] {
+                    byte.store(round as u8, Ordering::Relaxed);
+                }
+                let vcq = job.vcq(1);
+                ok!(utofu_put(
+                    job.hdl,
+                    vcq,
+                    job.stadd + here as u64,
+                    job.at(1, 64),
+                    LENGTH,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                ok!(utofu_put_stride(
+                    job.hdl,
+                    vcq,
+                    job.stadd + here as u64,
+                    job.at(1, 4096),
+                    8,
+                    64,
+                    20,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    vcq,
+                    round,
+                    job.at(1, 0),
+                    8,
+                    0,
+                    STRONG_ORDER,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                job.await_word(0, round)?;
+                job.memory.all(
+                    64,
+                    LENGTH,
+                    round as u8,
+                    "a put before the one that was seen",
+                )?;
+                for block in 0..20 {
+                    job.memory.all(
+                        4096 + 64 * block,
+                        8,
+                        round as u8,
+                        "a block before the put that was seen",
+                    )?;
+                }
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(0),
+                    round,
+                    job.at(0, 0),
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn last_byte(ctx: &Ctx) -> Verdict {
+    let lengths = [255usize, 256, 300, 4097, 20_000];
+    with(ctx, 65_536, |job| {
+        for round in 1..=40u64 {
+            let length = lengths[round as usize % lengths.len()];
+            if job.rank == 0 {
+                for byte in &job.memory.bytes()[32_768..32_768 + length] {
+                    byte.store(round as u8, Ordering::Relaxed);
+                }
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 32_768,
+                    job.at(1, 256),
+                    length,
+                    0,
+                    STRONG_ORDER,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                let last = &job.memory.bytes()[256 + length - 1];
+                until("the last byte", || {
+                    last.load(Ordering::Acquire) == round as u8
+                })?;
+                job.memory
+                    .all(256, length, round as u8, "a put whose last byte was seen")?;
+                job.memory.fill(0);
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(0),
+                    round,
+                    job.at(0, 0),
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn strong_armw(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 3000;
+    with(ctx, 16_384, |job| {
+        for round in 1..=30u64 {
+            if job.rank == 0 {
+                for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
+                    byte.store(round as u8, Ordering::Relaxed);
+                }
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 8192,
+                    job.at(1, 64),
+                    LENGTH,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                ok!(utofu_armw8(
+                    job.hdl,
+                    job.vcq(1),
+                    ADD,
+                    1,
+                    job.at(1, 0),
+                    0,
+                    STRONG_ORDER,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                job.await_word(0, round)?;
+                job.memory.all(
+                    64,
+                    LENGTH,
+                    round as u8,
+                    "a put before the addition that was seen",
+                )?;
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(0),
+                    round,
+                    job.at(0, 0),
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn one_line(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        for round in 1..=60u64 {
+            // All of a line of 256 bytes, or a part of it.
+            let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
+            if job.rank == 0 {
+                for word in 0..words {
+                    job.memory.set(512 + 8 * word, round);
+                }
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 512,
+                    job.at(1, at),
+                    8 * words,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                // Any word of it may be polled: the line is written as one.
+                let last = at + 8 * (words - 1);
+                until("the last word", || job.memory.get(last) == round)?;
+                for word in 0..words {
+                    ensure_eq!(
+                        job.memory.get(at + 8 * word),
+                        round,
+                        "word {word} of a line of {words}"
+                    );
+                }
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(0),
+                    round,
+                    job.at(0, 0),
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn hints(ctx: &Ctx) -> Verdict {
+    with(ctx, 4096, |job| {
+        let (vcq, peer) = (job.vcq(job.right()), job.right());
+        for hints in [
+            CACHE_INJECTION,
+            PACKET_RESPONSE,
+            PADDING | CACHE_INJECTION,
+            CACHE_INJECTION | PACKET_RESPONSE | STRONG_ORDER,
+        ] {
+            let flags = hints | LOCAL | REMOTE | TCQ;
+            job.memory.fill(0);
+            job.memory.set(0, 77);
+            job.meet();
+            ok!(utofu_put_piggyback8(
+                job.hdl,
+                vcq,
+                5,
+                job.at(peer, 1024),
+                8,
+                0,
+                flags,
+                cb(1)
+            ));
+            let flags = flags & !PADDING;
+            ok!(utofu_put(
+                job.hdl,
+                vcq,
+                job.stadd,
+                job.at(peer, 2048),
+                8,
+                1,
+                flags,
+                cb(2)
+            ));
+            ok!(utofu_get(
+                job.hdl,
+                vcq,
+                job.stadd + 8,
+                job.at(peer, 0),
+                8,
+                2,
+                flags,
+                cb(3)
+            ));
+            ok!(utofu_armw8(
+                job.hdl,
+                vcq,
+                ADD,
+                9,
+                job.at(peer, 3072),
+                3,
+                flags,
+                cb(4)
+            ));
+            for cbdata in 1..=4 {
+                ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
+            }
+            let mut count = 0;
+            for _ in 0..8 {
+                count += job.queue.mrq()?.edata;
+            }
+            ensure_eq!(count, 12, "sum of the EDATA");
+            job.meet();
+            ensure_eq!(
+                (
+                    job.memory.get(1024),
+                    job.memory.get(2048),
+                    job.memory.get(8),
+                    job.memory.get(3072)
+                ),
+                (5, 77, 77, 9),
+                "what was written with hints {hints:#x}"
+            );
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn strong_get(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        if job.rank == 1 {
+            // Counts up word 8, then word 0: who reads 0 first and 8 then must find 8 not behind.
+            let mut value = 1;
+            until("the end", || {
+                job.memory.set(8, value);
+                job.memory.set(0, value);
+                value += 1;
+                job.memory.get(128) != 0
+            })?;
+        } else {
+            for _ in 0..300 {
+                ok!(utofu_get(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 64,
+                    job.at(1, 0),
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                ok!(utofu_get(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 72,
+                    job.at(1, 8),
+                    8,
+                    0,
+                    STRONG_ORDER | LOCAL,
+                    null_mut()
+                ));
+                job.queue.notice(LCL_GET)?;
+                // Its own write comes after that of the first one too.
+                let (first, second) = (job.memory.get(64), job.memory.get(72));
+                ensure!(second >= first, "{second} was read after {first}");
+            }
+            job.write(1, 128, 1)?;
+        }
+        Ok(())
+    })
 }

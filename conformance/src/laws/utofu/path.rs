@@ -1,5 +1,189 @@
-use crate::law::Law;
+//! §2.4, §3.5 communication paths.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::collections::BTreeSet;
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    round_trip: "path", "§3.5.1.1, §3.5.1.2", 2, [get_path_id, get_path_coords],
+        "the coordinates of a path id are those that it was made from, for each remote VCQ";
+    at_most_twelve: "path.twelve", "§2.4", 2, [get_path_id],
+        "there are at most 12 paths: every coordinate is refused or gives one of so many ids";
+    chosen: "path.null", "§3.5.1.1", 2, [get_path_id, get_path_coords],
+        "without coordinates a path of the network is chosen";
+    any_path_delivers: "path.put", "§3.7.9.2", 2, [put, get, armw8, get_path_id],
+        "communication works over every path, and notices name the peer with its own default path";
+    flags_before_id: "path.flags", "§3.7", 2, [put, set_vcq_id_path, get_path_id],
+        "a path in the flags and one in the id may be given together";
+}
+
+/// All paths to a VCQ that are not refused.
+fn paths(vcq: u64) -> Vec<([u8; 3], u8)> {
+    let mut paths = Vec::new();
+    for a in 0..2 {
+        for b in 0..3 {
+            for c in 0..2 {
+                let coords = [a, b, c];
+                let mut id = u8::MAX;
+                if c!(utofu_get_path_id(vcq, coords.as_ptr(), &mut id)) == SUCCESS {
+                    paths.push((coords, id));
+                }
+            }
+        }
+    }
+    paths
+}
+
+fn round_trip(ctx: &Ctx) -> Verdict {
+    for rank in 0..ctx.size {
+        let vcq = vcq_of(rank, TNI, 0)?;
+        let paths = paths(vcq);
+        let own: [u8; 3] = coords(rank)?[3..].try_into().expect("three");
+        ensure!(
+            paths.iter().any(|(coords, _)| *coords == own),
+            "no path over the coordinates {own:?} of rank {rank} itself"
+        );
+        for (coords, id) in paths {
+            let mut seen = [u8::MAX; 3];
+            ok!(utofu_get_path_coords(vcq, id, seen.as_mut_ptr()));
+            ensure_eq!(seen, coords, "coordinates of path id {id}");
+        }
+    }
+    Ok(())
+}
+
+fn at_most_twelve(ctx: &Ctx) -> Verdict {
+    let vcq = vcq_of((ctx.rank + 1) % ctx.size, TNI, 0)?;
+    let mut ids = BTreeSet::new();
+    for a in (0..8).chain([254, 255]) {
+        for b in (0..8).chain([254, 255]) {
+            for c in (0..8).chain([254, 255]) {
+                let mut id = 0;
+                match c!(utofu_get_path_id(vcq, [a, b, c].as_ptr(), &mut id)) {
+                    SUCCESS => drop(ids.insert(id)),
+                    code => ensure_eq!(
+                        code,
+                        unipgas::utofu::status::Code::InvalidPath as i32,
+                        "the code for path {a}, {b}, {c}"
+                    ),
+                }
+            }
+        }
+    }
+    ensure!((1..=12).contains(&ids.len()), "{} paths", ids.len());
+    Ok(())
+}
+
+fn chosen(ctx: &Ctx) -> Verdict {
+    for rank in 0..ctx.size {
+        let vcq = vcq_of(rank, TNI, 0)?;
+        let mut id = u8::MAX;
+        ok!(utofu_get_path_id(vcq, std::ptr::null(), &mut id));
+        let mut coords = [u8::MAX; 3];
+        ok!(utofu_get_path_coords(vcq, id, coords.as_mut_ptr()));
+        ensure!(
+            paths(vcq).contains(&(coords, id)),
+            "path {id} over {coords:?} is none of the network's"
+        );
+    }
+    Ok(())
+}
+
+fn any_path_delivers(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let peer = job.right();
+        let vcq = job.vcq(peer);
+        for (nth, (coords, id)) in paths(vcq).into_iter().enumerate() {
+            let flags = LOCAL | REMOTE | path(id);
+            let value = nth as u64 + 1;
+            job.memory.set(0, value);
+            ok!(utofu_put(
+                job.hdl,
+                vcq,
+                job.stadd,
+                job.at(peer, 8),
+                8,
+                0,
+                flags,
+                null_mut()
+            ));
+            ok!(utofu_armw8(
+                job.hdl,
+                vcq,
+                ADD,
+                1,
+                job.at(peer, 16),
+                0,
+                flags,
+                null_mut()
+            ));
+            ok!(utofu_get(
+                job.hdl,
+                vcq,
+                job.stadd + 24,
+                job.at(peer, 32),
+                8,
+                0,
+                flags,
+                null_mut()
+            ));
+            let mut named = vcq;
+            ok!(utofu_set_vcq_id_path(&mut named, coords.as_ptr()));
+            ok!(utofu_put(
+                job.hdl,
+                named,
+                job.stadd,
+                job.at(peer, 40),
+                8,
+                0,
+                LOCAL | REMOTE,
+                null_mut()
+            ));
+            for _ in 0..8 {
+                let notice = job.queue.mrq()?;
+                let local = notice.notice_type % 2 == 0;
+                let expected = if local { vcq } else { job.vcq(job.left()) };
+                ensure_eq!(notice.vcq_id, expected, "the peer in a notice");
+            }
+            job.meet();
+            ensure_eq!(job.memory.get(8), value, "the put over {coords:?}");
+            ensure_eq!(job.memory.get(16), value, "the sum over {coords:?}");
+            ensure_eq!(
+                job.memory.get(40),
+                value,
+                "the put to an id with {coords:?}"
+            );
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn flags_before_id(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let peer = job.right();
+        let mut vcq = job.vcq(peer);
+        ok!(utofu_set_vcq_id_path(&mut vcq, [0u8, 1, 1].as_ptr()));
+        let mut id = 0;
+        ok!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr(), &mut id));
+        job.memory.set(0, 5);
+        ok!(utofu_put(
+            job.hdl,
+            vcq,
+            job.stadd,
+            job.at(peer, 8),
+            8,
+            0,
+            LOCAL | path(id),
+            null_mut()
+        ));
+        let notice = job.queue.notice(LCL_PUT)?;
+        ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
+        job.meet();
+        ensure_eq!(job.memory.get(8), 5, "what was put");
+        Ok(())
+    })
 }

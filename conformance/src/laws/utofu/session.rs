@@ -1,5 +1,532 @@
-use crate::law::Law;
+//! §2.2.8 session mode.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    waits: "session.waits", "§2.2.8", 2, [create_vcq, put, put_stride] + ordering,
+        "what is posted to a session mode VCQ starts when a put arrives: as many as its SPS, in order";
+    steps: "session.steps", "§2.2.8.1, §3.7.9.3", 2, [put],
+        "an SPS is 0 to 15; without one it is 0 and nothing starts";
+    forks: "session.fork", "§2.2.8.2", 4, [put] + ordering,
+        "one put with SPS 2 goes on to two processes; the relay calls nothing meanwhile";
+    joins: "session.join", "§2.2.8.3", 4, [put, nop] + ordering,
+        "two NOPs and a put: the third arrival starts the put, and all three's data are there";
+    pipeline: "session.pipeline", "§2.2.8.4", 4, [put, put_stride] + ordering,
+        "parts go through two relays that call nothing, each exactly as it arrived";
+    afterwards: "session.afterwards", "§2.2.8.1", 2, [put, post_toq, prepare_put] + ordering,
+        "steps that were lacking start the descriptors that are posted later, by whichever function";
+    lacking: "session.lacking", "§2.2.8.1", 2, [put],
+        "2000 steps may be lacking";
+    free_mode: "session.free-mode", "§3.7.9.3", 2, [put],
+        "a free mode VCQ ignores the SPS and starts at once";
+    errors: "session.errors", "§2.2.8.1", 2, [put, poll_mrq],
+        "a put with an error starts nothing";
+    completions: "session.completions", "§2.2.8.1", 2, [put, poll_tcq, poll_mrq] + ordering,
+        "completions of what was started by an arrival are those of free mode";
+    flags: "session.flags", "§3.3.4.1", 1, [create_vcq, create_vcq_with_cmp_id],
+        "session mode goes neither with EXCLUSIVE nor with a component id";
+}
+
+const STAG_S: u32 = 3;
+
+/// A session mode VCQ beside the free mode one, with the same memory; everybody's id.
+struct Session {
+    queue: Queue,
+    stadd: u64,
+    ids: Vec<u64>,
+}
+
+/// The last words of the memory are where the ids are exchanged.
+fn session(ctx: &Ctx, len: usize, body: impl FnOnce(&Job<'_>, &Session) -> Verdict) -> Verdict {
+    with(ctx, len + 256, |job| {
+        let queue = Queue::create(TNI, SESSION_MODE)?;
+        let stadd = queue.register_as(job.memory, STAG_S)?;
+        for rank in 0..job.size {
+            job.write(rank, len + 8 * job.rank as usize, queue.id)?;
+        }
+        job.meet();
+        let ids = (0..job.size as usize)
+            .map(|rank| job.memory.get(len + 8 * rank))
+            .collect();
+        let session = Session { queue, stadd, ids };
+        body(job, &session)?;
+        job.meet();
+        queue.deregister(stadd)?;
+        queue.free()
+    })
+}
+
+impl Session {
+    /// The STADD of byte `offset` of a rank's memory through its session mode VCQ.
+    fn at(&self, rank: u32, offset: usize) -> Result<u64, String> {
+        Ok(stadd_of(self.ids[rank as usize], STAG_S)? + offset as u64)
+    }
+
+    /// Posts a put from the own session mode VCQ.
+    fn relay(&self, vcq: u64, from: usize, to: u64, length: usize, flags: u64) -> Verdict {
+        ok!(utofu_put(
+            self.queue.hdl,
+            vcq,
+            self.stadd + from as u64,
+            to,
+            length,
+            0,
+            flags,
+            null_mut()
+        ));
+        Ok(())
+    }
+
+    /// A put from the free mode VCQ to a rank's session mode VCQ; waits until it is there.
+    fn begin(
+        &self,
+        job: &Job<'_>,
+        rank: u32,
+        (from, to): (usize, usize),
+        length: usize,
+        flags: u64,
+    ) -> Verdict {
+        let (vcq, to) = (self.ids[rank as usize], self.at(rank, to)?);
+        ok!(utofu_put(
+            job.hdl,
+            vcq,
+            job.stadd + from as u64,
+            to,
+            length,
+            0,
+            flags | LOCAL,
+            null_mut()
+        ));
+        job.queue.notice(LCL_PUT)?;
+        Ok(())
+    }
+}
+
+fn waits(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        if job.rank == 1 {
+            // Five puts back to rank 0, of which 3 and then 2 are to start.
+            for i in 0..5 {
+                job.memory.set(256 + 8 * i, i as u64 + 1);
+            }
+            session.relay(job.vcq(0), 256, job.at(0, 512), 8, 0)?;
+            ok!(utofu_put_stride(
+                session.queue.hdl,
+                job.vcq(0),
+                session.stadd + 264,
+                job.at(0, 520),
+                8,
+                8,
+                4,
+                0,
+                0,
+                null_mut()
+            ));
+        }
+        job.meet();
+        if job.rank == 0 {
+            for (steps, there) in [(0, 0), (3, 3), (2, 5)] {
+                session.begin(job, 1, (0, 8), 8, sps(steps))?;
+                until("the puts that were started", || {
+                    job.memory.get(512 + 8 * 4) != 0 || there < 5
+                })?;
+                if there == 3 {
+                    job.await_word(528, 3)?;
+                }
+                pause(2);
+                for i in 0..5u64 {
+                    let expected = if i < there { i + 1 } else { 0 };
+                    ensure_eq!(
+                        job.memory.get(512 + 8 * i as usize),
+                        expected,
+                        "put {i} after {there} steps"
+                    );
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn steps(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        let total: u64 = (0..16).sum();
+        if job.rank == 1 {
+            for _ in 0..total {
+                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+            }
+        }
+        job.meet();
+        if job.rank == 0 {
+            for steps in 0..16u64 {
+                // With an SPS of 0 in the flags, and with none at all, it is the same.
+                session.begin(job, 1, (0, 8), 8, sps(steps))?;
+                for _ in 0..steps {
+                    job.queue.notice(RMT_PUT)?;
+                }
+                session.begin(job, 1, (0, 8), 8, 0)?;
+                job.queue.mrq_is_empty()?;
+            }
+            pause(2);
+            job.queue.mrq_is_empty()?;
+        }
+        Ok(())
+    })
+}
+
+/// Rank 0 begins, rank 1 relays to 2 and 3.
+fn forks(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 600;
+    session(ctx, 2048, |job, session| {
+        for round in 1..=20u8 {
+            if job.rank == 1 {
+                for to in [2, 3] {
+                    session.relay(job.vcq(to), 0, job.at(to, 0), LENGTH, REMOTE)?;
+                }
+            }
+            job.meet();
+            match job.rank {
+                0 => {
+                    for byte in &job.memory.bytes()[1024..1024 + LENGTH] {
+                        byte.store(round, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    session.begin(job, 1, (1024, 0), LENGTH, sps(2))?;
+                }
+                // The relay only waits, and not by calling the library.
+                1 => {}
+                _ => {
+                    let notice = job.queue.notice(RMT_PUT)?;
+                    ensure_eq!(notice.vcq_id, session.ids[1], "the peer");
+                    job.memory.all(0, LENGTH, round, "what was relayed")?;
+                }
+            }
+            job.meet();
+            if job.rank == 1 {
+                // For room in its queue.
+                session.queue.tcq_is_empty()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Ranks 0 and 3 begin (3 twice), rank 1 relays to 2.
+fn joins(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        for round in 1..=20u64 {
+            if job.rank == 1 {
+                ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
+                ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
+                session.relay(job.vcq(2), 0, job.at(2, 0), 24, REMOTE)?;
+            }
+            job.memory.set(512, round);
+            job.meet();
+            match job.rank {
+                0 => session.begin(job, 1, (512, 0), 8, sps(1))?,
+                3 => {
+                    session.begin(job, 1, (512, 8), 8, sps(1))?;
+                    session.begin(job, 1, (512, 16), 8, sps(1))?;
+                }
+                2 => {
+                    job.queue.notice(RMT_PUT)?;
+                    let words = [0, 8, 16].map(|at| job.memory.get(at));
+                    ensure_eq!(words, [round; 3], "what three puts have brought");
+                    job.queue.mrq_is_empty()?;
+                }
+                _ => {}
+            }
+            job.meet();
+            if job.rank == 1 {
+                session.queue.tcq_is_empty()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// 0 begins, 1 and 2 relay, 3 ends.
+fn pipeline(ctx: &Ctx) -> Verdict {
+    const PARTS: usize = 24;
+    const LENGTH: usize = 1000;
+    session(ctx, 2 * PARTS * LENGTH, |job, session| {
+        let mut random = ctx.random(1);
+        for _ in 0..4 {
+            let bytes = random_bytes(&mut random, PARTS * LENGTH);
+            job.memory.fill_range(0, PARTS * LENGTH, 0);
+            if job.rank == 0 {
+                job.memory.store(0, &bytes);
+            }
+            if job.rank == 1 || job.rank == 2 {
+                let next = job.rank + 1;
+                let to = session.at(next, 0)?;
+                // To a terminal process the SPS is 0.
+                let flags = if next == 3 { REMOTE } else { sps(1) };
+                ok!(utofu_put_stride(
+                    session.queue.hdl,
+                    session.ids[next as usize],
+                    session.stadd,
+                    to,
+                    LENGTH,
+                    LENGTH,
+                    PARTS,
+                    0,
+                    flags,
+                    null_mut()
+                ));
+            }
+            job.meet();
+            match job.rank {
+                0 => {
+                    ok!(utofu_put_stride(
+                        job.hdl,
+                        session.ids[1],
+                        job.stadd,
+                        session.at(1, 0)?,
+                        LENGTH,
+                        LENGTH,
+                        PARTS,
+                        0,
+                        sps(1),
+                        null_mut()
+                    ));
+                }
+                3 => {
+                    for part in 0..PARTS {
+                        session.queue.notice(RMT_PUT)?;
+                        let at = part * LENGTH;
+                        job.memory
+                            .holds(at, &bytes[at..at + LENGTH], &format!("part {part}"))?;
+                    }
+                }
+                _ => {}
+            }
+            job.meet();
+            if job.rank != 3 {
+                session.queue.tcq_is_empty()?;
+                job.queue.tcq_is_empty()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn afterwards(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        for round in 1..=20u64 {
+            if job.rank == 0 {
+                session.begin(job, 1, (0, 8), 8, sps(5))?;
+            }
+            job.meet();
+            if job.rank == 1 {
+                job.memory.set(256, round);
+                // One, then three at once, then two: one of them is too many.
+                session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
+                let mut desc = [0u64; 8 * 3];
+                let mut size = 0;
+                ok!(utofu_prepare_put_stride(
+                    session.queue.hdl,
+                    job.vcq(0),
+                    session.stadd + 256,
+                    job.at(0, 520),
+                    8,
+                    0,
+                    3,
+                    0,
+                    REMOTE,
+                    desc.as_mut_ptr().cast(),
+                    &mut size
+                ));
+                ok!(utofu_post_toq(
+                    session.queue.hdl,
+                    desc.as_mut_ptr().cast(),
+                    size,
+                    null_mut()
+                ));
+                session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
+                session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;
+            } else {
+                for _ in 0..5 {
+                    job.queue.notice(RMT_PUT)?;
+                }
+                ensure_eq!(job.memory.get(528), round, "the last put that was started");
+            }
+            job.meet();
+            if job.rank == 0 {
+                pause(1);
+                job.queue.mrq_is_empty()?;
+                ensure_eq!(
+                    job.memory.get(536),
+                    round - 1,
+                    "the put for which there was no step"
+                );
+                session.begin(job, 1, (0, 8), 8, sps(1))?;
+                job.queue.notice(RMT_PUT)?;
+                ensure_eq!(job.memory.get(536), round, "the put after another step");
+            }
+            job.meet();
+            session.queue.tcq_is_empty()?;
+        }
+        Ok(())
+    })
+}
+
+fn lacking(ctx: &Ctx) -> Verdict {
+    const STEPS: u64 = 2000;
+    session(ctx, 1024, |job, session| {
+        if job.rank == 0 {
+            for _ in 0..STEPS / 10 {
+                session.begin(job, 1, (0, 8), 8, sps(10))?;
+            }
+        }
+        job.meet();
+        if job.rank == 1 {
+            for _ in 0..STEPS {
+                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+            }
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+        } else {
+            for _ in 0..STEPS {
+                job.queue.notice(RMT_PUT)?;
+            }
+            pause(2);
+            job.queue.mrq_is_empty()?;
+        }
+        Ok(())
+    })
+}
+
+fn free_mode(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        for steps in 0..16 {
+            ok!(utofu_put(
+                job.hdl,
+                vcq,
+                job.stadd + 8,
+                to,
+                8,
+                steps,
+                LOCAL | REMOTE | sps(steps),
+                null_mut()
+            ));
+            for _ in 0..2 {
+                ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn errors(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        if job.rank == 1 {
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+        }
+        job.meet();
+        if job.rank == 0 {
+            let nowhere = stadd_of(session.ids[1], 99)?;
+            let end = session.at(1, 1024 + 256 - 4)?;
+            for wrong in [nowhere, end] {
+                ok!(utofu_put(
+                    job.hdl,
+                    session.ids[1],
+                    job.stadd,
+                    wrong,
+                    8,
+                    0,
+                    LOCAL | sps(1),
+                    null_mut()
+                ));
+                let (code, _) = job.queue.next_mrq()?;
+                ensure!(code != SUCCESS, "a put to nowhere succeeded");
+            }
+            pause(2);
+            job.queue.mrq_is_empty()?;
+            session.begin(job, 1, (0, 8), 8, sps(1))?;
+            job.queue.notice(RMT_PUT)?;
+        }
+        Ok(())
+    })
+}
+
+fn completions(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        for round in 1..=20usize {
+            if job.rank == 1 {
+                for nth in 1..=3 {
+                    ok!(utofu_put(
+                        session.queue.hdl,
+                        job.vcq(0),
+                        session.stadd,
+                        job.at(0, 512),
+                        16,
+                        nth as u64,
+                        TCQ | LOCAL | REMOTE,
+                        cb(10 * round + nth)
+                    ));
+                }
+                session.queue.tcq_is_empty()?;
+                session.queue.mrq_is_empty()?;
+            }
+            job.meet();
+            if job.rank == 0 {
+                session.begin(job, 1, (0, 8), 8, REMOTE | sps(3))?;
+                for nth in 1..=3 {
+                    let notice = job.queue.notice(RMT_PUT)?;
+                    ensure_eq!(
+                        (notice.edata, notice.vcq_id),
+                        (nth, session.ids[1]),
+                        "edata and peer"
+                    );
+                    ensure_eq!(notice.rmt_stadd, job.at(0, 528), "the data's end");
+                }
+            } else {
+                let mut next = 1;
+                let mut arrived = 0;
+                for _ in 0..4 {
+                    let notice = session.queue.mrq()?;
+                    if notice.notice_type == RMT_PUT {
+                        ensure_eq!(notice.vcq_id, job.vcq(0), "who has put");
+                        arrived += 1;
+                        continue;
+                    }
+                    ensure_eq!(
+                        (notice.notice_type, notice.edata),
+                        (LCL_PUT, next),
+                        "a local notice"
+                    );
+                    ensure_eq!(notice.vcq_id, job.vcq(0), "the peer");
+                    next += 1;
+                }
+                ensure_eq!((arrived, next), (1, 4), "remote and local notices");
+                for nth in 1..=3 {
+                    ensure_eq!(session.queue.tcq()?, 10 * round + nth, "cbdata");
+                }
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn flags(_: &Ctx) -> Verdict {
+    let mut hdl = 0;
+    gives!(
+        InvalidFlags,
+        utofu_create_vcq(TNI, SESSION_MODE | EXCLUSIVE, &mut hdl)
+    );
+    gives!(
+        InvalidFlags,
+        utofu_create_vcq_with_cmp_id(TNI, 1, SESSION_MODE, &mut hdl)
+    );
+    gives!(
+        InvalidFlags,
+        utofu_create_vcq_with_cmp_id(TNI, 1, EXCLUSIVE, &mut hdl)
+    );
+    Queue::create(TNI, SESSION_MODE | THREAD_SAFE)?.free()
 }

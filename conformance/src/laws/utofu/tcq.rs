@@ -1,5 +1,341 @@
-use crate::law::Law;
+//! §2.2.1.2, §2.2.6, §3.7.4.1, §3.7.5.1: TCQ and NOP.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    in_order: "tcq.order", "§2.2.10, §3.7.4.1", 3, [poll_tcq, put, get, armw8, put_piggyback8, nop] + ordering,
+        "entries come in the order of posting, with the cbdata of each, whatever the kinds and peers";
+    wanted_only: "tcq.wanted", "§3.7.9.1", 2, [poll_tcq, put_piggyback8, nop] + ordering,
+        "only what was posted with the flag gives an entry, and one each";
+    per_block: "tcq.stride", "§3.7", 2, [put_stride, get_stride, poll_tcq],
+        "a strided command gives as many entries as blocks, all with its cbdata";
+    no_communication: "nop", "§2.2.6, §3.7.1.15", 2, [nop, poll_tcq, poll_mrq],
+        "a NOP gives a TCQ entry if wanted, and never an MRQ notice";
+    overwritable: "tcq.source", "§2.2.10", 2, [put, poll_tcq] + ordering,
+        "after the TCQ entry of a put its source can be overwritten";
+    busy: "tcq.busy", "§3.7", 2, [put_piggyback8, poll_tcq] + ordering,
+        "with the queue full, posting is BUSY and does nothing; polling makes room, and nothing is lost";
+    busy_and_quiet: "tcq.busy.quiet", "§3.7", 2, [put_piggyback8, poll_tcq],
+        "without notices too, posting is BUSY in the end; polling finds nothing and makes room";
+    unread: "tcq.unread", "§3.7.5.1", 1, [query_num_unread_tcq, poll_tcq, nop, create_vcq_with_cmp_id],
+        "the number of entries not looked at goes up with posting and to 0 with polling, for all VCQs of the CQ";
+    send_errors: "tcq.errors", "§2.2.12, §3.7", 2, [put, poll_tcq] + ordering,
+        "an error on sending comes through the TCQ with its cbdata, wanted or not, in order";
+}
+
+fn in_order(ctx: &Ctx) -> Verdict {
+    const COMMANDS: usize = 300;
+    with(ctx, 4096, |job| {
+        let mut random = ctx.random(u64::from(job.rank));
+        let mut seen = 0;
+        let check = |cbdata: usize, seen: &mut usize| {
+            *seen += 1;
+            if cbdata == *seen {
+                Ok(())
+            } else {
+                Err(format!("cbdata {cbdata} as entry {seen}"))
+            }
+        };
+        let mut verdict = Ok(());
+        for nth in 1..=COMMANDS {
+            let peer = random.below(u64::from(job.size)) as u32;
+            let (vcq, to, here) = (job.vcq(peer), job.at(peer, 64), job.stadd + 2048);
+            let kind = random.below(5);
+            let length = random.below(1500) as usize;
+            job.queue.post_seen(
+                |cbdata| verdict = verdict.clone().and(check(cbdata, &mut seen)),
+                || match kind {
+                    0 => c!(utofu_put(job.hdl, vcq, here, to, length, 0, TCQ, cb(nth))),
+                    1 => c!(utofu_get(job.hdl, vcq, here, to, length, 0, TCQ, cb(nth))),
+                    2 => c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth))),
+                    3 => c!(utofu_put_piggyback8(
+                        job.hdl,
+                        vcq,
+                        1,
+                        to,
+                        8,
+                        0,
+                        TCQ,
+                        cb(nth)
+                    )),
+                    _ => c!(utofu_nop(job.hdl, TCQ, cb(nth))),
+                },
+            )?;
+        }
+        while seen < COMMANDS {
+            let cbdata = job.queue.tcq()?;
+            verdict = verdict.and(check(cbdata, &mut seen));
+        }
+        verdict?;
+        job.queue.tcq_is_empty()
+    })
+}
+
+fn wanted_only(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let mut random = ctx.random(u64::from(job.rank));
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let mut wanted = Vec::new();
+        for nth in 1..=200usize {
+            let flags = if random.below(3) == 0 { TCQ } else { 0 };
+            if flags != 0 {
+                wanted.push(nth);
+            }
+            if random.below(4) == 0 {
+                ok!(utofu_nop(job.hdl, flags, cb(nth)));
+            } else {
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    vcq,
+                    1,
+                    to,
+                    8,
+                    0,
+                    flags,
+                    cb(nth)
+                ));
+            }
+        }
+        for expected in wanted {
+            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+        }
+        pause(2);
+        job.queue.tcq_is_empty()
+    })
+}
+
+fn per_block(ctx: &Ctx) -> Verdict {
+    with(ctx, 4096, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
+        ok!(utofu_put_stride(
+            job.hdl,
+            vcq,
+            job.stadd,
+            to,
+            8,
+            16,
+            50,
+            0,
+            TCQ,
+            cb(1)
+        ));
+        ok!(utofu_nop(job.hdl, TCQ, cb(2)));
+        ok!(utofu_get_stride(
+            job.hdl,
+            vcq,
+            job.stadd + 1024,
+            to,
+            4,
+            9,
+            30,
+            0,
+            TCQ,
+            cb(3)
+        ));
+        for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
+            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+        }
+        job.queue.tcq_is_empty()
+    })
+}
+
+fn no_communication(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        ok!(utofu_nop(job.hdl, TCQ | LOCAL | REMOTE, cb(5)));
+        ok!(utofu_nop(job.hdl, 0, cb(6)));
+        ok!(utofu_nop(job.hdl, TCQ, null_mut()));
+        ensure_eq!(job.queue.tcq()?, 5, "cbdata of the first");
+        ensure_eq!(job.queue.tcq()?, 0, "cbdata of the last");
+        job.queue.tcq_is_empty()?;
+        pause(2);
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn overwritable(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 3000;
+    const ROUNDS: usize = 30;
+    with(ctx, 2 * ROUNDS * 4096, |job| {
+        let source = ROUNDS * 4096;
+        for round in 0..ROUNDS {
+            for byte in &job.memory.bytes()[source..source + LENGTH] {
+                byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
+            }
+            ok!(utofu_put(
+                job.hdl,
+                job.vcq(job.right()),
+                job.stadd + source as u64,
+                job.at(job.right(), round * 4096),
+                LENGTH,
+                0,
+                TCQ | LOCAL,
+                cb(round + 1)
+            ));
+            ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
+        }
+        for byte in &job.memory.bytes()[source..source + LENGTH] {
+            byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
+        }
+        for _ in 0..ROUNDS {
+            job.queue.notice(LCL_PUT)?;
+        }
+        job.meet();
+        for round in 0..ROUNDS {
+            job.memory.all(
+                round * 4096,
+                LENGTH,
+                round as u8 + 1,
+                "a put whose source was overwritten",
+            )?;
+        }
+        Ok(())
+    })
+}
+
+/// Posts without polling until BUSY; gives the number posted.
+fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
+    for nth in 1..=1_000_000 {
+        match post(nth) {
+            SUCCESS => {}
+            BUSY => return Ok(nth - 1),
+            code => return Err(format!("posting gave {}", code_name(code))),
+        }
+    }
+    Err("a million commands, and the queue is not full".into())
+}
+
+fn busy(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let mut total = 0;
+        for _ in 0..3 {
+            let posted = fill(|nth| c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth))))?;
+            ensure!(posted > 0, "BUSY with an empty queue");
+            pause(2);
+            // Still so: what has been carried out makes no room by itself.
+            let code = c!(utofu_put_piggyback8(
+                job.hdl,
+                vcq,
+                0,
+                to,
+                8,
+                0,
+                TCQ,
+                cb(posted + 1)
+            ));
+            ensure_eq!(code, BUSY, "the code when nothing was polled");
+            gives!(Busy, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
+            for expected in 1..=posted {
+                ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+            }
+            job.queue.tcq_is_empty()?;
+            total += posted as u64;
+        }
+        until("all additions of the left rank", || {
+            job.memory.get(0) >= total
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), total, "additions of the left rank");
+        Ok(())
+    })
+}
+
+fn busy_and_quiet(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let mut total = 0;
+        for _ in 0..3 {
+            total += fill(|_| c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut())))? as u64;
+            until("room after polling", || {
+                let (code, _) = job.queue.poll_tcq();
+                code == NOT_FOUND && {
+                    let code = c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut()));
+                    total += u64::from(code == SUCCESS);
+                    code == SUCCESS
+                }
+            })?;
+            // As §3.7 says: until nothing is found.
+            job.queue.tcq_is_empty()?;
+        }
+        until("all additions of the left rank", || {
+            job.memory.get(0) >= total
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), total, "additions of the left rank");
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn unread(_: &Ctx) -> Verdict {
+    let one = Queue::with_component(TNI, 0, 0)?;
+    let two = Queue::with_component(TNI, 1, 0)?;
+    let elsewhere = Queue::with_component(TNI + 1, 0, 0)?;
+    let count = |queue: &Queue| {
+        let mut count = usize::MAX;
+        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+        Ok::<_, String>(count)
+    };
+    ensure_eq!(count(&one)?, 0, "entries of a new VCQ");
+    for nth in 1..=10 {
+        ok!(utofu_nop(one.hdl, TCQ, cb(nth)));
+    }
+    ensure_eq!(count(&one)?, 10, "entries after 10 NOPs");
+    for nth in 1..=5 {
+        ok!(utofu_nop(two.hdl, TCQ, cb(nth)));
+    }
+    ensure_eq!((count(&one)?, count(&two)?), (15, 15), "entries of the CQ");
+    ensure_eq!(count(&elsewhere)?, 0, "entries of another CQ");
+    for expected in 1..=10 {
+        ensure_eq!(one.tcq()?, expected, "cbdata");
+    }
+    ensure_eq!(count(&one)?, 5, "entries of the other VCQ");
+    for expected in 1..=5 {
+        ensure_eq!(two.tcq()?, expected, "cbdata");
+    }
+    two.tcq_is_empty()?;
+    ensure_eq!((count(&one)?, count(&two)?), (0, 0), "entries in the end");
+    elsewhere.free()?;
+    two.free()?;
+    one.free()
+}
+
+fn send_errors(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let nowhere = stadd_of(job.queue.id, 77)?;
+        ok!(utofu_put_piggyback8(job.hdl, vcq, 0, to, 8, 0, TCQ, cb(1)));
+        ok!(utofu_put(job.hdl, vcq, nowhere, to, 8, 0, 0, cb(2)));
+        ok!(utofu_put(
+            job.hdl,
+            vcq,
+            job.stadd + 250,
+            to,
+            8,
+            0,
+            TCQ,
+            cb(3)
+        ));
+        ok!(utofu_put_piggyback8(job.hdl, vcq, 0, to, 8, 0, TCQ, cb(4)));
+        let expected = [
+            (SUCCESS, 1),
+            (Code::TcqStadd as i32, 2),
+            (Code::TcqLength as i32, 3),
+            (SUCCESS, 4),
+        ];
+        for (code, cbdata) in expected {
+            let (seen, which) = job.queue.next_tcq()?;
+            ensure_eq!(
+                (code_name(seen), which),
+                (code_name(code), cbdata),
+                "entry {cbdata}"
+            );
+        }
+        job.queue.tcq_is_empty()
+    })
 }

@@ -1,5 +1,187 @@
-use crate::law::Law;
+//! §2.5 thread safety.
 
-pub fn laws() -> Vec<&'static Law> {
-    Vec::new()
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    one_vcq: "threads.one-vcq", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, put, armw8, poll_tcq] + ordering,
+        "several threads use one thread-safe VCQ: every command is done once, every entry comes once";
+    two_vcqs: "threads.two-vcqs", "§2.5, §3.3.4.1", 2, [create_vcq, armw8, poll_mrq] + ordering,
+        "two threads use thread-safe VCQs of one CQ, each its own, at the same time";
+    exclusive: "threads.exclusive", "§3.3.4.1", 2, [create_vcq, armw8] + ordering,
+        "threads with a CQ-exclusive VCQ each need no other care";
+    registering: "threads.memory", "§2.5", 2, [reg_mem, dereg_mem],
+        "several threads register and deregister memory with one thread-safe VCQ";
+    making: "threads.make", "§2.5", 1, [create_vcq, free_vcq, query_vcq_id],
+        "several threads create and free VCQs at the same time";
+}
+
+fn one_vcq(ctx: &Ctx) -> Verdict {
+    const EACH: usize = 200;
+    const THREADS: usize = 3;
+    with_flags(ctx, 4096, THREAD_SAFE, |job| {
+        let seen = std::sync::Mutex::new(vec![0u32; EACH * THREADS]);
+        let count = || {
+            seen.lock()
+                .map(|seen| seen.iter().sum::<u32>())
+                .unwrap_or(u32::MAX)
+        };
+        threads(THREADS, |thread| {
+            let take = || {
+                while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+                    if let Ok(mut seen) = seen.lock() {
+                        seen[cbdata - 1] += 1;
+                    }
+                }
+            };
+            for nth in 0..EACH {
+                let (vcq, peer) = (job.vcq(job.right()), job.right());
+                let id = thread * EACH + nth + 1;
+                if nth % 2 == 0 {
+                    ok!(utofu_armw8(
+                        job.hdl,
+                        vcq,
+                        ADD,
+                        1,
+                        job.at(peer, 0),
+                        0,
+                        TCQ,
+                        cb(id)
+                    ));
+                } else {
+                    let to = job.at(peer, 64 + 8 * thread);
+                    ok!(utofu_put_piggyback8(
+                        job.hdl,
+                        vcq,
+                        id as u64,
+                        to,
+                        8,
+                        0,
+                        TCQ | LOCAL,
+                        cb(id)
+                    ));
+                }
+                take();
+            }
+            until("all entries of the TCQ", || {
+                take();
+                count() as usize >= EACH * THREADS
+            })
+        })?;
+        let seen = seen.into_inner().map_err(|_| "a thread panicked")?;
+        ensure_eq!(
+            seen.iter().find(|seen| **seen != 1),
+            None,
+            "entries of a command, other than one"
+        );
+        for _ in 0..THREADS * EACH / 2 {
+            job.queue.notice(LCL_PUT)?;
+        }
+        job.queue.tcq_is_empty()?;
+        job.queue.mrq_is_empty()?;
+        job.meet();
+        until("all additions", || {
+            job.memory.get(0) >= (THREADS * EACH / 2) as u64
+        })?;
+        ensure_eq!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions");
+        Ok(())
+    })
+}
+
+/// Each thread adds through a VCQ of its own to the word of the right rank.
+fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
+    const EACH: u64 = 200;
+    with(ctx, 256, |job| {
+        let queues = [
+            Queue::create(TNI + 1, flags)?,
+            Queue::create(TNI + 1, flags)?,
+        ];
+        job.meet();
+        threads(2, |thread| {
+            let queue = queues[thread];
+            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+            for nth in 0..EACH {
+                ok!(utofu_armw8(
+                    queue.hdl,
+                    vcq,
+                    ADD,
+                    1,
+                    to,
+                    nth % 256,
+                    LOCAL | TCQ,
+                    cb(nth as usize + 1)
+                ));
+                ensure_eq!(queue.tcq()?, nth as usize + 1, "cbdata");
+                ensure_eq!(queue.notice(LCL_ARMW)?.edata, nth % 256, "edata");
+            }
+            queue.tcq_is_empty()?;
+            queue.mrq_is_empty()
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), 2 * EACH, "additions");
+        for queue in queues {
+            queue.free()?;
+        }
+        Ok(())
+    })
+}
+
+fn two_vcqs(ctx: &Ctx) -> Verdict {
+    each_its_own(ctx, THREAD_SAFE)
+}
+
+fn exclusive(ctx: &Ctx) -> Verdict {
+    each_its_own(ctx, EXCLUSIVE)
+}
+
+fn registering(ctx: &Ctx) -> Verdict {
+    with_flags(ctx, 1024, THREAD_SAFE, |job| {
+        threads(3, |thread| {
+            for round in 0..100u64 {
+                let memory = Memory::leaked(256);
+                let stadd = if round % 2 == 0 {
+                    job.queue.register(memory)?
+                } else {
+                    job.queue.register_as(memory, 10 + thread as u32)?
+                };
+                memory.set(0, round);
+                // To the own board: the memory that was registered just now is the source.
+                let to = job.stadd + 8 * thread as u64;
+                ok!(utofu_put(
+                    job.hdl,
+                    job.queue.id,
+                    stadd,
+                    to,
+                    8,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                until("the put", || job.memory.get(8 * thread) == round)?;
+                job.queue.deregister(stadd)?;
+                memory.free();
+            }
+            Ok(())
+        })?;
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn making(_: &Ctx) -> Verdict {
+    threads(3, |thread| {
+        for round in 0..100 {
+            let queue = Queue::create(
+                (round % 6) as u16,
+                if thread == 0 { THREAD_SAFE } else { 0 },
+            )?;
+            let other = Queue::create((round % 6) as u16, 0)?;
+            ensure_eq!(queue.id == other.id, false, "one id for two");
+            queue.free()?;
+            other.free()?;
+        }
+        Ok(())
+    })
 }
