@@ -355,6 +355,8 @@ impl Rendezvous {
         if change.alone() == Ok(true) && file::is_at(file, &self.path) {
             let _ = rustix::fs::unlink(&self.path);
         }
+        // Or else whoever ends next, before this process is gone, would not be alone, and the file would stay.
+        change.detach();
     }
 
     /// Under the lock. Resources need no visit: they are of a generation of the place that has ended.
