@@ -40,10 +40,20 @@ impl Shape {
 
     /// A network for `nodes` nodes: units of 2 x 3 x 2, as nearly a cube of them as possible.
     pub fn for_nodes(nodes: u32) -> Self {
-        let units = nodes.clamp(1, MAX_NODES).div_ceil(12);
+        let units = nodes.clamp(1, MAX_NODES / 12 * 12).div_ceil(12);
         let x = (1..).find(|x| x * x * x >= units).unwrap_or(1);
         let y = (1..).find(|y| x * y * y >= units).unwrap_or(1);
         let z = units.div_ceil(x * y);
+        // Near the most that there can be, what a cube has too much is too much: then a plane that fits.
+        let fits = |x: u32, z: u32| z <= 255 && 12 * x * z <= MAX_NODES;
+        let (x, y, z) = if 12 * x * y * z <= MAX_NODES {
+            (x, y, z)
+        } else {
+            let x = (1..=255)
+                .find(|x| fits(*x, units.div_ceil(*x)))
+                .unwrap_or(1);
+            (x, 1, units.div_ceil(x))
+        };
         Shape {
             lengths: [x as u16, y as u16, z as u16, UNIT[0], UNIT[1], UNIT[2]],
         }
@@ -129,8 +139,9 @@ mod tests {
 
     #[test]
     fn every_node_has_coordinates_of_its_own() {
-        for nodes in [1, 2, 12, 13, 48, 100, 1000, 16384] {
+        for nodes in [1, 2, 12, 13, 48, 100, 1000, 16000, 16380] {
             let shape = Shape::for_nodes(nodes);
+            assert_eq!(shape.to_string().parse(), Ok(shape));
             assert!(shape.nodes() >= nodes, "{nodes}: {shape}");
             let all = shape.nodes();
             for node in 0..all {

@@ -381,6 +381,14 @@ impl InboxWriter {
         }
     }
 
+    /// Whether everything that this thread has delivered here has been taken. Two loads of lines that change only while records
+    /// come and go.
+    #[inline(always)]
+    pub fn is_drained(&self) -> bool {
+        let header = self.ring.header();
+        header.tail.0.load(Relaxed) == header.head.0.load(Acquire)
+    }
+
     /// Delivers a record. The records of one thread arrive in the order of its calls, after everything that it wrote
     /// before has become visible to the consumer. Does not wait.
     ///
@@ -533,6 +541,6 @@ impl InboxReader {
         slot.state
             .store(state(lap.wrapping_add(1) & LAP_MASK, EMPTY, 0), Release);
         self.head = self.head.wrapping_add(1);
-        self.ring.header().head.0.store(self.head, Relaxed);
+        self.ring.header().head.0.store(self.head, Release);
     }
 }

@@ -63,10 +63,8 @@ impl Port {
                     }
                 };
                 let target = self.network.port(command.place(), command.port())?;
-                if let Some(writer) = &target.writer
-                    && command.flags().contains(CommandFlags::REMOTE_NOTICE)
-                {
-                    writer.prefetch();
+                if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
+                    target.prefetch_inbox();
                 }
                 let to = self.at(target, command, len, Rights::WRITE)?;
                 // SAFETY:

@@ -40,7 +40,7 @@ impl Counts {
     /// Once in many commands: whoever only posts looks at the lives of peers then.
     #[inline(always)]
     pub fn is_time_to_look(&self) -> bool {
-        self.next.load(Ordering::Relaxed).is_multiple_of(512)
+        self.next.load(Ordering::Relaxed).is_multiple_of(64)
     }
 }
 

@@ -27,7 +27,10 @@ pub(super) struct Flight {
 pub(super) enum Stage {
     Moving,
     Moved,
-    Telling,
+    /// The notice is on its way to the small part of the inbox, or (true) to the large one.
+    Telling(bool),
+    /// There was no room in that part.
+    NoRoom(bool),
     Told,
     NotSent(Fault),
     Failed(Fault),
@@ -63,7 +66,8 @@ impl Port {
             };
             flight.stage = match (flight.stage, completion.result) {
                 (Stage::Moving, Ok(())) => Stage::Moved,
-                (Stage::Telling, Ok(())) => Stage::Told,
+                (Stage::Telling(_), Ok(())) => Stage::Told,
+                (Stage::Telling(full), Err(Error::InboxFull)) => Stage::NoRoom(full),
                 (_, Err(error)) => Stage::Failed(fault(error)),
                 (stage, Ok(())) => stage,
             };
@@ -79,10 +83,18 @@ impl Port {
         while let Some(flight) = queues.flights.front_mut() {
             let command = flight.command;
             match flight.stage {
-                Stage::Moving | Stage::Telling => return Ok(()),
-                Stage::Moved => {
+                Stage::Moving | Stage::Telling(_) => return Ok(()),
+                Stage::Moved | Stage::NoRoom(false) => {
+                    let full = flight.stage == Stage::NoRoom(false);
                     let number = queues.first_flight + 1;
-                    flight.stage = self.tell_later(&command, number);
+                    flight.stage = self.tell_later(&command, number, full);
+                    continue;
+                }
+                Stage::NoRoom(true) => {
+                    if let Ok(target) = self.network.port(command.place(), command.port()) {
+                        target.overflowed();
+                    }
+                    flight.stage = Stage::Told;
                     continue;
                 }
                 Stage::Told | Stage::NotSent(_) | Stage::Failed(_) => {}
@@ -116,7 +128,7 @@ impl Port {
         Ok(())
     }
 
-    pub(super) fn tell_later(&self, command: &Command, number: u64) -> Stage {
+    pub(super) fn tell_later(&self, command: &Command, number: u64, full: bool) -> Stage {
         if command.kind() == Some(CommandKind::Nop)
             || !command.flags().contains(CommandFlags::REMOTE_NOTICE)
         {
@@ -129,14 +141,11 @@ impl Port {
         let record = self.remote_notice(command).to_record();
         match self
             .endpoint
-            .deliver(&target.inbox, record, Flags::ORDERED, number)
+            .deliver(target.inbox(full), record, Flags::ORDERED, number)
         {
             Ok(Outcome::Complete) => Stage::Told,
-            Ok(Outcome::Pending) => Stage::Telling,
-            Err(Error::InboxFull) => {
-                target.overflowed();
-                Stage::Told
-            }
+            Ok(Outcome::Pending) => Stage::Telling(full),
+            Err(Error::InboxFull) => Stage::NoRoom(full),
             Err(error) => Stage::Failed(fault(error)),
         }
     }

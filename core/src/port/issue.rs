@@ -20,6 +20,9 @@ use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
+/// Records in the small part of an inbox, whose lines stay in the caches of those who use it.
+const SMALL_INBOX: usize = 1024;
+
 /// How a port is to be.
 #[derive(Debug, Clone, Copy)]
 pub struct PortOptions {
@@ -47,8 +50,9 @@ pub struct Port {
     pub(super) quick: bool,
     pub(super) keys: KeyTable,
     table: Region,
-    /// Memory of the reader in `queues`.
+    /// Memory of the readers in `queues`.
     inbox: Region,
+    spill: Region,
     queues: Guarded<Queues>,
     pub(super) counts: Counts,
     /// Commands that are delayed, under way or triggered.
@@ -59,7 +63,10 @@ pub struct Port {
 pub struct Queues {
     pub(super) completions: Completions,
     pub(super) notices: VecDeque<Packed>,
-    pub(super) reader: InboxReader,
+    /// Of the small and of the large part of the inbox.
+    pub(super) readers: [InboxReader; 2],
+    /// More than these are an overflow.
+    most_notices: usize,
     pub(super) delayed: Delayed,
     /// Commands under way, in the order of posting, where the engine is asynchronous.
     pub(super) flights: VecDeque<Flight>,
@@ -84,12 +91,17 @@ impl Port {
         options: PortOptions,
     ) -> Result<Arc<Port>> {
         let engine = network.engine();
-        let layout = InboxLayout::new(options.inbox)?;
+        InboxLayout::new(options.inbox)?;
+        let small = (options.inbox / 2).min(SMALL_INBOX);
+        // A power of two: for the largest part of what is left, twice as much.
+        let large = (options.inbox - small).next_power_of_two();
         let place = network
             .rendezvous()
             .place()
             .ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
-        let inbox = engine.allocate(layout.size(), Rights::all())?;
+        let part =
+            |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), Rights::all());
+        let (inbox, spill) = (part(small)?, part(large)?);
         let table_len = if options.session {
             SESSION_LEN
         } else {
@@ -97,11 +109,15 @@ impl Port {
         };
         let table = engine.allocate(table_len, Rights::all())?;
         // SAFETY:
-        // - fresh, zeroed, page-aligned memory of the layout's size, which nobody has the key of yet; it stays as long as `self.inbox`,
-        //   and this is its only reader.
-        let reader = unsafe {
-            initialise_zeroed(inbox.base(), options.inbox)?;
-            InboxReader::attach(inbox.base(), inbox.len())?
+        // - fresh, zeroed, page-aligned memory of the layouts' sizes, which nobody has the keys of yet; it stays as long as `self`, and
+        //   these are its only readers.
+        let readers = unsafe {
+            initialise_zeroed(inbox.base(), small)?;
+            initialise_zeroed(spill.base(), large)?;
+            [
+                InboxReader::attach(inbox.base(), inbox.len())?,
+                InboxReader::attach(spill.base(), spill.len())?,
+            ]
         };
         let port = Arc::new(Port {
             network: network.clone(),
@@ -116,7 +132,8 @@ impl Port {
                 Queues {
                     completions: Completions::new(),
                     notices: VecDeque::new(),
-                    reader,
+                    readers,
+                    most_notices: options.inbox,
                     delayed: VecDeque::new(),
                     flights: VecDeque::new(),
                     first_flight: 0,
@@ -131,11 +148,13 @@ impl Port {
             ),
             table,
             inbox,
+            spill,
             counts: Counts::default(),
             waiting: AtomicUsize::new(0),
         });
         let header = port.header();
         header.id.store(options.id, Ordering::Relaxed);
+        header.set_spill(&port.spill.key());
         let kind = if options.session { SESSION } else { PLAIN };
         header.kind.store(kind, Ordering::Release);
         directory.list(options.index.into(), &port.table.key(), &port.inbox.key())?;
@@ -231,6 +250,7 @@ impl Port {
     /// taken, and the one of this command is lost.
     #[inline(never)]
     pub fn post(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        self.network.look();
         if self.options.session {
             return self.post_all(queues, std::slice::from_ref(command), context);
         }
@@ -247,6 +267,7 @@ impl Port {
 
     /// Posts all of the commands, or none. Errors: as [`Port::post`].
     pub fn post_all(&self, queues: &mut Queues, commands: &[Command], context: u64) -> Result<()> {
+        self.network.look();
         if !queues.has_room_at(commands.len(), self) {
             return Err(Error::QueueFull);
         }
@@ -306,9 +327,6 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
-        if self.counts.is_time_to_look() {
-            self.network.look();
-        }
         if !self.direct {
             return self.fly(queues, command, context);
         }
@@ -365,7 +383,7 @@ impl Queues {
 
     #[inline(always)]
     pub(super) fn note(&mut self, notice: PortNotice) -> Result<()> {
-        if self.notices.len() >= self.reader.capacity() {
+        if self.notices.len() >= self.most_notices {
             return Err(Error::InboxFull);
         }
         self.notices.push_back(notice.pack());

@@ -12,7 +12,8 @@ use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
 use super::remote::RemotePort;
 use super::service::Service;
-use crate::bundle::RegionKey;
+use super::trigger::Header;
+use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
 use crate::gate::Gate;
@@ -174,10 +175,14 @@ impl Network {
         })?
         .ok_or(Error::StaleRegion)?;
         let import = |key: &[u8]| neighbour.connection.import(&RegionKey::from_bytes(key)?);
+        let table = import(&listed.data)?;
+        let mut spill = [0; BUNDLE_LEN];
+        self.read(&table, Header::SPILL, &mut spill)?;
         let port = RemotePort::new(
             neighbour.connection.clone(),
-            import(&listed.data)?,
+            table,
             import(&listed.notices)?,
+            import(&spill)?,
         );
         let fresh = Box::into_raw(Box::new(port));
         let old = slot.swap(fresh, Ordering::AcqRel);
@@ -256,9 +261,14 @@ impl Network {
 
     /// Delivers a notice, waiting for that. A full inbox is its owner's failure.
     pub(super) fn tell(&self, port: &RemotePort, notice: PortNotice) {
-        let told = self
-            .service
-            .deliver(&self.engine, &port.inbox, notice.to_record());
+        let mut told = Err(Error::InboxFull);
+        for full in [false, true] {
+            if told == Err(Error::InboxFull) {
+                told = self
+                    .service
+                    .deliver(&self.engine, port.inbox(full), notice.to_record());
+            }
+        }
         if told == Err(Error::InboxFull) {
             port.overflowed();
         }

@@ -1,6 +1,6 @@
 //! What became of commands, and what others have done: looking at completions and notices.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::command::CommandFlags;
 use super::completion::Completed;
@@ -64,13 +64,23 @@ impl Port {
             queues.notices.pop_front();
             return Ok(Some(notice));
         }
-        match queues.reader.take(|pid| self.network.has_ended(pid)) {
+        match queues.readers[0].take(|pid| self.network.has_ended(pid)) {
             Some(record) => Ok(Some(PortNotice::from_record(&record))),
             None => self.no_notice(queues),
         }
     }
 
+    #[inline(never)]
     fn no_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
+        let [small, large] = &mut queues.readers;
+        if large.has_work() {
+            // What its producers have delivered to the small part before is there now, if it was not a moment ago.
+            fence(Ordering::Acquire);
+            let ended = |pid| self.network.has_ended(pid);
+            if let Some(record) = small.take(ended).or_else(|| large.take(ended)) {
+                return Ok(Some(PortNotice::from_record(&record)));
+            }
+        }
         if self.header().overflow.load(Ordering::Acquire) != 0 {
             return Err(Error::InboxFull);
         }
@@ -88,7 +98,7 @@ impl Port {
         if !self.direct {
             self.progress(queues);
         }
-        queues.notices.len() + queues.reader.len()
+        queues.notices.len() + queues.readers.iter().map(|part| part.len()).sum::<usize>()
     }
 
     /// Nothing has happened: whoever asks again and again lets others have the core now and then.

@@ -9,10 +9,10 @@ use super::issue::{Port, Queues};
 use super::keys::ShortKey;
 use super::notice::{NoticeKind, PortNotice};
 use super::remote::RemotePort;
+use crate::Result;
 use crate::mapped;
 use crate::op::{Local, Remote};
 use crate::region::{RemoteRegion, Rights};
-use crate::{Error, Result};
 
 /// Where a command goes, and what it asks for.
 #[derive(Clone, Copy)]
@@ -46,10 +46,8 @@ impl Aim<'_> {
     /// The line that the target's notice goes to comes while the data is on its way.
     #[inline(always)]
     fn prepare(&self) {
-        if self.flags.contains(CommandFlags::REMOTE_NOTICE)
-            && let Some(writer) = &self.target.writer
-        {
-            writer.prefetch();
+        if self.flags.contains(CommandFlags::REMOTE_NOTICE) {
+            self.target.prefetch_inbox();
         }
     }
 }
@@ -205,13 +203,10 @@ impl Port {
     /// Delivers a notice where the target's inbox is mapped, and otherwise too.
     #[inline(always)]
     pub(super) fn tell_mapped(&self, target: &RemotePort, notice: PortNotice) {
-        match &target.writer {
-            Some(writer) => {
-                if target.push(writer, notice) == Err(Error::InboxFull) {
-                    target.overflowed();
-                }
-            }
-            None => self.network.tell(target, notice),
+        if !target.has_mapped_inbox() {
+            self.network.tell(target, notice);
+        } else if target.push(notice).is_err() {
+            target.overflowed();
         }
     }
 }

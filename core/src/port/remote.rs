@@ -26,9 +26,11 @@ struct KnownKey {
 pub struct RemotePort {
     connection: Connection,
     table: RemoteRegion,
-    pub(super) inbox: RemoteRegion,
-    /// `None` where the inbox is not mapped here.
-    pub(super) writer: Option<InboxWriter>,
+    inbox: RemoteRegion,
+    /// The inbox's larger part: what comes when the smaller one is full, and until it has been emptied again.
+    spill: RemoteRegion,
+    /// For both parts; `None` where they are not mapped here.
+    writers: Option<[InboxWriter; 2]>,
     known: Box<[AtomicPtr<KnownKey>; KEYS]>,
     /// What was known under keys that have been used again since; another thread may still be reading it.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
@@ -36,19 +38,29 @@ pub struct RemotePort {
 }
 
 impl RemotePort {
-    pub(super) fn new(connection: Connection, table: RemoteRegion, inbox: RemoteRegion) -> Self {
-        let base = inbox.parts().base;
-        // SAFETY:
-        // - null, or mapped as long as `inbox` is held, which `self` does; what is not an inbox is refused.
-        let writer = (!base.is_null())
-            .then(|| unsafe { InboxWriter::attach(base, inbox.len()) }.ok())
-            .flatten();
+    pub(super) fn new(
+        connection: Connection,
+        table: RemoteRegion,
+        inbox: RemoteRegion,
+        spill: RemoteRegion,
+    ) -> Self {
+        let writer = |region: &RemoteRegion| {
+            let base = region.parts().base;
+            if base.is_null() {
+                return None;
+            }
+            // SAFETY:
+            // - mapped as long as the region is held, which `self` does; what is not an inbox is refused.
+            unsafe { InboxWriter::attach(base, region.len()) }.ok()
+        };
+        let writers = writer(&inbox).and_then(|small| Some([small, writer(&spill)?]));
         let known: Vec<_> = (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect();
         RemotePort {
             connection,
             table,
-            writer,
+            writers,
             inbox,
+            spill,
             known: known.try_into().expect("as many as the array has"),
             retired: Mutex::default(),
         }
@@ -81,14 +93,49 @@ impl RemotePort {
         unsafe { Trigger::attach(header, self.table.len()) }
     }
 
-    /// Delivers a notice where the inbox is mapped here. Errors: [`Error::InboxFull`].
+    /// The line of the next notice comes while its data is on the way.
     #[inline(always)]
-    pub(super) fn push(&self, writer: &InboxWriter, notice: PortNotice) -> Result<()> {
-        writer.push(notice.to_record())?;
+    pub(super) fn prefetch_inbox(&self) {
+        if let Some([small, _]) = &self.writers {
+            small.prefetch();
+        }
+    }
+
+    /// Whether notices can be delivered by [`RemotePort::push`].
+    #[inline(always)]
+    pub(super) fn has_mapped_inbox(&self) -> bool {
+        self.writers.is_some()
+    }
+
+    /// Delivers a notice where the inbox is mapped. It has two parts: a small one, whose lines stay in the caches, and a large one
+    /// for what the small one has no room for. What is in the large one is never overtaken: until it has been emptied, all goes there.
+    /// Errors: [`Error::InboxFull`].
+    #[inline(always)]
+    pub(super) fn push(&self, notice: PortNotice) -> Result<()> {
+        let Some([small, large]) = &self.writers else {
+            return Err(Error::Unsupported);
+        };
+        let record = notice.to_record();
+        if !large.is_drained() || small.push(record).is_err() {
+            large.push(record)?;
+        }
         if let Some(bell) = self.inbox.bell() {
             bell.ring_if_heard();
         }
         Ok(())
+    }
+
+    /// The part of the inbox that the next notice goes to, or the large one where the small one was `full`.
+    pub(super) fn inbox(&self, full: bool) -> &RemoteRegion {
+        let spilled = match &self.writers {
+            Some([_, large]) => !large.is_drained(),
+            None => false,
+        };
+        if full | spilled {
+            &self.spill
+        } else {
+            &self.inbox
+        }
     }
 
     /// The owner's failure: it has not taken its notices. It will be told when it looks.

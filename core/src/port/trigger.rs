@@ -11,6 +11,7 @@ use super::command::{Command, CommandFlags, CommandKind};
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
+use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::op::Remote;
 use crate::region::Rights;
 use crate::{Error, Result};
@@ -33,11 +34,26 @@ pub(super) struct Header {
     pub kind: AtomicU32,
     /// Set by whoever found the inbox full.
     pub overflow: AtomicU32,
+    /// Key of the region of the inbox's larger part.
+    pub spill: [AtomicU64; BUNDLE_LEN / 8],
     posted: Line,
     allowed: Line,
     started: Line,
     /// 0, or the pid of the process that starts commands.
     runner: Line,
+}
+
+impl Header {
+    /// Where the key of the inbox's larger part lies.
+    pub const SPILL: usize = std::mem::offset_of!(Header, spill);
+
+    /// Tells where the inbox's larger part is.
+    pub fn set_spill(&self, key: &RegionKey) {
+        for (word, bytes) in self.spill.iter().zip(key.as_bytes().chunks_exact(8)) {
+            let value = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+            word.store(value, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Bytes of [`Header`].
