@@ -629,9 +629,10 @@ fn overflow(_ctx: &Ctx) -> Verdict {
             let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
                 let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+                let mut sent = 0;
                 for nth in 0..posted {
                     queue.post_seen(
-                        |_| {},
+                        |_| sent += 1,
                         || {
                             c!(utofu_put_piggyback8(
                                 queue.hdl,
@@ -645,6 +646,11 @@ fn overflow(_ctx: &Ctx) -> Verdict {
                             ))
                         },
                     )?;
+                }
+                // All have been sent before the first notice is taken out.
+                while sent < posted {
+                    queue.tcq()?;
+                    sent += 1;
                 }
                 for _ in 0..posted {
                     queue.mrq()?;
