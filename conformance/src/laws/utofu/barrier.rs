@@ -739,7 +739,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
             }
             for nth in &order {
                 let end = circuits[*nth].ends()[0];
-                if nth % 3 == 0 {
+                if nth.is_multiple_of(3) {
                     ok!(utofu_barrier(end, 0));
                 } else {
                     let data = [round + *nth as u64, u64::from(ctx.rank)];
@@ -753,7 +753,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                 let nth = left[random.below(left.len() as u64) as usize];
                 let end = circuits[nth].ends()[0];
                 let mut data = [0u64; 2];
-                let code = if nth % 3 == 0 {
+                let code = if nth.is_multiple_of(3) {
                     c!(utofu_poll_barrier(end, 0))
                 } else {
                     c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
@@ -761,7 +761,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                 match code {
                     NOT_COMPLETED => {}
                     SUCCESS => {
-                        if nth % 3 != 0 {
+                        if !nth.is_multiple_of(3) {
                             let expected = [4 * (round + nth as u64), 6];
                             ensure_eq!(data, expected, "sum of circuit {nth}");
                         }

@@ -253,7 +253,7 @@ fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict
         memory,
         stadd,
     };
-    let plan = if ctx.seed % 2 == 0 {
+    let plan = if ctx.seed.is_multiple_of(2) {
         ring(4)
     } else {
         butterfly(4)

@@ -296,8 +296,8 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
         for tni in 0..6 {
             let mut ids = [u64::MAX; 64];
             // One by one: those that start.
-            for nth in 0..16 {
-                ok!(utofu_alloc_vbg(tni, 1, 0, &mut ids[nth]));
+            for id in &mut ids[..16] {
+                ok!(utofu_alloc_vbg(tni, 1, 0, id));
             }
             let mut more = [7u64; 2];
             gives!(Full, utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr()));
