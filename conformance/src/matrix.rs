@@ -199,7 +199,8 @@ fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Ite
             first: seeds.first,
             count: seeds.of(law, column),
         };
-        if law.needs_kill || law.api == Api::Utofu && column.seeded {
+        let alone = |law: &Law| law.needs_kill || law.api == Api::Utofu && column.seeded;
+        if alone(law) {
             let one = |nth| Item {
                 first: seeds.first.wrapping_add(nth),
                 count: 1,
@@ -213,8 +214,7 @@ fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Ite
                 let first = batch[0].law;
                 (first.api, first.processes) == (law.api, law.processes)
                     && !first.bare
-                    && !first.needs_kill
-                    && !(first.api == Api::Utofu && column.seeded)
+                    && !alone(first)
             });
             match shared {
                 Some(batch) => batch.push(item),
