@@ -126,21 +126,31 @@ pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
         IDLE => return Err(Error::NotStarted),
         _ => return Ok(false),
     }
-    let state = gate.state();
-    if state.waits() && !state.is_ready() && !state.is_broken() {
-        return Ok(false);
+    while has_ended(gate.state()) {
+        // Of several threads that poll at once, one takes the result.
+        if owned
+            .phase
+            .compare_exchange(STARTED, TAKING, Acquire, Relaxed)
+            .is_err()
+        {
+            return Ok(false);
+        }
+        // Another thread may have taken what was seen above, and started the next round.
+        let state = gate.state();
+        if has_ended(state) {
+            let result = take(gate, state, into);
+            owned.phase.store(IDLE, Release);
+            return result;
+        }
+        owned.phase.store(STARTED, Release);
     }
-    // Of several threads that poll at once, one takes the result.
-    if owned
-        .phase
-        .compare_exchange(STARTED, TAKING, Acquire, Relaxed)
-        .is_err()
-    {
-        return Ok(false);
-    }
-    let result = take(gate, state, into);
-    owned.phase.store(IDLE, Release);
-    result
+    Ok(false)
+}
+
+/// Whether the round that has been started on the gate is over.
+#[inline(always)]
+fn has_ended(state: State) -> bool {
+    !state.waits() || state.is_ready() || state.is_broken()
 }
 
 #[inline(always)]
