@@ -385,6 +385,13 @@ impl Endpoint {
         }
     }
 
+    /// Writes a line of 64 bytes, the last 8 of which become visible after the others, where that needs loads and stores only; it must be
+    /// 64-byte aligned. False: nothing has been done, for whatever reason.
+    #[inline(always)]
+    pub fn put_line_at_once(&self, line: &[u64; 8], dst: Remote<'_>) -> bool {
+        self.direct && mapped::put_line_at_once(line, dst)
+    }
+
     /// See [`Channel::atomic`].
     ///
     /// # Safety

@@ -130,6 +130,21 @@ impl Engine {
         self.name(unsafe { self.transports[0].register(base, len, rights) }?)
     }
 
+    /// Lets peers read memory of the user for the time of one transfer. Errors: as for [`register`](Engine::register).
+    ///
+    /// # Safety
+    /// `len` bytes at `base` stay valid until the region is dropped.
+    pub unsafe fn expose(&self, base: *const u8, len: usize) -> Result<Region> {
+        if len == 0 || base.is_null() || (base as usize).checked_add(len).is_none() {
+            return Err(Error::InvalidArgument(
+                "memory to send from needs an address and at least 1 byte".into(),
+            ));
+        }
+        // SAFETY:
+        // - the caller's word; peers only read.
+        self.name(unsafe { self.transports[0].expose(base.cast_mut(), len) }?)
+    }
+
     fn name(&self, memory: Box<dyn crate::region::Memory>) -> Result<Region> {
         let key = RegionKey::pack([(self.transports[0].tag(), memory.key().as_slice())])?;
         Ok(Region { memory, key })

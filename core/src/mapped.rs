@@ -114,6 +114,27 @@ pub(crate) unsafe fn put_notify_at_once(
     true
 }
 
+/// A line of 64 bytes whose last word becomes visible last, likewise.
+#[inline(always)]
+pub(crate) fn put_line_at_once(line: &[u64; 8], dst: Remote<'_>) -> bool {
+    let to = dst.region.parts().base.wrapping_add(dst.offset);
+    if !(dst.region.is_open(dst.offset, 64, Rights::WRITE) & ((to as usize) & 63 == 0)) {
+        return false;
+    }
+    for (nth, word) in line.iter().enumerate() {
+        let order = if nth == 7 {
+            Ordering::Release
+        } else {
+            Ordering::Relaxed
+        };
+        // SAFETY:
+        // - 64 aligned bytes in bounds of a live mapping, as just seen.
+        unsafe { AtomicU64::from_ptr(to.cast::<u64>().add(nth)) }.store(*word, order);
+    }
+    ring(dst.region);
+    true
+}
+
 /// A notice, likewise.
 #[inline(always)]
 pub(crate) fn notify_at_once(notice: Notice<'_>) -> bool {

@@ -46,6 +46,16 @@ pub trait Transport: Send + Sync {
     /// `len` bytes at `base` stay valid until the registration is dropped.
     unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights)
     -> Result<Box<dyn Memory>>;
+    /// Lets peers read memory of the user for the time of one transfer: as [`register`](Transport::register), but cheap, and slower
+    /// to read where that is the price.
+    ///
+    /// # Safety
+    /// As for [`register`](Transport::register).
+    unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.register(base, len, Rights::READ) }
+    }
     /// A new issue context.
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
     /// The bell that this process's waiters sleep at and that peers ring.

@@ -82,6 +82,12 @@ impl Transport for Chaos {
         unsafe { self.shared.inner.register(base, len, rights) }
     }
 
+    unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.shared.inner.expose(base, len) }
+    }
+
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
         let inner = self.shared.inner.open_channel()?;
         let driver = {

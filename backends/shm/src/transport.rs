@@ -17,7 +17,7 @@ use crate::agent::Agent;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
 use crate::peer::{PeerProcess, ShmAddress, ShmPeer};
-use crate::pool::Pool;
+use crate::pool::{PAGE, Pool};
 use crate::registration::{Backing, Home, Registration};
 
 /// The peers that a process has connected to, by the index that remote regions carry.
@@ -50,6 +50,7 @@ impl Shm {
     /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
     pub fn open(peers: usize) -> Result<Self> {
         register_for_barriers();
+        allow_kernel_copies();
         let may_adopt = !std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0");
         if may_adopt {
             // SAFETY:
@@ -107,6 +108,34 @@ pub fn probe() -> std::result::Result<(), String> {
     Shm::open(1).map_err(|e| e.to_string())?;
     std::fs::read_dir("/proc/self/fd").map_err(|e| format!("/proc/self/fd: {e}"))?;
     barriers_available()
+}
+
+/// Where Yama restricts who may look into whose memory, as on many laptops, peers are allowed to.
+fn allow_kernel_copies() {
+    // SAFETY:
+    // - a number; kernels without Yama refuse it, and need nothing.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+}
+
+/// Refuses memory that this process has not mapped: an operation with it would end the process.
+fn check_mapped(base: *mut u8, len: usize) -> Result<()> {
+    const PAGES: usize = 4096;
+    let mut known = [0u8; PAGES];
+    let end = base.addr() + len;
+    let mut at = base.addr() / PAGE * PAGE;
+    while at < end {
+        let part = (end - at).min(PAGES * PAGE);
+        // SAFETY:
+        // - changes nothing; `known` has a byte for each page of the part; the kernel looks whether there are such pages.
+        let answer = unsafe { libc::mincore(at as *mut _, part, known.as_mut_ptr()) };
+        if answer != 0 {
+            return Err(Error::InvalidArgument(
+                "memory to register is not mapped in this process".into(),
+            ));
+        }
+        at += part;
+    }
+    Ok(())
 }
 
 impl Transport for Shm {
@@ -187,11 +216,23 @@ impl Transport for Shm {
         let backing = if unsafe { self.home.adopt(base, len) } {
             Backing::Adopted
         } else {
+            check_mapped(base, len)?;
             self.agent.get_or_try_init(|| Agent::start(&self.home))?;
             Backing::Private
         };
         Ok(Box::new(Registration::open(
             &self.home, base, len, rights, backing,
+        )?))
+    }
+
+    unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
+        check_mapped(base, len)?;
+        Ok(Box::new(Registration::open(
+            &self.home,
+            base,
+            len,
+            Rights::READ,
+            Backing::Private,
         )?))
     }
 

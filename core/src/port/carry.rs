@@ -27,6 +27,18 @@ impl From<Fault> for Failed {
 }
 
 impl Port {
+    /// What an error of the engine means for a command: memory that is not there any more may have gone with its owner.
+    #[cold]
+    pub(super) fn why(&self, command: &Command, error: Error) -> Fault {
+        if error != Error::StaleRegion {
+            return fault(error);
+        }
+        match self.network.port(command.place(), command.port()) {
+            Ok(target) => self.network.blame(target, Reach::Key),
+            Err(fault) => fault,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn arrived(&self, command: &Command, target: &RemotePort) -> Result<()> {
         if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
@@ -74,7 +86,10 @@ impl Port {
                     self.endpoint
                         .put(source, to, len, flags | Flags::INLINE, context)
                 };
-                Ok((Some(target), outcome.map_err(fault)?))
+                Ok((
+                    Some(target),
+                    outcome.map_err(|error| self.why(command, error))?,
+                ))
             }
             CommandKind::Get => {
                 let target = self.network.port(command.place(), command.port())?;
@@ -86,7 +101,10 @@ impl Port {
                 // SAFETY:
                 // - registered memory, as above.
                 let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) };
-                Ok((Some(target), outcome.map_err(fault)?))
+                Ok((
+                    Some(target),
+                    outcome.map_err(|error| self.why(command, error))?,
+                ))
             }
             CommandKind::Atomic4 | CommandKind::Atomic8 => {
                 let wide = kind == CommandKind::Atomic8;
@@ -95,7 +113,7 @@ impl Port {
                 let rmw = command.rmw().ok_or(Failed::Send(Fault::Other))?;
                 let outcome = self
                     .change(rmw, wide, at, command, flags, context, before)
-                    .map_err(fault)?;
+                    .map_err(|error| self.why(command, error))?;
                 Ok((Some(target), outcome))
             }
             CommandKind::Nop => Ok((None, Outcome::Complete)),
@@ -241,7 +259,7 @@ pub(super) fn local_notice(command: &Command, before: u64, fault: Option<Fault>)
 }
 
 #[cold]
-pub(super) fn fault(error: Error) -> Fault {
+fn fault(error: Error) -> Fault {
     match error {
         Error::PeerDead | Error::RankDead(_) | Error::Unreachable(_) => Fault::Peer,
         Error::StaleRegion => Fault::RemoteKey,

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::carry::{Failed, fault, local_notice};
+use super::carry::{Failed, local_notice};
 use super::command::{Command, CommandFlags, CommandKind};
 use super::issue::{Port, Queues};
 use super::notice::Fault;
@@ -68,7 +68,7 @@ impl Port {
                 (Stage::Moving, Ok(())) => Stage::Moved,
                 (Stage::Telling(_), Ok(())) => Stage::Told,
                 (Stage::Telling(full), Err(Error::InboxFull)) => Stage::NoRoom(full),
-                (_, Err(error)) => Stage::Failed(fault(error)),
+                (_, Err(error)) => Stage::Failed(self.why(&flight.command, error)),
                 (stage, Ok(())) => stage,
             };
         });
@@ -146,7 +146,7 @@ impl Port {
             Ok(Outcome::Complete) => Stage::Told,
             Ok(Outcome::Pending) => Stage::Telling(full),
             Err(Error::InboxFull) => Stage::NoRoom(full),
-            Err(error) => Stage::Failed(fault(error)),
+            Err(error) => Stage::Failed(self.why(command, error)),
         }
     }
 }

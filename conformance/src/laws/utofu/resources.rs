@@ -28,7 +28,7 @@ laws! {
     environment: "resources.environment", "§4.3.2.1", 1, [create_vcq] + bare,
         "UTOFU_NUM_EXCLUSIVE_CQS and UTOFU_NUM_SESSION_MODE_CQS keep CQs, the first one with priority";
     mrq_entries: "resources.mrq-entries", "§4.3.2.3", 1, [poll_mrq] + bare,
-        "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case";
+        "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; so many notices fit";
     swap_protect: "resources.swap-protect", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
         "with UTOFU_SWAP_PROTECT registered memory is locked; by default, or with 0, it is not";
     wrong_environment: "resources.wrong-environment", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,
@@ -471,7 +471,8 @@ fn mrq_entries(_ctx: &Ctx) -> Verdict {
         ("20480", 32768),
         ("32KI", 32768),
     ] {
-        for (posted, fits) in [(entries, true), (entries + 1, false)] {
+        // There may be room for some more, but not for as many as the next number would give.
+        for (posted, fits) in [(entries, true), (entries + entries / 2 + 1, false)] {
             let (status, text) = child(&[("UTOFU_NUM_MRQ_ENTRIES", value)], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
                 let stadd = queue.register_as(Memory::leaked(256), STAG)?;
