@@ -129,6 +129,21 @@ impl World {
         })
     }
 
+    /// Tells the other ranks a region under a name of at most 20 bytes; call it before [`World::meet`], so that they find it after
+    /// theirs. For what every rank has from the beginning; what comes and goes is listed in the [directory](World::directory).
+    pub fn publish_region(&self, name: &str, key: &RegionKey) -> Result<()> {
+        self.job
+            .publish(&self::key(name, self.life_cycle), key.as_bytes())
+    }
+
+    /// The region that `rank` has told under `name`. Errors: [`Error::InvalidArgument`], [`Error::Timeout`] if it has told none,
+    /// [`Error::RankDead`], [`Error::Unreachable`].
+    pub fn published_region(&self, rank: u32, name: &str) -> Result<RemoteRegion> {
+        let connection = self.connect(rank)?;
+        let key = self.fetch_bundle(rank, name)?;
+        connection.import(&key).map_err(|e| self.blame(rank, e))
+    }
+
     /// Waits until every rank of the job has published itself. Errors: [`Error::Timeout`] (call again), [`Error::RankDead`].
     pub fn meet(&self, deadline: Deadline) -> Result<()> {
         self.job.fence(self.life_cycle, deadline)
