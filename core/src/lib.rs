@@ -20,6 +20,8 @@ pub mod inbox;
 pub mod job;
 pub mod loopback;
 pub mod mapped;
+#[cfg(not(loom))]
+pub mod message;
 pub mod notification;
 pub mod op;
 #[cfg(not(loom))]

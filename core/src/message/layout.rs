@@ -1,0 +1,275 @@
+//! How a mailbox lies in memory: for each peer a word that it returns credit by, one that says that it sends, a ring of lines, and a
+//! ring of data.
+
+use crate::{Error, Result};
+
+/// Bytes of a line: a cache line, so that a short message and its announcement travel together.
+pub(super) const LINE: usize = 64;
+/// Bytes of a payload that travel in the line itself.
+pub(super) const INLINE: usize = 32;
+/// Payloads in the data ring begin at multiples of this.
+const ALIGN: u64 = 64;
+
+/// The sizes of a mailbox; the same at all processes that exchange messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Peers that can send here.
+    pub peers: usize,
+    /// Lines for each of them: messages that it can have on their way. A power of two.
+    pub lines: usize,
+    /// Bytes for the payloads of each that do not fit in a line. A power of two, at least 4096.
+    pub data: usize,
+}
+
+impl Shape {
+    /// Errors: [`Error::InvalidArgument`] for sizes that are no powers of two, or none at all.
+    pub(super) fn check(self) -> Result<Self> {
+        let fits = self.peers > 0
+            && self.lines.is_power_of_two()
+            && self.lines <= 1 << 16
+            && self.data.is_power_of_two()
+            && (4096..=1 << 30).contains(&self.data);
+        if fits {
+            Ok(self)
+        } else {
+            Err(Error::InvalidArgument(
+                "a mailbox needs a peer, a power of two of lines, and a power of two of data bytes, 4096 or more"
+                    .into(),
+            ))
+        }
+    }
+
+    /// Bytes of the whole mailbox.
+    pub fn size(self) -> usize {
+        self.data_of(self.peers)
+    }
+
+    /// Payloads up to this length are copied through the data ring; longer ones are fetched by the receiver.
+    pub fn eager(self) -> usize {
+        (self.data / 4).max(INLINE)
+    }
+
+    /// The word by which `peer` says how many of our lines it has taken.
+    pub(super) fn credit_of(self, peer: usize) -> usize {
+        peer * LINE
+    }
+
+    /// The word by which `peer` says that it has begun to send.
+    pub(super) fn hello_of(self, peer: usize) -> usize {
+        self.peers * LINE + peer * 4
+    }
+
+    fn lines_of(self, peer: usize) -> usize {
+        self.hello_of(self.peers).next_multiple_of(LINE) + peer * self.lines * LINE
+    }
+
+    fn data_of(self, peer: usize) -> usize {
+        // Pages of data begin where pages begin, so that the lines stay close together.
+        (self.lines_of(self.peers).next_multiple_of(4096)) + peer * self.data
+    }
+
+    /// Where line `position` of `peer` lies.
+    #[inline(always)]
+    pub(super) fn line(self, peer: usize, position: u64) -> usize {
+        self.lines_of(peer) + (position as usize & (self.lines - 1)) * LINE
+    }
+
+    /// Where byte `position` of `peer`'s data lies.
+    #[inline(always)]
+    pub(super) fn data(self, peer: usize, position: u64) -> usize {
+        self.data_of(peer) + (position as usize & (self.data - 1))
+    }
+
+    /// What the last half-word of line `position` says once the line is written; never 0.
+    #[inline(always)]
+    pub(super) fn mark(self, position: u64) -> u32 {
+        let lap = position >> self.lines.trailing_zeros();
+        (lap % u64::from(u32::MAX)) as u32 + 1
+    }
+
+    /// Where `len` consecutive bytes can go when the ring is used up to `end` and free from `free` on: their beginning, and the new
+    /// end.
+    pub(super) fn place(self, end: u64, free: u64, len: usize) -> Option<(u64, u64)> {
+        let size = self.data as u64;
+        let len = (len as u64).next_multiple_of(ALIGN);
+        let rest = size - (end & (size - 1));
+        let begin = if len > rest { end + rest } else { end };
+        (begin + len - free <= size).then_some((begin, begin + len))
+    }
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// A message with its payload.
+    Eager = 1,
+    /// The same; the sender wants to know when it has been received.
+    Synchronous = 2,
+    /// A message whose payload is to be fetched from the sender's memory.
+    Offer = 3,
+    /// The answer to the two above: received.
+    Done = 4,
+    /// Another answer to an offer: the payload is to be sent, to the receive that `extra` names.
+    Stream = 5,
+    /// A part of such a payload; `tag` is its offset, `ticket` the receive.
+    Part = 6,
+}
+
+impl Kind {
+    fn from_bits(bits: u8) -> Option<Self> {
+        [
+            Kind::Eager,
+            Kind::Synchronous,
+            Kind::Offer,
+            Kind::Done,
+            Kind::Stream,
+            Kind::Part,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == bits)
+    }
+}
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub kind: Kind,
+    pub context: u8,
+    /// Bytes of the payload.
+    pub len: usize,
+    pub tag: u64,
+    pub extra: u64,
+    /// The sender's name of the message.
+    pub ticket: u32,
+}
+
+const LEN_BITS: u32 = 48;
+const LAST: usize = LINE / 8 - 1;
+
+/// A line: 32 bytes of payload (or where it lies), extra, tag, length with kind and context, ticket with mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line(pub [u64; LINE / 8]);
+
+impl Line {
+    /// A line without a payload.
+    #[inline(always)]
+    pub fn new(head: &Head, mark: u32) -> Self {
+        let about =
+            head.len as u64 | (head.kind as u64) << LEN_BITS | u64::from(head.context) << (LEN_BITS + 8);
+        let last = u64::from(head.ticket) | u64::from(mark) << 32;
+        Line([0, 0, 0, 0, head.extra, head.tag, about, last])
+    }
+
+    /// Puts a payload of up to [`INLINE`] bytes into it.
+    #[inline(always)]
+    pub fn carry(&mut self, payload: &[u8]) {
+        bytemuck::bytes_of_mut(&mut self.0)[..payload.len()].copy_from_slice(payload);
+    }
+
+    /// Says where in the data ring the payload lies.
+    #[inline(always)]
+    pub fn point(&mut self, position: u64) {
+        self.0[0] = position;
+    }
+
+    /// Where in the data ring the payload lies.
+    #[inline(always)]
+    pub fn pointed(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// The payload in it.
+    #[inline(always)]
+    pub fn carried(&self) -> &[u8; INLINE] {
+        bytemuck::bytes_of(&self.0)[..INLINE]
+            .try_into()
+            .expect("as long as that")
+    }
+
+    /// What it says; `None` for bytes that no sender wrote.
+    #[inline(always)]
+    pub fn head(&self) -> Option<Head> {
+        let about = self.0[6];
+        Some(Head {
+            kind: Kind::from_bits((about >> LEN_BITS) as u8)?,
+            context: (about >> (LEN_BITS + 8)) as u8,
+            len: (about & ((1 << LEN_BITS) - 1)) as usize,
+            tag: self.0[5],
+            extra: self.0[4],
+            ticket: self.0[LAST] as u32,
+        })
+    }
+
+    /// The mark in the last word.
+    #[inline(always)]
+    pub fn mark_of(last: u64) -> u32 {
+        (last >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        peers: 3,
+        lines: 8,
+        data: 4096,
+    };
+
+    #[test]
+    fn a_line_says_what_it_was_told() {
+        let head = Head {
+            kind: Kind::Offer,
+            context: 255,
+            len: (1 << 48) - 1,
+            tag: u64::MAX,
+            extra: 7,
+            ticket: u32::MAX,
+        };
+        let mut line = Line::new(&head, 9);
+        assert_eq!(line.head(), Some(head));
+        assert_eq!(Line::mark_of(line.0[LAST]), 9);
+        line.carry(&[5; 3]);
+        assert_eq!((&line.carried()[..4], line.head()), (&[5, 5, 5, 0][..], Some(head)));
+        assert_eq!(Line([0; 8]).head(), None);
+    }
+
+    #[test]
+    fn lanes_do_not_overlap() {
+        assert_eq!(SHAPE.hello_of(0), SHAPE.credit_of(SHAPE.peers));
+        let mut ends = vec![SHAPE.hello_of(SHAPE.peers).next_multiple_of(LINE)];
+        for peer in 0..SHAPE.peers {
+            assert_eq!(SHAPE.line(peer, 0), *ends.last().unwrap());
+            assert_eq!(SHAPE.line(peer, 8), SHAPE.line(peer, 0));
+            ends.push(SHAPE.line(peer, 7) + LINE);
+        }
+        assert!(SHAPE.data(0, 0) >= *ends.last().unwrap());
+        assert_eq!(SHAPE.data(2, 4095) + 1, SHAPE.size());
+    }
+
+    #[test]
+    fn payloads_never_wrap_and_never_overwrite() {
+        let (mut end, mut taken) = (0, std::collections::VecDeque::new());
+        for len in (1..2000).cycle().step_by(37).take(5000) {
+            let free = taken.front().map_or(end, |(begin, _)| *begin);
+            match SHAPE.place(end, free, len) {
+                Some((begin, next)) => {
+                    assert!(begin >= end && (begin % 4096) as usize + len <= 4096);
+                    taken.push_back((begin, next));
+                    end = next;
+                    assert!(end - taken[0].0 <= 4096);
+                }
+                None => drop(taken.pop_front().expect("an empty ring has room")),
+            }
+        }
+    }
+
+    #[test]
+    fn marks_tell_laps_apart_and_are_never_zero() {
+        assert_eq!((SHAPE.mark(7), SHAPE.mark(8)), (1, 2));
+        let last = u64::from(u32::MAX) * 8;
+        assert_eq!((SHAPE.mark(last - 1), SHAPE.mark(last)), (u32::MAX, 1));
+    }
+}

@@ -1,0 +1,211 @@
+//! Messages among the ranks of a world: the mailbox, and the waits.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
+use super::state::{
+    Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
+};
+use super::Shape;
+use crate::world::World;
+use crate::{Deadline, Result};
+
+/// Lines and data bytes for each rank: messages on their way from it, and what of their payloads does not fit in lines.
+const LINES: usize = 32;
+const DATA: usize = 256 << 10;
+
+/// Whose death ends a wait.
+#[derive(Debug, Clone, Copy)]
+pub enum Needs<'a> {
+    /// Any rank's.
+    Anyone,
+    /// That of one of these.
+    Ranks(&'a [u32]),
+}
+
+/// One rank's messages. All calls may come from any thread.
+pub struct Messenger {
+    world: Arc<World>,
+    mailbox: Mutex<Mailbox>,
+}
+
+/// The ranks of a world publish their mailboxes under one name.
+struct Ranks {
+    world: Arc<World>,
+    name: &'static str,
+}
+
+impl Peers for Ranks {
+    fn find(&self, peer: u32) -> Result<PeerMailbox> {
+        Ok(PeerMailbox {
+            connection: self.world.connect(peer)?.clone(),
+            region: self.world.published_region(peer, self.name)?,
+            lane: self.world.rank(),
+        })
+    }
+}
+
+impl Messenger {
+    /// A mailbox that the other ranks find under `name`. All ranks make theirs before [`World::meet`].
+    pub fn new(world: &Arc<World>, name: &'static str, precedence: Precedence) -> Result<Self> {
+        let shape = Shape {
+            peers: world.size() as usize,
+            lines: LINES,
+            data: DATA,
+        };
+        let ranks = Arc::new(Ranks {
+            world: world.clone(),
+            name,
+        });
+        let mailbox = Mailbox::new(world.engine(), shape, precedence, ranks)?;
+        world.publish_region(name, &mailbox.region().key())?;
+        Ok(Messenger {
+            world: world.clone(),
+            mailbox: Mutex::new(mailbox),
+        })
+    }
+
+    /// The world whose ranks these are.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// The mailbox itself, for what does not wait. Whoever holds it keeps other threads' waits from getting on.
+    pub fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
+        // What a panic in another thread left half done concerns that thread's messages only.
+        self.mailbox
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The mailbox after some progress.
+    pub fn advanced(&self) -> MutexGuard<'_, Mailbox> {
+        let mut mailbox = self.mailbox();
+        mailbox.progress(self.world.engine());
+        mailbox
+    }
+
+    /// Makes progress until `poll` gives a value. Errors: [`Error::Timeout`](crate::Error::Timeout),
+    /// [`Error::RankDead`](crate::Error::RankDead) if one that the wait `needs` has died.
+    #[inline]
+    pub fn wait<T>(
+        &self,
+        deadline: Deadline,
+        needs: Needs<'_>,
+        mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
+    ) -> Result<T> {
+        let mut since = None;
+        let mut check = || match needs {
+            Needs::Anyone => self.world.check_anyone(),
+            Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
+        };
+        self.world
+            .engine()
+            .wait_for(deadline, &mut check, || poll(&mut self.advanced()))
+    }
+
+    /// Sends and waits until the send has ended. Errors: those of [`Mailbox::send`] and [`Messenger::wait`].
+    ///
+    /// # Safety
+    /// The bytes are readable, and unchanged, during the call; after an error, as long as the messenger is there.
+    #[inline]
+    pub unsafe fn send(
+        &self,
+        to: u32,
+        envelope: Envelope,
+        bytes: (*const u8, usize),
+        mode: Mode,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let engine = self.world.engine();
+        let ticket = {
+            let mut mailbox = self.mailbox();
+            // SAFETY:
+            // - the caller's word.
+            unsafe { mailbox.send(engine, to, envelope, bytes, mode, true) }?
+        };
+        match ticket {
+            None => Ok(()),
+            Some(ticket) => self.wait_sent(to, ticket, deadline),
+        }
+    }
+
+    /// Waits until a send to `to` has ended.
+    #[inline]
+    pub fn wait_sent(&self, to: u32, ticket: SendTicket, deadline: Deadline) -> Result<()> {
+        self.wait(deadline, Needs::Ranks(&[to]), |mailbox| mailbox.test_send(ticket))?
+    }
+
+    /// Receives a message into `capacity` bytes at `buffer`. Errors: as for [`Messenger::send`].
+    ///
+    /// # Safety
+    /// The bytes are valid for writes during the call; after an error, as long as the messenger is there.
+    #[inline]
+    pub unsafe fn receive(
+        &self,
+        pattern: Pattern,
+        (buffer, capacity): (*mut u8, usize),
+        deadline: Deadline,
+    ) -> Result<Received> {
+        // SAFETY:
+        // - the caller's word.
+        let ticket = unsafe { self.mailbox().receive(pattern, buffer, capacity) };
+        self.wait_received(pattern.source, ticket, deadline)
+    }
+
+    /// Waits until a receive from `source` has ended.
+    #[inline]
+    pub fn wait_received(
+        &self,
+        source: Option<u32>,
+        ticket: ReceiveTicket,
+        deadline: Deadline,
+    ) -> Result<Received> {
+        let needs = source.as_ref().map(std::slice::from_ref);
+        let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
+        self.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))?
+    }
+
+    /// Waits for a message that fits, and leaves it where it is.
+    pub fn probe(&self, pattern: Pattern, deadline: Deadline) -> Result<Received> {
+        let needs = pattern.source.as_ref().map(std::slice::from_ref);
+        let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
+        self.wait(deadline, needs, |mailbox| mailbox.probe(pattern))
+    }
+
+    /// Sends the same bytes to several ranks, and waits until the buffer may be used again.
+    ///
+    /// # Safety
+    /// As for [`Messenger::send`].
+    pub unsafe fn send_to_all(
+        &self,
+        to: &[u32],
+        envelope: Envelope,
+        bytes: (*const u8, usize),
+        deadline: Deadline,
+    ) -> Result<()> {
+        let engine = self.world.engine();
+        let sent = self.wait(deadline, Needs::Ranks(to), |mailbox| {
+            // SAFETY:
+            // - the caller's word.
+            let sent = unsafe {
+                mailbox.send_to_all(engine, to.iter().copied(), envelope, bytes)
+            };
+            (sent != Ok(Multicast::NoRoom)).then_some(sent)
+        })??;
+        let Multicast::Exposed(tickets) = sent else {
+            return Ok(());
+        };
+        let mut tickets = tickets.into_iter();
+        let mut next = tickets.next();
+        self.wait(deadline, Needs::Ranks(to), |mailbox| {
+            while let Some(ticket) = next {
+                if let Err(error) = mailbox.test_send(ticket)? {
+                    return Some(Err(error));
+                }
+                next = tickets.next();
+            }
+            Some(Ok(()))
+        })?
+    }
+}

@@ -1,0 +1,21 @@
+//! Two-sided messages: sends and receives that are matched by source, context and tag, over one-sided operations.
+//!
+//! A [`Mailbox`] is registered memory that peers put lines into, one lane for each peer: a line is a cache line that announces a message
+//! and carries its first 32 bytes. Longer payloads travel through the lane's data ring; yet longer ones stay where they are until
+//! they are matched, and are then fetched by the receiver, or streamed by a sender that waits for it. So there are at most two
+//! copies, and none that waits for the other side's memory.
+//!
+//! Matching is the receiver's work. Messages of one peer and context that a receive could take are taken in the order of their sending.
+//! Nothing here waits; [`Messenger`] does.
+
+mod layout;
+mod mailbox;
+mod messenger;
+mod outgoing;
+mod staging;
+mod state;
+
+pub use layout::Shape;
+pub use mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
+pub use messenger::{Messenger, Needs};
+pub use state::{ANY_TAG, Envelope, Mode, Pattern, Precedence, Received, ReceiveTicket, SendTicket};
