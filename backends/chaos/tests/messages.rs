@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::message::{
-    Envelope, Mailbox, Mode, Multicast, Pattern, PeerMailbox, Peers, Precedence, Received,
-    SendTicket, Shape,
+    Envelope, Mailbox, Mode, Multicast, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket,
+    Received, SendTicket, Shape,
 };
 use unipgas_core::transport::Transport;
 use unipgas_core::{Address, Engine, Error, RegionKey, Result};
@@ -337,7 +337,10 @@ fn what_has_not_begun_can_be_taken_back() {
         .filter_map(|tag| office.send(0, 1, tag, b"x", Mode::Synchronous))
         .collect();
     assert!(!mailbox.borrow_mut().cancel_send(tickets[0]), "it has gone");
-    assert!(mailbox.borrow_mut().cancel_send(tickets[5]), "there is no room for it");
+    assert!(
+        mailbox.borrow_mut().cancel_send(tickets[5]),
+        "there is no room for it"
+    );
     let mut byte = [0u8; 1];
     let mailbox = &office.0[1].mailbox;
     // SAFETY:
@@ -440,7 +443,7 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
         let office = Office::open(shape, Precedence::Posted, chaos);
         let mut dice = Dice(seed + 1);
         let mut sends = Vec::new();
-        let mut receives = Vec::new();
+        let mut receives: Vec<(usize, ReceiveTicket, u64, Vec<u8>, u64)> = Vec::new();
         // By source, target and tag: how many were sent, and how many received.
         let mut counts: HashMap<(u32, u32, u64), (u64, u64)> = HashMap::new();
         let mut pending = [0u64; 4];
@@ -450,7 +453,10 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
         let mut got: HashMap<(u32, u32, u64), BTreeMap<u64, u64>> = HashMap::new();
         let begin = Instant::now();
         while to_go + pending.iter().sum::<u64>() > 0 || !sends.is_empty() || !receives.is_empty() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "stuck, seed {seed}");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "stuck, seed {seed}"
+            );
             if to_go > 0 && dice.below(3) > 0 {
                 to_go -= 1;
                 let (source, target) = (dice.below(4) as u32, dice.below(4) as u32);
@@ -542,14 +548,24 @@ fn bad_arguments_are_refused() {
     // - nothing is sent.
     let sent = unsafe {
         let mut mailbox = node.mailbox.borrow_mut();
-        mailbox.send(&node.engine, 2, about(0), (b"x".as_ptr(), 1), Mode::Buffered, false)
+        mailbox.send(
+            &node.engine,
+            2,
+            about(0),
+            (b"x".as_ptr(), 1),
+            Mode::Buffered,
+            false,
+        )
     };
     assert!(matches!(sent, Err(Error::InvalidArgument(_))));
     let book = Book::default();
     for shape in [
         Shape { peers: 0, ..SMALL },
         Shape { lines: 3, ..SMALL },
-        Shape { data: 2048, ..SMALL },
+        Shape {
+            data: 2048,
+            ..SMALL
+        },
     ] {
         let known = Arc::new(Known {
             engine: node.engine.clone(),

@@ -155,8 +155,9 @@ impl Line {
     /// A line without a payload.
     #[inline(always)]
     pub fn new(head: &Head, mark: u32) -> Self {
-        let about =
-            head.len as u64 | (head.kind as u64) << LEN_BITS | u64::from(head.context) << (LEN_BITS + 8);
+        let about = head.len as u64
+            | (head.kind as u64) << LEN_BITS
+            | u64::from(head.context) << (LEN_BITS + 8);
         let last = u64::from(head.ticket) | u64::from(mark) << 32;
         Line([0, 0, 0, 0, head.extra, head.tag, about, last])
     }
@@ -232,7 +233,10 @@ mod tests {
         assert_eq!(line.head(), Some(head));
         assert_eq!(Line::mark_of(line.0[LAST]), 9);
         line.carry(&[5; 3]);
-        assert_eq!((&line.carried()[..4], line.head()), (&[5, 5, 5, 0][..], Some(head)));
+        assert_eq!(
+            (&line.carried()[..4], line.head()),
+            (&[5, 5, 5, 0][..], Some(head))
+        );
         assert_eq!(Line([0; 8]).head(), None);
     }
 

@@ -192,7 +192,9 @@ impl Mailbox {
     /// The payload is readable.
     #[inline(always)]
     unsafe fn push(&mut self, to: u32, head: &Head, payload: Bytes) -> Result<bool> {
-        let told = self.word(self.shape.credit_of(to as usize)).load(Ordering::Acquire);
+        let told = self
+            .word(self.shape.credit_of(to as usize))
+            .load(Ordering::Acquire);
         let Some(outgoing) = &mut self.outgoing[to as usize] else {
             return Err(Error::PeerDead);
         };
@@ -380,7 +382,9 @@ impl Mailbox {
         for (key, receiving) in &mut self.receives {
             let waits = match &receiving.stage {
                 ReceiveStage::Posted => receiving.pattern.source == Some(peer),
-                ReceiveStage::Coming(coming) => coming.from.is_none() && coming.received.source == peer,
+                ReceiveStage::Coming(coming) => {
+                    coming.from.is_none() && coming.received.source == peer
+                }
                 ReceiveStage::Ended(_) => false,
             };
             if waits {
@@ -857,9 +861,7 @@ impl Mailbox {
         while let Some(key) = self
             .sends
             .iter()
-            .find(|(_, sending)| {
-                sending.detached && matches!(sending.stage, SendStage::Ended(_))
-            })
+            .find(|(_, sending)| sending.detached && matches!(sending.stage, SendStage::Ended(_)))
             .map(|(key, _)| key)
         {
             let staged = self.sends.remove(key).staged;

@@ -2,11 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
-use super::state::{
-    Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
-};
 use super::Shape;
+use super::mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
+use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket};
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -133,7 +131,9 @@ impl Messenger {
     /// Waits until a send to `to` has ended.
     #[inline]
     pub fn wait_sent(&self, to: u32, ticket: SendTicket, deadline: Deadline) -> Result<()> {
-        self.wait(deadline, Needs::Ranks(&[to]), |mailbox| mailbox.test_send(ticket))?
+        self.wait(deadline, Needs::Ranks(&[to]), |mailbox| {
+            mailbox.test_send(ticket)
+        })?
     }
 
     /// Receives a message into `capacity` bytes at `buffer`. Errors: as for [`Messenger::send`].
@@ -188,9 +188,7 @@ impl Messenger {
         let sent = self.wait(deadline, Needs::Ranks(to), |mailbox| {
             // SAFETY:
             // - the caller's word.
-            let sent = unsafe {
-                mailbox.send_to_all(engine, to.iter().copied(), envelope, bytes)
-            };
+            let sent = unsafe { mailbox.send_to_all(engine, to.iter().copied(), envelope, bytes) };
             (sent != Ok(Multicast::NoRoom)).then_some(sent)
         })??;
         let Multicast::Exposed(tickets) = sent else {

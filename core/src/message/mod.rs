@@ -18,4 +18,6 @@ mod state;
 pub use layout::Shape;
 pub use mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
 pub use messenger::{Messenger, Needs};
-pub use state::{ANY_TAG, Envelope, Mode, Pattern, Precedence, Received, ReceiveTicket, SendTicket};
+pub use state::{
+    ANY_TAG, Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
+};

@@ -143,7 +143,10 @@ pub(super) enum SendStage {
     /// The other side answers when it has been received.
     Announced,
     /// The other side has asked for the payload: bytes that have gone, and its name for the receive.
-    Streaming { done: usize, receive: u32 },
+    Streaming {
+        done: usize,
+        receive: u32,
+    },
     Ended(Result<()>),
 }
 
