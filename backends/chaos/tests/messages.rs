@@ -73,7 +73,7 @@ impl Office {
                 book: book.clone(),
             });
             let mailbox = Mailbox::new(&engine, shape, precedence, known).unwrap();
-            let entry = (engine.address().unwrap(), mailbox.region().key());
+            let entry = (engine.address().unwrap(), mailbox.key());
             book.lock().unwrap().push(entry);
             Node {
                 engine,

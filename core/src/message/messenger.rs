@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Shape;
-use super::mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
+use super::mailbox::{Mailbox, PeerMailbox, Peers};
+use super::sending::Multicast;
 use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket};
+use super::window::Window;
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -25,6 +27,8 @@ pub enum Needs<'a> {
 pub struct Messenger {
     world: Arc<World>,
     mailbox: Mutex<Mailbox>,
+    /// Of the mailbox: looking for news needs no lock.
+    window: Arc<Window>,
 }
 
 /// The ranks of a world publish their mailboxes under one name.
@@ -56,9 +60,10 @@ impl Messenger {
             name,
         });
         let mailbox = Mailbox::new(world.engine(), shape, precedence, ranks)?;
-        world.publish_region(name, &mailbox.region().key())?;
+        world.publish_region(name, &mailbox.key())?;
         Ok(Messenger {
             world: world.clone(),
+            window: mailbox.window.clone(),
             mailbox: Mutex::new(mailbox),
         })
     }
@@ -97,9 +102,17 @@ impl Messenger {
             Needs::Anyone => self.world.check_anyone(),
             Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
         };
-        self.world
-            .engine()
-            .wait_for(deadline, &mut check, || poll(&mut self.advanced()))
+        let engine = self.world.engine();
+        let mut first = true;
+        engine.wait_for(deadline, &mut check, || {
+            let look = first || engine.asynchronous() || self.window.has_news();
+            first = false;
+            if look {
+                poll(&mut self.advanced())
+            } else {
+                None
+            }
+        })
     }
 
     /// Sends and waits until the send has ended. Errors: those of [`Mailbox::send`] and [`Messenger::wait`].

@@ -12,12 +12,16 @@ mod layout;
 mod mailbox;
 mod messenger;
 mod outgoing;
+mod receiving;
+mod sending;
 mod staging;
 mod state;
+mod window;
 
 pub use layout::Shape;
-pub use mailbox::{Mailbox, Multicast, PeerMailbox, Peers};
+pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use messenger::{Messenger, Needs};
+pub use sending::Multicast;
 pub use state::{
     ANY_TAG, Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
 };

@@ -94,9 +94,14 @@ pub struct ReceiveTicket(pub(super) u32);
 /// A message on its way.
 pub(super) struct Sending {
     pub to: u32,
+    pub stage: SendStage,
+    /// What is needed of it after its announcement, or before there is room for that.
+    pub letter: Option<Box<Letter>>,
+}
+
+pub(super) struct Letter {
     pub head: Head,
     pub data: *const u8,
-    pub stage: SendStage,
     /// The sender waits inside the library, so that it can stream.
     pub attentive: bool,
     /// Where peers can fetch the payload, and at which offset.
@@ -111,7 +116,7 @@ pub(super) struct Sending {
 
 // SAFETY:
 // - `data` is memory that the caller of `send` keeps valid until the send has ended, from whatever thread it is read.
-unsafe impl Send for Sending {}
+unsafe impl Send for Letter {}
 
 /// What travels with a line.
 pub(super) enum Freight {
@@ -158,7 +163,7 @@ pub(super) struct Receiving {
 }
 
 // SAFETY:
-// - as for `Sending`.
+// - as for `Letter`.
 unsafe impl Send for Receiving {}
 
 pub(super) enum ReceiveStage {
@@ -203,8 +208,20 @@ pub(super) struct Offer {
     pub attentive: u64,
 }
 
-impl Sending {
-    #[inline(always)]
+impl Letter {
+    pub fn new(head: Head, data: *const u8) -> Self {
+        Letter {
+            head,
+            data,
+            attentive: false,
+            exposed: None,
+            offset: 0,
+            detached: false,
+            short: [0; INLINE],
+            staged: None,
+        }
+    }
+
     pub fn freight(&self) -> Freight {
         if self.head.kind == Kind::Offer {
             Freight::Offer(Offer {
@@ -224,23 +241,68 @@ impl Sending {
             })
         }
     }
+}
 
-    /// The line has been written.
+impl Sending {
+    /// One whose payload has gone with its announcement.
     #[inline(always)]
-    pub fn announced(&mut self) {
-        self.stage = if self.head.kind == Kind::Eager {
-            SendStage::Ended(Ok(()))
-        } else {
-            SendStage::Announced
+    pub fn announced(to: u32) -> Self {
+        Sending {
+            to,
+            stage: SendStage::Announced,
+            letter: None,
+        }
+    }
+
+    /// The letter's line has been written.
+    pub fn went(&mut self) {
+        let kind = self.letter.as_ref().map(|letter| letter.head.kind);
+        self.stage = match kind {
+            Some(Kind::Eager) => SendStage::Ended(Ok(())),
+            _ => SendStage::Announced,
         };
     }
 
-    /// Ends it, unless it has ended.
+    pub fn is_detached(&self) -> bool {
+        self.letter.as_ref().is_some_and(|letter| letter.detached)
+    }
+
+    /// Ends it, unless it has ended. What peers could still fetch they can no more.
+    #[inline]
     pub fn end(&mut self, result: Result<()>) {
         if !matches!(self.stage, SendStage::Ended(_)) {
             self.stage = SendStage::Ended(result);
-            self.exposed = None;
+            if let Some(letter) = &mut self.letter {
+                letter.exposed = None;
+            }
         }
+    }
+}
+
+impl Head {
+    #[inline(always)]
+    pub fn of(kind: Kind, envelope: Envelope, len: usize, ticket: u32) -> Self {
+        Head {
+            kind,
+            context: envelope.context,
+            len,
+            tag: envelope.tag,
+            extra: envelope.extra,
+            ticket,
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn received(source: u32, head: &Head) -> Received {
+    Received {
+        source,
+        envelope: Envelope {
+            context: head.context,
+            tag: head.tag,
+            extra: head.extra,
+        },
+        len: head.len,
     }
 }
 

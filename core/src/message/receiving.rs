@@ -1,0 +1,329 @@
+//! The receiving half of a mailbox: matching, and how payloads get to where they are wanted.
+
+use super::layout::{Head, INLINE, Kind, Line};
+use super::mailbox::{Debt, GET, Mailbox};
+use super::outgoing::Bytes;
+use super::state::{
+    Arrival, Coming, Offer, Pattern, Payload, Precedence, ReceiveStage, ReceiveTicket, Received,
+    Receiving, received,
+};
+use super::window::Window;
+use crate::bundle::BUNDLE_LEN;
+use crate::op::{Flags, Local, Outcome, Remote};
+use crate::region::RemoteRegion;
+use crate::{Error, Result};
+
+impl Mailbox {
+    /// Takes the first message that fits into `capacity` bytes at `buffer`, now or later.
+    ///
+    /// # Safety
+    /// The bytes are valid for writes, and nobody else's, until the receive has ended.
+    pub unsafe fn receive(
+        &mut self,
+        pattern: Pattern,
+        buffer: *mut u8,
+        capacity: usize,
+    ) -> ReceiveTicket {
+        let key = self.receives.insert(Receiving {
+            pattern,
+            buffer,
+            capacity,
+            stage: ReceiveStage::Posted,
+        });
+        let found = self
+            .arrivals
+            .iter()
+            .position(|arrival| pattern.fits(arrival.source, &arrival.head));
+        match found.and_then(|at| self.arrivals.remove(at)) {
+            Some(arrival) => self.hand_over(key, arrival),
+            None => self.posted.push_back(key as u32),
+        }
+        ReceiveTicket(key as u32)
+    }
+
+    /// What has become of a receive; after `Some` the ticket means nothing.
+    pub fn test_receive(&mut self, ticket: ReceiveTicket) -> Option<Result<Received>> {
+        match &self.receives.get(ticket.0 as usize)?.stage {
+            ReceiveStage::Ended(_) => match self.receives.remove(ticket.0 as usize).stage {
+                ReceiveStage::Ended(result) => Some(result),
+                _ => unreachable!("just seen"),
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether a message has been found for the receive, even though it may still be on its way.
+    pub fn is_matched(&self, ticket: ReceiveTicket) -> bool {
+        self.receives
+            .get(ticket.0 as usize)
+            .is_some_and(|receiving| !matches!(receiving.stage, ReceiveStage::Posted))
+    }
+
+    /// Takes a receive back that no message has been found for. Then the ticket means nothing.
+    pub fn cancel_receive(&mut self, ticket: ReceiveTicket) -> bool {
+        let Some(at) = self.posted.iter().position(|known| *known == ticket.0) else {
+            return false;
+        };
+        self.posted.remove(at);
+        self.receives.remove(ticket.0 as usize);
+        true
+    }
+
+    /// The first message that has come, that fits, and that no receive has taken.
+    pub fn probe(&self, pattern: Pattern) -> Option<Received> {
+        self.arrivals
+            .iter()
+            .find(|arrival| pattern.fits(arrival.source, &arrival.head))
+            .map(|arrival| received(arrival.source, &arrival.head))
+    }
+
+    /// Does what a line says.
+    #[inline]
+    pub(super) fn take(&mut self, window: &Window, peer: u32, line: &Line) {
+        let mut bytes = 0;
+        if let Some(head) = line.head() {
+            match head.kind {
+                Kind::Eager | Kind::Synchronous => {
+                    bytes = if head.len > INLINE { head.len } else { 0 };
+                    self.arrived(window, peer, head, line);
+                }
+                Kind::Offer => {
+                    bytes = size_of::<Offer>();
+                    self.arrived(window, peer, head, line);
+                }
+                Kind::Done => self.done(peer, head.ticket),
+                Kind::Stream => self.stream(peer, &head),
+                Kind::Part => {
+                    bytes = if head.len > INLINE { head.len } else { 0 };
+                    self.part(window, peer, &head, line);
+                }
+            }
+        }
+        let taken = window.took(peer);
+        let debt = &mut self.debts[peer as usize];
+        debt.bytes += bytes;
+        if taken - debt.told >= (self.shape.lines as u64 / 4).max(1)
+            || debt.bytes >= self.shape.data / 4
+        {
+            self.give_credit(peer, taken);
+        }
+    }
+
+    #[cold]
+    fn give_credit(&mut self, peer: u32, taken: u64) {
+        self.debts[peer as usize] = Debt {
+            told: taken,
+            bytes: 0,
+        };
+        // A peer that has gone, or cannot be found, needs no credit.
+        if self.outgoing(peer).is_ok()
+            && let Some(outgoing) = &self.outgoing[peer as usize]
+        {
+            let _ = outgoing.give_credit(&self.endpoint, taken, u64::from(peer));
+        }
+    }
+
+    /// A message has come: to the receive that it fits, or to those that wait for one.
+    #[inline]
+    fn arrived(&mut self, window: &Window, source: u32, head: Head, line: &Line) {
+        if let Some(key) = self.find_posted(source, &head) {
+            if head.kind == Kind::Offer {
+                let offer = offer(window, source, line);
+                self.fetch(key, source, &head, &offer);
+                return;
+            }
+            let bytes = if head.len > INLINE {
+                window.data(source, line, head.len)
+            } else {
+                Bytes {
+                    ptr: line.carried().as_ptr(),
+                    len: head.len,
+                }
+            };
+            self.fill(key, source, &head, bytes);
+            return;
+        }
+        let payload = match head.kind {
+            Kind::Offer => Payload::Offer(offer(window, source, line)),
+            _ if head.len > INLINE => {
+                let bytes = window.data(source, line, head.len);
+                // SAFETY:
+                // - within the data ring; the sender does not touch it before it gets credit for the line.
+                Payload::Long(unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) }.into())
+            }
+            _ => Payload::Short(*line.carried()),
+        };
+        self.arrivals.push_back(Arrival {
+            source,
+            head,
+            payload,
+        });
+    }
+
+    #[inline]
+    fn find_posted(&mut self, source: u32, head: &Head) -> Option<usize> {
+        let fits = |key: &u32| self.receives[*key as usize].pattern.fits(source, head);
+        let mut at = self.posted.iter().position(fits)?;
+        let named = |key: &u32| self.receives[*key as usize].pattern.source.is_some();
+        if self.precedence == Precedence::Named && !named(&self.posted[at]) {
+            let better = |key: &u32| named(key) && fits(key);
+            at = self.posted.iter().position(better).unwrap_or(at);
+        }
+        self.posted.remove(at).map(|key| key as usize)
+    }
+
+    /// Gives a message that had to wait to the receive that wants it.
+    fn hand_over(&mut self, key: usize, arrival: Arrival) {
+        let Arrival {
+            source,
+            head,
+            payload,
+        } = arrival;
+        match &payload {
+            Payload::Offer(offer) => self.fetch(key, source, &head, offer),
+            Payload::Short(bytes) => {
+                let ptr = bytes.as_ptr();
+                self.fill(key, source, &head, Bytes { ptr, len: head.len });
+            }
+            Payload::Long(bytes) => {
+                let (ptr, len) = (bytes.as_ptr(), bytes.len());
+                self.fill(key, source, &head, Bytes { ptr, len });
+            }
+        }
+    }
+
+    /// Ends a receive by a payload that is here.
+    #[inline]
+    fn fill(&mut self, key: usize, source: u32, head: &Head, bytes: Bytes) {
+        let receiving = &mut self.receives[key];
+        let len = bytes.len.min(receiving.capacity);
+        // SAFETY:
+        // - `capacity` bytes of the buffer are valid by the word of `receive`'s caller; the payload is held by our caller.
+        unsafe { crate::copy(bytes.ptr, receiving.buffer, len) };
+        receiving.stage = ReceiveStage::Ended(Ok(received(source, head)));
+        if head.kind == Kind::Synchronous {
+            self.answer(source, Kind::Done, head.ticket, 0);
+        }
+    }
+
+    /// Gets an offered payload, or asks for it.
+    fn fetch(&mut self, key: usize, source: u32, head: &Head, offer: &Offer) {
+        let mut coming = Coming {
+            received: received(source, head),
+            ticket: head.ticket,
+            done: 0,
+            from: None,
+        };
+        let receiving = &self.receives[key];
+        let len = head.len.min(receiving.capacity);
+        let local = Local {
+            ptr: receiving.buffer,
+            desc: 0,
+        };
+        let stream = offer.attentive != 0;
+        let result = if stream {
+            Ok(Outcome::Pending)
+        } else {
+            self.import(source, &offer.key).and_then(|region| {
+                let remote = Remote {
+                    region: &region,
+                    offset: offer.offset as usize,
+                };
+                // SAFETY:
+                // - `len` bytes of the buffer are valid until the receive has ended, by the word of `receive`'s caller.
+                let outcome = unsafe {
+                    self.endpoint
+                        .get(local, remote, len, Flags::empty(), GET | key as u64)
+                };
+                coming.from = Some(region);
+                outcome
+            })
+        };
+        match result {
+            Ok(Outcome::Complete) => {
+                self.receives[key].stage = ReceiveStage::Ended(Ok(coming.received));
+                self.answer(source, Kind::Done, head.ticket, 0);
+            }
+            Ok(Outcome::Pending) => {
+                self.receives[key].stage = ReceiveStage::Coming(coming);
+                if stream {
+                    self.answer(source, Kind::Stream, head.ticket, key as u64);
+                }
+            }
+            Err(Error::Os(_)) => {
+                // The kernel does not let us look into the sender: it has to send.
+                coming.from = None;
+                self.receives[key].stage = ReceiveStage::Coming(coming);
+                self.answer(source, Kind::Stream, head.ticket, key as u64);
+            }
+            Err(error) => self.receives[key].stage = ReceiveStage::Ended(Err(error)),
+        }
+    }
+
+    fn import(&mut self, source: u32, key: &[u8; BUNDLE_LEN]) -> Result<RemoteRegion> {
+        self.outgoing(source)?.import(key)
+    }
+
+    /// A payload has been fetched, or could not be.
+    pub(super) fn fetched(&mut self, key: usize, result: Result<()>) {
+        let Some(receiving) = self.receives.get_mut(key) else {
+            return;
+        };
+        let ReceiveStage::Coming(coming) = &mut receiving.stage else {
+            return;
+        };
+        let (source, ticket, received) = (coming.received.source, coming.ticket, coming.received);
+        match result {
+            Ok(()) => {
+                receiving.stage = ReceiveStage::Ended(Ok(received));
+                self.answer(source, Kind::Done, ticket, 0);
+            }
+            Err(Error::Os(_)) => {
+                coming.from = None;
+                self.answer(source, Kind::Stream, ticket, key as u64);
+            }
+            Err(error) => receiving.stage = ReceiveStage::Ended(Err(error)),
+        }
+    }
+
+    /// A part of a streamed payload has come.
+    fn part(&mut self, window: &Window, peer: u32, head: &Head, line: &Line) {
+        let bytes = if head.len > INLINE {
+            window.data(peer, line, head.len)
+        } else {
+            Bytes {
+                ptr: line.carried().as_ptr(),
+                len: head.len,
+            }
+        };
+        let Some(receiving) = self.receives.get_mut(head.ticket as usize) else {
+            return;
+        };
+        let ReceiveStage::Coming(coming) = &mut receiving.stage else {
+            return;
+        };
+        let offset = head.tag as usize;
+        if coming.received.source != peer || coming.done != offset {
+            return;
+        }
+        let room = receiving.capacity.saturating_sub(offset).min(bytes.len);
+        // SAFETY:
+        // - within the buffer, valid by the word of `receive`'s caller, and within the data ring.
+        unsafe { crate::copy(bytes.ptr, receiving.buffer.wrapping_add(offset), room) };
+        coming.done += head.len;
+        if coming.done >= coming.received.len {
+            let (ticket, result) = (coming.ticket, coming.received);
+            receiving.stage = ReceiveStage::Ended(Ok(result));
+            self.answer(peer, Kind::Done, ticket, 0);
+        }
+    }
+}
+
+fn offer(window: &Window, source: u32, line: &Line) -> Offer {
+    let bytes = window.data(source, line, size_of::<Offer>());
+    let mut offer: Offer = bytemuck::Zeroable::zeroed();
+    // SAFETY:
+    // - within the data ring; the sender does not touch it before it gets credit for the line; any bytes are an offer.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.ptr, (&raw mut offer).cast(), bytes.len) };
+    offer
+}

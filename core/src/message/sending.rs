@@ -1,0 +1,405 @@
+//! The sending half of a mailbox: announcements, streams, answers, multicasts, and what waits for room.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::layout::{Head, INLINE, Kind};
+use super::mailbox::Mailbox;
+use super::outgoing::{Bytes, Waiting};
+use super::staging::Staging;
+use super::state::{Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// Payloads from this length on are streamed by senders that wait for nothing else: both sides copy at once, which is faster than
+/// one copy by the receiver.
+const STREAM: usize = 32 << 10;
+
+/// How a multicast went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Multicast {
+    /// The buffer may be used again; what is under way needs nothing but progress.
+    Staged,
+    /// No room: call again after some progress.
+    NoRoom,
+    /// Too long to be staged: the buffer is in use until all these have ended.
+    Exposed(Vec<SendTicket>),
+}
+
+impl Mailbox {
+    /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: the caller does nothing but make progress
+    /// until it has. Errors: those of [`Peers::find`]; [`Error::PeerDead`], [`Error::StaleRegion`].
+    ///
+    /// # Safety
+    /// The bytes stay valid, and unchanged, until the send has ended.
+    pub unsafe fn send(
+        &mut self,
+        engine: &Engine,
+        to: u32,
+        envelope: Envelope,
+        (data, len): (*const u8, usize),
+        mode: Mode,
+        attentive: bool,
+    ) -> Result<Option<SendTicket>> {
+        let waits = !self.outgoing(to)?.waiting.is_empty();
+        let ticket = self.sends.vacant_key() as u32;
+        let kind = match mode {
+            _ if len > self.shape.eager() => Kind::Offer,
+            Mode::Synchronous => Kind::Synchronous,
+            Mode::Buffered => Kind::Eager,
+        };
+        let head = Head::of(kind, envelope, len, ticket);
+        if kind != Kind::Offer && !waits {
+            let bytes = Bytes { ptr: data, len };
+            // SAFETY:
+            // - the caller's word.
+            if unsafe { self.push(to, &head, bytes) }? {
+                if kind == Kind::Eager {
+                    return Ok(None);
+                }
+                self.sends.insert(Sending::announced(to));
+                return Ok(Some(SendTicket(ticket)));
+            }
+        }
+        let mut letter = Letter::new(head, data);
+        if kind == Kind::Offer {
+            letter.attentive = attentive && !engine.crowded() && len >= STREAM;
+            // SAFETY:
+            // - the caller's word.
+            letter.exposed = unsafe { engine.expose(data, len) }.ok().map(Arc::new);
+        }
+        self.start(to, letter).map(Some)
+    }
+
+    /// Writes a letter's line, or puts it where letters wait for room.
+    fn start(&mut self, to: u32, letter: Letter) -> Result<SendTicket> {
+        let waits = !self.outgoing(to)?.waiting.is_empty();
+        let sent = !waits && self.announce(to, &letter.head, &letter.freight())?;
+        if !sent {
+            self.wait_for_room(to, Waiting::Send(letter.head.ticket))?;
+        }
+        let mut sending = Sending {
+            to,
+            stage: SendStage::Waiting,
+            letter: Some(Box::new(letter)),
+        };
+        if sent {
+            sending.went();
+        }
+        Ok(SendTicket(self.sends.insert(sending) as u32))
+    }
+
+    fn wait_for_room(&mut self, to: u32, what: Waiting) -> Result<()> {
+        self.outgoing(to)?.waiting.push_back(what);
+        if !self.busy.contains(&to) {
+            self.busy.push(to);
+        }
+        self.window.restless.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes a send's line, if there is room.
+    #[inline]
+    fn announce(&mut self, to: u32, head: &Head, freight: &Freight) -> Result<bool> {
+        // SAFETY:
+        // - bytes of the freight, or bytes that are valid until the send has ended, by the word of `send`'s caller.
+        unsafe { self.push(to, head, freight.bytes()) }
+    }
+
+    /// # Safety
+    /// The payload is readable.
+    #[inline(always)]
+    unsafe fn push(&mut self, to: u32, head: &Head, payload: Bytes) -> Result<bool> {
+        let told = self.window.credit(to);
+        let Some(outgoing) = &mut self.outgoing[to as usize] else {
+            return Err(Error::PeerDead);
+        };
+        // SAFETY:
+        // - the caller's word.
+        unsafe { outgoing.push(&self.endpoint, told, head, payload, u64::from(to)) }
+    }
+
+    /// Sends the same bytes to several peers, which may be any number of them. Errors: as for [`Mailbox::send`], of the first peer that
+    /// cannot be reached; those before it get the message.
+    ///
+    /// # Safety
+    /// As for [`Mailbox::send`], where [`Multicast::Exposed`] is answered.
+    pub unsafe fn send_to_all(
+        &mut self,
+        engine: &Engine,
+        to: impl Iterator<Item = u32> + Clone,
+        envelope: Envelope,
+        (data, len): (*const u8, usize),
+    ) -> Result<Multicast> {
+        for peer in to.clone() {
+            self.outgoing(peer)?;
+        }
+        let readers = to.clone().count();
+        let (kind, exposed, offset, staged) = if len <= INLINE || readers == 0 {
+            (Kind::Eager, None, 0, None)
+        } else if Staging::holds(len) {
+            if self.staging.is_none() {
+                self.staging = Some(Staging::new(engine)?);
+            }
+            let staging = self.staging.as_mut().expect("just made");
+            // SAFETY:
+            // - the caller's word.
+            match unsafe { staging.stage(data, len, readers) } {
+                Some((at, number)) => (Kind::Offer, Some(staging.region()), at, Some(number)),
+                None => return Ok(Multicast::NoRoom),
+            }
+        } else {
+            // SAFETY:
+            // - the caller's word.
+            let exposed = unsafe { engine.expose(data, len) }?;
+            (Kind::Offer, Some(Arc::new(exposed)), 0, None)
+        };
+        let mut short = [0; INLINE];
+        if kind == Kind::Eager {
+            // SAFETY:
+            // - the caller's word; no more than `INLINE` bytes.
+            unsafe { crate::copy(data, short.as_mut_ptr(), len) };
+        }
+        let detached = kind == Kind::Eager || staged.is_some();
+        let mut tickets = Vec::new();
+        for peer in to {
+            let head = Head::of(kind, envelope, len, self.sends.vacant_key() as u32);
+            let letter = Letter {
+                exposed: exposed.clone(),
+                offset: offset as u64,
+                detached,
+                short,
+                staged,
+                ..Letter::new(head, data)
+            };
+            match self.start(peer, letter) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) => {
+                    self.unstage(staged);
+                    return Err(error);
+                }
+            }
+        }
+        if detached {
+            self.reap();
+        }
+        Ok(if detached {
+            Multicast::Staged
+        } else {
+            Multicast::Exposed(tickets)
+        })
+    }
+
+    fn unstage(&mut self, entry: Option<u64>) {
+        if let (Some(entry), Some(staging)) = (entry, &mut self.staging) {
+            staging.free(entry);
+        }
+    }
+
+    /// What has become of a send; after `Some` the ticket means nothing. Errors: [`Error::PeerDead`] and what else kept it from being sent.
+    pub fn test_send(&mut self, ticket: SendTicket) -> Option<Result<()>> {
+        match &self.sends.get(ticket.0 as usize)?.stage {
+            SendStage::Ended(_) => match self.sends.remove(ticket.0 as usize).stage {
+                SendStage::Ended(result) => Some(result),
+                _ => unreachable!("just seen"),
+            },
+            _ => None,
+        }
+    }
+
+    /// Takes a send back that has not been announced to the other side yet. Then the ticket means nothing.
+    pub fn cancel_send(&mut self, ticket: SendTicket) -> bool {
+        let Some(sending) = self.sends.get(ticket.0 as usize) else {
+            return false;
+        };
+        if sending.stage != SendStage::Waiting {
+            return false;
+        }
+        if let Some(outgoing) = &mut self.outgoing[sending.to as usize] {
+            outgoing
+                .waiting
+                .retain(|waiting| !matches!(waiting, Waiting::Send(known) if *known == ticket.0));
+        }
+        self.sends.remove(ticket.0 as usize);
+        true
+    }
+
+    /// The other side has received a message.
+    pub(super) fn done(&mut self, peer: u32, ticket: u32) {
+        let Some(sending) = self.sends.get_mut(ticket as usize) else {
+            return;
+        };
+        if sending.to != peer {
+            return;
+        }
+        sending.end(Ok(()));
+        if sending.is_detached() {
+            self.take_away(ticket as usize);
+        }
+    }
+
+    /// The other side asks for the payload.
+    pub(super) fn stream(&mut self, peer: u32, head: &Head) {
+        let Some(sending) = self.sends.get_mut(head.ticket as usize) else {
+            return;
+        };
+        if sending.to == peer && sending.stage == SendStage::Announced {
+            sending.stage = SendStage::Streaming {
+                done: 0,
+                receive: head.extra as u32,
+            };
+            if self.pump(head.ticket) {
+                self.streams.push(head.ticket);
+                self.window.restless.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Sends as much of a streamed payload as there is room for. False: nothing is left to do.
+    fn pump(&mut self, ticket: u32) -> bool {
+        let Some(sending) = self.sends.get(ticket as usize) else {
+            return false;
+        };
+        let (Some(letter), SendStage::Streaming { done, receive }) =
+            (&sending.letter, &sending.stage)
+        else {
+            return false;
+        };
+        let (to, len, data) = (sending.to, letter.head.len, letter.data);
+        let (mut done, receive) = (*done, *receive);
+        while done < len {
+            let part = (len - done).min(self.shape.eager());
+            let head = Head {
+                kind: Kind::Part,
+                context: 0,
+                len: part,
+                tag: done as u64,
+                extra: 0,
+                ticket: receive,
+            };
+            let bytes = Bytes {
+                ptr: data.wrapping_add(done),
+                len: part,
+            };
+            // SAFETY:
+            // - part of the payload, which is valid until the send has ended.
+            match unsafe { self.push(to, &head, bytes) } {
+                Ok(true) => done += part,
+                Ok(false) => break,
+                Err(error) => {
+                    self.sends[ticket as usize].end(Err(error));
+                    return false;
+                }
+            }
+        }
+        self.sends[ticket as usize].stage = SendStage::Streaming { done, receive };
+        done < len
+    }
+
+    /// Tells a sender what became of its message.
+    #[inline]
+    pub(super) fn answer(&mut self, to: u32, kind: Kind, ticket: u32, extra: u64) {
+        let head = Head {
+            kind,
+            context: 0,
+            len: 0,
+            tag: 0,
+            extra,
+            ticket,
+        };
+        let Ok(outgoing) = self.outgoing(to) else {
+            return;
+        };
+        if outgoing.waiting.is_empty() {
+            // SAFETY:
+            // - no payload.
+            match unsafe { self.push(to, &head, Bytes::NONE) } {
+                Ok(false) => {}
+                // A sender that has gone needs no answer.
+                Ok(true) | Err(_) => return,
+            }
+        }
+        let _ = self.wait_for_room(to, Waiting::Answer(head));
+    }
+
+    /// Sends what waited for room, as far as there is some now.
+    #[cold]
+    pub(super) fn push_on(&mut self) {
+        let mut nth = 0;
+        while nth < self.streams.len() {
+            if self.pump(self.streams[nth]) {
+                nth += 1;
+            } else {
+                self.streams.swap_remove(nth);
+            }
+        }
+        let mut nth = 0;
+        while nth < self.busy.len() {
+            if self.push_waiting(self.busy[nth]) {
+                nth += 1;
+            } else {
+                self.busy.swap_remove(nth);
+            }
+        }
+        self.reap();
+        let restless = !(self.busy.is_empty() && self.streams.is_empty());
+        self.window.restless.store(restless, Ordering::Relaxed);
+    }
+
+    /// False: nothing waits any more.
+    fn push_waiting(&mut self, to: u32) -> bool {
+        loop {
+            let Some(outgoing) = &mut self.outgoing[to as usize] else {
+                return false;
+            };
+            let Some(first) = outgoing.waiting.pop_front() else {
+                return false;
+            };
+            let sent = match &first {
+                Waiting::Answer(head) => {
+                    // SAFETY:
+                    // - no payload.
+                    unsafe { self.push(to, head, Bytes::NONE) }.unwrap_or(true)
+                }
+                Waiting::Send(ticket) => {
+                    let ticket = *ticket as usize;
+                    let sending = self.sends.get(ticket);
+                    let Some(letter) = sending.and_then(|sending| sending.letter.as_ref()) else {
+                        continue;
+                    };
+                    let (head, freight) = (letter.head, letter.freight());
+                    let result = self.announce(to, &head, &freight);
+                    let sending = &mut self.sends[ticket];
+                    match result {
+                        Ok(true) => sending.went(),
+                        Ok(false) => {}
+                        Err(ref error) => sending.end(Err(error.clone())),
+                    }
+                    result.unwrap_or(true)
+                }
+            };
+            if !sent {
+                if let Some(outgoing) = &mut self.outgoing[to as usize] {
+                    outgoing.waiting.push_front(first);
+                }
+                return true;
+            }
+        }
+    }
+
+    /// Detached sends that have ended have nobody else who would take them away.
+    pub(super) fn reap(&mut self) {
+        let ended = |(key, sending): (usize, &Sending)| {
+            let over = matches!(sending.stage, SendStage::Ended(_));
+            (over && sending.is_detached()).then_some(key)
+        };
+        while let Some(key) = self.sends.iter().find_map(ended) {
+            self.take_away(key);
+        }
+    }
+
+    fn take_away(&mut self, key: usize) {
+        let letter = self.sends.remove(key).letter;
+        self.unstage(letter.and_then(|letter| letter.staged));
+    }
+}

@@ -1,0 +1,164 @@
+//! The receiving side of a mailbox's memory: who has begun to send, and the next line of each. Looking needs no lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::layout::{LINE, Line, Shape};
+use super::outgoing::Bytes;
+use crate::Result;
+use crate::bundle::RegionKey;
+use crate::engine::Engine;
+use crate::region::{Region, Rights};
+
+/// The memory that peers write to, and how far it has been read.
+pub(super) struct Window {
+    region: Region,
+    base: *mut u8,
+    shape: Shape,
+    /// Lines taken from each peer.
+    taken: Box<[AtomicU64]>,
+    /// Peers that have begun to send, as far as that has been noticed.
+    active: Box<[AtomicU32]>,
+    actives: AtomicUsize,
+    known: Box<[AtomicBool]>,
+    /// Something waits that only progress can move on.
+    pub restless: AtomicBool,
+}
+
+// SAFETY:
+// - `base` leads to memory of the region, which is shared by purpose: atomics, and data that lines announce.
+unsafe impl Send for Window {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub fn new(engine: &Engine, shape: Shape) -> Result<Self> {
+        let region = engine.allocate(shape.size(), Rights::all())?;
+        Ok(Window {
+            base: region.base(),
+            region,
+            shape,
+            taken: (0..shape.peers).map(|_| AtomicU64::new(0)).collect(),
+            active: (0..shape.peers).map(|_| AtomicU32::new(0)).collect(),
+            actives: AtomicUsize::new(0),
+            known: (0..shape.peers).map(|_| AtomicBool::new(false)).collect(),
+            restless: AtomicBool::new(false),
+        })
+    }
+
+    pub fn key(&self) -> RegionKey {
+        self.region.key()
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset + 4 <= self.region.len());
+        // SAFETY:
+        // - within the region (the shape's arithmetic), aligned; peers change it by notices, which are atomic.
+        unsafe { AtomicU32::from_ptr(self.base.add(offset).cast()) }
+    }
+
+    /// How many of our lines `peer` says that it has taken.
+    #[inline(always)]
+    pub fn credit(&self, peer: u32) -> u32 {
+        self.word(self.shape.credit_of(peer as usize))
+            .load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn has_greeted(&self, peer: usize) -> bool {
+        self.word(self.shape.hello_of(peer)).load(Ordering::Acquire) != 0
+    }
+
+    /// Takes note of peers that have begun to send. For the one thread that takes lines.
+    #[inline(always)]
+    pub fn notice(&self) {
+        let mut number = self.actives.load(Ordering::Relaxed);
+        if number == self.shape.peers {
+            return;
+        }
+        for peer in 0..self.shape.peers {
+            if !self.known[peer].load(Ordering::Relaxed) && self.has_greeted(peer) {
+                self.known[peer].store(true, Ordering::Relaxed);
+                self.active[number].store(peer as u32, Ordering::Relaxed);
+                number += 1;
+                self.actives.store(number, Ordering::Release);
+            }
+        }
+    }
+
+    /// The peers that have begun to send.
+    #[inline(always)]
+    pub fn active(&self) -> impl Iterator<Item = u32> + '_ {
+        let number = self.actives.load(Ordering::Acquire);
+        self.active[..number]
+            .iter()
+            .map(|peer| peer.load(Ordering::Relaxed))
+    }
+
+    /// Whether progress would find anything to do.
+    #[inline(always)]
+    pub fn has_news(&self) -> bool {
+        self.active().any(|peer| self.last_word(peer).is_some())
+            || self.restless.load(Ordering::Relaxed)
+            || self.actives.load(Ordering::Relaxed) < self.shape.peers && self.has_greeting()
+    }
+
+    fn has_greeting(&self) -> bool {
+        (0..self.shape.peers)
+            .any(|peer| !self.known[peer].load(Ordering::Relaxed) && self.has_greeted(peer))
+    }
+
+    #[inline(always)]
+    fn line_word(&self, peer: u32, position: u64, nth: usize) -> &AtomicU64 {
+        let offset = self.shape.line(peer as usize, position) + nth * 8;
+        debug_assert!(offset + 8 <= self.region.len());
+        // SAFETY:
+        // - within the region (the shape's arithmetic), aligned; whoever writes it uses atomic stores or is done when the mark is there.
+        unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+    }
+
+    /// The last word of `peer`'s next line, if it is there.
+    #[inline(always)]
+    fn last_word(&self, peer: u32) -> Option<u64> {
+        let position = self.taken[peer as usize].load(Ordering::Relaxed);
+        let last = self
+            .line_word(peer, position, LINE / 8 - 1)
+            .load(Ordering::Acquire);
+        (Line::mark_of(last) == self.shape.mark(position)).then_some(last)
+    }
+
+    /// `peer`'s next line, if it is there.
+    #[inline(always)]
+    pub fn next_line(&self, peer: u32) -> Option<Line> {
+        let last = self.last_word(peer)?;
+        let position = self.taken[peer as usize].load(Ordering::Relaxed);
+        let mut line = [last; LINE / 8];
+        for (nth, value) in line[..LINE / 8 - 1].iter_mut().enumerate() {
+            *value = self.line_word(peer, position, nth).load(Ordering::Relaxed);
+        }
+        Some(Line(line))
+    }
+
+    /// The line and its data are not needed any more. Gives the number of lines taken from this peer.
+    #[inline(always)]
+    pub fn took(&self, peer: u32) -> u64 {
+        let taken = &self.taken[peer as usize];
+        let number = taken.load(Ordering::Relaxed) + 1;
+        taken.store(number, Ordering::Relaxed);
+        number
+    }
+
+    /// `len` bytes of `peer`'s data ring that a line points to. What leaves the ring comes from no peer that keeps to the rules, and is
+    /// cut off.
+    #[inline(always)]
+    pub fn data(&self, peer: u32, line: &Line, len: usize) -> Bytes {
+        let position = line.pointed();
+        let len = len.min(self.shape.data - (position as usize & (self.shape.data - 1)));
+        Bytes {
+            ptr: self
+                .base
+                .wrapping_add(self.shape.data(peer as usize, position)),
+            len,
+        }
+    }
+}
