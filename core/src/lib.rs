@@ -18,6 +18,10 @@ pub mod gate;
 pub mod group;
 pub mod inbox;
 pub mod job;
+#[cfg(not(loom))]
+pub mod keyring;
+#[cfg(not(loom))]
+pub mod lanes;
 pub mod loopback;
 pub mod mapped;
 #[cfg(not(loom))]

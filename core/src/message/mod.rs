@@ -23,5 +23,5 @@ pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use messenger::{Messenger, Needs};
 pub use sending::Multicast;
 pub use state::{
-    ANY_TAG, Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
+    ANY_TAG, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
 };

@@ -10,6 +10,8 @@ use crate::{Error, Result};
 
 /// For [`Pattern::ignore`]: every tag is accepted.
 pub const ANY_TAG: u64 = u64::MAX;
+/// The bit of [`Envelope::context`] that receives do not select by; given to the receiver as it is.
+pub const MARK: u8 = 1 << 7;
 
 /// What a message says of itself beside its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +50,7 @@ impl Pattern {
 
     #[inline(always)]
     pub(super) fn fits(&self, source: u32, head: &Head) -> bool {
-        self.context == head.context
+        (self.context ^ head.context) & !MARK == 0
             && self.source.is_none_or(|wanted| wanted == source)
             && (self.tag ^ head.tag) & !self.ignore == 0
     }

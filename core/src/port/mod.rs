@@ -30,3 +30,4 @@ pub use neighbour::Network;
 pub use notice::{Fault, NoticeKind, PortNotice};
 pub use quick::Aim;
 pub use remote::RemotePort;
+pub use service::Service;

@@ -13,12 +13,13 @@ use crate::{Deadline, Result};
 const BOUNCE: usize = 64 << 10;
 
 /// An endpoint and a buffer of this process.
-pub(super) struct Service {
+pub struct Service {
     endpoint: Endpoint,
     bounce: Mutex<Region>,
 }
 
 impl Service {
+    /// For `engine`. Errors: those of [`Engine::allocate`].
     pub fn new(engine: &Engine) -> Result<Self> {
         Ok(Service {
             endpoint: engine.endpoint(u32::MAX)?,
@@ -50,6 +51,33 @@ impl Service {
         // - `into.len()` bytes of the buffer, checked by `local`; nobody else writes them now.
         unsafe { std::ptr::copy_nonoverlapping(local.ptr, into.as_mut_ptr(), into.len()) };
         Ok(())
+    }
+
+    /// Writes bytes (at most [`BOUNCE`]).
+    pub fn write(&self, engine: &Engine, from: &[u8], to: Remote<'_>) -> Result<()> {
+        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let local = bounce.local(0, from.len())?;
+        // SAFETY:
+        // - `from.len()` bytes of the buffer, checked by `local`, which the lock keeps others off, and which outlives the wait.
+        let outcome = unsafe {
+            std::ptr::copy_nonoverlapping(from.as_ptr(), local.ptr, from.len());
+            self.endpoint.put(local, to, from.len(), Flags::empty(), 0)
+        };
+        self.settled(engine, outcome)
+    }
+
+    /// Replaces the u64 at `at` by `value` if it equals `expected`; gives what was there before.
+    pub fn compare_swap(
+        &self,
+        engine: &Engine,
+        at: Remote<'_>,
+        expected: u64,
+        value: u64,
+    ) -> Result<u64> {
+        // Its wait takes the end of any operation of the endpoint for its own.
+        let _alone = self.bounce.lock().expect("no panic under this lock");
+        self.endpoint
+            .compare_swap(engine, at, expected, value, Deadline::Never)
     }
 
     /// Copies between memory of two other processes.

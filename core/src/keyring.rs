@@ -1,0 +1,402 @@
+//! Memory of a process under 64-bit keys that its user chooses, looked up by peers with one-sided reads: nobody has to answer.
+//!
+//! The owner's table is a hash table in registered memory. It grows by moving to a larger region; a peer that has seen the old one finds
+//! it gone and reads anew where the table is.
+
+use std::collections::HashMap;
+use std::mem::{offset_of, size_of};
+use std::sync::Mutex;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::bundle::{BUNDLE_LEN, RegionKey};
+use crate::directory::{Listed, read_listed, write_listed};
+use crate::engine::{Connection, Engine};
+use crate::port::Service;
+use crate::region::{Region, RemoteRegion, Rights};
+use crate::{Error, Result, op::Remote};
+
+/// Places of a new table.
+const FIRST: usize = 64;
+/// Keys of a peer that are found without a hash table.
+const RECENT: usize = 32;
+const LIVE: u32 = 1;
+const GONE: u32 = 2;
+
+/// Where the table is.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Root {
+    sequence: u32,
+    listed: u32,
+    places: u64,
+    table: [u8; BUNDLE_LEN],
+}
+
+/// A place of the table: never used, a key, or a key that was taken back.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Place {
+    sequence: u32,
+    state: u32,
+    key: u64,
+    base: u64,
+    len: u64,
+    access: u64,
+    region: [u8; BUNDLE_LEN],
+}
+
+const _: () = assert!(offset_of!(Root, sequence) == 0 && offset_of!(Place, sequence) == 0);
+
+impl Listed for Root {
+    fn listed(&self) -> bool {
+        self.listed != 0
+    }
+}
+
+impl Listed for Place {
+    fn listed(&self) -> bool {
+        self.state != 0
+    }
+}
+
+/// What is known of the memory under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keyed {
+    /// The address that the owner's peers call its first byte.
+    pub base: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// What peers may do, in the terms of the interface.
+    pub access: u64,
+    /// The region; all zero where peers may do nothing.
+    pub region: RegionKey,
+}
+
+/// The own keys.
+pub struct KeyRing {
+    root: Region,
+    table: Mutex<Table>,
+    writing: Mutex<()>,
+}
+
+struct Table {
+    region: Region,
+    places: usize,
+    /// Places that are not, or not any more, as new.
+    used: usize,
+    keys: HashMap<u64, (usize, Keyed)>,
+}
+
+#[inline]
+fn first_place(key: u64, places: usize) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (places - 1)
+}
+
+const fn offset(place: usize) -> usize {
+    place * size_of::<Place>()
+}
+
+impl KeyRing {
+    /// Without keys. Errors: those of [`Engine::allocate`].
+    pub fn new(engine: &Engine) -> Result<Self> {
+        let ring = KeyRing {
+            root: engine.allocate(size_of::<Root>(), Rights::READ)?,
+            table: Mutex::new(Table {
+                region: engine.allocate(offset(FIRST), Rights::READ)?,
+                places: FIRST,
+                used: 0,
+                keys: HashMap::new(),
+            }),
+            writing: Mutex::new(()),
+        };
+        ring.publish(&ring.table.lock().expect("no panic under this lock"))?;
+        Ok(ring)
+    }
+
+    /// What peers import.
+    pub fn key(&self) -> RegionKey {
+        self.root.key()
+    }
+
+    fn publish(&self, table: &Table) -> Result<()> {
+        let root = Root {
+            sequence: 0,
+            listed: 1,
+            places: table.places as u64,
+            table: *table.region.key().as_bytes(),
+        };
+        write_listed(&self.root, &self.writing, 0, &root)
+    }
+
+    /// Whether the key is in use.
+    pub fn contains(&self, key: u64) -> bool {
+        let table = self.table.lock().expect("no panic under this lock");
+        table.keys.contains_key(&key)
+    }
+
+    /// Puts memory under `key`. Errors: [`Error::Taken`]; those of [`Engine::allocate`].
+    pub fn insert(&self, engine: &Engine, key: u64, keyed: Keyed) -> Result<()> {
+        let mut table = self.table.lock().expect("no panic under this lock");
+        if table.keys.contains_key(&key) {
+            return Err(Error::Taken(format!("key {key:#x}")));
+        }
+        // A quarter stays as new, so that a search in vain ends soon.
+        if (table.used + 1) * 4 > table.places * 3 {
+            let places = ((table.keys.len() + 1) * 4).next_power_of_two().max(FIRST);
+            let mut larger = Table {
+                region: engine.allocate(offset(places), Rights::READ)?,
+                places,
+                used: 0,
+                keys: HashMap::new(),
+            };
+            for (key, (_, keyed)) in &table.keys {
+                self.place(&mut larger, *key, *keyed)?;
+            }
+            self.publish(&larger)?;
+            *table = larger;
+        }
+        self.place(&mut table, key, keyed)
+    }
+
+    fn place(&self, table: &mut Table, key: u64, keyed: Keyed) -> Result<()> {
+        let mut at = first_place(key, table.places);
+        while table
+            .region
+            .word(offset(at) + offset_of!(Place, state))?
+            .load(std::sync::atomic::Ordering::Relaxed)
+            != 0
+        {
+            at = (at + 1) & (table.places - 1);
+        }
+        let place = Place {
+            sequence: 0,
+            state: LIVE,
+            key,
+            base: keyed.base,
+            len: keyed.len,
+            access: keyed.access,
+            region: *keyed.region.as_bytes(),
+        };
+        write_listed(&table.region, &self.writing, offset(at), &place)?;
+        table.used += 1;
+        table.keys.insert(key, (at, keyed));
+        Ok(())
+    }
+
+    /// Takes a key back; peers that know it already are refused by its region. Errors: [`Error::StaleRegion`] for a key not in use.
+    pub fn remove(&self, key: u64) -> Result<()> {
+        let mut table = self.table.lock().expect("no panic under this lock");
+        let (at, _) = table.keys.remove(&key).ok_or(Error::StaleRegion)?;
+        let gone = Place {
+            state: GONE,
+            ..Place::zeroed()
+        };
+        write_listed(&table.region, &self.writing, offset(at), &gone)
+    }
+}
+
+/// A key of another process that has been looked up.
+pub struct RemoteKey {
+    key: u64,
+    /// What the owner says of it.
+    pub keyed: Keyed,
+    /// The memory; `None` where peers may do nothing.
+    pub region: Option<RemoteRegion>,
+}
+
+impl RemoteKey {
+    fn is_current(&self) -> bool {
+        self.region.as_ref().is_some_and(RemoteRegion::is_current)
+    }
+}
+
+/// The keys of another process.
+pub struct RemoteKeys {
+    connection: Connection,
+    root: RemoteRegion,
+    table: Option<(RemoteRegion, usize)>,
+    /// By the lowest bits of the key.
+    recent: [Option<Box<RemoteKey>>; RECENT],
+    others: HashMap<u64, Box<RemoteKey>>,
+}
+
+impl RemoteKeys {
+    /// Those of the ring with this [`KeyRing::key`]. Errors: those of [`Connection::import`].
+    pub fn new(connection: &Connection, key: &RegionKey) -> Result<Self> {
+        Ok(RemoteKeys {
+            connection: connection.clone(),
+            root: connection.import(key)?,
+            table: None,
+            recent: [const { None }; RECENT],
+            others: HashMap::new(),
+        })
+    }
+
+    #[inline(always)]
+    fn recent_place(key: u64) -> usize {
+        (key ^ key >> 32) as usize % RECENT
+    }
+
+    /// What is under `key`. Errors: [`Error::StaleRegion`] if nothing is; [`Error::PeerDead`].
+    #[inline(always)]
+    pub fn find(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<&RemoteKey> {
+        let place = Self::recent_place(key);
+        let at_hand =
+            matches!(&self.recent[place], Some(known) if known.key == key && known.is_current());
+        if !at_hand {
+            self.find_slowly(engine, service, key)?;
+        }
+        match &self.recent[place] {
+            Some(known) => Ok(known),
+            None => Err(Error::StaleRegion),
+        }
+    }
+
+    #[cold]
+    fn find_slowly(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<()> {
+        let known = match self.others.remove(&key) {
+            Some(known) if known.is_current() => known,
+            _ => Box::new(self.look_up(engine, service, key)?),
+        };
+        if let Some(evicted) = self.recent[Self::recent_place(key)].replace(known)
+            && evicted.is_current()
+            && evicted.key != key
+        {
+            self.others.insert(evicted.key, evicted);
+            if self.others.len().is_power_of_two() {
+                self.others.retain(|_, known| known.is_current());
+            }
+        }
+        Ok(())
+    }
+
+    fn look_up(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<RemoteKey> {
+        // The table may move while it is being looked at, but not for ever.
+        for _ in 0..64 {
+            if self
+                .table
+                .as_ref()
+                .is_none_or(|(table, _)| !table.is_current())
+            {
+                self.table = Some(self.find_table(engine, service)?);
+            }
+            let (table, places) = self.table.as_ref().expect("just found");
+            let found = search(engine, service, table, *places, key);
+            if !table.is_current() || matches!(found, Err(Error::StaleRegion)) {
+                self.table = None;
+                continue;
+            }
+            let place = found?.ok_or(Error::StaleRegion)?;
+            let keyed = Keyed {
+                base: place.base,
+                len: place.len,
+                access: place.access,
+                region: RegionKey::from_bytes(&place.region)?,
+            };
+            let region = (keyed.region != RegionKey::zeroed())
+                .then(|| self.connection.import(&keyed.region));
+            return Ok(RemoteKey {
+                key,
+                keyed,
+                region: region.transpose()?,
+            });
+        }
+        Err(Error::StaleRegion)
+    }
+
+    fn find_table(&self, engine: &Engine, service: &Service) -> Result<(RemoteRegion, usize)> {
+        for _ in 0..64 {
+            let root: Option<Root> = read_listed(0, |offset, into| {
+                let region = &self.root;
+                service.read(engine, Remote { region, offset }, into)
+            })?;
+            let root = root.ok_or(Error::StaleRegion)?;
+            let places = root.places as usize;
+            if !places.is_power_of_two() {
+                return Err(Error::StaleRegion);
+            }
+            match self.connection.import(&RegionKey::from_bytes(&root.table)?) {
+                // It has moved on since.
+                Err(Error::StaleRegion) if self.root.is_current() => std::thread::yield_now(),
+                table => return Ok((table?, places)),
+            }
+        }
+        Err(Error::StaleRegion)
+    }
+}
+
+fn search(
+    engine: &Engine,
+    service: &Service,
+    table: &RemoteRegion,
+    places: usize,
+    key: u64,
+) -> Result<Option<Place>> {
+    let first = first_place(key, places);
+    for nth in 0..places {
+        let at = offset((first + nth) & (places - 1));
+        let place: Option<Place> = read_listed(at, |offset, into| {
+            let region = table;
+            service.read(engine, Remote { region, offset }, into)
+        })?;
+        match place {
+            Some(place) if place.state == LIVE && place.key == key => return Ok(Some(place)),
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loopback::{Loopback, LoopbackNet};
+    use std::sync::Arc;
+
+    #[test]
+    fn keys_are_found_while_the_table_grows() {
+        let net = Arc::new(LoopbackNet::default());
+        let [mine, yours] =
+            [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
+        let ring = KeyRing::new(&yours).unwrap();
+        let service = Service::new(&mine).unwrap();
+        let connection = mine.connect(&yours.address().unwrap()).unwrap();
+        let mut keys = RemoteKeys::new(&connection, &ring.key()).unwrap();
+        let mut regions = Vec::new();
+        for nth in 0..500u64 {
+            let key = nth.wrapping_mul(nth << 40 | 1);
+            let region = yours.allocate(64, Rights::all()).unwrap();
+            let keyed = Keyed {
+                base: nth,
+                len: 64,
+                access: 3,
+                region: region.key(),
+            };
+            if ring.insert(&yours, key, keyed).is_err() {
+                assert!(ring.contains(key));
+                continue;
+            }
+            regions.push((key, nth, region));
+            for (key, nth, _) in &regions[regions.len().saturating_sub(50)..] {
+                assert_eq!(keys.find(&mine, &service, *key).unwrap().keyed.base, *nth);
+            }
+            assert_eq!(
+                keys.find(&mine, &service, 0xdead_0000_0000 + nth).err(),
+                Some(Error::StaleRegion)
+            );
+            if nth % 3 == 0 {
+                let (key, _, region) = regions.swap_remove(regions.len() / 2);
+                ring.remove(key).unwrap();
+                drop(region);
+                assert!(keys.find(&mine, &service, key).is_err());
+                assert_eq!(ring.remove(key), Err(Error::StaleRegion));
+            }
+        }
+        assert!(regions.len() > 300);
+        for (key, nth, _) in &regions {
+            assert_eq!(keys.find(&mine, &service, *key).unwrap().keyed.base, *nth);
+        }
+    }
+}
