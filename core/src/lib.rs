@@ -7,6 +7,8 @@
 
 pub mod atomic;
 pub mod bell;
+#[cfg(not(loom))]
+mod biased;
 pub mod bundle;
 mod copy;
 pub mod deadline;
