@@ -188,14 +188,14 @@ unsafe fn write_header(ptr: *mut u8, capacity: usize) {
 }
 
 /// The id of this process without a system call each time.
-mod process {
+pub(crate) mod process {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
     /// 0 if not known yet in this process.
     static ID: AtomicU32 = AtomicU32::new(0);
 
     #[inline]
-    pub(super) fn id() -> u32 {
+    pub(crate) fn id() -> u32 {
         match ID.load(Relaxed) {
             0 => look_up(),
             id => id,

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::mapped::MappedChannel;
@@ -22,6 +23,7 @@ pub struct LoopbackNet {
 /// One place in the network.
 struct Node {
     bell: Bell,
+    locks: ElementLocks,
     gone: AtomicBool,
     regions: Mutex<Vec<Arc<Block>>>,
 }
@@ -95,6 +97,7 @@ impl Loopback {
     pub fn join(net: &Arc<LoopbackNet>) -> Self {
         let node = Arc::new(Node {
             bell: Bell::default(),
+            locks: ElementLocks::new(),
             gone: AtomicBool::new(false),
             regions: Mutex::new(Vec::new()),
         });
@@ -226,12 +229,13 @@ impl Peer for Neighbour {
             expected: 1,
             rights: block.rights,
             bell: &self.node.bell,
+            locks: &self.node.locks,
             peer: self.index,
             detail: [0; 2],
         };
         let alive: Arc<(Arc<Block>, Arc<Node>)> = Arc::new((block.clone(), self.node.clone()));
         // SAFETY:
-        // - `alive` keeps the block (memory and generation) and the node (bell).
+        // - `alive` keeps the block (memory and generation) and the node (bell, locks).
         Ok(unsafe { RemoteRegion::new(parts, alive) })
     }
 

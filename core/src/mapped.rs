@@ -272,7 +272,22 @@ impl Channel for MappedChannel {
         // SAFETY:
         // - the target is in bounds (`place`); operands and results are valid by the caller's word.
         unsafe {
-            if request.count == 1 {
+            if let Some(locks) = dst
+                .region
+                .locks()
+                .filter(|_| request.ty.size() != request.ty.alignment())
+            {
+                atomic::apply_in(
+                    locks,
+                    request.op,
+                    request.ty,
+                    at,
+                    request.count,
+                    request.operand,
+                    request.compare,
+                    request.result,
+                )?;
+            } else if request.count == 1 {
                 atomic::apply(
                     request.op,
                     request.ty,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::RegionKey;
 use crate::op::Local;
@@ -141,6 +142,8 @@ pub struct RemoteParts {
     pub rights: Rights,
     /// The bell of the owner; null where there is none that this process could ring.
     pub bell: *const Bell,
+    /// The locks of the owner for elements that no CPU changes atomically; null where `base` is.
+    pub locks: *const ElementLocks,
     /// The backend's own index of the peer.
     pub peer: u32,
     /// The backend's own data (a remote virtual address, an rkey, …).
@@ -159,8 +162,8 @@ impl RemoteRegion {
     /// For backends.
     ///
     /// # Safety
-    /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation` and `bell`, unless
-    /// null, lead to a valid word and bell.
+    /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation`, `bell` and `locks`,
+    /// unless null, lead to a valid word, bell and set of locks.
     pub unsafe fn new(mut parts: RemoteParts, alive: Arc<dyn Any + Send + Sync>) -> Self {
         if parts.generation.is_null() {
             // One case less for whoever asks.
@@ -245,6 +248,14 @@ impl RemoteRegion {
             & (len <= parts.len.wrapping_sub(offset))
             & parts.rights.contains(need)
             & self.is_current()
+    }
+
+    /// The owner's locks for elements that no CPU changes atomically, where the region is mapped here.
+    #[inline]
+    pub(crate) fn locks(&self) -> Option<&ElementLocks> {
+        // SAFETY:
+        // - null, or valid while `_alive` lives (contract of `new`).
+        unsafe { self.parts.locks.as_ref() }
     }
 
     /// The owner's bell, if this process can ring it.

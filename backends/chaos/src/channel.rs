@@ -196,7 +196,9 @@ fn check_atomic(dst: Remote<'_>, request: &AtomicRequest) -> Result<()> {
         return Err(Error::Unsupported);
     }
     match address(dst) {
-        Some(address) if !address.is_multiple_of(size) => Err(Error::Misaligned(size)),
+        Some(address) if !address.is_multiple_of(request.ty.alignment()) => {
+            Err(Error::Misaligned(request.ty.alignment()))
+        }
         _ => Ok(()),
     }
 }

@@ -105,11 +105,17 @@ fn serve_all(control: &Control) -> bool {
     any
 }
 
-fn load16(words: &[AtomicU64; 2]) -> [u64; 2] {
-    [
-        words[0].load(Ordering::Relaxed),
-        words[1].load(Ordering::Relaxed),
-    ]
+/// The largest element.
+type Value = [u64; 4];
+
+fn load(words: &[AtomicU64; 4]) -> Value {
+    std::array::from_fn(|nth| words[nth].load(Ordering::Relaxed))
+}
+
+fn store(words: &[AtomicU64; 4], value: Value) {
+    for (word, value) in words.iter().zip(value) {
+        word.store(value, Ordering::Relaxed);
+    }
 }
 
 /// Everything in the request was written by another process and is checked here.
@@ -137,29 +143,30 @@ fn execute(control: &Control, request: &Request) -> u32 {
     {
         return 4;
     }
-    let operand = load16(&request.operand);
-    let compare = load16(&request.compare);
-    let mut result = [0u64; 2];
+    let operand = load(&request.operand);
+    let compare = load(&request.compare);
+    let mut result = Value::default();
     let target = (entry.address + offset) as *mut u8;
     // SAFETY:
     // - the target lies in a region that this process has registered, and whose registrant keeps it valid.
-    // - operand, comparand and result are locals of 16 bytes, the largest element.
+    // - operand, comparand and result are locals that hold the largest element.
     let outcome = unsafe {
-        atomic::apply(
+        atomic::apply_in(
+            &control.locks,
             op,
             ty,
             target,
+            1,
             operand.as_ptr().cast(),
             compare.as_ptr().cast(),
             result.as_mut_ptr().cast(),
         )
     };
-    for (word, value) in request.result.iter().zip(result) {
-        word.store(value, Ordering::Relaxed);
-    }
+    store(&request.operand, result);
     match outcome {
         Ok(()) => 0,
         Err(Error::Misaligned(_)) => 3,
+        Err(Error::Timeout) => 5,
         Err(_) => 2,
     }
 }
@@ -196,10 +203,10 @@ pub unsafe fn perform(
 ) -> Result<()> {
     let size = request.ty.size();
     for i in 0..request.count {
-        let mut operand = [0u64; 2];
-        let mut compare = [0u64; 2];
+        let mut operand = Value::default();
+        let mut compare = Value::default();
         // SAFETY:
-        // - `count` elements of at most 16 bytes are valid at each pointer that is not null.
+        // - `count` elements of at most 32 bytes are valid at each pointer that is not null.
         unsafe {
             if !request.operand.is_null() {
                 std::ptr::copy_nonoverlapping(
@@ -238,9 +245,9 @@ fn ask(
     dst: Remote<'_>,
     ahead: usize,
     what: u64,
-    operand: [u64; 2],
-    compare: [u64; 2],
-) -> Result<[u64; 2]> {
+    operand: Value,
+    compare: Value,
+) -> Result<Value> {
     let control = peer.control();
     let pid = std::process::id();
     let request = until(peer, |turn| {
@@ -262,12 +269,8 @@ fn ask(
         .offset
         .store((dst.offset + ahead) as u64, Ordering::Relaxed);
     request.what.store(what, Ordering::Relaxed);
-    for (word, value) in request.operand.iter().zip(operand) {
-        word.store(value, Ordering::Relaxed);
-    }
-    for (word, value) in request.compare.iter().zip(compare) {
-        word.store(value, Ordering::Relaxed);
-    }
+    store(&request.operand, operand);
+    store(&request.compare, compare);
     request.state.store(POSTED, Ordering::Release);
     control.agent_bell.ring_if_heard();
     until(peer, |_| {
@@ -275,7 +278,7 @@ fn ask(
     })?;
     let (status, result) = (
         request.status.load(Ordering::Relaxed),
-        load16(&request.result),
+        load(&request.operand),
     );
     request.state.store(0, Ordering::Release);
     match status {
@@ -285,9 +288,10 @@ fn ask(
             AtomicType::ALL
                 .get((what >> 8) as usize)
                 .copied()
-                .map_or(1, |t| t.size()),
+                .map_or(1, |t| t.alignment()),
         )),
         4 => Err(Error::AccessDenied),
+        5 => Err(Error::Timeout),
         _ => Err(Error::Unsupported),
     }
 }

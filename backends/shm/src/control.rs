@@ -3,11 +3,12 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::{Error, Result, Rights};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas2");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
 /// Atomic requests to a process's agent that can be under way at a time.
@@ -39,6 +40,8 @@ pub struct Control {
     pub bell: Bell,
     /// Where this process's agent sleeps.
     pub agent_bell: Bell,
+    /// For elements of this process's regions that no CPU changes atomically.
+    pub locks: ElementLocks,
     /// Requests to the agent.
     pub requests: [Request; REQUESTS],
     /// The registered regions.
@@ -157,13 +160,11 @@ pub struct Request {
     pub offset: AtomicU64,
     /// Operation and type, as their indices.
     pub what: AtomicU64,
-    /// The operand, up to 16 bytes.
-    pub operand: [AtomicU64; 2],
-    /// The comparand, up to 16 bytes.
-    pub compare: [AtomicU64; 2],
-    /// The previous value, up to 16 bytes.
-    pub result: [AtomicU64; 2],
-    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied.
+    /// The operand, up to 32 bytes; in the answer the previous value.
+    pub operand: [AtomicU64; 4],
+    /// The comparand, up to 32 bytes.
+    pub compare: [AtomicU64; 4],
+    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied, 5 locked for too long.
     pub status: AtomicU32,
 }
 

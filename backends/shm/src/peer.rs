@@ -216,6 +216,7 @@ impl Peer for ShmPeer {
             expected: key.generation,
             rights: entry.rights,
             bell: &process.control().bell,
+            locks: &process.control().locks,
             peer: process.index,
             detail: [entry.address, u64::from(key.slot)],
         };
@@ -223,7 +224,7 @@ impl Peer for ShmPeer {
             Arc::new((process.clone(), keep));
         // SAFETY:
         // - base is null or inside the peer's window or mirror view (or this process's own registered memory, which its registrant
-        //   keeps valid); generation and bell lie in the control block; `alive` keeps those mappings.
+        //   keeps valid); generation, bell and locks lie in the control block; `alive` keeps those mappings.
         Ok(unsafe { RemoteRegion::new(parts, alive) })
     }
 

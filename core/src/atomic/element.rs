@@ -1,6 +1,7 @@
 //! The values that atomic operations work on: arithmetic and comparison as C defines them for the type.
 
-use super::word::Word;
+use super::extended::F80;
+use super::word::{Bits, Copied, Word};
 
 /// A value of one of the types of the table.
 pub(super) trait Element: Copy + PartialEq {
@@ -21,7 +22,7 @@ pub(super) trait Element: Copy + PartialEq {
 }
 
 /// An element for which two values are equal exactly if their representations are.
-pub(super) trait Integer: Element + PartialOrd {}
+pub(super) trait Integer: Element<Word: Bits> + PartialOrd {}
 
 /// A floating-point number.
 pub(super) trait Real: Element + PartialOrd {}
@@ -94,3 +95,56 @@ macro_rules! reals {
 }
 
 reals!(f32 => u32, u64; f64 => u64, u128);
+
+impl Element for F80 {
+    type Word = u128;
+    #[inline(always)]
+    fn to_word(self) -> u128 {
+        self.0
+    }
+    #[inline(always)]
+    fn from_word(word: u128) -> Self {
+        F80(word)
+    }
+    fn plus(self, other: Self) -> Self {
+        self.add(other)
+    }
+    fn times(self, other: Self) -> Self {
+        self.multiply(other)
+    }
+    fn truth(self) -> bool {
+        self != F80::ZERO
+    }
+    fn from_truth(truth: bool) -> Self {
+        if truth { F80::ONE } else { F80::ZERO }
+    }
+}
+impl Real for F80 {}
+
+impl Element for [F80; 2] {
+    type Word = Copied;
+    fn to_word(self) -> Copied {
+        Copied(bytemuck::cast([self[0].0, self[1].0]))
+    }
+    fn from_word(word: Copied) -> Self {
+        let [real, imaginary]: [u128; 2] = bytemuck::cast(word.0);
+        [F80(real), F80(imaginary)]
+    }
+    fn plus(self, other: Self) -> Self {
+        [self[0].add(other[0]), self[1].add(other[1])]
+    }
+    fn times(self, other: Self) -> Self {
+        let [a, b, c, d] = [self[0], self[1], other[0], other[1]];
+        [
+            a.multiply(c).subtract(b.multiply(d)),
+            a.multiply(d).add(b.multiply(c)),
+        ]
+    }
+    fn truth(self) -> bool {
+        self[0].truth() || self[1].truth()
+    }
+    fn from_truth(truth: bool) -> Self {
+        [F80::from_truth(truth), F80::ZERO]
+    }
+}
+impl Complex for [F80; 2] {}

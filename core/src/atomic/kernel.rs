@@ -4,7 +4,7 @@
 //! that is null.
 
 use super::element::{Element, Integer};
-use super::word::Word;
+use super::word::{Bits, Word};
 
 /// Where an operation works; see [`super::apply`] for what the pointers must be.
 #[derive(Clone, Copy)]

@@ -7,11 +7,16 @@
 //! Every operation is a single atomic access, or a compare-exchange loop, of the element's full width with
 //! acquire-release ordering (a read is an acquire load, a write that fetches nothing a release store). They are
 //! therefore atomic with each other and with the program's own atomics of the same width, in any process that maps
-//! the memory.
+//! the memory. Elements that no CPU changes atomically (`long double complex`, and complex numbers that are aligned as C asks for
+//! only) are atomic with each other under a [lock](ElementLocks) that all processes agree on.
 
 mod element;
+mod extended;
 mod kernel;
+mod lock;
 mod word;
+
+pub use lock::ElementLocks;
 
 use crate::{Error, Result};
 use kernel::Args;
@@ -31,7 +36,7 @@ pub enum AtomicForm {
 /// performs the operation on a class of types; `-` means that the combination is not defined.
 macro_rules! table {
     (
-        types { $($(#[$type_doc:meta])* $ty:ident: $rust:ty, $class:ident;)* }
+        types { $($(#[$type_doc:meta])* $ty:ident: $rust:ty, $alignment:literal, $class:ident;)* }
         operations { $($(#[$op_doc:meta])* $op:ident: $form:ident, $integer:tt $real:tt $complex:tt;)* }
     ) => {
         /// The type of the element that an atomic operation works on (`fi_atomic(3)`, "Atomic Data Types").
@@ -43,10 +48,16 @@ macro_rules! table {
             /// Every type, in the order of the discriminants.
             pub const ALL: &'static [AtomicType] = &[$(AtomicType::$ty),*];
 
-            /// Size of one element in bytes; also the alignment that the target must have.
+            /// Size of one element in bytes.
             #[inline]
             pub const fn size(self) -> usize {
                 match self { $(AtomicType::$ty => size_of::<$rust>(),)* }
+            }
+
+            /// The alignment that a target must have: that of the type in C.
+            #[inline]
+            pub const fn alignment(self) -> usize {
+                match self { $(AtomicType::$ty => $alignment,)* }
             }
         }
 
@@ -143,33 +154,37 @@ macro_rules! cell {
 table! {
     types {
         /// `FI_INT8`.
-        I8: i8, integer;
+        I8: i8, 1, integer;
         /// `FI_UINT8`.
-        U8: u8, integer;
+        U8: u8, 1, integer;
         /// `FI_INT16`.
-        I16: i16, integer;
+        I16: i16, 2, integer;
         /// `FI_UINT16`.
-        U16: u16, integer;
+        U16: u16, 2, integer;
         /// `FI_INT32`.
-        I32: i32, integer;
+        I32: i32, 4, integer;
         /// `FI_UINT32`.
-        U32: u32, integer;
+        U32: u32, 4, integer;
         /// `FI_INT64`.
-        I64: i64, integer;
+        I64: i64, 8, integer;
         /// `FI_UINT64`; `gaspi_atomic_value_t`.
-        U64: u64, integer;
+        U64: u64, 8, integer;
         /// `FI_INT128`; 16-byte alignment.
-        I128: i128, integer;
+        I128: i128, 16, integer;
         /// `FI_UINT128`; 16-byte alignment.
-        U128: u128, integer;
+        U128: u128, 16, integer;
         /// `FI_FLOAT`.
-        F32: f32, real;
+        F32: f32, 4, real;
         /// `FI_DOUBLE`.
-        F64: f64, real;
-        /// `FI_FLOAT_COMPLEX`: real part, then imaginary part; 8-byte alignment, more than C asks for.
-        ComplexF32: [f32; 2], complex;
-        /// `FI_DOUBLE_COMPLEX`: real part, then imaginary part; 16-byte alignment, more than C asks for.
-        ComplexF64: [f64; 2], complex;
+        F64: f64, 8, real;
+        /// `FI_FLOAT_COMPLEX`: real part, then imaginary part.
+        ComplexF32: [f32; 2], 4, complex;
+        /// `FI_DOUBLE_COMPLEX`: real part, then imaginary part.
+        ComplexF64: [f64; 2], 8, complex;
+        /// `FI_LONG_DOUBLE` of x86-64: 80 bits in 16 bytes.
+        F80: extended::F80, 16, real;
+        /// `FI_LONG_DOUBLE_COMPLEX`: real part, then imaginary part.
+        ComplexF80: [extended::F80; 2], 16, complex;
     }
     operations {
         // Operation: form, integer real complex
@@ -227,8 +242,44 @@ fn check(op: AtomicOp, ty: AtomicType, target: *mut u8, result: *mut u8) -> Resu
     if !supported(op, ty) || (op.form() == AtomicForm::FetchOnly && result.is_null()) {
         return Err(Error::Unsupported);
     }
-    if !target.addr().is_multiple_of(ty.size()) {
-        return Err(Error::Misaligned(ty.size()));
+    if !target.addr().is_multiple_of(ty.alignment()) {
+        return Err(Error::Misaligned(ty.alignment()));
+    }
+    Ok(())
+}
+
+/// Whether the CPU changes elements of this type at `target` atomically; its neighbours in an array are like it.
+#[inline(always)]
+fn is_word(ty: AtomicType, target: *mut u8) -> bool {
+    ty.size() == ty.alignment() || ty.size() <= 16 && target.addr().is_multiple_of(ty.size())
+}
+
+/// For whoever does not share its locks: no other process knows these.
+static OWN: ElementLocks = ElementLocks::new();
+
+/// [`dispatch`] on an element that needs a lock.
+///
+/// # Safety
+/// As for [`apply_in`], of one element; [`check`] has been passed.
+#[cold]
+unsafe fn locked(locks: &ElementLocks, op: AtomicOp, ty: AtomicType, args: Args) -> Result<()> {
+    let _held = locks.hold(args.target.addr())?;
+    let mut element = word::Copied([0; 4]);
+    let copy = (&raw mut element).cast::<u8>();
+    // SAFETY:
+    // - the element is valid, aligned to 4 bytes at least and not longer than the copy, by the caller's promise and `check`; the copy
+    //   is aligned to more than any type's size and stays until the end; whoever else works on the element waits for the lock.
+    unsafe {
+        word::move_shared(args.target, copy, ty.size());
+        let before = element;
+        let local = Args {
+            target: copy,
+            ..args
+        };
+        dispatch(op, ty, local)?;
+        if element != before {
+            word::move_shared(copy, args.target, ty.size());
+        }
     }
     Ok(())
 }
@@ -241,9 +292,11 @@ fn check(op: AtomicOp, ty: AtomicType, target: *mut u8, result: *mut u8) -> Resu
 ///
 /// # Errors
 /// - [`Error::Unsupported`]: [`supported`] is false, or a read has no result to go to;
-/// - [`Error::Misaligned`]: `target` is not a multiple of [`AtomicType::size`] bytes.
+/// - [`Error::Misaligned`]: `target` is not a multiple of [`AtomicType::alignment`] bytes;
+/// - [`Error::Timeout`]: the element needs a lock, and its holder does not give it back.
 ///
-/// Nothing has been read or written then.
+/// Nothing has been read or written then. Elements that need a lock are atomic among the threads of this process only: see
+/// [`apply_in`].
 ///
 /// # Safety
 /// - `target` is valid for reads and writes of `ty.size()` bytes, in memory that other threads and processes access by
@@ -282,6 +335,11 @@ pub unsafe fn apply(
         }
     }
     check(op, ty, target, result)?;
+    if !is_word(ty, target) {
+        // SAFETY:
+        // - the caller's promise; and just checked.
+        return unsafe { locked(&OWN, op, ty, args) };
+    }
     // SAFETY:
     // - the pointers are the caller's promise;
     // - `check` has tested the alignment and that the machine can access the width.
@@ -293,7 +351,7 @@ pub unsafe fn apply(
 /// `count` elements with the rules of [`apply`].
 ///
 /// # Errors
-/// As for [`apply`]; nothing has been read or written then, of any element.
+/// As for [`apply`]; nothing has been read or written then, of any element (but after [`Error::Timeout`], of the elements before).
 ///
 /// # Safety
 /// The obligations of [`apply`] hold for every element of the arrays.
@@ -306,8 +364,31 @@ pub unsafe fn apply_vector(
     compare: *const u8,
     result: *mut u8,
 ) -> Result<()> {
+    // SAFETY:
+    // - the caller's promise.
+    unsafe { apply_in(&OWN, op, ty, target, count, operand, compare, result) }
+}
+
+/// [`apply_vector`] on memory that is shared with processes that know `locks` as well.
+///
+/// # Errors
+/// As for [`apply_vector`].
+///
+/// # Safety
+/// As for [`apply_vector`].
+#[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
+pub unsafe fn apply_in(
+    locks: &ElementLocks,
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    count: usize,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+) -> Result<()> {
     check(op, ty, target, result)?;
-    let size = ty.size();
+    let (size, word) = (ty.size(), is_word(ty, target));
     for index in 0..count {
         // `wrapping_add`, because arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
         let result = if result.is_null() {
@@ -324,7 +405,13 @@ pub unsafe fn apply_vector(
         // SAFETY:
         // - the caller promises `count` valid elements, and `index < count`;
         // - `check` has tested the alignment of the first, which that of the others follows from, and the width.
-        unsafe { dispatch(op, ty, args)? };
+        unsafe {
+            if word {
+                dispatch(op, ty, args)?;
+            } else {
+                locked(locks, op, ty, args)?;
+            }
+        }
     }
     Ok(())
 }

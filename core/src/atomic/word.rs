@@ -1,4 +1,4 @@
-//! Atomic access to memory by words of 1, 2, 4, 8 and 16 bytes.
+//! Atomic access to memory by words of 1, 2, 4, 8 and 16 bytes, and the look of a word for elements that have none.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -16,6 +16,13 @@ pub(super) trait Word: Copy + Eq {
     unsafe fn swap(target: *mut Self, value: Self) -> Self;
     /// `Ok` if `current` was there and `new` has replaced it, else `Err` with what is there.
     unsafe fn compare_exchange(target: *mut Self, current: Self, new: Self) -> Result<Self, Self>;
+}
+
+/// A word that integers are kept in, with the CPU's instructions for them.
+///
+/// # Safety
+/// As for [`Word`].
+pub(super) trait Bits: Word {
     /// Wrapping addition; the value before.
     unsafe fn fetch_add(target: *mut Self, value: Self) -> Self;
     /// The value before.
@@ -55,6 +62,9 @@ macro_rules! native {
             native!(@method $atomic, swap(target: $word, value) -> $word = target.swap(value, AcqRel));
             native!(@method $atomic, compare_exchange(target: $word, current, new) -> Result<$word, $word> =
                 target.compare_exchange(current, new, AcqRel, Acquire));
+        }
+
+        impl Bits for $word {
             native!(@method $atomic, fetch_add(target: $word, value) -> $word = target.fetch_add(value, AcqRel));
             native!(@method $atomic, fetch_and(target: $word, value) -> $word = target.fetch_and(value, AcqRel));
             native!(@method $atomic, fetch_or(target: $word, value) -> $word = target.fetch_or(value, AcqRel));
@@ -150,6 +160,11 @@ impl Word for u128 {
             let found = exchange_wide(target, current, new);
             if found == current { Ok(found) } else { Err(found) }
         };
+    }
+}
+
+impl Bits for u128 {
+    wide! {
         fetch_add(target, value) -> u128 = update_wide(target, |old| old.wrapping_add(value));
         fetch_and(target, value) -> u128 = update_wide(target, |old| old & value);
         fetch_or(target, value) -> u128 = update_wide(target, |old| old | value);
@@ -162,5 +177,64 @@ impl Word for u128 {
     #[inline(always)]
     fn masked(old: Self, value: Self, mask: Self) -> Self {
         (value & mask) | (old & !mask)
+    }
+}
+
+/// An element of up to 32 bytes in this thread's own copy, which no CPU changes atomically: whoever works on it holds the
+/// element's lock.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Copied(pub(super) [u64; 4]);
+
+impl Word for Copied {
+    unsafe fn load(target: *mut Self) -> Self {
+        // SAFETY:
+        // - valid by the trait's contract; and this thread's own.
+        unsafe { target.read() }
+    }
+    unsafe fn store(target: *mut Self, value: Self) {
+        // SAFETY:
+        // - as for `load`.
+        unsafe { target.write(value) }
+    }
+    unsafe fn swap(target: *mut Self, value: Self) -> Self {
+        // SAFETY:
+        // - as for `load`.
+        unsafe { target.replace(value) }
+    }
+    unsafe fn compare_exchange(target: *mut Self, current: Self, new: Self) -> Result<Self, Self> {
+        // SAFETY:
+        // - as for `load`.
+        unsafe {
+            let found = target.read();
+            if found != current {
+                return Err(found);
+            }
+            target.write(new);
+            Ok(found)
+        }
+    }
+}
+
+/// Copies an element between shared memory and a copy, by words of 4 or 8 bytes.
+///
+/// # Safety
+/// `len` bytes, a multiple of 4 at addresses that are multiples of 4, are valid at both ends.
+pub(super) unsafe fn move_shared(from: *const u8, to: *mut u8, len: usize) {
+    let wide = (from.addr() | to.addr() | len).is_multiple_of(8);
+    let step = if wide { 8 } else { 4 };
+    for at in (0..len).step_by(step) {
+        // SAFETY:
+        // - in bounds and aligned by the caller's promise; atomic, since garbled peers may write at the same time.
+        unsafe {
+            let (from, to) = (from.add(at).cast_mut(), to.add(at));
+            if step == 8 {
+                let value = AtomicU64::from_ptr(from.cast()).load(Relaxed);
+                AtomicU64::from_ptr(to.cast()).store(value, Relaxed);
+            } else {
+                let value = AtomicU32::from_ptr(from.cast()).load(Relaxed);
+                AtomicU32::from_ptr(to.cast()).store(value, Relaxed);
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ pub const LAWS: &[Law] = &[
     law(
         "core.atomic.misaligned",
         "unipgas core: Channel::atomic",
-        "an element that is not aligned to its size is refused, and nothing is written",
+        "an element that is not aligned as its type is in C is refused, and nothing is written",
         2,
         misaligned,
     ),
@@ -40,7 +40,7 @@ pub const LAWS: &[Law] = &[
 ];
 
 /// The largest element, and how many are in a vector.
-const SIZE: usize = 16;
+const SIZE: usize = 32;
 const COUNT: usize = 5;
 
 /// Elements whose bits are a plain value of their type, small enough that comparisons go both ways.
@@ -60,6 +60,14 @@ fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
                 chunk.copy_from_slice(&(value * if small { 0.5 } else { 1e9 }).to_ne_bytes());
             }
         }
+        AtomicType::F80 | AtomicType::ComplexF80 => {
+            for chunk in bytes.chunks_exact_mut(16) {
+                let (sign, exponent) = (random.below(2) << 15, 0x3ffe + random.below(4));
+                let value = u128::from(sign | exponent) << 64 | 1 << 63;
+                let zero = random.below(7) == 0;
+                chunk.copy_from_slice(&if zero { 0 } else { value }.to_ne_bytes());
+            }
+        }
         _ if small => {
             for chunk in bytes.chunks_exact_mut(ty.size()) {
                 chunk[0] = random.below(4) as u8;
@@ -70,7 +78,7 @@ fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
     bytes
 }
 
-#[repr(align(16))]
+#[repr(align(32))]
 #[derive(Clone, Copy, PartialEq)]
 struct Elements([u8; SIZE * COUNT]);
 
@@ -165,7 +173,7 @@ fn cell(
             std::ptr::null_mut()
         };
         // SAFETY:
-        // - as above; the mirror is aligned to 16 bytes and nobody else's.
+        // - as above; the mirror is aligned to 32 bytes and nobody else's.
         unsafe {
             apply_vector(
                 op,
@@ -204,7 +212,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
             .copied()
             .filter(|ty| supported(AtomicOp::Write, *ty))
         {
-            for offset in (1..ty.size()).map(|at| 64 + at) {
+            for offset in (1..ty.alignment()).map(|at| 64 + at) {
                 for count in [1, 2] {
                     let request = AtomicRequest {
                         op: AtomicOp::Write,
@@ -219,10 +227,10 @@ fn misaligned(ctx: &Ctx) -> Verdict {
                         offset,
                     };
                     // SAFETY:
-                    // - the operand has room for two elements of 16 bytes.
+                    // - the operand has room for two elements of 32 bytes.
                     let result =
                         rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
-                    let expected = Error::Misaligned(ty.size());
+                    let expected = Error::Misaligned(ty.alignment());
                     refused(
                         result,
                         |e| *e == expected,

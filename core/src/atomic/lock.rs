@@ -1,0 +1,112 @@
+//! Locks for elements that no CPU changes atomically: wider than 16 bytes, or aligned as C asks for and less than the CPU does.
+//!
+//! All who can reach the memory find the same lock: it lies in memory that they share with its owner, and is chosen by the element's
+//! offset in its page, which every mapping of the page agrees on.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::inbox::process;
+use crate::{Error, Result};
+
+const LOCKS: usize = 64;
+/// Looks at a lock between two looks at its holder's life.
+const LOOKS: u32 = 1024;
+/// How long a living holder, stopped by a debugger perhaps, is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
+/// has held can be taken over; the element that it worked on may then be half written.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct ElementLocks([AtomicU32; LOCKS]);
+
+/// A lock that this thread has, until it is dropped.
+pub(super) struct Held<'a>(&'a AtomicU32);
+
+impl ElementLocks {
+    /// Free locks.
+    pub const fn new() -> Self {
+        ElementLocks([const { AtomicU32::new(0) }; LOCKS])
+    }
+
+    /// Takes the lock of the element at `address`. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
+    pub(super) fn hold(&self, address: usize) -> Result<Held<'_>> {
+        let lock = &self.0[(address >> 4) % LOCKS];
+        let me = process::id();
+        let free = |holder| lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed);
+        if free(0).is_ok() {
+            return Ok(Held(lock));
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                if free(0).is_ok() {
+                    return Ok(Held(lock));
+                }
+                std::thread::yield_now();
+            }
+            let holder = lock.load(Ordering::Relaxed);
+            if holder != 0 && has_ended(holder) && free(holder).is_ok() {
+                return Ok(Held(lock));
+            }
+            if start.elapsed() >= PATIENCE {
+                return Err(Error::Timeout);
+            }
+        }
+    }
+}
+
+impl Default for ElementLocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+fn has_ended(pid: u32) -> bool {
+    // SAFETY:
+    // - signal 0 only asks whether the process exists.
+    let answer = unsafe { libc::kill(pid as i32, 0) };
+    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_holder_s_lock_is_taken_over() {
+        let locks = ElementLocks::new();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        locks.0[3].store(child.id(), Ordering::Relaxed);
+        drop(locks.hold(3 << 4).unwrap());
+        assert_eq!(locks.0[3].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn one_thread_at_a_time() {
+        let locks = ElementLocks::new();
+        let mut count = 0u64;
+        let at = std::ptr::from_mut(&mut count) as usize;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _held = locks.hold(at).unwrap();
+                        // SAFETY:
+                        // - the variable outlives the threads, and the lock lets one in at a time.
+                        unsafe { *(at as *mut u64) += 1 };
+                    }
+                });
+            }
+        });
+        assert_eq!(count, 8000);
+    }
+}
