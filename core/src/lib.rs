@@ -8,8 +8,9 @@
 pub mod atomic;
 pub mod bell;
 #[cfg(not(loom))]
-mod biased;
+pub mod biased;
 pub mod bundle;
+pub mod combine;
 mod copy;
 pub mod deadline;
 pub mod directory;

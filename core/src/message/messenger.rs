@@ -18,7 +18,7 @@ const DATA: usize = 256 << 10;
 /// Whose death ends a wait.
 #[derive(Debug, Clone, Copy)]
 pub enum Needs<'a> {
-    /// Any rank's.
+    /// Any rank's; or that all others have left.
     Anyone,
     /// That of one of these.
     Ranks(&'a [u32]),
@@ -80,6 +80,14 @@ impl Messenger {
         self.mailbox.lock()
     }
 
+    /// Whether something is under way that needs this process's progress, though nobody waits for it.
+    #[inline(always)]
+    pub fn is_restless(&self) -> bool {
+        self.window
+            .restless
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// The mailbox after some progress.
     #[inline]
     pub fn advanced(&self) -> BiasedGuard<'_, Mailbox> {
@@ -99,7 +107,7 @@ impl Messenger {
     ) -> Result<T> {
         let mut since = None;
         let mut check = || match needs {
-            Needs::Anyone => self.world.check_anyone(),
+            Needs::Anyone => self.world.check_company(&mut since),
             Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
         };
         let engine = self.world.engine();
