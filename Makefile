@@ -17,10 +17,11 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 NATIVE_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
-LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so
-ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a
+SCRIPTS := gaspi_run rccerun irccerun
+LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libRCCE.so libiRCCE.so
+ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a
 HEADERS := $(wildcard api-*/include/*.h)
-PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc
+PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc
 
 DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
@@ -36,7 +37,7 @@ build: prepare ## the command and the libraries, optimised (the default)
 install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built
 	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
-	$(INSTALL) -m 755 $(RELEASE)/unipgas packaging/gaspi_run "$(DESTDIR)$(BINDIR)/"
+	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
 	$(INSTALL) -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/"
 	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
@@ -53,7 +54,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	done
 
 uninstall: ## removes from PREFIX what install put there
-	rm -f $(foreach f,unipgas gaspi_run,"$(DESTDIR)$(BINDIR)/$(f)") \
+	rm -f $(foreach f,unipgas $(SCRIPTS),"$(DESTDIR)$(BINDIR)/$(f)") \
 	    $(foreach f,$(notdir $(HEADERS)),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")

@@ -20,18 +20,34 @@ struct Api {
     header: &'static str,
     /// The name that programs written for it link, beside libunipgas.
     library: &'static str,
+    /// `api-…`, where its source is.
+    source: &'static str,
 }
 
-const APIS: [Api; 2] = [
+const APIS: [Api; 4] = [
     Api {
         name: "gaspi",
         header: "GASPI.h",
         library: "GPI2",
+        source: "gaspi",
     },
     Api {
         name: "utofu",
         header: "utofu.h",
         library: "tofucom",
+        source: "utofu",
+    },
+    Api {
+        name: "rcce",
+        header: "RCCE.h",
+        library: "RCCE",
+        source: "ircce",
+    },
+    Api {
+        name: "ircce",
+        header: "iRCCE.h",
+        library: "iRCCE",
+        source: "ircce",
     },
 ];
 
@@ -41,7 +57,7 @@ Usage: unipgas cc --api API [--cxx] [--showme[:compile|:link]] ARGS
 Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the interface need. With --cxx, and as
 `unipgas c++`, the C++ compiler ($UNIPGAS_CXX, $CXX or c++).
 
-  --api API        the interface: gaspi, utofu
+  --api API        the interface: gaspi, utofu, rcce, ircce
   --showme         prints the command instead of running it
   --showme:compile prints the options for compiling
   --showme:link    prints the options for linking";
@@ -201,7 +217,7 @@ fn find(api: &Api) -> Result<Place, String> {
         };
     }
     let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../api-{}/include", api.name));
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../api-{}/include", api.source));
     let built = bin.join("libunipgas.so");
     if let (Ok(include), true) = (source.canonicalize(), built.is_file()) {
         // Programs look for the library by its soname.

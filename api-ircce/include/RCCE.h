@@ -1,0 +1,248 @@
+/*
+ * RCCE V1.0.13: messages, buffers, flags and shared memory for the units of execution (UEs) of one program. Link with -lRCCE; start
+ * with `unipgas run -n UES program`, or rccerun. Compile with -DGORY for the interface in which the program manages buffers and flags,
+ * without it for the simple one; one library serves both.
+ *
+ * Sizes are in bytes. A UE is named by its number, 0 to RCCE_num_ues() - 1. Every UE has a message-passing buffer (MPB), 8192 bytes
+ * unless the environment variable UNIPGAS_RCCE_MPB says otherwise; an address in the own MPB stands for the same place in the others'.
+ * All UEs make allocations in the same order. Functions that return int return RCCE_SUCCESS or one of RCCE_ERROR_*; RCCE has none for
+ * the death of a UE: the others then end with a line on stderr. UEs that wait sleep.
+ */
+#ifndef UNIPGAS_RCCE_H
+#define UNIPGAS_RCCE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The program's entry, also with -fopenmp: int RCCE_APP(int argc, char **argv). */
+#define RCCE_APP main
+
+#define _RCCE "1.0.13 release"
+#define STDERR stdout
+
+/* ---------------------------------------------------------------- sizes */
+
+#define RCCE_LINE_SIZE 32
+#define RCCE_BUFF_SIZE_MAX 8192
+#define RCCE_SHM_SIZE_MAX 67108864
+#define RCCE_MAXNP 48
+
+/* ---------------------------------------------------------------- what functions return */
+
+#define RCCE_SUCCESS 0
+#define RCCE_ERROR_BASE 1234321
+#define RCCE_ERROR_TARGET (RCCE_ERROR_BASE + 1)                    /* not an address in the MPB */
+#define RCCE_ERROR_SOURCE (RCCE_ERROR_BASE + 2)                    /* not an address in the MPB */
+#define RCCE_ERROR_ID (RCCE_ERROR_BASE + 3)                        /* no UE of this number */
+#define RCCE_ERROR_MESSAGE_LENGTH (RCCE_ERROR_BASE + 4)
+#define RCCE_ERROR_FLAG_UNDEFINED (RCCE_ERROR_BASE + 5)
+#define RCCE_ERROR_NUM_UES (RCCE_ERROR_BASE + 6)
+#define RCCE_ERROR_DATA_OVERLAP (RCCE_ERROR_BASE + 7)
+#define RCCE_ERROR_ALIGNMENT (RCCE_ERROR_BASE + 8)
+#define RCCE_ERROR_DEBUG_FLAG (RCCE_ERROR_BASE + 9)
+#define RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER (RCCE_ERROR_BASE + 10)
+#define RCCE_ERROR_FLAG_STATUS_UNDEFINED (RCCE_ERROR_BASE + 11)
+#define RCCE_ERROR_FLAG_NOT_ALLOCATED (RCCE_ERROR_BASE + 12)
+#define RCCE_ERROR_VAL_UNDEFINED (RCCE_ERROR_BASE + 13)            /* a null pointer where a result goes */
+#define RCCE_ERROR_INVALID_ERROR_CODE (RCCE_ERROR_BASE + 14)
+#define RCCE_ERROR_RPC_NOT_ALLOCATED (RCCE_ERROR_BASE + 15)
+#define RCCE_ERROR_RPC_INTERNAL (RCCE_ERROR_BASE + 16)
+#define RCCE_ERROR_MULTIPLE_RPC_REQUESTS (RCCE_ERROR_BASE + 17)
+#define RCCE_ERROR_FDIVIDER (RCCE_ERROR_BASE + 18)
+#define RCCE_ERROR_FREQUENCY_EXCEEDED (RCCE_ERROR_BASE + 19)
+#define RCCE_ERROR_NO_ACTIVE_RPC_REQUEST (RCCE_ERROR_BASE + 20)
+#define RCCE_ERROR_STALE_RPC_REQUEST (RCCE_ERROR_BASE + 21)
+#define RCCE_ERROR_COMM_UNDEFINED (RCCE_ERROR_BASE + 22)
+#define RCCE_ERROR_ILLEGAL_OP (RCCE_ERROR_BASE + 23)
+#define RCCE_ERROR_ILLEGAL_TYPE (RCCE_ERROR_BASE + 24)
+#define RCCE_ERROR_MALLOC (RCCE_ERROR_BASE + 25)
+#define RCCE_ERROR_COMM_INITIALIZED (RCCE_ERROR_BASE + 26)         /* not initialised */
+#define RCCE_ERROR_CORE_NOT_IN_HOSTFILE (RCCE_ERROR_BASE + 27)     /* the environment is wrong */
+
+#define RCCE_MAX_ERROR_STRING 45
+
+/* ---------------------------------------------------------------- other constants */
+
+/* For RCCE_debug_set(). */
+#define RCCE_DEBUG_ALL 111111
+#define RCCE_DEBUG_SYNCH 111444
+#define RCCE_DEBUG_COMM 111555
+#define RCCE_DEBUG_RPC 111666
+#define RCCE_DEBUG_DEBUG 111888
+
+#define RCCE_FLAG_SET 1
+#define RCCE_FLAG_UNSET 0
+
+/* Reductions. */
+#define RCCE_NUM_OPS 4
+#define RCCE_OP_BASE 23232323
+#define RCCE_SUM RCCE_OP_BASE
+#define RCCE_MIN (RCCE_OP_BASE + 1)
+#define RCCE_MAX (RCCE_OP_BASE + 2)
+#define RCCE_PROD (RCCE_OP_BASE + 3)
+
+#define RCCE_TYPE_BASE 63636363
+#define RCCE_INT RCCE_TYPE_BASE
+#define RCCE_LONG (RCCE_TYPE_BASE + 1)
+#define RCCE_FLOAT (RCCE_TYPE_BASE + 2)
+#define RCCE_DOUBLE (RCCE_TYPE_BASE + 3)
+
+#define RCCE_POWER_DEFAULT (-99999)
+
+/* ---------------------------------------------------------------- types */
+
+typedef volatile unsigned char *t_vcharp;
+typedef volatile int *RCCE_FLAG; /* a line of the MPB whose first word is the flag's value */
+typedef int RCCE_FLAG_STATUS;
+
+/** A communicator. size, my_rank and member may be read; everything may be copied. */
+typedef struct {
+  int size;
+  int my_rank;             /* this UE's number among the members */
+  int initialized;
+  int member[RCCE_MAXNP];  /* the members' numbers, ascending */
+  RCCE_FLAG gather;
+  RCCE_FLAG release;
+} RCCE_COMM;
+
+/** All UEs. */
+extern RCCE_COMM RCCE_COMM_WORLD;
+
+/* ---------------------------------------------------------------- beginning and end */
+
+/** First call of a program. Removes from the arguments what RCCE's own launcher puts there, if it is there. */
+int RCCE_init(int *argc, char ***argv);
+/** Last call of a program; waits for the others. Programs may also return from main without it. */
+int RCCE_finalize(void);
+/** Seconds, of a clock that all UEs share. */
+double RCCE_wtime(void);
+/** Number of this UE. */
+int RCCE_ue(void);
+/** Number of UEs. */
+int RCCE_num_ues(void);
+
+/* ---------------------------------------------------------------- shared memory */
+
+/** Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room. */
+t_vcharp RCCE_shmalloc(size_t size);
+/** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */
+t_vcharp RCCE_shmalloc_request(size_t size, size_t *chunk);
+void RCCE_shfree(t_vcharp address);
+/** What this UE has written to shared memory is visible to the others. */
+void RCCE_shflush(void);
+
+/* ---------------------------------------------------------------- communicators */
+
+/** Divides all UEs by colour(number, aux), which must give the same everywhere; *comm: those of this UE's colour. At most 64 at a time. */
+int RCCE_comm_split(int (*colour)(int, void *), void *aux, RCCE_COMM *comm);
+int RCCE_comm_free(RCCE_COMM *comm);
+int RCCE_comm_size(RCCE_COMM comm, int *size);
+int RCCE_comm_rank(RCCE_COMM comm, int *rank);
+/** Ends when all members have called it. Null: all UEs. */
+int RCCE_barrier(RCCE_COMM *comm);
+/** What this UE has written is visible before what it writes later. */
+void RCCE_fence(void);
+
+/* ---------------------------------------------------------------- locks */
+
+/** Takes the lock of UE id, waiting for it. */
+int RCCE_acquire_lock(int id);
+/** Gives it back; any UE may. */
+int RCCE_release_lock(int id);
+
+/* ---------------------------------------------------------------- errors */
+
+/** Copies a code's text, at most RCCE_MAX_ERROR_STRING bytes with its end, and its length. */
+int RCCE_error_string(int code, char *string, int *length);
+/** From now on errors of these calls are printed: RCCE_DEBUG_*. */
+int RCCE_debug_set(int flag);
+int RCCE_debug_unset(int flag);
+
+#ifdef GORY
+
+/* ---------------------------------------------------------------- buffers and flags
+ *
+ * These check more than those of the simple interface, or have other parameters under the same names: the library has them under names
+ * of their own.
+ */
+
+/** Allocates in the MPB; null if size is not a multiple of 32 above 0, or there is no room. */
+t_vcharp RCCE_malloc(size_t size) __asm__("RCCE_malloc_gory");
+/** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */
+t_vcharp RCCE_malloc_request(size_t size, size_t *chunk) __asm__("RCCE_malloc_request_gory");
+void RCCE_free(t_vcharp address);
+/** Copies to UE id's MPB. target and size are multiples of 32. */
+int RCCE_put(t_vcharp target, t_vcharp source, int size, int id) __asm__("RCCE_put_gory");
+/** Copies from UE id's MPB. source and size are multiples of 32. */
+int RCCE_get(t_vcharp target, t_vcharp source, int size, int id) __asm__("RCCE_get_gory");
+/** Waits until this UE's flag is set or unset. */
+int RCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value) __asm__("RCCE_wait_until_gory");
+int RCCE_flag_alloc(RCCE_FLAG *flag);
+int RCCE_flag_free(RCCE_FLAG *flag);
+/** Sets or unsets UE id's flag. What this UE has put there before is visible before it. */
+int RCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id) __asm__("RCCE_flag_write_gory");
+int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
+
+/** Sends through buffer, chunk bytes at a time; sent and ready are flags for this. */
+int RCCE_send(char *data, t_vcharp buffer, size_t chunk, RCCE_FLAG *ready, RCCE_FLAG *sent, size_t size, int dest)
+    __asm__("RCCE_send_gory");
+int RCCE_recv(char *data, t_vcharp buffer, size_t chunk, RCCE_FLAG *ready, RCCE_FLAG *sent, size_t size, int source)
+    __asm__("RCCE_recv_gory");
+int RCCE_recv_test(char *data, t_vcharp buffer, size_t chunk, RCCE_FLAG *ready, RCCE_FLAG *sent, size_t size, int source,
+                   int *test) __asm__("RCCE_recv_test_gory");
+
+#else
+
+/* ---------------------------------------------------------------- messages
+ *
+ * RCCE_send() ends when the message has been received. A size of 0 succeeds at once.
+ */
+
+int RCCE_send(char *data, size_t size, int dest);
+int RCCE_recv(char *data, size_t size, int source);
+/** Receives if a message is there; *test: whether it was. */
+int RCCE_recv_test(char *data, size_t size, int source, int *test);
+/** type: RCCE_INT, ...; op: RCCE_SUM, .... The root's data may be overwritten. */
+int RCCE_allreduce(char *data, char *result, int num, int type, int op, RCCE_COMM comm);
+int RCCE_reduce(char *data, char *result, int num, int type, int op, int root, RCCE_COMM comm);
+/** root is a number among the members. */
+int RCCE_bcast(char *data, size_t size, int root, RCCE_COMM comm);
+
+#endif
+
+#ifdef RC_POWER_MANAGEMENT
+
+/* ---------------------------------------------------------------- voltage and frequency, simulated: nothing changes */
+
+typedef struct {
+  int release;
+  int old_voltage_level;
+  int new_voltage_level;
+  int old_frequency_divider;
+  int new_frequency_divider;
+  __extension__ long long start_cycle;
+} RCCE_REQUEST;
+
+/** The power domain of this UE's core, 0 to 5. */
+int RCCE_power_domain(void);
+/** Begins a change; *new_divider (2 to 16) and *new_level are what will be. Does something for the domain's master only. */
+int RCCE_iset_power(int divider, RCCE_REQUEST *request, int *new_divider, int *new_level);
+/** Ends a change. */
+int RCCE_wait_power(RCCE_REQUEST *request);
+int RCCE_set_frequency_divider(int divider, int *new_divider);
+/** The UE that makes the requests of this UE's domain. */
+int RCCE_power_domain_master(void);
+/** UEs in this UE's domain. */
+int RCCE_power_domain_size(void);
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

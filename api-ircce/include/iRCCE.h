@@ -1,0 +1,213 @@
+/*
+ * iRCCE 2.0: non-blocking messages, tagged flags and atomic increment registers for RCCE programs (iRCCE manual of March 2013; clause
+ * numbers below are of that text). Link with -liRCCE or -lRCCE. Call RCCE_init() first, then iRCCE_init().
+ *
+ * Sizes are in bytes. Functions that return int return iRCCE_SUCCESS, iRCCE_ERROR, one of the states below, or one of RCCE_ERROR_*.
+ */
+#ifndef UNIPGAS_IRCCE_H
+#define UNIPGAS_IRCCE_H
+
+#include <sys/types.h>
+
+#include "RCCE.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define iRCCE_VERSION "2.0"
+#define iRCCE_FLAIR
+
+#define iRCCE_SUCCESS RCCE_SUCCESS
+#define iRCCE_ERROR (-1)
+#define iRCCE_PENDING (-2)      /* begun, not finished */
+#define iRCCE_RESERVED (-3)     /* waits for earlier requests */
+#define iRCCE_NOT_ENQUEUED (-4) /* nothing to be cancelled */
+
+/** Wildcards for receives: a message from anyone, of any length. §6. */
+extern const int iRCCE_ANY_SOURCE;
+extern const int iRCCE_ANY_LENGTH;
+
+/** Bytes that a tagged flag carries. §4.4. */
+#define iRCCE_MAX_TAGGED_LEN (RCCE_LINE_SIZE - 4)
+
+/* ---------------------------------------------------------------- types */
+
+/** A send under way. Lives until the request has been completed. dest may be read. */
+typedef struct _iRCCE_SEND_REQUEST {
+  __extension__ unsigned long long _private[14];
+  t_vcharp combuf;
+  int dest;
+  int _reserved;
+} iRCCE_SEND_REQUEST;
+
+/** A receive under way. source may be read: with iRCCE_ANY_SOURCE the sender, once it is known. */
+typedef struct _iRCCE_RECV_REQUEST {
+  __extension__ unsigned long long _private[15];
+  t_vcharp combuf;
+  int source;
+  int _reserved;
+} iRCCE_RECV_REQUEST;
+
+/** Several requests. */
+typedef struct _iRCCE_WAIT_LIST {
+  void *first;
+  void *last;
+} iRCCE_WAIT_LIST;
+
+/** An atomic increment register: only its address is of use. */
+typedef volatile struct _iRCCE_AIR {
+  int *counter;
+  int *init;
+} iRCCE_AIR;
+
+/* ---------------------------------------------------------------- beginning (§9.1) */
+
+int iRCCE_init(void);
+
+/* ---------------------------------------------------------------- non-blocking messages (§9.2, §9.3)
+ *
+ * A null request waits at once. iRCCE_issend() and iRCCE_isrecv() are the synchronous forms.
+ */
+
+int iRCCE_isend(char *buffer, ssize_t length, int dest, iRCCE_SEND_REQUEST *request);
+int iRCCE_isend_test(iRCCE_SEND_REQUEST *request, int *flag);
+int iRCCE_isend_wait(iRCCE_SEND_REQUEST *request);
+int iRCCE_isend_push(void);
+int iRCCE_isend_cancel(iRCCE_SEND_REQUEST *request, int *flag);
+int iRCCE_irecv(char *buffer, ssize_t length, int source, iRCCE_RECV_REQUEST *request);
+int iRCCE_irecv_test(iRCCE_RECV_REQUEST *request, int *flag);
+int iRCCE_irecv_wait(iRCCE_RECV_REQUEST *request);
+int iRCCE_irecv_push(void);
+int iRCCE_irecv_cancel(iRCCE_RECV_REQUEST *request, int *flag);
+int iRCCE_issend(char *buffer, ssize_t length, int dest, iRCCE_SEND_REQUEST *request);
+int iRCCE_isrecv(char *buffer, ssize_t length, int source, iRCCE_RECV_REQUEST *request);
+int iRCCE_iprobe(int source, int *test_rank, int *test_flag);
+
+/* ---------------------------------------------------------------- blocking messages (§9.4) */
+
+int iRCCE_ssend(char *buffer, ssize_t length, int dest);
+int iRCCE_srecv(char *buffer, ssize_t length, int source);
+int iRCCE_srecv_test(char *buffer, ssize_t length, int source, int *test);
+int iRCCE_probe(int source, int *test_rank);
+
+/* ---------------------------------------------------------------- MPBs (§9.5) */
+
+/** Copies to the MPB of UE rank; target is an address in the own MPB. */
+int iRCCE_put(t_vcharp target, t_vcharp source, int size, int rank);
+/** Copies from the MPB of UE rank; source is an address in the own MPB. */
+int iRCCE_get(t_vcharp target, t_vcharp source, int size, int rank);
+void *iRCCE_memcpy_put(void *dest, const void *src, size_t num);
+void *iRCCE_memcpy_get(void *dest, const void *src, size_t num);
+/** Allocates in the MPB, for good; null if size is not a multiple of 32 above 0, or there is no room. */
+t_vcharp iRCCE_malloc(size_t size);
+
+/* ---------------------------------------------------------------- several requests (§9.7) */
+
+void iRCCE_init_wait_list(iRCCE_WAIT_LIST *wait_list);
+void iRCCE_add_to_wait_list(iRCCE_WAIT_LIST *wait_list, iRCCE_SEND_REQUEST *send_request, iRCCE_RECV_REQUEST *recv_request);
+void iRCCE_add_send_to_wait_list(iRCCE_WAIT_LIST *wait_list, iRCCE_SEND_REQUEST *request);
+void iRCCE_add_recv_to_wait_list(iRCCE_WAIT_LIST *wait_list, iRCCE_RECV_REQUEST *request);
+int iRCCE_test_all(iRCCE_WAIT_LIST *wait_list, int *flag);
+int iRCCE_wait_all(iRCCE_WAIT_LIST *wait_list);
+int iRCCE_test_any(iRCCE_WAIT_LIST *wait_list, iRCCE_SEND_REQUEST **send_request, iRCCE_RECV_REQUEST **recv_request);
+int iRCCE_wait_any(iRCCE_WAIT_LIST *wait_list, iRCCE_SEND_REQUEST **send_request, iRCCE_RECV_REQUEST **recv_request);
+
+/* ---------------------------------------------------------------- about requests (§9.8) */
+
+int iRCCE_get_dest(iRCCE_SEND_REQUEST *request);
+/** Null: of the last message that has come. */
+int iRCCE_get_source(iRCCE_RECV_REQUEST *request);
+int iRCCE_get_size(iRCCE_SEND_REQUEST *send_request, iRCCE_RECV_REQUEST *recv_request);
+int iRCCE_get_status(iRCCE_SEND_REQUEST *send_request, iRCCE_RECV_REQUEST *recv_request);
+/** Of the last message that has come. */
+int iRCCE_get_length(void);
+
+/* ---------------------------------------------------------------- flags (§9.9) */
+
+int iRCCE_flag_alloc(RCCE_FLAG *flag);
+int iRCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id);
+int iRCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
+int iRCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value);
+int iRCCE_flag_alloc_tagged(RCCE_FLAG *flag);
+/** Writes UE id's flag with a tag of up to 28 bytes, which is visible before it; what is longer is cut. */
+int iRCCE_flag_write_tagged(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id, void *tag, int length);
+int iRCCE_flag_read_tagged(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id, void *tag, int length);
+int iRCCE_wait_tagged(RCCE_FLAG flag, RCCE_FLAG_STATUS value, void *tag, int length);
+int iRCCE_test_tagged(RCCE_FLAG flag, RCCE_FLAG_STATUS value, int *result, void *tag, int length);
+int iRCCE_get_max_tagged_len(void);
+
+/* ---------------------------------------------------------------- atomic increment registers (§9.10) */
+
+/** The next of 96 registers; iRCCE_ERROR if there is none. It is 0 at first. */
+int iRCCE_atomic_alloc(iRCCE_AIR **reg);
+/** Adds 1; *value: what was there before. */
+int iRCCE_atomic_inc(iRCCE_AIR *reg, int *value);
+int iRCCE_atomic_read(iRCCE_AIR *reg, int *value);
+int iRCCE_atomic_write(iRCCE_AIR *reg, int value);
+
+/* ---------------------------------------------------------------- all together (§9.11, §9.12) */
+
+/** Null: all UEs. */
+int iRCCE_barrier(RCCE_COMM *comm);
+int iRCCE_bcast(char *buffer, size_t length, int root, RCCE_COMM comm);
+int iRCCE_mcast(char *buffer, size_t length, int root);
+int iRCCE_msend(char *buffer, ssize_t length);
+int iRCCE_mrecv(char *buffer, ssize_t length, int source);
+
+/* ---------------------------------------------------------------- receives into buffers of known size
+ *
+ * As the functions without _within, for a buffer of capacity bytes, or (size_t)-1 if that is not known: a message that iRCCE_ANY_LENGTH
+ * lets in is not written beyond the buffer's end. Where the compiler knows the size of a buffer, the names without _within lead here;
+ * define UNIPGAS_IRCCE_NO_SIZES to leave them alone.
+ */
+
+int iRCCE_irecv_within(char *buffer, ssize_t length, int source, iRCCE_RECV_REQUEST *request, size_t capacity);
+int iRCCE_isrecv_within(char *buffer, ssize_t length, int source, iRCCE_RECV_REQUEST *request, size_t capacity);
+int iRCCE_srecv_within(char *buffer, ssize_t length, int source, size_t capacity);
+int iRCCE_mrecv_within(char *buffer, ssize_t length, int source, size_t capacity);
+
+#if defined __GNUC__ && !defined UNIPGAS_IRCCE_NO_SIZES
+#define iRCCE_irecv(buffer, length, source, request) \
+  iRCCE_irecv_within(buffer, length, source, request, __builtin_object_size(buffer, 0))
+#define iRCCE_isrecv(buffer, length, source, request) \
+  iRCCE_isrecv_within(buffer, length, source, request, __builtin_object_size(buffer, 0))
+#define iRCCE_srecv(buffer, length, source) \
+  iRCCE_srecv_within(buffer, length, source, __builtin_object_size(buffer, 0))
+#define iRCCE_mrecv(buffer, length, source) \
+  iRCCE_mrecv_within(buffer, length, source, __builtin_object_size(buffer, 0))
+#endif
+
+/* ---------------------------------------------------------------- other names */
+
+/* In RCCE's name space (§2.2). */
+#define RCCE_isend iRCCE_isend
+#define RCCE_isend_test iRCCE_isend_test
+#define RCCE_isend_wait iRCCE_isend_wait
+#define RCCE_isend_push iRCCE_isend_push
+#define RCCE_irecv iRCCE_irecv
+#define RCCE_irecv_test iRCCE_irecv_test
+#define RCCE_irecv_wait iRCCE_irecv_wait
+#define RCCE_irecv_push iRCCE_irecv_push
+#define RCCE_SEND_REQUEST iRCCE_SEND_REQUEST
+#define RCCE_RECV_REQUEST iRCCE_RECV_REQUEST
+
+/* Of versions before 2.0. */
+#define iRCCE_send iRCCE_ssend
+#define iRCCE_recv iRCCE_srecv
+#define iRCCE_recv_test iRCCE_srecv_test
+#define iRCCE_memcpy iRCCE_memcpy_put
+
+/* Of the synchronous forms. */
+#define iRCCE_issend_test iRCCE_isend_test
+#define iRCCE_issend_wait iRCCE_isend_wait
+#define iRCCE_issend_push iRCCE_isend_push
+#define iRCCE_isrecv_test iRCCE_irecv_test
+#define iRCCE_isrecv_wait iRCCE_irecv_wait
+#define iRCCE_isrecv_push iRCCE_irecv_push
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

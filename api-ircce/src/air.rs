@@ -1,0 +1,132 @@
+//! Atomic increment registers (AIRs, manual §4.5): 96 counters at UE 0.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use unipgas_core::{Deadline, RemoteRegion};
+
+use crate::process::Ue;
+use crate::status::{Code, Failure, Result};
+
+/// Two sets of 48.
+pub const REGISTERS: usize = 96;
+/// Offset of the first one; each has a cache line.
+const FIRST: usize = 1024;
+const STRIDE: usize = 64;
+const _: () = assert!(FIRST + REGISTERS * STRIDE <= crate::mpb::MPB);
+
+/// `iRCCE_AIR`: where the register is mapped here, or null pointers. Programs pass its address.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Air {
+    counter: *mut i32,
+    init: *mut i32,
+}
+
+// SAFETY:
+// - the pointers are only told to the program; nothing here follows them.
+unsafe impl Send for Air {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Air {}
+
+/// A register, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Register(u8);
+
+/// The handles, and how many have been given out.
+pub(crate) struct Registers {
+    handles: Box<[Air]>,
+    given: AtomicUsize,
+}
+
+impl Registers {
+    pub fn new(first: &RemoteRegion) -> Self {
+        let base = first.parts().base;
+        let handle = |nth| {
+            let place = match base.is_null() {
+                true => base,
+                false => base.wrapping_add(FIRST + nth * STRIDE),
+            };
+            Air {
+                counter: place.cast(),
+                init: place.cast(),
+            }
+        };
+        Registers {
+            handles: (0..REGISTERS).map(handle).collect(),
+            given: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Ue {
+    /// The next register; all UEs allocate alike. It is 0 at first. `None` after 96. (`iRCCE_atomic_alloc`)
+    pub fn atomic_alloc(&self) -> Option<Register> {
+        let given = &self.registers.given;
+        given
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < REGISTERS).then_some(n + 1)
+            })
+            .ok()
+            .map(|n| Register(n as u8))
+    }
+
+    /// Adds 1 and gives what was there before (`iRCCE_atomic_inc`).
+    #[inline]
+    pub fn atomic_inc(&self, register: Register) -> Result<i32> {
+        self.add(register, 1)
+    }
+
+    /// The value (`iRCCE_atomic_read`).
+    #[inline]
+    pub fn atomic_read(&self, register: Register) -> Result<i32> {
+        self.looked()?;
+        self.add(register, 0)
+    }
+
+    /// Sets the value (`iRCCE_atomic_write`).
+    pub fn atomic_write(&self, register: Register, value: i32) -> Result<()> {
+        let at = self.control(0, FIRST + usize::from(register.0) * STRIDE)?;
+        let engine = self.world().engine();
+        let mut known = 0;
+        loop {
+            let found = self
+                .endpoint
+                .compare_swap(engine, at, known, u64::from(value as u32), Deadline::Never)
+                .map_err(|error| self.blame(0, error))?;
+            if found == known {
+                return Ok(());
+            }
+            known = found;
+        }
+    }
+
+    #[inline]
+    fn add(&self, register: Register, value: u64) -> Result<i32> {
+        let at = self.control(0, FIRST + usize::from(register.0) * STRIDE)?;
+        // The upper half of the word only takes the carries.
+        self.endpoint
+            .fetch_add(self.world().engine(), at, value, Deadline::Never)
+            .map(|before| before as i32)
+            .map_err(|error| self.blame(0, error))
+    }
+
+    /// The handle of a register, for C.
+    pub(crate) fn handle(&self, register: Register) -> *const Air {
+        &raw const self.registers.handles[usize::from(register.0)]
+    }
+
+    /// The register of a handle that has been given out. Errors: [`Code::General`].
+    #[inline]
+    pub(crate) fn register(&self, handle: *const Air) -> Result<Register> {
+        let offset = (handle as usize).wrapping_sub(self.registers.handles.as_ptr() as usize);
+        let number = offset / size_of::<Air>();
+        let known = offset.is_multiple_of(size_of::<Air>())
+            && number < self.registers.given.load(Ordering::Relaxed);
+        if known {
+            Ok(Register(number as u8))
+        } else {
+            Err(Failure::Code(Code::General))
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The process-wide state behind the C interface: whether the program is between `RCCE_init` and `RCCE_finalize`, and how it ends.
+
+use std::io::Write;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use unipgas_core::Error;
+use unipgas_core::transport::Life;
+
+use crate::launch::Wishes;
+use crate::process::Ue;
+use crate::status::{Code, Failure, Result};
+
+/// The running UE, null outside.
+static UE: AtomicPtr<Ue> = AtomicPtr::new(null_mut());
+
+/// Number of UEs and, below it, the number of the last UE that ran; 0: none has.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// What changes at the beginning and at the end only.
+struct Phase {
+    life_cycles: u32,
+    /// UEs that have finished: programs may still look at memory that the library gave them.
+    #[allow(clippy::vec_box, reason = "their addresses must stay")]
+    finished: Vec<Box<Ue>>,
+}
+
+static PHASE: Mutex<Phase> = Mutex::new(Phase {
+    life_cycles: 0,
+    finished: Vec::new(),
+});
+
+/// The running UE. Errors: [`Failure::NotRunning`].
+#[inline(always)]
+pub fn current() -> Result<&'static Ue> {
+    let ue = UE.load(Ordering::Acquire);
+    // SAFETY:
+    // - null, or made by Box::into_raw in `init`, and never freed: `finalize` keeps it among the finished ones.
+    unsafe { ue.as_ref() }.ok_or(Failure::NotRunning)
+}
+
+/// This UE's number and the number of UEs, also after the end. Errors: [`Failure::NotRunning`] before the beginning.
+pub fn place() -> Result<(u32, u32)> {
+    match LAST.load(Ordering::Relaxed) {
+        0 => Err(Failure::NotRunning),
+        place => Ok((place as u32, (place >> 32) as u32)),
+    }
+}
+
+/// `RCCE_init`, once the arguments have been looked at: `cores` are those that they name. The running UE if there is one. Errors:
+/// [`Code::NumUes`]; [`Code::CoreNotInHostfile`] for a wrong environment; with a line on stderr.
+pub fn init(cores: &[i32]) -> Result<&'static Ue> {
+    let mut phase = PHASE.lock().expect("no panic under this lock");
+    if let Ok(ue) = current() {
+        return Ok(ue);
+    }
+    let tell = |why: &str, code: Code| {
+        eprintln!("unipgas: RCCE_init: {why}");
+        Failure::Code(code)
+    };
+    let wishes = Wishes::from_env().map_err(|why| tell(&why, Code::CoreNotInHostfile))?;
+    let cores = if cores.is_empty() {
+        &wishes.cores
+    } else {
+        cores
+    };
+    let started = Ue::start(phase.life_cycles + 1, &wishes, cores);
+    let ue = started.map_err(|failure| match failure {
+        Failure::Engine(Error::RankDead(id)) => give_up(&Error::RankDead(id)),
+        Failure::Code(Code::NumUes) => tell("a job has at most 48 UEs", Code::NumUes),
+        Failure::Engine(Error::Exhausted(what)) => tell(&format!("out of {what}"), Code::Malloc),
+        other => tell(&other.to_string(), Code::CoreNotInHostfile),
+    })?;
+    phase.life_cycles += 1;
+    if phase.life_cycles == 1 {
+        leave_at_exit();
+    }
+    let place = u64::from(ue.num()) << 32 | u64::from(ue.id());
+    LAST.store(place, Ordering::Relaxed);
+    UE.store(Box::into_raw(Box::new(ue)), Ordering::Release);
+    current()
+}
+
+/// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; those of [`Ue::finalize`].
+pub fn finalize() -> Result<()> {
+    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let finished = current()?.finish();
+    let ue = UE.swap(null_mut(), Ordering::AcqRel);
+    // SAFETY:
+    // - made by Box::into_raw in `init`, and `current` has just found it; the lock keeps others from taking it.
+    phase.finished.push(unsafe { Box::from_raw(ue) });
+    finished
+}
+
+/// Programs may return from main without `RCCE_finalize`: then the others shall not take this UE for dead.
+fn leave_at_exit() {
+    static PROCESS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn leave() {
+        // A child that the program has forked is not the UE.
+        if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+            return;
+        }
+        if let Ok(ue) = current() {
+            let _ = ue.world().leave();
+        }
+    }
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    // SAFETY:
+    // - `leave` neither unwinds nor needs anything that the C library takes down before it.
+    unsafe { libc::atexit(leave) };
+}
+
+/// RCCE has no code for the death of another UE or the failure of the engine: a line on stderr, then the process ends with status 1,
+/// and `unipgas run` ends the others. The one place for that.
+#[cold]
+pub fn give_up(error: &Error) -> ! {
+    static ENDING: AtomicBool = AtomicBool::new(false);
+    if ENDING.swap(true, Ordering::AcqRel) {
+        // Another thread is at it.
+        loop {
+            std::thread::park();
+        }
+    }
+    let me = current().map_or(String::from("this UE"), |ue| format!("UE {}", ue.id()));
+    let left = |id: u32| current().is_ok_and(|ue| ue.world().life(id) == Life::Left);
+    match error {
+        Error::RankDead(id) if left(*id) => {
+            eprintln!("unipgas: UE {id} has ended, and {me} waits for it");
+        }
+        Error::RankDead(id) => eprintln!("unipgas: UE {id} has died: {me} ends"),
+        error => eprintln!("unipgas: {me}: {error}"),
+    }
+    let _ = std::io::stdout().flush();
+    // SAFETY:
+    // - fflush of all streams and _exit need nothing of this process. What the program wants done at exit could wait for the UE that
+    //   has died.
+    unsafe {
+        libc::fflush(null_mut());
+        libc::_exit(1)
+    }
+}
+
+/// What `RCCE_debug_set` speaks of: the classes of calls whose errors are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Debug {
+    /// Flags, locks, communicators.
+    Synch = 1,
+    /// Copies and messages.
+    Comm = 2,
+    /// Voltage and frequency.
+    Rpc = 4,
+    /// Errors of the debug calls themselves.
+    Debug = 8,
+}
+
+static DEBUG: AtomicU8 = AtomicU8::new(0);
+
+/// `RCCE_debug_set` and `RCCE_debug_unset`. Errors: [`Code::DebugFlag`] for a number that is no flag.
+pub fn debug(flag: i32, on: bool) -> Result<()> {
+    let classes = match flag {
+        111_111 => 0xf,
+        111_444 => Debug::Synch as u8,
+        111_555 => Debug::Comm as u8,
+        111_666 => Debug::Rpc as u8,
+        111_888 => Debug::Debug as u8,
+        _ => return Err(Code::DebugFlag.into()),
+    };
+    if on {
+        DEBUG.fetch_or(classes, Ordering::Relaxed);
+    } else {
+        DEBUG.fetch_and(!classes, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether errors of this class are printed.
+#[inline]
+pub fn debugging(class: Debug) -> bool {
+    DEBUG.load(Ordering::Relaxed) & class as u8 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_flags_are_set_one_by_one() {
+        debug(111_111, true).unwrap();
+        debug(111_555, false).unwrap();
+        assert!(debugging(Debug::Synch) && !debugging(Debug::Comm) && debugging(Debug::Rpc));
+        debug(111_111, false).unwrap();
+        assert!(!debugging(Debug::Debug));
+        assert_eq!(debug(0, true), Err(Code::DebugFlag.into()));
+    }
+
+    #[test]
+    fn nothing_runs_before_init() {
+        assert_eq!(current().err(), Some(Failure::NotRunning));
+        assert_eq!(finalize(), Err(Failure::NotRunning));
+    }
+}

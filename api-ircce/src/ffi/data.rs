@@ -1,0 +1,60 @@
+//! The variables that programs read: `RCCE_IAM`, `RCCE_NP`, `RC_COREID`, `RCCE_COMM_WORLD`, and the two wildcards.
+//!
+//! An executable may have copies of them, which the dynamic linker has made and which everybody but this library sees. So they are
+//! written where a lookup by name leads.
+#![allow(non_upper_case_globals)]
+
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+
+use crate::comm::{Comm, MAX_UES};
+use crate::process::Ue;
+
+/// Memory that the program reads as a plain variable, and that is written by `RCCE_init` alone.
+#[repr(transparent)]
+pub struct Variable<T>(UnsafeCell<T>);
+
+// SAFETY:
+// - the library never reads it; it is written under a lock, before the program may read it.
+unsafe impl<T> Sync for Variable<T> {}
+
+#[unsafe(no_mangle)]
+pub static RCCE_IAM: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_NP: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RC_COREID: Variable<[i32; MAX_UES]> = Variable(UnsafeCell::new([0; MAX_UES]));
+#[unsafe(no_mangle)]
+pub static RCCE_COMM_WORLD: Variable<Comm> = Variable(UnsafeCell::new(Comm::UNDEFINED));
+#[unsafe(no_mangle)]
+pub static iRCCE_ANY_SOURCE: i32 = -1;
+#[unsafe(no_mangle)]
+pub static iRCCE_ANY_LENGTH: i32 = -1;
+
+impl<T> Variable<T> {
+    /// Where the program sees the variable: in the archive nobody may know the name, but then there is only one.
+    fn seen(&self, name: &CStr) -> *mut T {
+        // SAFETY:
+        // - dlsym reads a string that ends with zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        if found.is_null() {
+            self.0.get()
+        } else {
+            found.cast()
+        }
+    }
+
+    fn set(&self, name: &CStr, value: T) {
+        // SAFETY:
+        // - the variable, or the program's copy of it, of the same type; nobody else writes it.
+        unsafe { self.seen(name).write(value) };
+    }
+}
+
+/// Tells the program its place.
+pub(super) fn publish(ue: &Ue) {
+    RCCE_IAM.set(c"RCCE_IAM", ue.id() as i32);
+    RCCE_NP.set(c"RCCE_NP", ue.num() as i32);
+    RC_COREID.set(c"RC_COREID", *ue.cores());
+    RCCE_COMM_WORLD.set(c"RCCE_COMM_WORLD", ue.comm_world());
+}

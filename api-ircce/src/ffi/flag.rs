@@ -1,0 +1,238 @@
+//! Flags, plain and tagged.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use super::{functions, others, put};
+use crate::environment::current;
+use crate::flag::{Flag, MAX_TAGGED_LEN};
+use crate::process::Ue;
+use crate::status::{Code, Result};
+
+/// `RCCE_FLAG`: the address of the flag in the own MPB.
+type CFlag = *mut i32;
+
+fn number(id: c_int) -> Result<u32> {
+    u32::try_from(id).map_err(|_| Code::Id.into())
+}
+
+#[inline(always)]
+fn flag(ue: &Ue, address: CFlag, none: Code) -> Result<Flag> {
+    if address.is_null() {
+        return Err(none.into());
+    }
+    let place = ue.place(address.cast()).ok_or(Code::FlagNotInCommBuffer)?;
+    Ok(Flag(place))
+}
+
+/// # Safety
+/// `place` is null or valid.
+#[inline(always)]
+unsafe fn pointed(ue: &Ue, place: *const CFlag) -> Result<Flag> {
+    if place.is_null() {
+        return Err(Code::FlagUndefined.into());
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    flag(ue, unsafe { place.read() }, Code::FlagUndefined)
+}
+
+/// Flags of GORY programs are set or unset, nothing else.
+fn check_status(value: c_int) -> Result<()> {
+    match value {
+        0 | 1 => Ok(()),
+        _ => Err(Code::FlagStatusUndefined.into()),
+    }
+}
+
+/// # Safety
+/// `place` is null or valid for a write.
+unsafe fn alloc(place: *mut CFlag) -> Result<()> {
+    let ue = current()?;
+    if place.is_null() {
+        return Err(Code::FlagUndefined.into());
+    }
+    let made = ue.flag_alloc();
+    let address = made.as_ref().map_or(null_mut(), |flag| ue.address(flag.0));
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { place.write(address.cast()) };
+    made.map(|_| ())
+}
+
+/// # Safety
+/// `place` is null or valid.
+#[inline(always)]
+unsafe fn write(place: *const CFlag, value: c_int, id: c_int) -> Result<()> {
+    let ue = current()?;
+    // SAFETY:
+    // - the caller's word.
+    let flag = unsafe { pointed(ue, place) }?;
+    ue.flag_write(flag, value, number(id)?)
+}
+
+/// # Safety
+/// `value` is null or valid for a write.
+unsafe fn read(address: CFlag, value: *mut c_int, id: c_int) -> Result<()> {
+    let ue = current()?;
+    let flag = flag(ue, address, Code::FlagUndefined)?;
+    if value.is_null() {
+        return Err(Code::ValUndefined.into());
+    }
+    let found = ue.flag_read(flag, number(id)?)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { put(value, found) }
+}
+
+#[inline(always)]
+fn wait(address: CFlag, value: c_int) -> Result<()> {
+    let ue = current()?;
+    ue.wait_until(flag(ue, address, Code::FlagNotAllocated)?, value)
+}
+
+/// The program's buffer for a tag, cut to what a flag carries.
+///
+/// # Safety
+/// `tag` is null or has `len` bytes, for as long as the result is used.
+unsafe fn buffer<'a>(tag: *mut c_void, len: c_int) -> &'a mut [u8] {
+    let len = usize::try_from(len).unwrap_or(0).min(MAX_TAGGED_LEN);
+    if tag.is_null() || len == 0 {
+        return &mut [];
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { std::slice::from_raw_parts_mut(tag.cast(), len) }
+}
+
+functions! {
+    fn [Synch] RCCE_flag_alloc(flag: *mut CFlag) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { alloc(flag) }
+    }
+
+    fn [Synch] iRCCE_flag_alloc(flag: *mut CFlag) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { alloc(flag) }
+    }
+
+    fn [Synch] iRCCE_flag_alloc_tagged(flag: *mut CFlag) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { alloc(flag) }
+    }
+
+    fn [Synch] RCCE_flag_free(flag: *mut CFlag) {
+        let ue = current()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let flag = unsafe { pointed(ue, flag) }?;
+        ue.flag_free(flag)
+    }
+
+    fn [Synch] RCCE_flag_write(flag: *mut CFlag, value: c_int, id: c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { write(flag, value, id) }
+    }
+
+    fn [Synch] RCCE_flag_write_gory(flag: *mut CFlag, value: c_int, id: c_int) {
+        let ue = current()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            pointed(ue, flag)?;
+            check_status(value)?;
+            write(flag, value, id)
+        }
+    }
+
+    fn [Synch] iRCCE_flag_write(flag: *mut CFlag, value: c_int, id: c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { write(flag, value, id) }
+    }
+
+    fn [Synch] RCCE_flag_read(flag: CFlag, value: *mut c_int, id: c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { read(flag, value, id) }
+    }
+
+    fn [Synch] iRCCE_flag_read(flag: CFlag, value: *mut c_int, id: c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { read(flag, value, id) }
+    }
+
+    fn [Synch] RCCE_wait_until(flag: CFlag, value: c_int) {
+        wait(flag, value)
+    }
+
+    fn [Synch] RCCE_wait_until_gory(flag: CFlag, value: c_int) {
+        check_status(value)?;
+        wait(flag, value)
+    }
+
+    fn [Synch] iRCCE_wait_until(flag: CFlag, value: c_int) {
+        wait(flag, value)
+    }
+
+    fn [Synch] iRCCE_flag_write_tagged(
+        flag: *mut CFlag, value: c_int, id: c_int, tag: *mut c_void, len: c_int,
+    ) {
+        let ue = current()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let (flag, tag) = unsafe { (pointed(ue, flag)?, buffer(tag, len)) };
+        ue.flag_write_tagged(flag, value, number(id)?, tag)
+    }
+
+    fn [Synch] iRCCE_flag_read_tagged(
+        address: CFlag, value: *mut c_int, id: c_int, tag: *mut c_void, len: c_int,
+    ) {
+        let ue = current()?;
+        let flag = flag(ue, address, Code::FlagUndefined)?;
+        if value.is_null() {
+            return Err(Code::ValUndefined.into());
+        }
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            let found = ue.flag_read_tagged(flag, number(id)?, buffer(tag, len))?;
+            put(value, found)
+        }
+    }
+
+    fn [Synch] iRCCE_wait_tagged(address: CFlag, value: c_int, tag: *mut c_void, len: c_int) {
+        let ue = current()?;
+        let flag = flag(ue, address, Code::FlagNotAllocated)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        ue.wait_tagged(flag, value, unsafe { buffer(tag, len) })
+    }
+
+    fn [Synch] iRCCE_test_tagged(
+        address: CFlag, value: c_int, result: *mut c_int, tag: *mut c_void, len: c_int,
+    ) {
+        let ue = current()?;
+        let flag = flag(ue, address, Code::FlagNotAllocated)?;
+        if result.is_null() {
+            return Err(Code::ValUndefined.into());
+        }
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            let found = ue.test_tagged(flag, value, buffer(tag, len))?;
+            put(result, c_int::from(found))
+        }
+    }
+}
+
+others! {
+    fn iRCCE_get_max_tagged_len() -> c_int, or 0; {
+        Ok(MAX_TAGGED_LEN as c_int)
+    }
+}

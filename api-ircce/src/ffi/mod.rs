@@ -1,0 +1,143 @@
+//! The C interface. The prototypes are those of the headers in `include/`, where each function is described.
+//!
+//! No function unwinds, and none crashes on null pointers, wrong numbers, addresses or communicators: they return the codes of RCCE.h.
+//! Pointers to memory of the program that are not null must be valid as C requires. Where another UE has died the process ends
+//! ([`give_up`]).
+#![allow(missing_docs)]
+#![allow(clippy::missing_safety_doc)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::environment::{Debug, current, debugging, give_up};
+use crate::status::{Code, Failure, Result, SUCCESS, text};
+
+mod comm;
+mod data;
+mod flag;
+mod lock;
+mod mpb;
+mod power;
+mod process;
+mod shared;
+
+pub use comm::*;
+pub use data::*;
+pub use flag::*;
+pub use lock::*;
+pub use mpb::*;
+pub use power::*;
+pub use process::*;
+pub use shared::*;
+
+/// `RCCE_SUCCESS`, or a code that the body gives.
+pub(crate) trait Answer {
+    fn code(self) -> i32;
+}
+
+impl Answer for () {
+    fn code(self) -> i32 {
+        SUCCESS
+    }
+}
+
+impl Answer for i32 {
+    fn code(self) -> i32 {
+        self
+    }
+}
+
+/// Defines C functions that return a code, and whose bodies give a `Result` of an [`Answer`]. The class is that of `RCCE_debug_set`.
+macro_rules! functions {
+    ($(fn [$class:ident] $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
+            $crate::ffi::code(stringify!($name), $crate::environment::Debug::$class, || $body)
+        }
+    )*};
+}
+pub(crate) use functions;
+
+/// Defines C functions that return something else; after `or` what they return where they fail.
+macro_rules! others {
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $out:ty, or $default:expr; $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $out {
+            $crate::ffi::other(stringify!($name), $default, || $body)
+        }
+    )*};
+}
+pub(crate) use others;
+
+/// Runs a function; a panic (which would be a defect of the library) becomes `iRCCE_ERROR`.
+#[inline(always)]
+pub(crate) fn code<A: Answer>(
+    name: &str,
+    class: Debug,
+    function: impl FnOnce() -> Result<A>,
+) -> i32 {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(answer)) => answer.code(),
+        Ok(Err(failure)) => failed(name, class, failure),
+        Err(_) => Code::General as i32,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn other<T>(name: &str, default: T, function: impl FnOnce() -> Result<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(failure)) => {
+            failed(name, Debug::Comm, failure);
+            default
+        }
+        Err(_) => default,
+    }
+}
+
+#[cold]
+fn failed(name: &str, class: Debug, failure: Failure) -> i32 {
+    let code = match failure {
+        Failure::Engine(error) => give_up(&error),
+        Failure::NotRunning => {
+            eprintln!("unipgas: {name}: {failure}");
+            return Code::Id as i32;
+        }
+        Failure::Code(code) => code as i32,
+    };
+    if debugging(class) {
+        let id = current().map_or(-1, |ue| ue.id() as i32);
+        let text = text(code).unwrap_or(c"");
+        // SAFETY:
+        // - the format takes an int and a string; the program's own stream, so that lines stay in order.
+        unsafe { libc::printf(c"Error on UE %d: %s\n".as_ptr(), id, text.as_ptr()) };
+    }
+    code
+}
+
+/// Stores a result. Errors: [`Code::ValUndefined`].
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[inline(always)]
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(Code::ValUndefined.into());
+    }
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Stores a result where the program wants one.
+///
+/// # Safety
+/// `place` is null or valid for a write.
+#[inline(always)]
+pub(crate) unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY:
+        // - not null, so valid by the caller's word.
+        unsafe { place.write(value) };
+    }
+}

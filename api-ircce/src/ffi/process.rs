@@ -1,0 +1,120 @@
+//! Beginning and end, numbers, time, texts.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::{data, functions, others, put_if_wanted};
+use crate::environment::{self, current};
+use crate::launch::launcher_words;
+use crate::status::{Code, text};
+
+/// Removes what RCCE's launcher puts into the arguments; gives the cores that it names.
+///
+/// # Safety
+/// Null, or the arguments of main.
+unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Vec<i32> {
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    let (count, words) = unsafe {
+        if argc.is_null() || argv.is_null() || (*argv).is_null() {
+            return Vec::new();
+        }
+        (usize::try_from(*argc).unwrap_or(0), *argv)
+    };
+    let mut args = Vec::with_capacity(count);
+    for nth in 1..count {
+        // SAFETY:
+        // - main has `count` arguments, strings that end with zero.
+        let word = unsafe { *words.add(nth) };
+        if word.is_null() {
+            break;
+        }
+        // SAFETY:
+        // - as above.
+        args.push(unsafe { CStr::from_ptr(word) }.to_str().unwrap_or(""));
+    }
+    // Without a job of its own size the launcher's words are all there is to go by.
+    let job = std::env::var_os("UNIPGAS_JOB").filter(|token| !token.is_empty());
+    let size = job.and_then(|_| std::env::var("UNIPGAS_SIZE").ok()?.parse().ok());
+    let Some(found) = launcher_words(&args, size) else {
+        return Vec::new();
+    };
+    // SAFETY:
+    // - the words to be skipped are among the arguments; the name takes the place of the last of them, as C programs expect argv[0].
+    unsafe {
+        let moved = words.add(found.words);
+        *moved = *words;
+        *argv = moved;
+        *argc -= found.words as c_int;
+    }
+    found.cores
+}
+
+/// Seconds of a clock that all processes of the machine share.
+pub(super) fn seconds() -> f64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY:
+    // - a timespec of the own frame.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+functions! {
+    fn [Synch] RCCE_init(argc: *mut c_int, argv: *mut *mut *mut c_char) {
+        if current().is_ok() {
+            return Ok(());
+        }
+        // SAFETY:
+        // - null or main's, by the C contract.
+        let cores = unsafe { strip(argc, argv) };
+        data::publish(environment::init(&cores)?);
+        Ok(())
+    }
+
+    fn [Synch] RCCE_finalize() {
+        environment::finalize()
+    }
+
+    // The message engine is there from RCCE_init on.
+    fn [Synch] iRCCE_init() {
+        current().map(|_| ())
+    }
+
+    fn [Debug] RCCE_debug_set(flag: c_int) {
+        environment::debug(flag, true)
+    }
+
+    fn [Debug] RCCE_debug_unset(flag: c_int) {
+        environment::debug(flag, false)
+    }
+
+    fn [Debug] RCCE_error_string(code: c_int, string: *mut c_char, length: *mut c_int) {
+        let found = text(code);
+        let bytes = found.unwrap_or_default().to_bytes_with_nul();
+        // SAFETY:
+        // - null, or room for RCCE_MAX_ERROR_STRING bytes and an int, by the C contract.
+        unsafe {
+            if !string.is_null() {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), string.cast(), bytes.len());
+            }
+            put_if_wanted(length, bytes.len() as c_int - 1);
+        }
+        found.map(|_| ()).ok_or(Code::InvalidErrorCode.into())
+    }
+}
+
+others! {
+    fn RCCE_ue() -> c_int, or 0; {
+        Ok(environment::place()?.0 as c_int)
+    }
+
+    fn RCCE_num_ues() -> c_int, or 0; {
+        Ok(environment::place()?.1 as c_int)
+    }
+
+    fn RCCE_wtime() -> f64, or 0.0; {
+        Ok(seconds())
+    }
+}

@@ -1,0 +1,31 @@
+//! Shared memory.
+
+use std::ptr::{NonNull, null_mut};
+
+use super::{others, put_if_wanted};
+use crate::environment::current;
+
+others! {
+    fn RCCE_shmalloc(size: usize) -> *mut u8, or null_mut(); {
+        Ok(current()?.shmalloc(size).map_or(null_mut(), NonNull::as_ptr))
+    }
+
+    fn RCCE_shmalloc_request(size: usize, chunk: *mut usize) -> *mut u8, or null_mut(); {
+        let found = current()?.shmalloc_request(size);
+        let (memory, size) = found.map_or((null_mut(), 0), |(memory, size)| (memory.as_ptr(), size));
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put_if_wanted(chunk, size) };
+        Ok(memory)
+    }
+
+    fn RCCE_shfree(address: *mut u8) -> (), or (); {
+        current()?.shfree(address);
+        Ok(())
+    }
+
+    fn RCCE_shflush() -> (), or (); {
+        current()?.fence();
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Flags: words in MPBs that UEs set for each other and wait for; tagged ones carry 28 bytes along (manual §4.4).
+
+use std::sync::atomic::Ordering;
+
+use unipgas_core::{Flags, Notice, Remote};
+
+use crate::mpb::{LINE, MPB, Place, local};
+use crate::process::Ue;
+use crate::status::{Code, Result};
+
+/// `iRCCE_MAX_TAGGED_LEN`: bytes that a tagged flag carries.
+pub const MAX_TAGGED_LEN: usize = LINE - 4;
+
+/// A flag: a line of every MPB. The first word is its value, the rest its tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flag(pub Place);
+
+impl Ue {
+    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0. Errors: [`Code::FlagUndefined`] if there is no
+    /// room.
+    pub fn flag_alloc(&self) -> Result<Flag> {
+        // Not cleared: another UE may have set it already.
+        self.malloc(LINE)
+            .map(Flag)
+            .ok_or(Code::FlagUndefined.into())
+    }
+
+    /// Frees a flag (`RCCE_flag_free`). Errors: [`Code::FlagUndefined`].
+    pub fn flag_free(&self, flag: Flag) -> Result<()> {
+        if self.free(flag.0) {
+            Ok(())
+        } else {
+            Err(Code::FlagUndefined.into())
+        }
+    }
+
+    /// Where the flag lies in a UE's region. Errors: [`Code::FlagNotInCommBuffer`] for a place that is no word of an MPB.
+    #[inline(always)]
+    fn flag_offset(&self, flag: Flag, len: usize) -> Result<usize> {
+        let at = flag.0.0;
+        if at.is_multiple_of(4) && at <= self.mpb_len && len <= self.mpb_len - at {
+            Ok(MPB + at)
+        } else {
+            Err(Code::FlagNotInCommBuffer.into())
+        }
+    }
+
+    /// Writes the flag of UE `id` (`RCCE_flag_write`). What this UE has put before is visible before it. Errors: [`Code::Id`],
+    /// [`Code::FlagNotInCommBuffer`].
+    #[inline]
+    pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
+        let notice = self.notice(flag, 4, value, id)?;
+        if self.endpoint.notify_at_once(notice) {
+            return Ok(());
+        }
+        self.endpoint
+            .notify(notice, Flags::ORDERED, 0)
+            .map_err(|error| self.blame(id, error))?;
+        self.settle(id)
+    }
+
+    #[inline(always)]
+    fn notice(&self, flag: Flag, len: usize, value: i32, id: u32) -> Result<Notice<'_>> {
+        let region = self.peer(id)?;
+        let offset = self.flag_offset(flag, len)?;
+        Ok(Notice {
+            slot: Remote { region, offset },
+            value: value as u32,
+        })
+    }
+
+    /// Writes the flag of UE `id` with a tag, which is visible before it; what is longer than [`MAX_TAGGED_LEN`] is cut
+    /// (`iRCCE_flag_write_tagged`). Errors as for [`Ue::flag_write`].
+    #[inline]
+    pub fn flag_write_tagged(&self, flag: Flag, value: i32, id: u32, tag: &[u8]) -> Result<()> {
+        let notice = self.notice(flag, LINE, value, id)?;
+        let mut line = [0u8; MAX_TAGGED_LEN];
+        let len = tag.len().min(MAX_TAGGED_LEN);
+        line[..len].copy_from_slice(&tag[..len]);
+        let source = local(line.as_mut_ptr());
+        let to = Remote {
+            region: notice.slot.region,
+            offset: notice.slot.offset + 4,
+        };
+        // SAFETY:
+        // - `line` lives until what is posted is over.
+        unsafe {
+            if self
+                .endpoint
+                .put_notify_at_once(source, to, MAX_TAGGED_LEN, notice)
+            {
+                return Ok(());
+            }
+            self.endpoint
+                .put_notify(source, to, MAX_TAGGED_LEN, notice, Flags::ORDERED, 0)
+                .map_err(|error| self.blame(id, error))?;
+        }
+        self.settle(id)
+    }
+
+    /// The flag's value at UE `id` (`RCCE_flag_read`). Errors: [`Code::Id`], [`Code::FlagNotInCommBuffer`].
+    #[inline]
+    pub fn flag_read(&self, flag: Flag, id: u32) -> Result<i32> {
+        let region = self.peer(id)?;
+        let offset = self.flag_offset(flag, 4)?;
+        self.looked()?;
+        if id == self.id() {
+            return Ok(self.word(offset)?.load(Ordering::Acquire) as i32);
+        }
+        let mut value = 0i32;
+        // SAFETY:
+        // - 4 bytes of the own frame, which nothing uses after the call.
+        unsafe {
+            self.fetch(
+                local((&raw mut value).cast()),
+                Remote { region, offset },
+                4,
+                id,
+            )
+        }?;
+        Ok(value)
+    }
+
+    /// The flag's value at UE `id`, and the beginning of its tag (`iRCCE_flag_read_tagged`). Errors as for [`Ue::flag_read`].
+    pub fn flag_read_tagged(&self, flag: Flag, id: u32, tag: &mut [u8]) -> Result<i32> {
+        self.flag_offset(flag, LINE)?;
+        let value = self.flag_read(flag, id)?;
+        let len = tag.len().min(MAX_TAGGED_LEN);
+        self.get(&mut tag[..len], Place(flag.0.0 + 4), id)?;
+        Ok(value)
+    }
+
+    /// Waits until this UE's flag has the value (`RCCE_wait_until`). Errors: [`Code::FlagNotInCommBuffer`];
+    /// [`Failure::Engine`](crate::Failure::Engine) when another UE dies, or all have ended.
+    #[inline]
+    pub fn wait_until(&self, flag: Flag, value: i32) -> Result<()> {
+        let word = self.word(self.flag_offset(flag, 4)?)?;
+        self.wait(|| (word.load(Ordering::Acquire) == value as u32).then_some(()))
+    }
+
+    /// As [`Ue::wait_until`], and reads the beginning of the tag (`iRCCE_wait_tagged`).
+    #[inline]
+    pub fn wait_tagged(&self, flag: Flag, value: i32, tag: &mut [u8]) -> Result<()> {
+        self.flag_offset(flag, LINE)?;
+        self.wait_until(flag, value)?;
+        self.read_tag(flag, tag)
+    }
+
+    /// Whether this UE's flag has the value, so that [`Ue::wait_tagged`] would not wait; if so, reads the beginning of the tag
+    /// (`iRCCE_test_tagged`).
+    #[inline]
+    pub fn test_tagged(&self, flag: Flag, value: i32, tag: &mut [u8]) -> Result<bool> {
+        let word = self.word(self.flag_offset(flag, LINE)?)?;
+        if word.load(Ordering::Acquire) != value as u32 {
+            self.looked()?;
+            return Ok(false);
+        }
+        self.read_tag(flag, tag)?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn read_tag(&self, flag: Flag, tag: &mut [u8]) -> Result<()> {
+        let from = self.address(Place(flag.0.0 + 4));
+        let len = tag.len().min(MAX_TAGGED_LEN);
+        // SAFETY:
+        // - the line lies in this UE's MPB, as `flag_offset` has said; others write it as raw bytes.
+        unsafe { unipgas_core::copy(from, tag.as_mut_ptr(), len) };
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Locks: one word at every UE (`RCCE_acquire_lock`), with the number of its holder and who waits for it.
+
+use std::sync::atomic::Ordering;
+
+use unipgas_core::{Deadline, Error, Flags, Notice, Remote};
+
+use crate::mpb::local;
+use crate::process::Ue;
+use crate::status::{Failure, Result};
+
+/// Offset of the lock: the holder's number + 1 in the lowest byte, above it a bit for each UE that waits.
+const LOCK: usize = 0;
+/// Offset of the word that is written when a lock has become free for this UE.
+const NEWS: usize = 128;
+const HOLDER: u64 = 0xff;
+
+fn waiting(id: u32) -> u64 {
+    1 << (8 + id)
+}
+
+/// Of those who wait, the one that comes after `id`: everyone has his turn.
+fn next_after(id: u32, word: u64) -> Option<u32> {
+    let waiters = word >> 8;
+    let later = waiters & (u64::MAX << (id + 1));
+    let chosen = if later != 0 { later } else { waiters };
+    (chosen != 0).then(|| chosen.trailing_zeros())
+}
+
+impl Ue {
+    fn lock_word(&self, id: u32) -> Result<u64> {
+        let mut word = 0u64;
+        let from = self.control(id, LOCK)?;
+        // SAFETY:
+        // - 8 bytes of the own frame, which nothing uses after the call.
+        unsafe { self.fetch(local((&raw mut word).cast()), from, 8, id) }?;
+        Ok(word)
+    }
+
+    fn swap_lock_word(&self, id: u32, from: u64, to: u64) -> Result<bool> {
+        let at = self.control(id, LOCK)?;
+        let found =
+            self.endpoint
+                .compare_swap(self.world().engine(), at, from, to, Deadline::Never);
+        Ok(found.map_err(|error| self.blame(id, error))? == from)
+    }
+
+    /// Takes the lock at UE `id`, waiting for it. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`] when that UE or the
+    /// holder dies.
+    pub fn acquire_lock(&self, id: u32) -> Result<()> {
+        self.peer(id)?;
+        let me = self.id();
+        let attempt = || -> Result<Option<()>> {
+            let word = self.lock_word(id)?;
+            if word & HOLDER == 0 {
+                let mine = (word & !waiting(me)) | u64::from(me + 1);
+                return Ok(self.swap_lock_word(id, word, mine)?.then_some(()));
+            }
+            if word & waiting(me) == 0 {
+                self.swap_lock_word(id, word, word | waiting(me))?;
+            }
+            Ok(None)
+        };
+        let mut since = None;
+        let mut check = || {
+            let holder = match self.lock_word(id) {
+                Ok(word) => (word & HOLDER) as u32,
+                Err(Failure::Engine(error)) => return Err(error),
+                Err(_) => 0,
+            };
+            match holder.checked_sub(1).filter(|holder| *holder < self.num()) {
+                Some(holder) => self.world().check_ranks(&[id, holder], &mut since),
+                None => self.world().check_ranks(&[id], &mut since),
+            }
+        };
+        self.world()
+            .engine()
+            .wait_for(Deadline::Never, &mut check, || attempt().transpose())?
+    }
+
+    /// Gives the lock at UE `id` back, whoever holds it. Errors: [`Code::Id`](crate::Code::Id).
+    pub fn release_lock(&self, id: u32) -> Result<()> {
+        self.peer(id)?;
+        let word = loop {
+            let word = self.lock_word(id)?;
+            if self.swap_lock_word(id, word, word & !HOLDER)? {
+                break word;
+            }
+        };
+        match next_after(self.id(), word).filter(|next| *next < self.num()) {
+            Some(next) => self.tell(next),
+            None => Ok(()),
+        }
+    }
+
+    fn tell(&self, id: u32) -> Result<()> {
+        let Remote { region, offset } = self.control(id, NEWS)?;
+        let notice = Notice {
+            slot: Remote { region, offset },
+            value: self.id() + 1,
+        };
+        if self.endpoint.notify_at_once(notice) {
+            return Ok(());
+        }
+        match self.endpoint.notify(notice, Flags::empty(), 0) {
+            // A waiter that has died is no reason to fail: the lock is free.
+            Err(Error::PeerDead | Error::StaleRegion) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => self.settle(id).or(Ok(())),
+        }
+    }
+
+    /// Whether anybody holds the lock at UE `id`. Errors: [`Code::Id`](crate::Code::Id).
+    pub fn is_locked(&self, id: u32) -> Result<bool> {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        Ok(self.lock_word(id)? & HOLDER != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_wait_take_turns() {
+        let word = waiting(0) | waiting(3) | waiting(47) | 5;
+        assert_eq!(next_after(0, word), Some(3));
+        assert_eq!(next_after(3, word), Some(47));
+        assert_eq!(next_after(47, word), Some(0));
+        assert_eq!(next_after(10, 7), None);
+        assert_eq!(next_after(0, waiting(0)), Some(0));
+    }
+}

@@ -1,0 +1,220 @@
+//! Message-passing buffers (MPBs): memory of each UE that every UE can write and read. An address in the own MPB stands for the same
+//! place in the others'.
+
+use unipgas_core::{Flags, Local, Remote};
+
+use crate::process::Ue;
+use crate::status::{Code, Result};
+
+/// `RCCE_LINE_SIZE`: bytes of a line, in which MPBs are divided.
+pub const LINE: usize = 32;
+/// Where in a UE's region its MPB begins; before it are control words.
+pub(crate) const MPB: usize = 8192;
+
+/// A place in an MPB, in bytes from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub usize);
+
+impl Ue {
+    /// Bytes of each MPB.
+    pub fn mpb_len(&self) -> usize {
+        self.mpb_len
+    }
+
+    /// Allocates `size` bytes, a multiple of [`LINE`] above 0 (`RCCE_malloc`). All UEs allocate alike, so that they get the same place.
+    /// `None` for other sizes, or if there is no room.
+    pub fn malloc(&self, size: usize) -> Option<Place> {
+        if !size.is_multiple_of(LINE) {
+            return None;
+        }
+        let mut extents = self.mpb.lock().expect("no panic under this lock");
+        extents.take(size).map(Place)
+    }
+
+    /// Allocates as much of `size` bytes as there is, by halves (`RCCE_malloc_request`): the place, and the size in bytes.
+    pub fn malloc_request(&self, size: usize) -> Option<(Place, usize)> {
+        request(size, |size| self.malloc(size))
+    }
+
+    /// Frees what [`Ue::malloc`] gave (`RCCE_free`). False, and nothing else, for other places.
+    pub fn free(&self, place: Place) -> bool {
+        let mut extents = self.mpb.lock().expect("no panic under this lock");
+        extents.give_back(place.0)
+    }
+
+    /// The address of a place in this UE's MPB.
+    pub fn address(&self, place: Place) -> *mut u8 {
+        self.base().wrapping_add(MPB + place.0)
+    }
+
+    /// The place of an address in this UE's MPB.
+    #[inline(always)]
+    pub fn place(&self, address: *const u8) -> Option<Place> {
+        let offset = (address as usize).wrapping_sub(self.base() as usize + MPB);
+        (offset < self.mpb_len).then_some(Place(offset))
+    }
+
+    /// Where `len` bytes at a place lie in a UE's region.
+    #[inline(always)]
+    fn inside(&self, place: Place, len: usize) -> Option<usize> {
+        (place.0 <= self.mpb_len && len <= self.mpb_len - place.0).then(|| MPB + place.0)
+    }
+
+    /// Writes `data` into the MPB of UE `id` (`RCCE_put`). Errors: [`Code::Id`], [`Code::Target`].
+    pub fn put(&self, to: Place, data: &[u8], id: u32) -> Result<()> {
+        // SAFETY:
+        // - a slice is valid.
+        unsafe { self.put_from(to, data.as_ptr(), data.len(), id) }
+    }
+
+    /// Reads from the MPB of UE `id` (`RCCE_get`). Errors: [`Code::Id`], [`Code::Source`].
+    pub fn get(&self, into: &mut [u8], from: Place, id: u32) -> Result<()> {
+        // SAFETY:
+        // - a slice is valid.
+        unsafe { self.get_into(into.as_mut_ptr(), from, into.len(), id) }
+    }
+
+    /// [`Ue::put`] from anywhere, this UE's MPB too; the ranges may overlap.
+    ///
+    /// # Safety
+    /// `len` bytes at `data` are valid.
+    #[inline]
+    pub unsafe fn put_from(&self, to: Place, data: *const u8, len: usize, id: u32) -> Result<()> {
+        let region = self.peer(id)?;
+        let offset = self.inside(to, len).ok_or(Code::Target)?;
+        let (src, dst) = (local(data.cast_mut()), Remote { region, offset });
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY:
+        // - the caller's word; what is posted is over before this returns.
+        unsafe {
+            if self.endpoint.put_at_once(src, dst, len) {
+                // Flags may be written this way, too.
+                if let Some(bell) = region.bell() {
+                    bell.ring_if_heard();
+                }
+                return Ok(());
+            }
+            self.endpoint
+                .put(src, dst, len, Flags::ORDERED | Flags::WAKE, 0)
+                .map_err(|error| self.blame(id, error))?;
+        }
+        self.settle(id)
+    }
+
+    /// [`Ue::get`] to anywhere, this UE's MPB too; the ranges may overlap.
+    ///
+    /// # Safety
+    /// `len` bytes at `into` are valid for writes.
+    #[inline]
+    pub unsafe fn get_into(&self, into: *mut u8, from: Place, len: usize, id: u32) -> Result<()> {
+        let region = self.peer(id)?;
+        let offset = self.inside(from, len).ok_or(Code::Source)?;
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY:
+        // - the caller's word; what is posted is over before this returns.
+        unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }
+    }
+
+    /// Reads anything of UE `id`.
+    ///
+    /// # Safety
+    /// `len` bytes at `into` are valid for writes.
+    #[inline]
+    pub(crate) unsafe fn fetch(
+        &self,
+        into: Local,
+        from: Remote<'_>,
+        len: usize,
+        id: u32,
+    ) -> Result<()> {
+        // SAFETY:
+        // - the caller's word; what is pending is waited for.
+        let outcome = unsafe { self.endpoint.get(into, from, len, Flags::ORDERED, 0) };
+        match outcome.map_err(|error| self.blame(id, error))? {
+            unipgas_core::Outcome::Complete => Ok(()),
+            unipgas_core::Outcome::Pending => self.settle(id),
+        }
+    }
+
+    /// What the checking ("gory") library demands of `RCCE_put` and `RCCE_get` beyond what is needed. `inside` is the side in the MPB of
+    /// UE `id`, `other` memory of this process. Errors: [`Code::Id`], [`Code::MessageLength`], `outside`, [`Code::DataOverlap`],
+    /// [`Code::Alignment`].
+    pub fn check_gory(
+        &self,
+        inside: Option<Place>,
+        other: *const u8,
+        len: usize,
+        id: u32,
+        outside: Code,
+    ) -> Result<()> {
+        self.peer(id)?;
+        if !len.is_multiple_of(LINE) {
+            return Err(Code::MessageLength.into());
+        }
+        let inside = inside
+            .filter(|place| self.inside(*place, len).is_some())
+            .ok_or(outside)?;
+        let other = self
+            .place(other)
+            .filter(|place| self.inside(*place, len).is_some());
+        if let Some(other) = other
+            && id == self.id()
+            && inside.0.abs_diff(other.0) < len
+        {
+            return Err(Code::DataOverlap.into());
+        }
+        let aligned = |place: Place| place.0.is_multiple_of(LINE);
+        if !aligned(inside) || other.is_some_and(|place| !aligned(place)) {
+            return Err(Code::Alignment.into());
+        }
+        Ok(())
+    }
+
+    /// `RCCE_fence`: what this UE has written is visible before what it writes later.
+    pub fn fence(&self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Memory of this process.
+#[inline(always)]
+pub(crate) fn local(ptr: *mut u8) -> Local {
+    Local { ptr, desc: 0 }
+}
+
+/// Tries a size in whole lines, then halves of it.
+pub(crate) fn request<T>(
+    size: usize,
+    mut take: impl FnMut(usize) -> Option<T>,
+) -> Option<(T, usize)> {
+    let mut size = size.checked_next_multiple_of(LINE)?;
+    while size > 0 {
+        if let Some(taken) = take(size) {
+            return Some((taken, size));
+        }
+        size = match size {
+            LINE => 0,
+            _ => (size / 2).next_multiple_of(LINE),
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_shrink_by_halves() {
+        let upto = |room| move |size| (size <= room).then_some(());
+        assert_eq!(request(100, upto(1000)), Some(((), 128)));
+        assert_eq!(request(1000, upto(300)), Some(((), 256)));
+        assert_eq!(request(1, upto(31)), None);
+        assert_eq!(request(0, upto(31)), None);
+        assert_eq!(request(usize::MAX, upto(31)), None);
+    }
+}

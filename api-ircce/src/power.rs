@@ -1,0 +1,169 @@
+//! Voltage and frequency, simulated: requests are checked and remembered as on the chip, and change nothing. Domains are those of the
+//! chip's 48 cores: 24 tiles of 2 cores in 4 rows, a power domain being 2 x 2 tiles.
+
+use crate::process::Ue;
+use crate::status::{Code, Result};
+
+/// Frequency dividers that can be asked for; others become the nearest.
+pub const DIVIDERS: std::ops::RangeInclusive<i32> = 2..=16;
+/// MHz that are divided.
+const CLOCK_MHZ: i32 = 1600;
+/// The highest frequency in MHz that each voltage level allows.
+const CAPS_MHZ: [i32; 7] = [460, 598, 644, 748, 875, 1024, 1198];
+
+/// `RCCE_REQUEST`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PowerRequest {
+    /// 1 when it has ended.
+    pub release: i32,
+    /// Index of the voltage before.
+    pub old_voltage_level: i32,
+    /// Index of the voltage asked for.
+    pub new_voltage_level: i32,
+    /// Divider before.
+    pub old_frequency_divider: i32,
+    /// Divider asked for.
+    pub new_frequency_divider: i32,
+    /// Nanoseconds of a monotonic clock when it began.
+    pub start_cycle: i64,
+}
+
+/// What this UE has asked for.
+#[derive(Debug)]
+pub(crate) struct Power {
+    active: bool,
+    level: i32,
+    divider: i32,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Power {
+            active: false,
+            level: 4,
+            divider: 3,
+        }
+    }
+}
+
+/// The power domain of a core, 0 to 5.
+pub fn domain(core: i32) -> i32 {
+    let tile = core / 2;
+    let (x, y) = (tile % 6, tile / 6);
+    x / 2 + y / 2 * 3
+}
+
+fn level(divider: i32) -> Option<i32> {
+    let frequency = CLOCK_MHZ / divider;
+    let level = CAPS_MHZ.iter().position(|cap| *cap >= frequency)?;
+    Some(level as i32)
+}
+
+fn nearest(divider: i32) -> i32 {
+    divider.clamp(*DIVIDERS.start(), *DIVIDERS.end())
+}
+
+impl Ue {
+    /// The power domain of this UE's core (`RCCE_power_domain`).
+    pub fn power_domain(&self) -> i32 {
+        domain(self.cores()[self.id() as usize])
+    }
+
+    fn power_members(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.num()).filter(|id| domain(self.cores()[*id as usize]) == self.power_domain())
+    }
+
+    /// The UE that makes the requests of this one's power domain, its first (`RCCE_power_domain_master`).
+    pub fn power_domain_master(&self) -> u32 {
+        self.power_members().next().unwrap_or(self.id())
+    }
+
+    /// UEs in this one's power domain (`RCCE_power_domain_size`).
+    pub fn power_domain_size(&self) -> u32 {
+        self.power_members().count() as u32
+    }
+
+    fn is_master(&self) -> bool {
+        self.power_domain_master() == self.id()
+    }
+
+    /// Begins a change of frequency and voltage; gives the divider and the voltage level that it will have (`RCCE_iset_power`). `None`:
+    /// this UE is not the master of its domain, and nothing is done. Errors: [`Code::MultipleRpcRequests`], [`Code::Fdivider`].
+    pub fn iset_power(&self, divider: i32, now: i64) -> Result<Option<PowerRequest>> {
+        if !self.is_master() {
+            return Ok(None);
+        }
+        let mut power = self.power.lock().expect("no panic under this lock");
+        if power.active {
+            return Err(Code::MultipleRpcRequests.into());
+        }
+        let divider = nearest(divider);
+        let level = level(divider).ok_or(Code::Fdivider)?;
+        power.active = true;
+        Ok(Some(PowerRequest {
+            release: 0,
+            old_voltage_level: power.level,
+            new_voltage_level: level,
+            old_frequency_divider: power.divider,
+            new_frequency_divider: divider,
+            start_cycle: now,
+        }))
+    }
+
+    /// Ends a change (`RCCE_wait_power`). Errors: [`Code::NoActiveRpcRequest`], [`Code::StaleRpcRequest`].
+    pub fn wait_power(&self, request: &mut PowerRequest) -> Result<()> {
+        if !self.is_master() {
+            return Ok(());
+        }
+        let mut power = self.power.lock().expect("no panic under this lock");
+        if !power.active {
+            return Err(Code::NoActiveRpcRequest.into());
+        }
+        power.active = false;
+        if request.release != 0 {
+            return Err(Code::StaleRpcRequest.into());
+        }
+        power.level = request.new_voltage_level;
+        power.divider = request.new_frequency_divider;
+        request.release = 1;
+        Ok(())
+    }
+
+    /// Changes the frequency alone; gives the divider (`RCCE_set_frequency_divider`). `None`: this UE is not the master of its domain,
+    /// and nothing is done. Errors: [`Code::FrequencyExceeded`] if the voltage does not allow it.
+    pub fn set_frequency_divider(&self, divider: i32) -> Result<Option<i32>> {
+        if !self.is_master() {
+            return Ok(None);
+        }
+        let mut power = self.power.lock().expect("no panic under this lock");
+        let divider = nearest(divider);
+        if level(divider).is_none_or(|level| level > power.level) {
+            return Err(Code::FrequencyExceeded.into());
+        }
+        power.divider = divider;
+        Ok(Some(divider))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_have_eight_cores() {
+        for wanted in 0..6 {
+            assert_eq!((0..48).filter(|core| domain(*core) == wanted).count(), 8);
+        }
+        assert_eq!([0, 1, 2, 4, 12, 24, 47].map(domain), [0, 0, 0, 1, 0, 3, 5]);
+    }
+
+    #[test]
+    fn levels_grow_with_frequency() {
+        assert_eq!(
+            [16, 4, 3, 2].map(level),
+            [Some(0), Some(0), Some(1), Some(4)]
+        );
+        assert_eq!([-5, 2, 99].map(nearest), [2, 2, 16]);
+    }
+}

@@ -1,0 +1,233 @@
+//! One unit of execution (UE): what stands between `RCCE_init` and `RCCE_finalize`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use unipgas_core::job::Job;
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::transport::Life;
+use unipgas_core::{
+    Deadline, Endpoint, Engine, Error, Region, Remote, RemoteRegion, Rights, World,
+};
+
+use crate::air::Registers;
+use crate::comm::{Communicators, MAX_UES};
+use crate::extents::Extents;
+use crate::launch::Wishes;
+use crate::mpb::MPB;
+use crate::power::Power;
+use crate::shared::Shared;
+use crate::status::{Code, Failure, Result};
+
+/// The name of every UE's region: control words, then the MPB.
+const REGION: &str = "rcce";
+/// Looks that found nothing before the core is offered to others; fewer where processes share cores.
+const PATIENCE: u32 = 256;
+const CROWDED_PATIENCE: u32 = 16;
+/// Looks that found nothing between two looks at the lives of the others.
+const LIVES: u32 = 4096;
+
+/// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
+pub struct Ue {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) mpb: Mutex<Extents>,
+    pub(crate) mpb_len: usize,
+    pub(crate) shared: Shared,
+    pub(crate) communicators: Communicators,
+    pub(crate) registers: Registers,
+    pub(crate) power: Mutex<Power>,
+    peers: Box<[RemoteRegion]>,
+    mine: Region,
+    cores: [i32; MAX_UES],
+    looks: AtomicU32,
+    world: Arc<World>,
+}
+
+impl Ue {
+    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `life_cycle` numbers
+    /// the starts of this process from 1; `cores` are those of the job, one for each UE, or none.
+    ///
+    /// Errors: [`Code::NumUes`] for more than 48 processes; [`Failure::Engine`].
+    pub fn start(life_cycle: u32, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
+        let job = Job::from_env()?;
+        let size = job.size() as usize;
+        if size > MAX_UES {
+            return Err(Code::NumUes.into());
+        }
+        if !wishes.cores.is_empty() && wishes.cores.len() != size {
+            return Err(Error::InvalidArgument(format!(
+                "UNIPGAS_RCCE_CORES names {} cores, but the job has {size} UEs",
+                wishes.cores.len()
+            ))
+            .into());
+        }
+        let transport = open_from_env(&Opening {
+            local_processes: size,
+        })?;
+        let engine = Engine::new(vec![transport])?;
+        let world = Arc::new(World::new(engine, job, life_cycle)?);
+        let engine = world.engine();
+        let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
+        world.publish_region(REGION, &mine.key())?;
+        let shared = Shared::publish(&world)?;
+        world.meet(Deadline::Never)?;
+        let peers: unipgas_core::Result<Box<[_]>> = (0..world.size())
+            .map(|id| world.published_region(id, REGION))
+            .collect();
+        let mut numbered = std::array::from_fn(|nth| nth as i32);
+        numbered[..cores.len().min(MAX_UES)].copy_from_slice(&cores[..cores.len().min(MAX_UES)]);
+        Ok(Ue {
+            endpoint: engine.endpoint(u32::MAX)?,
+            mpb: Mutex::new(Extents::new(wishes.mpb)),
+            mpb_len: wishes.mpb,
+            shared: shared.attach(&world)?,
+            communicators: Communicators::new(&world)?,
+            registers: Registers::new(&peers.as_ref().map_err(Error::clone)?[0]),
+            power: Mutex::new(Power::default()),
+            peers: peers?,
+            mine,
+            cores: numbered,
+            looks: AtomicU32::new(0),
+            world,
+        })
+    }
+
+    /// `RCCE_ue`: this UE's number.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.world.rank()
+    }
+
+    /// `RCCE_num_ues`.
+    #[inline]
+    pub fn num(&self) -> u32 {
+        self.world.size()
+    }
+
+    /// `RC_COREID`: the core that each UE stands for, ascending.
+    pub fn cores(&self) -> &[i32; MAX_UES] {
+        &self.cores
+    }
+
+    /// The engine underneath.
+    #[inline]
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// `RCCE_finalize`: waits for the others, then leaves the job. UEs that have ended without it are not waited for.
+    pub fn finalize(self) -> Result<()> {
+        self.finish()
+    }
+
+    pub(crate) fn finish(&self) -> Result<()> {
+        let waited = self.barrier(&self.comm_world());
+        let ended = |error: &Failure| match error {
+            Failure::Engine(Error::RankDead(id)) => self.world.life(*id) == Life::Left,
+            _ => false,
+        };
+        let _ = self.world.leave();
+        waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// The memory of another UE. Errors: [`Code::Id`].
+    #[inline(always)]
+    pub(crate) fn peer(&self, id: u32) -> Result<&RemoteRegion> {
+        self.peers.get(id as usize).ok_or(Failure::Code(Code::Id))
+    }
+
+    /// A word of this UE's own memory, which others write by notices.
+    #[inline(always)]
+    pub(crate) fn word(&self, offset: usize) -> Result<&AtomicU32> {
+        self.mine.word(offset).map_err(Failure::Engine)
+    }
+
+    /// The first byte of this UE's own memory.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.mine.base()
+    }
+
+    /// Waits until `poll` gives something, which any other UE can bring about. Ends when one has died, or none is left.
+    #[inline]
+    pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
+        let mut alone = None;
+        self.world
+            .engine()
+            .wait_for(
+                Deadline::Never,
+                &mut || self.check_company(&mut alone),
+                poll,
+            )
+            .map_err(Failure::Engine)
+    }
+
+    fn check_company(&self, alone: &mut Option<Instant>) -> unipgas_core::Result<()> {
+        self.world.check_anyone()?;
+        let mut others = (0..self.num()).filter(|id| *id != self.id());
+        match others
+            .clone()
+            .find(|id| self.world.life(*id) == Life::Alive)
+        {
+            Some(_) => Ok(()),
+            None => self.world.check_ranks(others.next().as_slice(), alone),
+        }
+    }
+
+    /// Called by what programs call in loops until something changes.
+    #[inline]
+    pub(crate) fn looked(&self) -> Result<()> {
+        let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
+        self.looks.store(looks, Ordering::Relaxed);
+        if looks.is_multiple_of(CROWDED_PATIENCE) {
+            self.looked_often(looks)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn looked_often(&self, looks: u32) -> Result<()> {
+        if looks.is_multiple_of(PATIENCE) || self.world.engine().crowded() {
+            std::thread::yield_now();
+        }
+        if looks.is_multiple_of(LIVES) {
+            self.world.check_anyone()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what has been posted is done: RCCE's calls are over when they return.
+    #[cold]
+    pub(crate) fn settle(&self, id: u32) -> Result<()> {
+        // Nothing may be left that uses the caller's memory; operations end by themselves, also if the peer has died.
+        self.endpoint
+            .drain(self.world.engine(), Deadline::Never, &mut || Ok(()))
+            .map_err(|error| {
+                self.endpoint.purge();
+                self.blame(id, error)
+            })
+    }
+
+    /// A peer that has gone is named by its number.
+    #[cold]
+    pub(crate) fn blame(&self, id: u32, error: Error) -> Failure {
+        Failure::Engine(match error {
+            // Its memory goes only with its process.
+            Error::PeerDead | Error::StaleRegion => {
+                let _ = self.world.lives_now(id);
+                Error::RankDead(id)
+            }
+            other => other,
+        })
+    }
+
+    /// A place among the control words of UE `id`.
+    #[inline]
+    pub(crate) fn control(&self, id: u32, offset: usize) -> Result<Remote<'_>> {
+        Ok(Remote {
+            region: self.peer(id)?,
+            offset,
+        })
+    }
+}
