@@ -1,5 +1,7 @@
 //! The predefined reductions (GASPI 17.1 §11.3.2, §11.3.3).
 
+use unipgas_core::combine::{Combination, Element, combine};
+
 use crate::status::{Result, Status};
 
 /// `gaspi_operation_t`.
@@ -43,64 +45,29 @@ impl Datatype {
             .ok_or(Status::Error)
     }
 
-    /// Bytes of an element.
-    pub fn size(self) -> usize {
+    fn element(self) -> Element {
         match self {
-            Datatype::Int | Datatype::Uint | Datatype::Float => 4,
-            Datatype::Double | Datatype::Long | Datatype::Ulong => 8,
+            Datatype::Int => Element::I32,
+            Datatype::Uint => Element::U32,
+            Datatype::Float => Element::F32,
+            Datatype::Double => Element::F64,
+            Datatype::Long => Element::I64,
+            Datatype::Ulong => Element::U64,
         }
     }
+
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        self.element().size()
+    }
 }
 
-/// Combines element by element into `held`. Integers wrap; with floating point a NaN loses against a number in MIN and MAX.
+/// Combines element by element into `held` ([`combine`]).
 pub(crate) fn combine_elements(op: Operation, ty: Datatype, held: &mut [u8], other: &[u8]) {
-    macro_rules! run {
-        ($ty:ty, $sum:expr) => {{
-            const N: usize = size_of::<$ty>();
-            let sum: fn($ty, $ty) -> $ty = $sum;
-            for (a, b) in held.chunks_exact_mut(N).zip(other.chunks_exact(N)) {
-                let x = <$ty>::from_ne_bytes((&*a).try_into().expect("a chunk"));
-                let y = <$ty>::from_ne_bytes(b.try_into().expect("a chunk"));
-                let z = match op {
-                    Operation::Min => x.min(y),
-                    Operation::Max => x.max(y),
-                    Operation::Sum => sum(x, y),
-                };
-                a.copy_from_slice(&z.to_ne_bytes());
-            }
-        }};
-    }
-    match ty {
-        Datatype::Int => run!(i32, |x, y| x.wrapping_add(y)),
-        Datatype::Uint => run!(u32, |x, y| x.wrapping_add(y)),
-        Datatype::Long => run!(i64, |x, y| x.wrapping_add(y)),
-        Datatype::Ulong => run!(u64, |x, y| x.wrapping_add(y)),
-        Datatype::Float => run!(f32, |x, y| x + y),
-        Datatype::Double => run!(f64, |x, y| x + y),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_combine_by_their_type() {
-        let mut held: Vec<u8> = [5i32, -3, i32::MAX]
-            .iter()
-            .flat_map(|v| v.to_ne_bytes())
-            .collect();
-        let other: Vec<u8> = [-7i32, 4, 1].iter().flat_map(|v| v.to_ne_bytes()).collect();
-        combine_elements(Operation::Min, Datatype::Int, &mut held.clone(), &other);
-        let mut sum = held.clone();
-        combine_elements(Operation::Sum, Datatype::Int, &mut sum, &other);
-        assert_eq!(&sum[..4], &(-2i32).to_ne_bytes());
-        assert_eq!(&sum[8..], &i32::MIN.to_ne_bytes());
-        combine_elements(Operation::Max, Datatype::Uint, &mut held, &other);
-        assert_eq!(
-            &held[..4],
-            &(-7i32).to_ne_bytes(),
-            "as unsigned, -7 is the larger"
-        );
-    }
+    let how = match op {
+        Operation::Min => Combination::Min,
+        Operation::Max => Combination::Max,
+        Operation::Sum => Combination::Sum,
+    };
+    combine(how, ty.element(), held, other);
 }

@@ -7,7 +7,10 @@
 
 pub mod atomic;
 pub mod bell;
+#[cfg(not(loom))]
+pub mod biased;
 pub mod bundle;
+pub mod combine;
 mod copy;
 pub mod deadline;
 pub mod directory;

@@ -459,6 +459,20 @@ impl World {
         Err(Error::RankDead(dead.unwrap_or_default() as u32))
     }
 
+    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago. `since`: as for
+    /// [`World::check_ranks`].
+    pub fn check_company(&self, since: &mut Option<Instant>) -> Result<()> {
+        self.check_anyone()?;
+        let mut others = (0..self.size()).filter(|rank| *rank != self.rank());
+        let Some(first) = others.clone().next() else {
+            return Ok(());
+        };
+        if others.any(|rank| self.life(rank) == Life::Alive) {
+            return Ok(());
+        }
+        self.check_ranks(&[first], since)
+    }
+
     /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
     /// notice (start with `None`).
     pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {

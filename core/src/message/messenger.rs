@@ -1,12 +1,13 @@
 //! Messages among the ranks of a world: the mailbox, and the waits.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use super::Shape;
 use super::mailbox::{Mailbox, PeerMailbox, Peers};
 use super::sending::Multicast;
 use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket};
 use super::window::Window;
+use crate::biased::{Biased, BiasedGuard};
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -17,7 +18,7 @@ const DATA: usize = 256 << 10;
 /// Whose death ends a wait.
 #[derive(Debug, Clone, Copy)]
 pub enum Needs<'a> {
-    /// Any rank's.
+    /// Any rank's; or that all others have left.
     Anyone,
     /// That of one of these.
     Ranks(&'a [u32]),
@@ -26,7 +27,7 @@ pub enum Needs<'a> {
 /// One rank's messages. All calls may come from any thread.
 pub struct Messenger {
     world: Arc<World>,
-    mailbox: Mutex<Mailbox>,
+    mailbox: Biased<Mailbox>,
     /// Of the mailbox: looking for news needs no lock.
     window: Arc<Window>,
 }
@@ -64,7 +65,7 @@ impl Messenger {
         Ok(Messenger {
             world: world.clone(),
             window: mailbox.window.clone(),
-            mailbox: Mutex::new(mailbox),
+            mailbox: Biased::new(mailbox),
         })
     }
 
@@ -74,15 +75,22 @@ impl Messenger {
     }
 
     /// The mailbox itself, for what does not wait. Whoever holds it keeps other threads' waits from getting on.
-    pub fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
-        // What a panic in another thread left half done concerns that thread's messages only.
-        self.mailbox
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    #[inline(always)]
+    pub fn mailbox(&self) -> BiasedGuard<'_, Mailbox> {
+        self.mailbox.lock()
+    }
+
+    /// Whether something is under way that needs this process's progress, though nobody waits for it.
+    #[inline(always)]
+    pub fn is_restless(&self) -> bool {
+        self.window
+            .restless
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// The mailbox after some progress.
-    pub fn advanced(&self) -> MutexGuard<'_, Mailbox> {
+    #[inline]
+    pub fn advanced(&self) -> BiasedGuard<'_, Mailbox> {
         let mut mailbox = self.mailbox();
         mailbox.progress(self.world.engine());
         mailbox
@@ -99,7 +107,7 @@ impl Messenger {
     ) -> Result<T> {
         let mut since = None;
         let mut check = || match needs {
-            Needs::Anyone => self.world.check_anyone(),
+            Needs::Anyone => self.world.check_company(&mut since),
             Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
         };
         let engine = self.world.engine();

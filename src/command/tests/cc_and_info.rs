@@ -124,7 +124,10 @@ fn the_compiler_is_run_with_its_status() {
 #[test]
 fn mistakes_get_one_line() {
     for (args, part) in [
-        (&["cc", "a.c"][..], "--api with one of: gaspi, utofu, rcce, ircce"),
+        (
+            &["cc", "a.c"][..],
+            "--api with one of: gaspi, utofu, rcce, ircce",
+        ),
         (
             &["cc", "--api", "mpi", "a.c"],
             "no interface \"mpi\"; there are: gaspi, utofu, rcce, ircce",

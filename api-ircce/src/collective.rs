@@ -1,0 +1,231 @@
+//! One to all and all to one (manual §5.3, §6.4, §9.11, §9.12).
+
+use unipgas_core::Deadline;
+use unipgas_core::combine::{Combination, Element, combine};
+use unipgas_core::message::{Envelope, Mode, Pattern, Received};
+
+use crate::comm::{Comm, Communicator};
+use crate::message::{Buffer, COLLECTIVE, MULTICAST, Source};
+use crate::process::Ue;
+use crate::status::{Code, Failure, Result};
+
+/// `RCCE_TYPE_BASE` and the types that follow it.
+const TYPES: i32 = 63_636_363;
+/// `RCCE_OP_BASE` and the operations that follow it.
+const OPS: i32 = 23_232_323;
+
+/// A reduction: the operation and the type of the elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reduction {
+    /// The operation.
+    pub how: Combination,
+    /// The type.
+    pub element: Element,
+}
+
+impl Reduction {
+    /// From the C values. Errors: [`Code::IllegalOp`], then [`Code::IllegalType`].
+    pub fn from_c(ty: i32, op: i32) -> Result<Self> {
+        let place = |value: i32, base: i32| usize::try_from(value.wrapping_sub(base)).ok();
+        let how = [
+            Combination::Sum,
+            Combination::Min,
+            Combination::Max,
+            Combination::Product,
+        ];
+        let element = [Element::I32, Element::I64, Element::F32, Element::F64];
+        Ok(Reduction {
+            how: *place(op, OPS)
+                .and_then(|nth| how.get(nth))
+                .ok_or(Code::IllegalOp)?,
+            element: *place(ty, TYPES)
+                .and_then(|nth| element.get(nth))
+                .ok_or(Code::IllegalType)?,
+        })
+    }
+}
+
+impl Ue {
+    /// Sends to all other UEs, which call [`Ue::multicast_receive`]; ends when the data may be changed (`iRCCE_msend`).
+    pub fn multicast_send(&self, data: &[u8]) -> Result<()> {
+        // SAFETY:
+        // - a slice.
+        unsafe { self.multicast_from((data.as_ptr(), data.len())) }
+    }
+
+    /// # Safety
+    /// The bytes are readable, and unchanged during the call.
+    pub(crate) unsafe fn multicast_from(&self, bytes: (*const u8, usize)) -> Result<()> {
+        let others: Vec<u32> = (0..self.num()).filter(|id| *id != self.id()).collect();
+        let envelope = Envelope {
+            context: MULTICAST,
+            ..Envelope::default()
+        };
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.send_to_all(&others, envelope, bytes) }
+    }
+
+    /// # Safety
+    /// As for `multicast_from`.
+    unsafe fn send_to_all(
+        &self,
+        to: &[u32],
+        envelope: Envelope,
+        bytes: (*const u8, usize),
+    ) -> Result<()> {
+        if self.has_messages_under_way() {
+            self.move_messages_on()?;
+        }
+        let messenger = &self.messages.messenger;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { messenger.send_to_all(to, envelope, bytes, Deadline::Never) }
+            .map_err(Failure::Engine)
+    }
+
+    /// Receives what `source` sends to all (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].
+    pub fn multicast_receive(&self, buffer: &mut [u8], source: Source) -> Result<Received> {
+        let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY:
+        // - a slice.
+        unsafe { self.receive_into(Buffer { ptr, capacity }, source, MULTICAST) }
+    }
+
+    /// The data of member `root` is everybody's afterwards (`RCCE_bcast`). Errors: [`Code::CommUndefined`]; [`Code::Id`] for a root that
+    /// is no member; [`Code::MessageLength`] where the members give different lengths and one buffer is too short.
+    pub fn broadcast(&self, data: &mut [u8], root: u32, comm: &Comm) -> Result<()> {
+        // SAFETY:
+        // - a slice.
+        unsafe { self.broadcast_from((data.as_mut_ptr(), data.len()), root, comm) }
+    }
+
+    /// # Safety
+    /// The bytes are valid, and nobody else's during the call.
+    pub(crate) unsafe fn broadcast_from(
+        &self,
+        (data, len): (*mut u8, usize),
+        root: u32,
+        comm: &Comm,
+    ) -> Result<()> {
+        let communicator = self.communicator(comm)?;
+        let members = communicator.members();
+        let source = *members.get(root as usize).ok_or(Code::Id)?;
+        let envelope = about(communicator);
+        if root == communicator.rank() {
+            let others: Vec<u32> = members
+                .iter()
+                .copied()
+                .filter(|id| *id != self.id())
+                .collect();
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.send_to_all(&others, envelope, (data, len)) };
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.receive_part(source, envelope, (data, len)) }
+    }
+
+    /// # Safety
+    /// The buffer is valid for writes during the call.
+    unsafe fn receive_part(
+        &self,
+        source: u32,
+        envelope: Envelope,
+        place: (*mut u8, usize),
+    ) -> Result<()> {
+        if self.has_messages_under_way() {
+            self.move_messages_on()?;
+        }
+        let pattern = Pattern {
+            source: Some(source),
+            context: envelope.context,
+            tag: envelope.tag,
+            ignore: 0,
+        };
+        let messenger = &self.messages.messenger;
+        // SAFETY:
+        // - the caller's word.
+        let received = unsafe { messenger.receive(pattern, place, Deadline::Never) }
+            .map_err(|error| self.blame(source, error))?;
+        if received.len > place.1 {
+            return Err(Code::MessageLength.into());
+        }
+        Ok(())
+    }
+
+    /// Combines the members' elements, beginning with those of member `root`, then in the members' order; `result` is written there only
+    /// (`RCCE_reduce`). Errors: as for [`Ue::broadcast`].
+    pub fn reduce(
+        &self,
+        data: &[u8],
+        result: &mut [u8],
+        reduction: Reduction,
+        root: u32,
+        comm: &Comm,
+    ) -> Result<()> {
+        let communicator = self.communicator(comm)?;
+        let members = communicator.members();
+        let target = *members.get(root as usize).ok_or(Code::Id)?;
+        let envelope = about(communicator);
+        if root != communicator.rank() {
+            let bytes = (data.as_ptr(), data.len());
+            let messenger = &self.messages.messenger;
+            // SAFETY:
+            // - a slice.
+            let sent =
+                unsafe { messenger.send(target, envelope, bytes, Mode::Buffered, Deadline::Never) };
+            return sent.map_err(|error| self.blame(target, error));
+        }
+        let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
+        result.copy_from_slice(data);
+        let mut part = vec![0; data.len()];
+        for source in members.iter().copied().filter(|id| *id != self.id()) {
+            // SAFETY:
+            // - a vector.
+            unsafe { self.receive_part(source, envelope, (part.as_mut_ptr(), part.len())) }?;
+            combine(reduction.how, reduction.element, result, &part);
+        }
+        Ok(())
+    }
+
+    /// As [`Ue::reduce`] from the first member on, with the result everywhere (`RCCE_allreduce`).
+    pub fn all_reduce(
+        &self,
+        data: &[u8],
+        result: &mut [u8],
+        reduction: Reduction,
+        comm: &Comm,
+    ) -> Result<()> {
+        self.reduce(data, result, reduction, 0, comm)?;
+        let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
+        self.broadcast(result, 0, comm)
+    }
+}
+
+fn about(communicator: &Communicator) -> Envelope {
+    Envelope {
+        context: COLLECTIVE,
+        tag: u64::from(communicator.number()),
+        extra: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_looked_at_before_types() {
+        let of = |ty, op| Reduction::from_c(ty, op);
+        assert_eq!(of(0, 0), Err(Code::IllegalOp.into()));
+        assert_eq!(of(63_636_367, 23_232_326), Err(Code::IllegalType.into()));
+        assert_eq!(of(i32::MIN, 23_232_327), Err(Code::IllegalOp.into()));
+        let product = Reduction {
+            how: Combination::Product,
+            element: Element::F64,
+        };
+        assert_eq!(of(63_636_366, 23_232_326), Ok(product));
+    }
+}

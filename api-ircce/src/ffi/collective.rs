@@ -1,0 +1,154 @@
+//! §9.11, §9.12: one to all, all to one; and RCCE's broadcast and reductions.
+
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use libc::{c_char, c_int, size_t, ssize_t};
+
+use super::functions;
+use super::message::{bytes, length, room, source};
+use crate::Reduction;
+use crate::comm::Comm;
+use crate::environment::current;
+use crate::message::MULTICAST;
+use crate::status::{Code, Result};
+
+fn member(root: c_int) -> Result<u32> {
+    u32::try_from(root).map_err(|_| Code::Id.into())
+}
+
+/// # Safety
+/// `size` bytes at `data` are valid, or null.
+unsafe fn broadcast(data: *mut c_char, size: size_t, root: c_int, comm: &Comm) -> Result<()> {
+    let (ptr, len) = bytes(data, size)?;
+    // SAFETY:
+    // - the caller's word.
+    unsafe { current()?.broadcast_from((ptr.cast_mut(), len), member(root)?, comm) }
+}
+
+/// # Safety
+/// As for `broadcast`.
+unsafe fn multicast(data: *mut c_char, size: size_t, root: c_int) -> Result<()> {
+    let ue = current()?;
+    let root = ue.check_id(root)?;
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        if root == ue.id() {
+            return ue.multicast_from(bytes(data, size)?);
+        }
+        let room = room(data, crate::message::Length::Bytes(size), size_t::MAX)?;
+        ue.receive_into(room, Some(root), MULTICAST).map(|_| ())
+    }
+}
+
+/// A reduction's elements in C: what they are, and how many bytes. Errors: [`Code::IllegalOp`], [`Code::IllegalType`],
+/// [`Code::General`] for no elements where there should be some.
+fn elements(data: *const c_char, num: c_int, ty: c_int, op: c_int) -> Result<(Reduction, usize)> {
+    let reduction = Reduction::from_c(ty, op)?;
+    let len = usize::try_from(num).unwrap_or(0) * reduction.element.size();
+    bytes(data, len)?;
+    Ok((reduction, len))
+}
+
+/// The elements at `data`, taken out of the way of the result, which may be at the same place.
+///
+/// # Safety
+/// `len` bytes at `data` are readable, or there are none.
+unsafe fn taken(data: *const c_char, len: usize) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    // SAFETY:
+    // - the caller's word.
+    unsafe { from_raw_parts(data.cast(), len) }.to_vec()
+}
+
+/// # Safety
+/// `len` bytes at `result` are valid, or there are none.
+unsafe fn place<'a>(result: *mut c_char, len: usize) -> Result<&'a mut [u8]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    bytes(result, len)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    Ok(unsafe { from_raw_parts_mut(result.cast(), len) })
+}
+
+functions! {
+    fn [Comm] RCCE_bcast(data: *mut c_char, size: size_t, root: c_int, comm: Comm) {
+        // SAFETY:
+        // - by the C contract.
+        unsafe { broadcast(data, size, root, &comm) }
+    }
+
+    fn [Comm] iRCCE_bcast(data: *mut c_char, size: size_t, root: c_int, comm: Comm) {
+        // SAFETY:
+        // - by the C contract.
+        unsafe {
+            if comm == current()?.comm_world() {
+                return multicast(data, size, root);
+            }
+            broadcast(data, size, root, &comm)
+        }
+    }
+
+    fn [Comm] iRCCE_mcast(data: *mut c_char, size: size_t, root: c_int) {
+        // SAFETY:
+        // - by the C contract.
+        unsafe { multicast(data, size, root) }
+    }
+
+    fn [Comm] iRCCE_msend(data: *mut c_char, len: ssize_t) {
+        let bytes = bytes(data, usize::try_from(len).unwrap_or(0))?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe { current()?.multicast_from(bytes) }
+    }
+
+    fn [Comm] iRCCE_mrecv_within(buffer: *mut c_char, len: ssize_t, from: c_int, capacity: size_t) {
+        let (room, from) = (room(buffer, length(len), capacity)?, source(from)?);
+        // SAFETY:
+        // - by the C contract.
+        unsafe { current()?.receive_into(room, from, MULTICAST) }.map(|_| ())
+    }
+
+    fn [Comm] iRCCE_mrecv(buffer: *mut c_char, len: ssize_t, from: c_int) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_mrecv_within(buffer, len, from, size_t::MAX) })
+    }
+
+    fn [Comm] RCCE_reduce(
+        data: *mut c_char, result: *mut c_char, num: c_int, ty: c_int, op: c_int, root: c_int, comm: Comm,
+    ) {
+        let ue = current()?;
+        let (reduction, len) = elements(data, num, ty, op)?;
+        let root = member(root)?;
+        // SAFETY:
+        // - by the C contract; the result is looked at by the root only.
+        unsafe {
+            let mine = taken(data, len);
+            let communicator = ue.communicator(&comm)?;
+            let result = if communicator.rank() == root {
+                place(result, len)?
+            } else {
+                &mut []
+            };
+            ue.reduce(&mine, result, reduction, root, &comm)
+        }
+    }
+
+    fn [Comm] RCCE_allreduce(
+        data: *mut c_char, result: *mut c_char, num: c_int, ty: c_int, op: c_int, comm: Comm,
+    ) {
+        let ue = current()?;
+        let (reduction, len) = elements(data, num, ty, op)?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe {
+            let mine = taken(data, len);
+            ue.all_reduce(&mine, place(result, len)?, reduction, &comm)
+        }
+    }
+}

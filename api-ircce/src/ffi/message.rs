@@ -1,0 +1,726 @@
+//! §9.2 to §9.4, §9.6 to §9.8: messages and requests, and RCCE's own send and receive.
+
+use std::ptr::null_mut;
+
+use libc::{c_char, c_int, size_t, ssize_t};
+
+use super::flag::pointed;
+use super::{functions, others, put, put_if_wanted};
+use crate::environment::current;
+use crate::message::{Buffer, Length, POINT_TO_POINT, Source};
+use crate::request::{
+    Handle, NOT_ENQUEUED, PENDING, RecvRequest, SendRequest, State, size as request_size,
+};
+use crate::status::{Code, Failure, Result, SUCCESS};
+use crate::through_mpb::Channel;
+
+/// `iRCCE_ANY_SOURCE`, or a UE. Errors: [`Code::Id`].
+pub(super) fn source(id: c_int) -> Result<Source> {
+    match id {
+        -1 => Ok(None),
+        id => u32::try_from(id).map(Some).map_err(|_| Code::Id.into()),
+    }
+}
+
+/// `iRCCE_ANY_LENGTH`, or a number of bytes. Other negative ones are none at all (as in iRCCE 2.0).
+pub(super) fn length(length: ssize_t) -> Length {
+    match length {
+        -1 => Length::Any,
+        length => Length::Bytes(usize::try_from(length).unwrap_or(0)),
+    }
+}
+
+/// A buffer of `capacity` bytes (`usize::MAX`: nobody knows) for a message of that length. Errors: [`Code::General`] for no buffer.
+pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Result<Buffer> {
+    let wanted = match length {
+        Length::Any => capacity,
+        Length::Bytes(bytes) => bytes.min(capacity),
+    };
+    if buffer.is_null() && wanted > 0 {
+        return Err(Code::General.into());
+    }
+    Ok(Buffer {
+        ptr: buffer.cast(),
+        capacity: wanted,
+    })
+}
+
+/// Errors: [`Code::General`] for no data where there should be some.
+pub(super) fn bytes(data: *const c_char, len: usize) -> Result<(*const u8, usize)> {
+    if data.is_null() && len > 0 {
+        return Err(Code::General.into());
+    }
+    Ok((data.cast(), len))
+}
+
+const UNKNOWN: size_t = size_t::MAX;
+
+/// Nothing to send or to receive: the request has ended.
+///
+/// # Safety
+/// The request is null or valid.
+unsafe fn ended_send(request: *mut SendRequest, dest: c_int) {
+    if !request.is_null() {
+        // SAFETY:
+        // - not null, so valid by the caller's word; zeroes lead nowhere and have succeeded.
+        unsafe {
+            request.write_bytes(0, 1);
+            (*request).dest = dest;
+        }
+    }
+}
+
+/// # Safety
+/// As above.
+unsafe fn ended_receive(request: *mut RecvRequest, source: c_int) {
+    if !request.is_null() {
+        // SAFETY:
+        // - as above.
+        unsafe {
+            request.write_bytes(0, 1);
+            (*request).source = source;
+        }
+    }
+}
+
+/// # Safety
+/// The request is null or valid; the bytes and it stay so until it has ended.
+unsafe fn isend(
+    data: *mut c_char,
+    len: usize,
+    dest: c_int,
+    request: *mut SendRequest,
+) -> Result<c_int> {
+    let ue = current()?;
+    let bytes = bytes(data, len)?;
+    // SAFETY:
+    // - the caller's word, by the C contract.
+    unsafe {
+        if request.is_null() {
+            ue.check_id(dest)?;
+            ue.send_from(bytes, dest as u32)?;
+            return Ok(SUCCESS);
+        }
+        ended_send(request, dest);
+        ue.isend(bytes, dest, request).map(|state| state.answer().0)
+    }
+}
+
+/// # Safety
+/// As above, with a buffer for writes.
+unsafe fn irecv(buffer: Buffer, from: Source, request: *mut RecvRequest) -> Result<c_int> {
+    let ue = current()?;
+    // SAFETY:
+    // - the caller's word, by the C contract.
+    unsafe {
+        if request.is_null() {
+            ue.receive_into(buffer, from, POINT_TO_POINT)?;
+            return Ok(SUCCESS);
+        }
+        ended_receive(request, from.map_or(-1, |from| from as c_int));
+        ue.irecv(buffer, from, request)
+            .map(|state| state.answer().0)
+    }
+}
+
+/// What a call that does not wait returns.
+///
+/// # Safety
+/// `flag` is null or valid for a write.
+unsafe fn tell(state: State, flag: *mut c_int) -> c_int {
+    let (code, ended) = state.answer();
+    // SAFETY:
+    // - the caller's word.
+    unsafe { put_if_wanted(flag, c_int::from(ended)) };
+    code
+}
+
+functions! {
+    fn [Comm] iRCCE_isend(data: *mut c_char, len: ssize_t, dest: c_int, request: *mut SendRequest) {
+        if len <= 0 {
+            current()?.check_id(dest)?;
+            // SAFETY:
+            // - null or valid, by the C contract.
+            unsafe { ended_send(request, dest) };
+            return Ok(SUCCESS);
+        }
+        // SAFETY:
+        // - by the C contract.
+        unsafe { isend(data, len as usize, dest, request) }
+    }
+
+    fn [Comm] iRCCE_issend(data: *mut c_char, len: ssize_t, dest: c_int, request: *mut SendRequest) {
+        // SAFETY:
+        // - by the C contract.
+        unsafe { isend(data, usize::try_from(len).unwrap_or(0), dest, request) }
+    }
+
+    fn [Comm] iRCCE_isend_test(request: *mut SendRequest, flag: *mut c_int) {
+        let ue = current()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            let state = if request.is_null() {
+                ue.push_all(true)?
+            } else {
+                ue.test(Handle::Send(request))?
+            };
+            Ok(tell(state, flag))
+        }
+    }
+
+    fn [Comm] iRCCE_isend_wait(request: *mut SendRequest) {
+        let ue = current()?;
+        if request.is_null() {
+            return ue.wait_all(true).map(|()| SUCCESS);
+        }
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { ue.wait_for(Handle::Send(request)) }
+    }
+
+    fn [Comm] iRCCE_isend_push() {
+        Ok(current()?.push_all(true)?.answer().0)
+    }
+
+    fn [Comm] iRCCE_isend_cancel(request: *mut SendRequest, flag: *mut c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            put_if_wanted(flag, 0);
+            if request.is_null() {
+                return Ok(NOT_ENQUEUED);
+            }
+            let (code, gone) = current()?.cancel(Handle::Send(request));
+            put_if_wanted(flag, c_int::from(gone));
+            Ok(code)
+        }
+    }
+
+    fn [Comm] iRCCE_irecv_within(
+        buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest, capacity: size_t,
+    ) {
+        let len = length(len);
+        let from = source(from)?;
+        if len == Length::Bytes(0) {
+            if let Some(from) = from {
+                current()?.check_id(from as c_int)?;
+            }
+            // SAFETY:
+            // - null or valid, by the C contract.
+            unsafe { ended_receive(request, from.map_or(-1, |from| from as c_int)) };
+            return Ok(SUCCESS);
+        }
+        // SAFETY:
+        // - by the C contract.
+        unsafe { irecv(room(buffer, len, capacity)?, from, request) }
+    }
+
+    fn [Comm] iRCCE_isrecv_within(
+        buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest, capacity: size_t,
+    ) {
+        // SAFETY:
+        // - by the C contract.
+        unsafe { irecv(room(buffer, length(len), capacity)?, source(from)?, request) }
+    }
+
+    fn [Comm] iRCCE_irecv(buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_irecv_within(buffer, len, from, request, UNKNOWN) })
+    }
+
+    fn [Comm] iRCCE_isrecv(buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_isrecv_within(buffer, len, from, request, UNKNOWN) })
+    }
+
+    fn [Comm] iRCCE_irecv_test(request: *mut RecvRequest, flag: *mut c_int) {
+        let ue = current()?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            let state = if request.is_null() {
+                ue.push_all(false)?
+            } else {
+                ue.test(Handle::Receive(request))?
+            };
+            Ok(tell(state, flag))
+        }
+    }
+
+    fn [Comm] iRCCE_irecv_wait(request: *mut RecvRequest) {
+        let ue = current()?;
+        if request.is_null() {
+            return ue.wait_all(false).map(|()| SUCCESS);
+        }
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        unsafe { ue.wait_for(Handle::Receive(request)) }
+    }
+
+    fn [Comm] iRCCE_irecv_push() {
+        Ok(current()?.push_all(false)?.answer().0)
+    }
+
+    fn [Comm] iRCCE_irecv_cancel(request: *mut RecvRequest, flag: *mut c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            put_if_wanted(flag, 0);
+            if request.is_null() {
+                return Ok(NOT_ENQUEUED);
+            }
+            let (code, gone) = current()?.cancel(Handle::Receive(request));
+            put_if_wanted(flag, c_int::from(gone));
+            Ok(code)
+        }
+    }
+
+    fn [Comm] iRCCE_ssend(data: *mut c_char, len: ssize_t, dest: c_int) {
+        let ue = current()?;
+        let dest = ue.check_id(dest)?;
+        let bytes = bytes(data, usize::try_from(len).unwrap_or(0))?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe { ue.send_from(bytes, dest) }
+    }
+
+    fn [Comm] iRCCE_srecv_within(buffer: *mut c_char, len: ssize_t, from: c_int, capacity: size_t) {
+        let (room, from) = (room(buffer, length(len), capacity)?, source(from)?);
+        // SAFETY:
+        // - by the C contract.
+        unsafe { current()?.receive_into(room, from, POINT_TO_POINT) }.map(|_| ())
+    }
+
+    fn [Comm] iRCCE_srecv(buffer: *mut c_char, len: ssize_t, from: c_int) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_srecv_within(buffer, len, from, UNKNOWN) })
+    }
+
+    fn [Comm] iRCCE_srecv_test(buffer: *mut c_char, len: ssize_t, from: c_int, test: *mut c_int) {
+        let (room, from) = (room(buffer, length(len), UNKNOWN)?, source(from)?);
+        // SAFETY:
+        // - by the C contract.
+        unsafe {
+            put(test, 0)?;
+            if current()?.try_receive_into(room, from)?.is_some() {
+                put(test, 1)?;
+            }
+            Ok(())
+        }
+    }
+
+    fn [Comm] iRCCE_probe(from: c_int, rank: *mut c_int) {
+        let found = current()?.probe(source(from)?)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put_if_wanted(rank, found.source as c_int) };
+        Ok(())
+    }
+
+    fn [Comm] iRCCE_iprobe(from: c_int, rank: *mut c_int, flag: *mut c_int) {
+        let found = current()?.try_probe(source(from)?)?;
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe {
+            put_if_wanted(flag, c_int::from(found.is_some()));
+            if let Some(found) = found {
+                put_if_wanted(rank, found.source as c_int);
+            }
+        }
+        Ok(())
+    }
+
+    fn [Comm] RCCE_send(data: *mut c_char, size: size_t, dest: c_int) {
+        let ue = current()?;
+        let dest = ue.check_id(dest)?;
+        if size == 0 {
+            return Ok(());
+        }
+        // SAFETY:
+        // - by the C contract.
+        unsafe { ue.send_from(bytes(data, size)?, dest) }
+    }
+
+    fn [Comm] RCCE_recv(buffer: *mut c_char, size: size_t, from: c_int) {
+        let ue = current()?;
+        let from = ue.check_id(from)?;
+        if size == 0 {
+            return Ok(());
+        }
+        let room = room(buffer, Length::Bytes(size), UNKNOWN)?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe { ue.receive_into(room, Some(from), POINT_TO_POINT) }.map(|_| ())
+    }
+
+    fn [Comm] RCCE_recv_test(buffer: *mut c_char, size: size_t, from: c_int, test: *mut c_int) {
+        let ue = current()?;
+        let from = ue.check_id(from)?;
+        let room = room(buffer, Length::Bytes(size), UNKNOWN)?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe {
+            put(test, 1)?;
+            if size > 0 && ue.try_receive_into(room, Some(from))?.is_none() {
+                put(test, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The window and flags of a GORY message. Errors: [`Code::Target`], [`Code::FlagUndefined`], [`Code::FlagNotInCommBuffer`].
+///
+/// # Safety
+/// The flags are null or valid.
+unsafe fn channel(
+    window: *mut u8,
+    chunk: size_t,
+    ready: *const *mut c_int,
+    sent: *const *mut c_int,
+) -> Result<Channel> {
+    let ue = current()?;
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        Ok(Channel {
+            window: ue.place(window).ok_or(Code::Target)?,
+            chunk,
+            ready: pointed(ue, ready)?,
+            sent: pointed(ue, sent)?,
+        })
+    }
+}
+
+functions! {
+    fn [Comm] RCCE_send_gory(
+        data: *mut c_char, window: *mut u8, chunk: size_t, ready: *mut *mut c_int, sent: *mut *mut c_int,
+        size: size_t, dest: c_int,
+    ) {
+        let ue = current()?;
+        let dest = ue.check_id(dest)?;
+        // SAFETY:
+        // - by the C contract.
+        unsafe { ue.send_through(&channel(window, chunk, ready, sent)?, bytes(data, size)?, dest) }
+    }
+
+    fn [Comm] RCCE_recv_gory(
+        buffer: *mut c_char, window: *mut u8, chunk: size_t, ready: *mut *mut c_int, sent: *mut *mut c_int,
+        size: size_t, from: c_int,
+    ) {
+        let ue = current()?;
+        let from = ue.check_id(from)?;
+        let place = (bytes(buffer, size)?.0.cast_mut(), size);
+        // SAFETY:
+        // - by the C contract.
+        unsafe { ue.receive_through(&channel(window, chunk, ready, sent)?, place, from) }
+    }
+
+    fn [Comm] RCCE_recv_test_gory(
+        buffer: *mut c_char, window: *mut u8, chunk: size_t, ready: *mut *mut c_int, sent: *mut *mut c_int,
+        size: size_t, from: c_int, test: *mut c_int,
+    ) {
+        let ue = current()?;
+        let from = ue.check_id(from)?;
+        let place = (bytes(buffer, size)?.0.cast_mut(), size);
+        // SAFETY:
+        // - by the C contract.
+        unsafe {
+            put(test, 0)?;
+            let channel = channel(window, chunk, ready, sent)?;
+            put(test, c_int::from(ue.try_receive_through(&channel, place, from)?))
+        }
+    }
+}
+
+others! {
+    fn iRCCE_get_dest(request: *mut SendRequest) -> c_int, or -1; {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        Ok(unsafe { request.as_ref() }.map_or(-1, |request| request.dest))
+    }
+
+    fn iRCCE_get_source(request: *mut RecvRequest) -> c_int, or -1; {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        Ok(match unsafe { request.as_ref() } {
+            Some(request) => request.source,
+            None => current()?.last_source().map_or(-1, |source| source as c_int),
+        })
+    }
+
+    fn iRCCE_get_size(send: *mut SendRequest, receive: *mut RecvRequest) -> c_int, or -1; {
+        let size = match (send.is_null(), receive.is_null()) {
+            (true, true) => current()?.last_len().map_or(-1, |len| len as i64),
+            // SAFETY:
+            // - not null, so valid by the C contract.
+            (false, true) => unsafe { request_size(Handle::Send(send)) },
+            // SAFETY:
+            // - as above.
+            (true, false) => unsafe { request_size(Handle::Receive(receive)) },
+            (false, false) => -1,
+        };
+        Ok(c_int::try_from(size).unwrap_or(c_int::MAX))
+    }
+
+    fn iRCCE_get_length() -> c_int, or -1; {
+        // SAFETY:
+        // - nulls.
+        Ok(unsafe { iRCCE_get_size(null_mut(), null_mut()) })
+    }
+
+    fn iRCCE_get_status(send: *mut SendRequest, receive: *mut RecvRequest) -> c_int, or -1; {
+        let handle = match (send.is_null(), receive.is_null()) {
+            (false, true) => Handle::Send(send),
+            (true, false) => Handle::Receive(receive),
+            _ => return Ok(-1),
+        };
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        Ok(unsafe { current()?.status(handle) }.answer().0)
+    }
+}
+
+/// `iRCCE_WAIT_LIST`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct WaitList {
+    first: *mut Member,
+    last: *mut Member,
+}
+
+struct Member {
+    handle: Handle,
+    next: *mut Member,
+}
+
+impl WaitList {
+    fn add(&mut self, handle: Handle) {
+        let member = Box::into_raw(Box::new(Member {
+            handle,
+            next: null_mut(),
+        }));
+        if self.first.is_null() {
+            self.first = member;
+        } else {
+            // SAFETY:
+            // - the list is not empty, so its last member was made here and has not been taken out.
+            unsafe { (*self.last).next = member };
+        }
+        self.last = member;
+    }
+
+    /// Takes out the first member that `wanted` says so of.
+    fn take(&mut self, mut wanted: impl FnMut(Handle) -> bool) -> Option<Handle> {
+        let (mut before, mut at): (*mut Member, *mut Member) = (null_mut(), self.first);
+        // SAFETY:
+        // - members were made by `add` and are freed only when they are taken out.
+        while let Some(member) = unsafe { at.as_ref() } {
+            if wanted(member.handle) {
+                let next = member.next;
+                // SAFETY:
+                // - made by `Box::into_raw`; nothing leads to it any more after the two assignments below.
+                let handle = unsafe { Box::from_raw(at) }.handle;
+                // SAFETY:
+                // - null, or the member before, which is still there.
+                match unsafe { before.as_mut() } {
+                    Some(before) => before.next = next,
+                    None => self.first = next,
+                }
+                if next.is_null() {
+                    self.last = before;
+                }
+                return Some(handle);
+            }
+            (before, at) = (at, member.next);
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+}
+
+/// The list behind a pointer. Errors: [`Code::General`] for null.
+///
+/// # Safety
+/// Null or valid, and initialised.
+unsafe fn list<'a>(list: *mut WaitList) -> Result<&'a mut WaitList> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe { list.as_mut() }.ok_or(Failure::Code(Code::General))
+}
+
+/// Takes out the first that has ended, and gives its status.
+fn take_ended(
+    list: &mut WaitList,
+    state: &mut dyn FnMut(Handle) -> State,
+) -> Option<(Handle, c_int)> {
+    let mut status = SUCCESS;
+    let found = list.take(|handle| match state(handle) {
+        State::Ended(code) => {
+            status = code;
+            true
+        }
+        State::Open(_) => false,
+    });
+    found.map(|handle| (handle, status))
+}
+
+/// Moves everything on, and takes out the first that has ended.
+fn take_ended_now(list: &mut WaitList) -> Result<Option<(Handle, c_int)>> {
+    let ue = current()?;
+    ue.move_messages_on()?;
+    // SAFETY:
+    // - the program keeps requests in a list until they have ended.
+    let mut state = |handle| unsafe { ue.status(handle) };
+    Ok(take_ended(list, &mut state))
+}
+
+/// # Safety
+/// The places are null or valid for writes.
+unsafe fn tell_which(
+    found: Option<Handle>,
+    send: *mut *mut SendRequest,
+    receive: *mut *mut RecvRequest,
+) {
+    let (sent, received) = match found {
+        Some(Handle::Send(request)) => (request, null_mut()),
+        Some(Handle::Receive(request)) => (null_mut(), request),
+        None => (null_mut(), null_mut()),
+    };
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        put_if_wanted(send, sent);
+        put_if_wanted(receive, received);
+    }
+}
+
+functions! {
+    fn [Comm] iRCCE_test_all(wait_list: *mut WaitList, flag: *mut c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let list = unsafe { list(wait_list) }?;
+        let mut worst = SUCCESS;
+        while let Some((_, status)) = take_ended_now(list)? {
+            if worst == SUCCESS {
+                worst = status;
+            }
+        }
+        let done = list.is_empty();
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put_if_wanted(flag, c_int::from(done)) };
+        if !done {
+            current()?.looked()?;
+        }
+        Ok(if done { worst } else { PENDING })
+    }
+
+    fn [Comm] iRCCE_wait_all(wait_list: *mut WaitList) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let list = unsafe { list(wait_list) }?;
+        let ue = current()?;
+        let mut worst = SUCCESS;
+        while let Some(handle) = list.take(|_| true) {
+            // SAFETY:
+            // - the program keeps requests in a list until they have ended.
+            let status = unsafe { ue.wait_for(handle) }?;
+            if worst == SUCCESS {
+                worst = status;
+            }
+        }
+        Ok(worst)
+    }
+
+    fn [Comm] iRCCE_test_any(
+        wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
+    ) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let found = take_ended_now(unsafe { list(wait_list) }?)?;
+        // SAFETY:
+        // - as above.
+        unsafe { tell_which(found.map(|found| found.0), send, receive) };
+        if found.is_none() {
+            current()?.looked()?;
+        }
+        Ok(found.map_or(PENDING, |found| found.1))
+    }
+
+    fn [Comm] iRCCE_wait_any(
+        wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
+    ) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let list = unsafe { list(wait_list) }?;
+        let found = if list.is_empty() {
+            None
+        } else {
+            // SAFETY:
+            // - the program keeps requests in a list until they have ended.
+            Some(unsafe { current()?.wait_any(|state| take_ended(list, state)) }?)
+        };
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { tell_which(found.map(|found| found.0), send, receive) };
+        Ok(found.map_or(SUCCESS, |found| found.1))
+    }
+}
+
+/// Runs a body that returns nothing.
+macro_rules! procedures {
+    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) {
+            $crate::ffi::other(stringify!($name), (), || $body)
+        }
+    )*};
+}
+
+procedures! {
+    fn iRCCE_init_wait_list(wait_list: *mut WaitList) {
+        if !wait_list.is_null() {
+            // SAFETY:
+            // - not null, so valid by the C contract.
+            unsafe { wait_list.write(WaitList { first: null_mut(), last: null_mut() }) };
+        }
+        Ok(())
+    }
+
+    fn iRCCE_add_to_wait_list(
+        wait_list: *mut WaitList, send: *mut SendRequest, receive: *mut RecvRequest,
+    ) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        let list = unsafe { list(wait_list) }?;
+        if !send.is_null() {
+            list.add(Handle::Send(send));
+        }
+        if !receive.is_null() {
+            list.add(Handle::Receive(receive));
+        }
+        Ok(())
+    }
+
+    fn iRCCE_add_send_to_wait_list(wait_list: *mut WaitList, request: *mut SendRequest) {
+        // SAFETY:
+        // - the same contract.
+        unsafe { iRCCE_add_to_wait_list(wait_list, request, null_mut()) };
+        Ok(())
+    }
+
+    fn iRCCE_add_recv_to_wait_list(wait_list: *mut WaitList, request: *mut RecvRequest) {
+        // SAFETY:
+        // - the same contract.
+        unsafe { iRCCE_add_to_wait_list(wait_list, null_mut(), request) };
+        Ok(())
+    }
+}

@@ -1,0 +1,595 @@
+//! Requests: sends of which only the first is under way, and receives by source (manual §3.4, §4.2, §6.2).
+//!
+//! Programs hold the C structures, which say what has become of a request once it has ended; until then an entry here does, and the
+//! structure leads to it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use slab::Slab;
+use unipgas_core::message::{
+    Envelope, Mailbox, Mode, Needs, Pattern, ReceiveTicket, Received, SendTicket,
+};
+
+use crate::message::{Buffer, POINT_TO_POINT, Source};
+use crate::process::Ue;
+use crate::status::{Code, Failure, Result, SUCCESS};
+
+/// `iRCCE_PENDING`: begun, not finished.
+pub const PENDING: i32 = -2;
+/// `iRCCE_RESERVED`: waits for earlier requests.
+pub const RESERVED: i32 = -3;
+/// `iRCCE_NOT_ENQUEUED`: nothing to be cancelled.
+pub const NOT_ENQUEUED: i32 = -4;
+
+/// `iRCCE_SEND_REQUEST`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SendRequest {
+    about: About,
+    room: [u64; 11],
+    combuf: *mut u8,
+    /// The receiver.
+    pub dest: i32,
+    reserved: i32,
+}
+
+/// `iRCCE_RECV_REQUEST`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RecvRequest {
+    about: About,
+    room: [u64; 12],
+    combuf: *mut u8,
+    /// The sender: -1 as long as that may be anyone.
+    pub source: i32,
+    reserved: i32,
+}
+
+const _: () = assert!(size_of::<SendRequest>() == 128 && size_of::<RecvRequest>() == 136);
+
+/// What the two have in common.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct About {
+    /// Leads to the entry while there is one.
+    id: u64,
+    /// Bytes asked for, then those of the message.
+    size: i64,
+    /// What has become of it, once it has ended.
+    status: i32,
+    padding: i32,
+}
+
+/// A request as programs pass it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Handle {
+    Send(*mut SendRequest),
+    Receive(*mut RecvRequest),
+}
+
+impl Handle {
+    /// # Safety
+    /// Not null, and valid.
+    unsafe fn about(self) -> *mut About {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            match self {
+                Handle::Send(request) => &raw mut (*request).about,
+                Handle::Receive(request) => &raw mut (*request).about,
+            }
+        }
+    }
+}
+
+struct PendingSend {
+    request: *mut SendRequest,
+    serial: u32,
+    dest: u32,
+    data: *const u8,
+    len: usize,
+    /// `None`: not begun.
+    ticket: Option<SendTicket>,
+    ended: Option<i32>,
+}
+
+struct PendingReceive {
+    request: *mut RecvRequest,
+    serial: u32,
+    source: Source,
+    capacity: usize,
+    ticket: ReceiveTicket,
+}
+
+// SAFETY:
+// - the pointers lead to memory that the program keeps until the request has ended, from whatever thread it is moved on.
+unsafe impl Send for PendingSend {}
+// SAFETY:
+// - as above.
+unsafe impl Send for PendingReceive {}
+
+/// Requests that have not ended.
+#[derive(Default)]
+pub(crate) struct Pending {
+    sends: Slab<PendingSend>,
+    receives: Slab<PendingReceive>,
+    /// In the order of their posting.
+    send_order: VecDeque<u32>,
+    receive_order: VecDeque<u32>,
+    serials: u32,
+}
+
+fn id(key: usize, serial: u32) -> u64 {
+    key as u64 | u64::from(serial) << 32
+}
+
+impl Pending {
+    fn serial(&mut self) -> u32 {
+        // Never 0, so that a structure of zeroes leads nowhere.
+        self.serials = self.serials.wrapping_add(1).max(1);
+        self.serials
+    }
+
+    fn find_send(&self, id: u64) -> Option<usize> {
+        let found = self.sends.get(id as u32 as usize)?;
+        (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
+    }
+
+    fn find_receive(&self, id: u64) -> Option<usize> {
+        let found = self.receives.get(id as u32 as usize)?;
+        (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
+    }
+
+    /// Moves the first send on, and those after it as long as each ends at once; takes note of receives that have ended.
+    pub fn push(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
+        self.push_sends(ue, mailbox)?;
+        self.push_receives(ue, mailbox)
+    }
+
+    fn push_sends(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
+        while let Some(&key) = self.send_order.front() {
+            let key = key as usize;
+            self.begin(ue, mailbox, key)?;
+            if !self.look_at_send(ue, mailbox, key)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_receives(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
+        let mut nth = 0;
+        while let Some(&key) = self.receive_order.get(nth) {
+            if !self.look_at_receive(ue, mailbox, key as usize)? {
+                nth += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins those sends to `dest` that wait for their turn: a blocking send comes after them.
+    pub fn begin_all(&mut self, ue: &Ue, mailbox: &mut Mailbox, dest: u32) -> Result<()> {
+        for nth in 0..self.send_order.len() {
+            let key = self.send_order[nth] as usize;
+            if self.sends[key].dest == dest {
+                self.begin(ue, mailbox, key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<()> {
+        let send = &mut self.sends[key];
+        if send.ticket.is_some() || send.ended.is_some() {
+            return Ok(());
+        }
+        let bytes = (send.data, send.len);
+        let (envelope, mode) = (Envelope::default(), Mode::Synchronous);
+        // SAFETY:
+        // - valid until the request has ended, by the word of `isend`'s caller.
+        let sent =
+            unsafe { mailbox.send(ue.world().engine(), send.dest, envelope, bytes, mode, false) };
+        match sent {
+            Ok(Some(ticket)) => send.ticket = Some(ticket),
+            Ok(None) => send.ended = Some(SUCCESS),
+            Err(error) => return Err(ue.blame(send.dest, error)),
+        }
+        Ok(())
+    }
+
+    /// True: it has ended, and is gone.
+    fn look_at_send(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
+        let send = &mut self.sends[key];
+        if let Some(ticket) = send.ticket
+            && let Some(result) = mailbox.test_send(ticket)
+        {
+            result.map_err(|error| ue.blame(send.dest, error))?;
+            send.ended = Some(SUCCESS);
+        }
+        let Some(status) = send.ended else {
+            return Ok(false);
+        };
+        let send = self.sends.remove(key);
+        self.send_order.retain(|known| *known as usize != key);
+        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
+        if !send.request.is_null() {
+            // SAFETY:
+            // - the program keeps it until the request has ended, which is now.
+            unsafe { (*send.request).about.status = status };
+        }
+        Ok(true)
+    }
+
+    /// True: it has ended, and is gone.
+    fn look_at_receive(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
+        let receive = &self.receives[key];
+        let Some(result) = mailbox.test_receive(receive.ticket) else {
+            return Ok(false);
+        };
+        let receive = self.receives.remove(key);
+        self.receive_order.retain(|known| *known as usize != key);
+        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
+        let received = result.map_err(|error| match receive.source {
+            Some(source) => ue.blame(source, error),
+            None => Failure::Engine(error),
+        })?;
+        let status = match ue.messages.note(&received, receive.capacity) {
+            Ok(()) => SUCCESS,
+            Err(_) => Code::MessageLength as i32,
+        };
+        if !receive.request.is_null() {
+            // SAFETY:
+            // - the program keeps it until the request has ended, which is now.
+            unsafe { (*receive.request).finish(&received, status) };
+        }
+        Ok(true)
+    }
+
+    /// Whether the request is one of those here; moves it on if so.
+    fn look_at(&mut self, ue: &Ue, mailbox: &mut Mailbox, handle: Handle, id: u64) -> Result<bool> {
+        match handle {
+            Handle::Send(_) => {
+                let Some(key) = self.find_send(id) else {
+                    return Ok(false);
+                };
+                if self.send_order.front() == Some(&(key as u32)) {
+                    self.begin(ue, mailbox, key)?;
+                }
+                self.look_at_send(ue, mailbox, key).map(|ended| !ended)
+            }
+            Handle::Receive(_) => {
+                let Some(key) = self.find_receive(id) else {
+                    return Ok(false);
+                };
+                self.look_at_receive(ue, mailbox, key).map(|ended| !ended)
+            }
+        }
+    }
+
+    /// `None`: it has ended, or never was.
+    fn state(&self, mailbox: &Mailbox, handle: Handle, id: u64) -> Option<i32> {
+        let begun = match handle {
+            Handle::Send(_) => {
+                let key = self.find_send(id)?;
+                self.send_order.front() == Some(&(key as u32)) || self.sends[key].ticket.is_some()
+            }
+            Handle::Receive(_) => {
+                let key = self.find_receive(id)?;
+                self.is_first(key) || mailbox.is_matched(self.receives[key].ticket)
+            }
+        };
+        Some(if begun { PENDING } else { RESERVED })
+    }
+
+    /// Whether it is the first of the receives from its source; those from anyone wait for a source to be found.
+    fn is_first(&self, key: usize) -> bool {
+        let source = self.receives[key].source;
+        let same = |other: &&u32| self.receives[**other as usize].source == source;
+        source.is_some() && self.receive_order.iter().find(same) == Some(&(key as u32))
+    }
+}
+
+impl RecvRequest {
+    fn finish(&mut self, received: &Received, status: i32) {
+        self.source = received.source as i32;
+        self.about.size = received.len as i64;
+        self.about.status = status;
+    }
+}
+
+/// What has become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Ended(i32),
+    Open(i32),
+}
+
+impl State {
+    /// As the calls that do not wait return it, and whether the request has ended.
+    pub fn answer(self) -> (i32, bool) {
+        match self {
+            State::Ended(status) => (status, true),
+            State::Open(status) => (status, false),
+        }
+    }
+}
+
+impl Ue {
+    /// `iRCCE_isend`. Errors: [`Code::Id`]; [`Failure::Engine`].
+    ///
+    /// # Safety
+    /// `request` is valid; it and the bytes stay so, the bytes unchanged, until the request has ended.
+    pub(crate) unsafe fn isend(
+        &self,
+        (data, len): (*const u8, usize),
+        dest: i32,
+        request: *mut SendRequest,
+    ) -> Result<State> {
+        let dest = self.check_id(dest)?;
+        let mut mailbox = self.messages.messenger.advanced();
+        let mut pending = self.messages.pending.lock();
+        let serial = pending.serial();
+        let key = pending.sends.insert(PendingSend {
+            request,
+            serial,
+            dest,
+            data,
+            len,
+            ticket: None,
+            ended: None,
+        });
+        pending.send_order.push_back(key as u32);
+        self.messages.open.fetch_add(1, Ordering::Relaxed);
+        // SAFETY:
+        // - valid by the caller's word.
+        unsafe {
+            request.write(SendRequest {
+                about: About {
+                    id: id(key, serial),
+                    size: len as i64,
+                    status: PENDING,
+                    padding: 0,
+                },
+                room: [0; 11],
+                combuf: std::ptr::null_mut(),
+                dest: dest as i32,
+                reserved: 0,
+            });
+        }
+        pending.push(self, &mut mailbox)?;
+        // SAFETY:
+        // - as above.
+        Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Send(request)) })
+    }
+
+    /// `iRCCE_irecv`. Errors: as for [`Ue::isend`].
+    ///
+    /// # Safety
+    /// `request` is valid; it and the buffer stay so, the buffer nobody else's, until the request has ended.
+    pub(crate) unsafe fn irecv(
+        &self,
+        buffer: Buffer,
+        source: Source,
+        request: *mut RecvRequest,
+    ) -> Result<State> {
+        if source.is_some_and(|source| source >= self.num()) {
+            return Err(Code::Id.into());
+        }
+        let mut mailbox = self.messages.messenger.advanced();
+        let mut pending = self.messages.pending.lock();
+        let pattern = Pattern::from(source, POINT_TO_POINT);
+        // SAFETY:
+        // - the caller's word.
+        let ticket = unsafe { mailbox.receive(pattern, buffer.ptr, buffer.capacity) };
+        let serial = pending.serial();
+        let key = pending.receives.insert(PendingReceive {
+            request,
+            serial,
+            source,
+            capacity: buffer.capacity,
+            ticket,
+        });
+        pending.receive_order.push_back(key as u32);
+        self.messages.open.fetch_add(1, Ordering::Relaxed);
+        // SAFETY:
+        // - valid by the caller's word.
+        unsafe {
+            request.write(RecvRequest {
+                about: About {
+                    id: id(key, serial),
+                    size: buffer.capacity.min(i64::MAX as usize) as i64,
+                    status: PENDING,
+                    padding: 0,
+                },
+                room: [0; 12],
+                combuf: std::ptr::null_mut(),
+                source: source.map_or(-1, |source| source as i32),
+                reserved: 0,
+            });
+        }
+        pending.push(self, &mut mailbox)?;
+        // SAFETY:
+        // - as above.
+        Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Receive(request)) })
+    }
+
+    /// # Safety
+    /// The request is valid.
+    unsafe fn state_of(&self, pending: &Pending, mailbox: &Mailbox, handle: Handle) -> State {
+        // SAFETY:
+        // - the caller's word.
+        let about = unsafe { *handle.about() };
+        match pending.state(mailbox, handle, about.id) {
+            Some(status) => State::Open(status),
+            // What never was has nothing left to do.
+            None => State::Ended(match about.status {
+                PENDING | RESERVED => SUCCESS,
+                status => status,
+            }),
+        }
+    }
+
+    /// The state without any progress (`iRCCE_get_status`).
+    ///
+    /// # Safety
+    /// The request is valid.
+    pub(crate) unsafe fn status(&self, handle: Handle) -> State {
+        let mailbox = self.messages.messenger.mailbox();
+        let pending = self.messages.pending.lock();
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.state_of(&pending, &mailbox, handle) }
+    }
+
+    /// Moves this request on, and no other (`iRCCE_isend_test`, `iRCCE_irecv_test`).
+    ///
+    /// # Safety
+    /// The request is valid.
+    pub(crate) unsafe fn test(&self, handle: Handle) -> Result<State> {
+        let state = {
+            let mut mailbox = self.messages.messenger.advanced();
+            let mut pending = self.messages.pending.lock();
+            // SAFETY:
+            // - the caller's word.
+            unsafe {
+                pending.look_at(self, &mut mailbox, handle, (*handle.about()).id)?;
+                self.state_of(&pending, &mailbox, handle)
+            }
+        };
+        if matches!(state, State::Open(_)) {
+            self.looked()?;
+        }
+        Ok(state)
+    }
+
+    /// Moves requests on; gives whether sends, or receives, are left (`iRCCE_isend_push`, `iRCCE_irecv_push`).
+    pub(crate) fn push_all(&self, sends: bool) -> Result<State> {
+        let left = {
+            let mut mailbox = self.messages.messenger.advanced();
+            let mut pending = self.messages.pending.lock();
+            pending.push(self, &mut mailbox)?;
+            if sends {
+                !pending.send_order.is_empty()
+            } else {
+                !pending.receive_order.is_empty()
+            }
+        };
+        if left {
+            self.looked()?;
+            return Ok(State::Open(PENDING));
+        }
+        Ok(State::Ended(SUCCESS))
+    }
+
+    /// Waits until all sends, or receives, have ended.
+    pub(crate) fn wait_all(&self, sends: bool) -> Result<()> {
+        self.wait_pushing(Needs::Anyone, |_| {
+            let pending = self.messages.pending.lock();
+            let order = if sends {
+                &pending.send_order
+            } else {
+                &pending.receive_order
+            };
+            order.is_empty().then_some(())
+        })
+    }
+
+    /// Waits until the request has ended, and gives its status. Errors: [`Failure::Engine`].
+    ///
+    /// # Safety
+    /// The request is valid.
+    pub(crate) unsafe fn wait_for(&self, handle: Handle) -> Result<i32> {
+        let needed = self.needed(handle);
+        let needs = needed.as_ref().map(std::slice::from_ref);
+        self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
+            let pending = self.messages.pending.lock();
+            // SAFETY:
+            // - the caller's word.
+            match unsafe { self.state_of(&pending, mailbox, handle) } {
+                State::Ended(status) => Some(status),
+                State::Open(_) => None,
+            }
+        })
+    }
+
+    /// Waits until `choose`, which is given a way to look at requests, chooses one.
+    ///
+    /// # Safety
+    /// Requests that are looked at are valid.
+    pub(crate) unsafe fn wait_any<T>(
+        &self,
+        mut choose: impl FnMut(&mut dyn FnMut(Handle) -> State) -> Option<T>,
+    ) -> Result<T> {
+        self.wait_pushing(Needs::Anyone, |mailbox| {
+            let pending = self.messages.pending.lock();
+            // SAFETY:
+            // - the caller's word.
+            choose(&mut |handle| unsafe { self.state_of(&pending, mailbox, handle) })
+        })
+    }
+
+    /// Whose end would be the end of the wait for a request.
+    fn needed(&self, handle: Handle) -> Option<u32> {
+        let pending = self.messages.pending.lock();
+        // SAFETY:
+        // - valid by the word of `wait_for`'s caller.
+        let id = unsafe { (*handle.about()).id };
+        match handle {
+            Handle::Send(_) => pending.find_send(id).map(|key| pending.sends[key].dest),
+            Handle::Receive(_) => pending
+                .find_receive(id)
+                .and_then(|key| pending.receives[key].source),
+        }
+    }
+
+    /// Takes a request back that is not the first of its queue (`iRCCE_isend_cancel`, `iRCCE_irecv_cancel`); gives the code, and whether
+    /// it is gone.
+    ///
+    /// # Safety
+    /// The request is valid.
+    pub(crate) unsafe fn cancel(&self, handle: Handle) -> (i32, bool) {
+        let mut mailbox = self.messages.messenger.mailbox();
+        let mut pending = self.messages.pending.lock();
+        // SAFETY:
+        // - the caller's word.
+        let about = unsafe { handle.about() };
+        // SAFETY:
+        // - as above.
+        let id = unsafe { (*about).id };
+        match pending.state(&mailbox, handle, id) {
+            None => return (NOT_ENQUEUED, false),
+            Some(RESERVED) => {}
+            Some(status) => return (status, false),
+        }
+        let key = id as u32 as usize;
+        match handle {
+            Handle::Send(_) => {
+                pending.sends.remove(key);
+                pending.send_order.retain(|known| *known as usize != key);
+            }
+            Handle::Receive(_) => {
+                if !mailbox.cancel_receive(pending.receives[key].ticket) {
+                    return (PENDING, false);
+                }
+                pending.receives.remove(key);
+                pending.receive_order.retain(|known| *known as usize != key);
+            }
+        }
+        self.messages.open.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY:
+        // - as above.
+        unsafe { (*about).status = SUCCESS };
+        (SUCCESS, true)
+    }
+}
+
+/// The size that a request is about, in bytes.
+///
+/// # Safety
+/// The request is valid.
+pub(crate) unsafe fn size(handle: Handle) -> i64 {
+    // SAFETY:
+    // - the caller's word.
+    unsafe { (*handle.about()).size }
+}

@@ -1,0 +1,100 @@
+//! Messages through a window in the sender's MPB, with flags that the program gives: what GORY programs call send and receive.
+
+use crate::flag::Flag;
+use crate::mpb::Place;
+use crate::process::Ue;
+use crate::status::{Code, Result};
+
+/// A window of the sender's MPB, `chunk` bytes long, and the two flags of its use: `sent` at the receiver, `ready` at the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channel {
+    /// Where the window begins.
+    pub window: Place,
+    /// Its length in bytes; the message goes through it in parts.
+    pub chunk: usize,
+    /// Set when the window may be filled again.
+    pub ready: Flag,
+    /// Set when the window has been filled.
+    pub sent: Flag,
+}
+
+const SET: i32 = 1;
+const UNSET: i32 = 0;
+
+impl Channel {
+    /// The parts of a message of `len` bytes: offset and length. Errors: [`Code::MessageLength`] for a window of no bytes.
+    fn parts(&self, len: usize) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
+        let chunk = self.chunk;
+        if chunk == 0 && len > 0 {
+            return Err(Code::MessageLength.into());
+        }
+        let parts = (0..len).step_by(chunk.max(1));
+        Ok(parts.map(move |at| (at, chunk.min(len - at))))
+    }
+}
+
+impl Ue {
+    /// Sends to UE `dest`, which receives through a channel of the same places (`RCCE_send` of GORY programs). Errors: [`Code::Id`],
+    /// [`Code::MessageLength`], [`Code::Target`] for a window beyond the MPB, [`Code::FlagNotInCommBuffer`].
+    ///
+    /// # Safety
+    /// `len` bytes at `data` are readable.
+    pub unsafe fn send_through(
+        &self,
+        channel: &Channel,
+        (data, len): (*const u8, usize),
+        dest: u32,
+    ) -> Result<()> {
+        self.peer(dest)?;
+        for (at, part) in channel.parts(len)? {
+            // SAFETY:
+            // - a part of the data.
+            unsafe { self.put_from(channel.window, data.wrapping_add(at), part, self.id()) }?;
+            self.flag_write(channel.sent, SET, dest)?;
+            self.wait_until(channel.ready, SET)?;
+            self.flag_write(channel.ready, UNSET, self.id())?;
+        }
+        Ok(())
+    }
+
+    /// Receives from UE `source` (`RCCE_recv` of GORY programs). Errors as for [`Ue::send_through`].
+    ///
+    /// # Safety
+    /// `len` bytes at `buffer` are valid for writes.
+    pub unsafe fn receive_through(
+        &self,
+        channel: &Channel,
+        (buffer, len): (*mut u8, usize),
+        source: u32,
+    ) -> Result<()> {
+        self.peer(source)?;
+        for (at, part) in channel.parts(len)? {
+            self.wait_until(channel.sent, SET)?;
+            self.flag_write(channel.sent, UNSET, self.id())?;
+            // SAFETY:
+            // - a part of the buffer.
+            unsafe { self.get_into(buffer.wrapping_add(at), channel.window, part, source) }?;
+            self.flag_write(channel.ready, SET, source)?;
+        }
+        Ok(())
+    }
+
+    /// Receives if the first part is there (`RCCE_recv_test` of GORY programs); false if not.
+    ///
+    /// # Safety
+    /// As for [`Ue::receive_through`].
+    pub unsafe fn try_receive_through(
+        &self,
+        channel: &Channel,
+        place: (*mut u8, usize),
+        source: u32,
+    ) -> Result<bool> {
+        self.peer(source)?;
+        if place.1 > 0 && self.flag_read(channel.sent, self.id())? != SET {
+            return Ok(false);
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.receive_through(channel, place, source) }.map(|()| true)
+    }
+}
