@@ -1,0 +1,258 @@
+//! Remote atomic functions (fi_atomic(3)).
+
+use unipgas_core::atomic::{AtomicForm, supported};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags};
+
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
+use crate::operation::{Counted, Job, Report};
+use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
+use crate::status::{Errno, Result};
+use crate::sys::{
+    FI_ATOMIC, FI_INJECT, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_WRITE,
+};
+
+/// Bytes that one call operates on, at most.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// `enum fi_datatype`, in its order.
+const TYPES: [AtomicType; 16] = [
+    AtomicType::I8,
+    AtomicType::U8,
+    AtomicType::I16,
+    AtomicType::U16,
+    AtomicType::I32,
+    AtomicType::U32,
+    AtomicType::I64,
+    AtomicType::U64,
+    AtomicType::F32,
+    AtomicType::F64,
+    AtomicType::ComplexF32,
+    AtomicType::ComplexF64,
+    AtomicType::F80,
+    AtomicType::ComplexF80,
+    AtomicType::I128,
+    AtomicType::U128,
+];
+
+/// The family of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// fi_atomic and its variants.
+    Base,
+    /// fi_fetch_atomic and its variants.
+    Fetch,
+    /// fi_compare_atomic and its variants.
+    Compare,
+}
+
+/// What a family of calls can do with a type and an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Valid {
+    /// The type.
+    pub ty: AtomicType,
+    /// The operation.
+    pub op: AtomicOp,
+    /// Elements of one call, at most.
+    pub count: usize,
+}
+
+/// `enum fi_datatype` and `enum fi_op` to what can be done. Errors: [`Errno::OPNOTSUPP`].
+#[inline]
+pub fn valid(family: Family, datatype: i32, op: i32) -> Result<Valid> {
+    let ty = usize::try_from(datatype)
+        .ok()
+        .and_then(|index| TYPES.get(index));
+    // The engine's operations have the order of the enumeration.
+    let op = usize::try_from(op)
+        .ok()
+        .and_then(|index| AtomicOp::ALL.get(index));
+    let (Some(&ty), Some(&op)) = (ty, op) else {
+        return Err(Errno::OPNOTSUPP);
+    };
+    let usable = match family {
+        Family::Base => op.form() == AtomicForm::Update,
+        Family::Fetch => op.form() != AtomicForm::Compare,
+        Family::Compare => op.form() == AtomicForm::Compare,
+    };
+    if usable && supported(op, ty) {
+        Ok(Valid {
+            ty,
+            op,
+            count: MOST_BYTES / ty.size(),
+        })
+    } else {
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+/// The memory of an atomic operation; lengths are elements. Lists that the operation does not use are empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Operands<'a> {
+    /// Operands.
+    pub operand: &'a [Part],
+    /// Comparands.
+    pub compare: &'a [Part],
+    /// Where the previous values go.
+    pub result: &'a [Part],
+    /// The targets.
+    pub remote: &'a [RemotePart],
+}
+
+impl Endpoint {
+    /// An atomic operation on a peer's memory, of each element by itself. Errors: those of the call: [`Errno::OPNOTSUPP`],
+    /// [`Errno::MSGSIZE`] for too many elements, [`Errno::INVAL`], [`Errno::AGAIN`], [`Errno::BADFLAGS`]; what becomes of the operation
+    /// is told by the completion queue or counter.
+    ///
+    /// # Safety
+    /// Operands and comparands are readable until the call returns, results valid for writes until the operation is complete.
+    #[inline]
+    pub unsafe fn atomic(
+        &self,
+        family: Family,
+        (datatype, op): (i32, i32),
+        operands: &Operands<'_>,
+        to: u64,
+        posting: &Posting,
+    ) -> Result<()> {
+        let Valid {
+            ty,
+            op,
+            count: most,
+        } = valid(family, datatype, op)?;
+        let Operands {
+            operand,
+            compare,
+            result,
+            remote,
+        } = *operands;
+        if posting.flags & !(TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA) != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        let reads = op == AtomicOp::Read;
+        let lists = [operand, compare, result];
+        if remote.len() > IOV_LIMIT || lists.iter().any(|list| list.len() > IOV_LIMIT) {
+            return Err(Errno::INVAL);
+        }
+        let inline = posting.quiet || posting.flags & FI_INJECT != 0;
+        let count = total(remote.iter().map(|part| part.len), most)?;
+        if inline && count * ty.size() > INJECT_SIZE {
+            return Err(Errno::MSGSIZE);
+        }
+        let needed = [!reads, family == Family::Compare, family != Family::Base];
+        for (list, needed) in lists.iter().zip(needed) {
+            let short = total(list.iter().map(|part| part.len), usize::MAX)? != count;
+            if needed && (short || list.iter().any(|part| part.len > 0 && part.ptr.is_null())) {
+                return Err(Errno::INVAL);
+            }
+        }
+        if count == 0 {
+            return Err(Errno::INVAL);
+        }
+        let (reports, mut state) = self.live()?;
+        let state = &mut *state;
+        let admitted = self.admit(reports, state, posting)?;
+        let fetches = family != Family::Base;
+        let access = match (fetches, reads) {
+            (_, true) => FI_REMOTE_READ,
+            (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
+            (false, _) => FI_REMOTE_WRITE,
+        };
+        let job = Job {
+            to,
+            report: Report {
+                context: posting.context,
+                flags: FI_ATOMIC | if fetches { FI_READ } else { FI_WRITE },
+                wanted: admitted.wanted,
+                counted: if fetches {
+                    Counted::Read
+                } else {
+                    Counted::Write
+                },
+            },
+            notice: None,
+        };
+        let mut flags = admitted.flags;
+        flags.set(Flags::INLINE, inline);
+        // A list that is not needed is as long as it has to be.
+        let lens = |list: usize, item: usize| {
+            let list = match list {
+                0 => return remote.get(item).map(|part| part.len),
+                _ if !needed[list - 1] => return Some(usize::MAX),
+                _ => lists[list - 1],
+            };
+            list.get(item).map(|part| part.len)
+        };
+        let single = remote.len() == 1 && lists.iter().all(|list| list.len() <= 1);
+        let size = ty.size();
+        let mut walk = Walk::<4>::new();
+        let mut begun = false;
+        state.run(reports, job, |domain, channel, target, context| {
+            if !begun && !single {
+                begun = true;
+                // Nothing is changed if any part of it could not be.
+                for part in remote {
+                    let place =
+                        target.place(domain, part.key, part.address, part.len * size, access);
+                    let errno = match place {
+                        Ok(place) if place.offset_is_multiple_of(ty.alignment()) => continue,
+                        Ok(_) => Errno::INVAL,
+                        Err(errno) => errno,
+                    };
+                    return Some(Err(errno));
+                }
+            }
+            let (at, count) = walk.next(lens)?;
+            let local = |list: usize| match needed[list] {
+                true => {
+                    let (item, done) = at[list + 1];
+                    lists[list][item].ptr.wrapping_add(done * size)
+                }
+                false => std::ptr::null_mut(),
+            };
+            let request = AtomicRequest {
+                op,
+                ty,
+                count,
+                operand: local(0),
+                compare: local(1),
+                result: local(2),
+            };
+            let (item, done) = at[0];
+            let part = &remote[item];
+            let address = part.address.wrapping_add((done * size) as u64);
+            let place = match target.place(domain, part.key, address, count * size, access) {
+                Ok(place) => place,
+                Err(errno) => return Some(Err(errno)),
+            };
+            // SAFETY:
+            // - the lists that the operation needs have `count` elements from here on, valid by the caller's word; what it does not
+            //   need is null.
+            let outcome = unsafe { channel.atomic(place, &request, flags, context) };
+            Some(outcome.map_err(|error| target.why(error)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_defined_is_valid() {
+        let count = |family, types: std::ops::Range<i32>| {
+            let pairs = types.flat_map(|ty| (0..19).map(move |op| (ty, op)));
+            pairs
+                .filter(|(ty, op)| valid(family, *ty, *op).is_ok())
+                .count()
+        };
+        assert_eq!(count(Family::Base, 0..14), 130);
+        assert_eq!(count(Family::Fetch, 0..14), 144);
+        assert_eq!(count(Family::Compare, 0..14), 80);
+        assert_eq!(count(Family::Base, 14..16), 22);
+        assert_eq!(count(Family::Fetch, 14..16), 24);
+        assert_eq!(count(Family::Compare, 14..16), 14);
+        for (ty, op) in [(-1, 2), (16, 2), (256, 2), (7, -1), (7, 19), (7, 256)] {
+            assert_eq!(valid(Family::Base, ty, op), Err(Errno::OPNOTSUPP));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Completion queues (fi_cq(3)).
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+use crossbeam::queue::{ArrayQueue, SegQueue};
+use rustix::event::{EventfdFlags, eventfd};
+use unipgas_core::{Deadline, Error};
+
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::status::{Errno, Result};
+use crate::watcher::Watched;
+
+/// Entries of a queue whose user does not say how many.
+const DEFAULT_SIZE: usize = 1024;
+/// The largest queue that is made at once; what it has no room for is kept nevertheless.
+const LARGEST: usize = 1 << 16;
+
+/// A completed operation: the fields of `struct fi_cq_tagged_entry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// The operation's context.
+    pub context: usize,
+    /// What kind of operation it was.
+    pub flags: u64,
+    /// Bytes received.
+    pub len: usize,
+    /// Where they are, if the user could not know.
+    pub buffer: usize,
+    /// Remote completion data.
+    pub data: u64,
+    /// Tag of a message.
+    pub tag: u64,
+    /// The sender; FI_ADDR_NOTAVAIL if it is not known.
+    pub source: u64,
+}
+
+/// A failed operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// As of a completed one.
+    pub entry: Entry,
+    /// Why.
+    pub errno: Errno,
+    /// Bytes of a message that the buffer had no room for.
+    pub excess: usize,
+}
+
+/// Endpoints that get on when somebody looks at a queue or a counter.
+#[derive(Default)]
+pub(crate) struct Attached(RwLock<Vec<Arc<Endpoint>>>);
+
+impl Attached {
+    pub fn add(&self, endpoint: &Arc<Endpoint>) {
+        let mut all = self.0.write().unwrap_or_else(|e| e.into_inner());
+        if !all.iter().any(|known| Arc::ptr_eq(known, endpoint)) {
+            all.push(endpoint.clone());
+        }
+    }
+
+    pub fn remove(&self, endpoint: &Endpoint) {
+        let mut all = self.0.write().unwrap_or_else(|e| e.into_inner());
+        all.retain(|known| !std::ptr::eq(&**known, endpoint));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.read().unwrap_or_else(|e| e.into_inner()).is_empty()
+    }
+
+    #[inline]
+    pub fn progress(&self) {
+        for endpoint in &*self.0.read().unwrap_or_else(|e| e.into_inner()) {
+            endpoint.progress();
+        }
+    }
+
+    /// Looks whether peers still live.
+    pub fn look(&self) {
+        for endpoint in &*self.0.read().unwrap_or_else(|e| e.into_inner()) {
+            endpoint.look_at_peers();
+        }
+    }
+}
+
+/// How a queue can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    None,
+    /// By [`CompletionQueue::wait`].
+    Call,
+    /// By that, or by a file descriptor.
+    Descriptor,
+}
+
+/// A completion queue.
+pub struct CompletionQueue {
+    domain: Arc<Domain>,
+    entries: ArrayQueue<Entry>,
+    /// What came when `entries` was full; nothing is ever lost.
+    overflow: SegQueue<Entry>,
+    failures: SegQueue<Failure>,
+    pub(crate) attached: Attached,
+    wait: Wait,
+    descriptor: Option<OwnedFd>,
+    /// Somebody is about to wait for the descriptor.
+    armed: AtomicBool,
+    interrupted: AtomicBool,
+}
+
+impl CompletionQueue {
+    /// A queue of `size` entries (0: as many as usual).
+    pub fn new(domain: &Arc<Domain>, size: usize, wait: Wait) -> Result<Arc<CompletionQueue>> {
+        let size = if size == 0 {
+            DEFAULT_SIZE
+        } else {
+            size.min(LARGEST)
+        };
+        let descriptor = match wait {
+            Wait::Descriptor => Some(
+                eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+                    .map_err(|e| Error::os("eventfd", e))?,
+            ),
+            _ => None,
+        };
+        let queue = Arc::new(CompletionQueue {
+            domain: domain.clone(),
+            entries: ArrayQueue::new(size),
+            overflow: SegQueue::new(),
+            failures: SegQueue::new(),
+            attached: Attached::default(),
+            wait,
+            descriptor,
+            armed: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
+        });
+        if queue.descriptor.is_some() {
+            let watched: Arc<dyn Watched> = queue.clone();
+            domain.watcher().watch(Arc::downgrade(&watched))?;
+        }
+        Ok(queue)
+    }
+
+    /// Its domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Readable when there is something to read, after [`CompletionQueue::arm`].
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.descriptor.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether there is no room for a completion: operations are to be tried again later.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.is_full()
+    }
+
+    #[inline]
+    pub(crate) fn push(&self, entry: Entry) {
+        let full = !self.overflow.is_empty();
+        if full || self.entries.push(entry).is_err() {
+            self.overflow.push(entry);
+        }
+        self.wake();
+    }
+
+    #[cold]
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.failures.push(failure);
+        self.wake();
+    }
+
+    #[inline(always)]
+    fn wake(&self) {
+        if self.wait != Wait::None {
+            self.domain.engine().ring();
+            self.signal_descriptor();
+        }
+    }
+
+    fn signal_descriptor(&self) {
+        if let Some(descriptor) = &self.descriptor
+            && self.armed.swap(false, Ordering::AcqRel)
+        {
+            // Full means readable.
+            let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn has_something(&self) -> bool {
+        !(self.entries.is_empty() && self.overflow.is_empty() && self.failures.is_empty())
+    }
+
+    /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: there is something to read.
+    pub fn arm(&self) -> Result<()> {
+        if let Some(descriptor) = &self.descriptor {
+            let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
+        }
+        self.armed.store(true, Ordering::Release);
+        self.attached.progress();
+        if self.has_something() {
+            self.armed.store(false, Ordering::Release);
+            return Err(Errno::AGAIN);
+        }
+        // The watcher may be asleep, and must look once more.
+        self.domain.engine().ring();
+        Ok(())
+    }
+
+    /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes first.
+    #[inline]
+    pub fn read(&self, most: usize, mut sink: impl FnMut(Entry)) -> Result<usize> {
+        self.attached.progress();
+        if !self.failures.is_empty() {
+            return Err(Errno::AVAIL);
+        }
+        let mut count = 0;
+        while count < most {
+            let Some(entry) = self.entries.pop().or_else(|| self.overflow.pop()) else {
+                break;
+            };
+            sink(entry);
+            count += 1;
+        }
+        if count == 0 && most > 0 {
+            return Err(Errno::AGAIN);
+        }
+        Ok(count)
+    }
+
+    /// Reads a failure. Errors: [`Errno::AGAIN`] if there is none.
+    pub fn read_failure(&self) -> Result<Failure> {
+        self.failures.pop().ok_or(Errno::AGAIN)
+    }
+
+    /// Waits until there are `least` entries (or a failure), then reads as [`CompletionQueue::read`] does. Errors: [`Errno::AGAIN`] when
+    /// the deadline has passed, or after [`CompletionQueue::interrupt`]; [`Errno::INVAL`] if the queue cannot be waited for.
+    pub fn wait(
+        &self,
+        most: usize,
+        least: usize,
+        deadline: Deadline,
+        sink: impl FnMut(Entry),
+    ) -> Result<usize> {
+        if self.wait == Wait::None {
+            return Err(Errno::INVAL);
+        }
+        let least = least.clamp(1, most.max(1));
+        let mut check = || {
+            self.attached.look();
+            Ok(())
+        };
+        let waited = self.domain.engine().wait_for(deadline, &mut check, || {
+            self.attached.progress();
+            let ready = self.entries.len() + self.overflow.len() >= least
+                || !self.failures.is_empty()
+                || self.interrupted.swap(false, Ordering::AcqRel);
+            ready.then_some(())
+        });
+        match waited {
+            Ok(()) => self.read(most, sink),
+            Err(_) => Err(Errno::AGAIN),
+        }
+    }
+
+    /// Ends a wait (fi_cq_signal(3)).
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+        self.domain.engine().ring();
+        self.signal_descriptor();
+    }
+}
+
+impl Watched for CompletionQueue {
+    fn look(&self) {
+        if self.armed.load(Ordering::Acquire) {
+            self.attached.progress();
+            if self.has_something() {
+                self.signal_descriptor();
+            }
+        }
+    }
+}

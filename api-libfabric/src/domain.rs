@@ -1,0 +1,85 @@
+//! Domains (fi_domain(3)): what memory regions, queues and endpoints belong to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use unipgas_core::Engine;
+use unipgas_core::keyring::KeyRing;
+use unipgas_core::port::Service;
+
+use crate::process;
+use crate::status::Result;
+use crate::watcher::Watcher;
+
+/// How a domain's memory is addressed, and by whom its objects may be used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DomainOptions {
+    /// FI_MR_VIRT_ADDR: remote addresses are those that the memory has in its owner; else they begin at 0.
+    pub virtual_addresses: bool,
+    /// FI_MR_PROV_KEY: keys are chosen here; else by whoever registers.
+    pub own_keys: bool,
+    /// Threads use the domain's objects one at a time (FI_THREAD_DOMAIN, FI_THREAD_COMPLETION): locks are spared.
+    pub one_thread: bool,
+    /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
+    pub automatic: bool,
+}
+
+/// A domain.
+pub struct Domain {
+    engine: Arc<Engine>,
+    service: Service,
+    keys: KeyRing,
+    options: DomainOptions,
+    next_key: AtomicU64,
+    watcher: Watcher,
+}
+
+impl Domain {
+    /// On this process's engine.
+    pub fn open(options: DomainOptions) -> Result<Arc<Domain>> {
+        Self::on(process::engine()?, options)
+    }
+
+    /// On any engine.
+    pub fn on(engine: Arc<Engine>, options: DomainOptions) -> Result<Arc<Domain>> {
+        Ok(Arc::new(Domain {
+            service: Service::new(&engine)?,
+            keys: KeyRing::new(&engine)?,
+            watcher: Watcher::new(&engine),
+            engine,
+            options,
+            next_key: AtomicU64::new(1),
+        }))
+    }
+
+    /// The engine.
+    #[inline(always)]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// For look-ups.
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The keys of registered memory.
+    pub(crate) fn keys(&self) -> &KeyRing {
+        &self.keys
+    }
+
+    /// As it was opened.
+    #[inline(always)]
+    pub fn options(&self) -> &DomainOptions {
+        &self.options
+    }
+
+    /// Looks after what nobody polls.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
+    pub(crate) fn fresh_key(&self) -> u64 {
+        self.next_key.fetch_add(1, Ordering::Relaxed)
+    }
+}

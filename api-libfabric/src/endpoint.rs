@@ -1,0 +1,362 @@
+//! Endpoints (fi_endpoint(3)): reliable, connectionless.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use unipgas_core::port::{Guarded, Held};
+use unipgas_core::{Deadline, Error, Flags, Region, Rights};
+
+use crate::av::AddressVector;
+use crate::completion::CompletionQueue;
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::messages::Messages;
+use crate::name::Name;
+use crate::operation::{Counted, Reports, State};
+use crate::status::{Errno, Result};
+use crate::sys::{
+    FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_RMA_EVENT, FI_SOURCE, FI_TAGGED,
+};
+use crate::target::{Directory, SHAPE_WORDS};
+use crate::watcher::Watched;
+
+/// Payloads of inject calls, in bytes.
+pub const INJECT_SIZE: usize = 4096;
+/// Operations that can be under way.
+pub const DEPTH: usize = 4096;
+/// Elements of a vector of memory.
+pub const IOV_LIMIT: usize = 8;
+/// Notices of remote writes that have come and have not been looked at; what does not fit waits at its senders.
+const NOTICES: usize = 4096;
+/// How long a fenced operation waits for those before it, before it is to be tried again.
+const FENCE: Duration = Duration::from_secs(2);
+
+/// What an endpoint is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndpointOptions {
+    /// Capabilities (fi_getinfo(3)).
+    pub caps: u64,
+    /// Order between operations to one peer that the program relies on.
+    pub order: u64,
+}
+
+#[derive(Default)]
+struct Bindings {
+    av: Option<Arc<AddressVector>>,
+    transmit: Option<Arc<CompletionQueue>>,
+    receive: Option<Arc<CompletionQueue>>,
+    selective: [bool; 2],
+    counters: [Option<Arc<Counter>>; 6],
+    /// Until the endpoint is enabled.
+    state: Option<State>,
+}
+
+struct Live {
+    reports: Reports,
+    state: Guarded<State>,
+}
+
+/// An endpoint.
+pub struct Endpoint {
+    domain: Arc<Domain>,
+    name: Name,
+    options: EndpointOptions,
+    /// Open as long as this is registered.
+    _directory: Region,
+    bindings: Mutex<Bindings>,
+    live: OnceLock<Live>,
+}
+
+/// How an operation differs from a plain one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Posting {
+    /// Comes back with the completion.
+    pub context: usize,
+    /// FI_COMPLETION, FI_FENCE, FI_INJECT, …
+    pub flags: u64,
+    /// For the target's completion queue.
+    pub data: Option<u64>,
+    /// An inject call: success is not told.
+    pub quiet: bool,
+}
+
+impl Endpoint {
+    /// A new endpoint, known to others by its name from now on, but not enabled.
+    pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
+        let engine = domain.engine();
+        let id = fresh_id()?;
+        let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), Rights::all())?;
+        // SAFETY:
+        // - new, zeroed memory that nobody else knows yet, of the size that the layout needs; it stays until the state is dropped.
+        let inbox = unsafe {
+            initialise_zeroed(inbox_memory.base(), NOTICES)?;
+            InboxReader::attach(inbox_memory.base(), inbox_memory.len())?
+        };
+        let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
+        let name = Name::new(id, &engine.address()?, &directory.key());
+        let messages = match options.caps & (FI_MSG | FI_TAGGED) {
+            0 => None,
+            _ => Some(Messages::new(domain, &name)?),
+        };
+        let (mailbox, lanes) = messages.as_ref().map_or(([0; 64], [0; 64]), Messages::keys);
+        let shown = Directory {
+            id,
+            events: u64::from(options.caps & FI_RMA_EVENT != 0),
+            shape: SHAPE_WORDS,
+            keys: *domain.keys().key().as_bytes(),
+            inbox: *inbox_memory.key().as_bytes(),
+            mailbox,
+            lanes,
+        };
+        let place = directory.local(0, size_of::<Directory>())?;
+        // SAFETY:
+        // - room for it, as just checked; page-aligned; nobody else knows the memory yet.
+        unsafe { place.ptr.cast::<Directory>().write(shown) };
+        let channel = engine.endpoint(u32::MAX)?;
+        let state = State::new(domain, channel, inbox, inbox_memory, messages);
+        Ok(Arc::new(Endpoint {
+            domain: domain.clone(),
+            name,
+            options,
+            _directory: directory,
+            bindings: Mutex::new(Bindings {
+                state: Some(state),
+                ..Bindings::default()
+            }),
+            live: OnceLock::new(),
+        }))
+    }
+
+    /// Its domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Its name, for other processes' address vectors.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// What it is for.
+    pub fn options(&self) -> &EndpointOptions {
+        &self.options
+    }
+
+    /// Whether it has been enabled.
+    pub fn is_enabled(&self) -> bool {
+        self.live.get().is_some()
+    }
+
+    fn change(&self, what: impl FnOnce(&mut Bindings) -> Result<()>) -> Result<()> {
+        if self.is_enabled() {
+            return Err(Errno::OPBADSTATE);
+        }
+        what(&mut self.bindings.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// Binds the address vector. Errors: [`Errno::OPBADSTATE`] once enabled; [`Errno::INVAL`] if there is one; [`Errno::DOMAIN`].
+    pub fn bind_av(&self, av: &Arc<AddressVector>) -> Result<()> {
+        self.same_domain(av.domain())?;
+        self.change(|bindings| bind(&mut bindings.av, av))
+    }
+
+    /// Binds a completion queue for what this endpoint transmits and/or receives; `selective`: entries only for operations that ask
+    /// for them. Errors: as for [`Endpoint::bind_av`].
+    pub fn bind_queue(
+        &self,
+        queue: &Arc<CompletionQueue>,
+        transmit: bool,
+        receive: bool,
+        selective: bool,
+    ) -> Result<()> {
+        self.same_domain(queue.domain())?;
+        self.change(|bindings| {
+            if transmit && bindings.transmit.is_some() || receive && bindings.receive.is_some() {
+                return Err(Errno::INVAL);
+            }
+            if transmit {
+                bind(&mut bindings.transmit, queue)?;
+                bindings.selective[0] = selective;
+            }
+            if receive {
+                bind(&mut bindings.receive, queue)?;
+                bindings.selective[1] = selective;
+            }
+            Ok(())
+        })
+    }
+
+    /// Binds a counter. Errors: as for [`Endpoint::bind_av`].
+    pub fn bind_counter(&self, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
+        self.same_domain(counter.domain())?;
+        self.change(|bindings| bind(&mut bindings.counters[counted as usize], counter))
+    }
+
+    fn same_domain(&self, other: &Arc<Domain>) -> Result<()> {
+        if Arc::ptr_eq(&self.domain, other) {
+            Ok(())
+        } else {
+            Err(Errno::DOMAIN)
+        }
+    }
+
+    /// Enables the endpoint (fi_enable(3)). Errors: [`Errno::NOAV`]; [`Errno::NOCQ`] if nothing is bound that could tell of an
+    /// operation's end; [`Errno::OPBADSTATE`] if it is enabled.
+    pub fn enable(self: &Arc<Self>) -> Result<()> {
+        let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        if self.is_enabled() {
+            return Err(Errno::OPBADSTATE);
+        }
+        let av = bindings.av.clone().ok_or(Errno::NOAV)?;
+        let counters = bindings.counters.iter().flatten();
+        let queues = [&bindings.transmit, &bindings.receive];
+        if queues.into_iter().all(Option::is_none) && counters.clone().next().is_none() {
+            return Err(Errno::NOCQ);
+        }
+        let queues = queues.into_iter().flatten();
+        let domain = *self.domain.options();
+        let automatic = domain.automatic && self.options.caps & (FI_MSG | FI_TAGGED) != 0;
+        let watched = automatic || queues.clone().any(|queue| queue.descriptor().is_some());
+        for queue in queues {
+            queue.attached.add(self);
+        }
+        for counter in counters {
+            counter.attached.add(self);
+        }
+        let mut state = bindings.state.take().ok_or(Errno::OPBADSTATE)?;
+        state.av = Some(av);
+        state.tells_sources = self.options.caps & FI_SOURCE != 0;
+        let reports = Reports {
+            transmit: bindings.transmit.clone(),
+            receive: bindings.receive.clone(),
+            selective: bindings.selective,
+            counters: bindings.counters.clone(),
+        };
+        let live = Live {
+            reports,
+            state: Guarded::new(state, watched || !domain.one_thread),
+        };
+        self.live.set(live).map_err(|_| Errno::OPBADSTATE)?;
+        if automatic {
+            let watched: Arc<dyn Watched> = self.clone();
+            self.domain.watcher().watch(Arc::downgrade(&watched))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the endpoint away from its queues and counters, so that it ends with its last user.
+    pub fn detach(&self) {
+        let bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        for queue in [&bindings.transmit, &bindings.receive]
+            .into_iter()
+            .flatten()
+        {
+            queue.attached.remove(self);
+        }
+        for counter in bindings.counters.iter().flatten() {
+            counter.attached.remove(self);
+        }
+    }
+
+    /// The reports and the state. Errors: [`Errno::OPBADSTATE`] before the endpoint is enabled.
+    #[inline(always)]
+    pub(crate) fn live(&self) -> Result<(&Reports, Held<'_, State>)> {
+        let live = self.live.get().ok_or(Errno::OPBADSTATE)?;
+        // SAFETY:
+        // - there is a lock, unless the domain was opened for programs that use its objects one at a time.
+        Ok((&live.reports, unsafe { live.state.hold() }))
+    }
+
+    /// Moves everything on: takes what has come, sends what had to wait.
+    #[inline]
+    pub fn progress(&self) {
+        if let Ok((reports, mut state)) = self.live() {
+            state.progress(reports);
+        }
+    }
+
+    /// Looks whether peers still live.
+    pub(crate) fn look_at_peers(&self) {
+        if let Ok((reports, mut state)) = self.live() {
+            state.look_at_peers(reports);
+        }
+    }
+
+    /// What every operation checks before it is posted: room, and fences. Errors: [`Errno::AGAIN`].
+    #[inline(always)]
+    pub(crate) fn admit(
+        &self,
+        reports: &Reports,
+        state: &mut State,
+        posting: &Posting,
+    ) -> Result<Admitted> {
+        let wanted =
+            !posting.quiet && (!reports.selective[0] || posting.flags & FI_COMPLETION != 0);
+        if wanted
+            && reports
+                .transmit
+                .as_ref()
+                .is_some_and(|queue| queue.is_full())
+            || state.under_way() >= DEPTH
+        {
+            state.progress(reports);
+            return Err(Errno::AGAIN);
+        }
+        if posting.flags & FI_FENCE != 0 {
+            self.wait_for_earlier(reports, state)?;
+        }
+        // Where nothing is pending, order costs nothing; programs rely on more than they have asked for.
+        let ordered = self.options.order & !FI_ORDER_SAS != 0;
+        Ok(Admitted {
+            wanted,
+            flags: if ordered {
+                Flags::ORDERED
+            } else {
+                Flags::empty()
+            },
+        })
+    }
+
+    #[cold]
+    pub(crate) fn wait_for_earlier(&self, reports: &Reports, state: &mut State) -> Result<()> {
+        let engine = self.domain.engine();
+        let waited = engine.wait_for(Deadline::after(FENCE), &mut || Ok(()), || {
+            state.progress(reports);
+            (state.under_way() == 0 && !state.messages_under_way()).then_some(())
+        });
+        waited.map_err(|_: Error| Errno::AGAIN)
+    }
+}
+
+/// What an operation that may be posted is like.
+pub(crate) struct Admitted {
+    pub wanted: bool,
+    pub flags: Flags,
+}
+
+impl Watched for Endpoint {
+    fn look(&self) {
+        self.progress();
+    }
+}
+
+fn bind<T>(place: &mut Option<Arc<T>>, value: &Arc<T>) -> Result<()> {
+    if place.is_some() {
+        return Err(Errno::INVAL);
+    }
+    *place = Some(value.clone());
+    Ok(())
+}
+
+fn fresh_id() -> Result<u64> {
+    let mut bytes = [0; 8];
+    loop {
+        let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| Error::os("getrandom", e))?;
+        let id = u64::from_le_bytes(bytes);
+        if got == bytes.len() && id != 0 {
+            return Ok(id);
+        }
+    }
+}

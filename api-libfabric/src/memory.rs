@@ -1,0 +1,106 @@
+//! Memory regions (fi_mr(3)).
+
+use std::sync::Arc;
+
+use bytemuck::Zeroable;
+use unipgas_core::keyring::Keyed;
+use unipgas_core::{Error, Region, RegionKey, Rights};
+
+use crate::domain::Domain;
+use crate::status::{Errno, Result};
+use crate::sys::{FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE};
+
+const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+/// Registered memory. Dropping it ends the registration: peers' later operations are refused.
+pub struct MemoryRegion {
+    domain: Arc<Domain>,
+    key: u64,
+    /// `None` where peers may do nothing.
+    region: Option<Region>,
+}
+
+impl MemoryRegion {
+    /// Registers `len` bytes at `base` under `key` (or one of the domain's choice). `access`: FI_REMOTE_READ, FI_REMOTE_WRITE; what
+    /// this process does itself needs no right. Errors: [`Errno::NOKEY`] if the key is in use, [`Errno::INVAL`], [`Errno::NOMEM`].
+    ///
+    /// # Safety
+    /// The memory stays valid until the region is dropped.
+    pub unsafe fn register(
+        domain: &Arc<Domain>,
+        base: *mut u8,
+        len: usize,
+        access: u64,
+        key: u64,
+    ) -> Result<MemoryRegion> {
+        if base.is_null() || len == 0 || access & !ACCESS != 0 {
+            return Err(Errno::INVAL);
+        }
+        let own = domain.options().own_keys;
+        if !own && domain.keys().contains(key) {
+            return Err(Errno::NOKEY);
+        }
+        let mut rights = Rights::empty();
+        rights.set(Rights::READ, access & FI_REMOTE_READ != 0);
+        rights.set(Rights::WRITE, access & FI_REMOTE_WRITE != 0);
+        rights.set(Rights::ATOMIC, !rights.is_empty());
+        let region = if rights.is_empty() {
+            None
+        } else {
+            // SAFETY:
+            // - the caller's word.
+            Some(unsafe { domain.engine().register(base, len, rights) }?)
+        };
+        let keyed = Keyed {
+            base: if domain.options().virtual_addresses {
+                base as u64
+            } else {
+                0
+            },
+            len: len as u64,
+            access,
+            region: region.as_ref().map_or(RegionKey::zeroed(), Region::key),
+        };
+        loop {
+            let key = if own { domain.fresh_key() } else { key };
+            match domain.keys().insert(domain.engine(), key, keyed) {
+                Err(Error::Taken(_)) if own => {}
+                inserted => {
+                    inserted?;
+                    return Ok(MemoryRegion {
+                        domain: domain.clone(),
+                        key,
+                        region,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The key by which peers reach it.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The descriptor for local use (fi_mr_desc(3)); 0 where none is needed.
+    pub fn descriptor(&self) -> u64 {
+        let local = self
+            .region
+            .as_ref()
+            .and_then(|region| region.local(0, 0).ok());
+        local.map_or(0, |local| local.desc)
+    }
+
+    /// The domain it belongs to.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        // The key first: who looks it up from now on finds nothing.
+        let _ = self.domain.keys().remove(self.key);
+        self.region = None;
+    }
+}

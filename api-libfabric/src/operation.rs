@@ -1,0 +1,481 @@
+//! Operations under way, and what is told of them when they end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use slab::Slab;
+use unipgas_core::inbox::{InboxReader, Record};
+use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region};
+
+use crate::av::AddressVector;
+use crate::completion::{CompletionQueue, Entry, Failure};
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::messages::Messages;
+use crate::status::{Errno, Result};
+use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
+use crate::target::Target;
+
+/// What a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the names are those of the flags of fi_ep_bind(3)"
+)]
+pub enum Counted {
+    Send,
+    Receive,
+    Read,
+    Write,
+    RemoteRead,
+    RemoteWrite,
+}
+
+/// What to tell of an operation when it has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report {
+    pub context: usize,
+    /// The completion's flags.
+    pub flags: u64,
+    /// Whether success is told by an entry; failures always are.
+    pub wanted: bool,
+    pub counted: Counted,
+}
+
+/// Where the ends of operations are reported: fixed when the endpoint is enabled.
+pub(crate) struct Reports {
+    pub transmit: Option<Arc<CompletionQueue>>,
+    pub receive: Option<Arc<CompletionQueue>>,
+    /// Successes are told only where the operation asks for it.
+    pub selective: [bool; 2],
+    pub counters: [Option<Arc<Counter>>; 6],
+}
+
+impl Reports {
+    #[inline(always)]
+    fn queue(&self, counted: Counted) -> Option<&CompletionQueue> {
+        match counted {
+            Counted::Receive | Counted::RemoteRead | Counted::RemoteWrite => {
+                self.receive.as_deref()
+            }
+            _ => self.transmit.as_deref(),
+        }
+    }
+
+    #[inline(always)]
+    pub fn count(&self, counted: Counted) {
+        if let Some(counter) = &self.counters[counted as usize] {
+            counter.add(1);
+        }
+    }
+
+    #[inline(always)]
+    pub fn succeed(&self, report: &Report) {
+        self.succeed_with(report, Entry::default());
+    }
+
+    #[inline(always)]
+    pub fn succeed_with(&self, report: &Report, entry: Entry) {
+        if report.wanted
+            && let Some(queue) = self.queue(report.counted)
+        {
+            queue.push(Entry {
+                context: report.context,
+                flags: report.flags | entry.flags,
+                ..entry
+            });
+        }
+        self.count(report.counted);
+    }
+
+    /// Errors: the failure itself, if there is nothing bound that could tell it.
+    #[cold]
+    pub fn fail(&self, report: &Report, errno: Errno) -> Result<()> {
+        self.fail_with(report, errno, Entry::default(), 0)
+    }
+
+    #[cold]
+    pub fn fail_with(
+        &self,
+        report: &Report,
+        errno: Errno,
+        entry: Entry,
+        excess: usize,
+    ) -> Result<()> {
+        let (queue, counter) = (
+            self.queue(report.counted),
+            &self.counters[report.counted as usize],
+        );
+        if queue.is_none() && counter.is_none() {
+            return Err(errno);
+        }
+        if let Some(queue) = queue {
+            queue.fail(Failure {
+                entry: Entry {
+                    context: report.context,
+                    flags: report.flags | entry.flags,
+                    ..entry
+                },
+                errno,
+                excess,
+            });
+        }
+        if let Some(counter) = counter {
+            counter.add_errors(1);
+        }
+        Ok(())
+    }
+}
+
+/// An operation that has not ended.
+struct Operation {
+    to: u64,
+    report: Report,
+    /// Parts under way.
+    left: u32,
+    error: Option<Errno>,
+    notice: Option<Record>,
+    /// The notice is under way.
+    telling: bool,
+}
+
+/// Kinds of notices.
+pub(crate) const DATA: u32 = 1;
+pub(crate) const WRITTEN: u32 = 2;
+pub(crate) const READ: u32 = 3;
+
+/// How an operation is to be carried out, and what is known of it beside its memory.
+pub(crate) struct Job {
+    pub to: u64,
+    pub report: Report,
+    /// For the target, when everything is visible there.
+    pub notice: Option<Record>,
+}
+
+/// What an endpoint knows of its operations; used by one thread at a time.
+pub(crate) struct State {
+    pub domain: Arc<Domain>,
+    pub av: Option<Arc<AddressVector>>,
+    pub channel: Channel,
+    removals: u64,
+    targets: Vec<Option<Box<Target>>>,
+    operations: Slab<Operation>,
+    /// Operations whose target had no room for their notice.
+    blocked: VecDeque<usize>,
+    inbox: InboxReader,
+    /// Dropped after its reader.
+    _inbox_memory: Region,
+    pub messages: Option<Messages>,
+    /// Completions say who has sent.
+    pub tells_sources: bool,
+}
+
+impl State {
+    pub fn new(
+        domain: &Arc<Domain>,
+        channel: Channel,
+        inbox: InboxReader,
+        inbox_memory: Region,
+        messages: Option<Messages>,
+    ) -> State {
+        State {
+            domain: domain.clone(),
+            av: None,
+            channel,
+            removals: 0,
+            targets: Vec::new(),
+            operations: Slab::new(),
+            blocked: VecDeque::new(),
+            inbox,
+            _inbox_memory: inbox_memory,
+            messages,
+            tells_sources: false,
+        }
+    }
+
+    /// Operations under way.
+    pub fn under_way(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The endpoint at `address`. Errors: `Err` for an address that is not there; else why it cannot be reached.
+    #[inline(always)]
+    pub fn target(&mut self, address: u64) -> Result<std::result::Result<&mut Target, Errno>> {
+        let known = self
+            .av
+            .as_ref()
+            .is_some_and(|av| av.removals() == self.removals)
+            && matches!(self.targets.get(address as usize), Some(Some(_)));
+        if !known && let Err(errno) = self.find(address)? {
+            return Ok(Err(errno));
+        }
+        match self.targets.get_mut(address as usize) {
+            Some(Some(target)) => Ok(Ok(target)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, address: u64) -> Result<std::result::Result<(), Errno>> {
+        let av = self.av.as_ref().ok_or(Errno::OPBADSTATE)?;
+        let removals = av.removals();
+        if removals != self.removals {
+            for (index, place) in self.targets.iter_mut().enumerate() {
+                if av.name(index as u64).is_err() {
+                    *place = None;
+                }
+            }
+            self.removals = removals;
+        }
+        let name = av.name(address)?;
+        let place = address as usize;
+        if self.targets.len() <= place {
+            self.targets.resize_with(place + 1, || None);
+        }
+        if self.targets[place].is_none() {
+            match Target::open(&self.domain, name) {
+                Ok(target) => self.targets[place] = Some(Box::new(target)),
+                Err(error) => return Ok(Err(error.into())),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Carries out an operation: `step` issues its parts, one a call, until it gives `None`. Errors: those of the call itself; what
+    /// becomes of the operation is reported.
+    #[inline(always)]
+    pub fn run(
+        &mut self,
+        reports: &Reports,
+        job: Job,
+        mut step: impl FnMut(
+            &Domain,
+            &Channel,
+            &mut Target,
+            u64,
+        ) -> Option<std::result::Result<Outcome, Errno>>,
+    ) -> Result<()> {
+        let asynchronous = self.domain.engine().asynchronous();
+        if let Err(errno) = self.target(job.to)? {
+            return reports.fail(&job.report, errno);
+        }
+        let context = match asynchronous {
+            true => self.operations.vacant_key() as u64 + 1,
+            false => 0,
+        };
+        let target = self.targets[job.to as usize].as_mut().expect("just found");
+        let (mut left, mut error) = (0, None);
+        let mut notice = job.notice;
+        if target.events && notice.is_none() {
+            notice = event(&job.report);
+        }
+        while let Some(outcome) = step(&self.domain, &self.channel, target, context) {
+            match outcome {
+                Ok(Outcome::Complete) => {}
+                Ok(Outcome::Pending) => left += 1,
+                Err(errno) => {
+                    error = Some(errno);
+                    break;
+                }
+            }
+        }
+        if left == 0 && notice.is_none() {
+            return match error {
+                None => {
+                    reports.succeed(&job.report);
+                    Ok(())
+                }
+                Some(errno) => reports.fail(&job.report, errno),
+            };
+        }
+        let operation = Operation {
+            to: job.to,
+            report: job.report,
+            left,
+            error,
+            notice,
+            telling: false,
+        };
+        let key = self.operations.insert(operation);
+        if left == 0 {
+            self.go_on(reports, key)?;
+        }
+        Ok(())
+    }
+
+    /// All parts have ended: tells the target, if it is to be told, and then the user.
+    fn go_on(&mut self, reports: &Reports, key: usize) -> Result<()> {
+        let Some(operation) = self.operations.get_mut(key) else {
+            return Ok(());
+        };
+        if operation.error.is_none()
+            && let Some(notice) = operation.notice
+        {
+            let target = match self.targets.get_mut(operation.to as usize) {
+                Some(Some(target)) => Ok(target),
+                _ => Err(Errno::CANCELED),
+            };
+            let outcome = target.and_then(|target| {
+                let context = key as u64 + 1;
+                match self
+                    .channel
+                    .deliver(&target.inbox, notice, Flags::ORDERED, context)
+                {
+                    Err(Error::InboxFull) if !target.has_gone() => Ok(None),
+                    Err(Error::InboxFull) => Err(Errno::CONNRESET),
+                    Ok(outcome) => Ok(Some(outcome)),
+                    Err(error) => Err(target.why(error)),
+                }
+            });
+            match outcome {
+                Ok(Some(Outcome::Complete)) => {}
+                Ok(Some(Outcome::Pending)) => {
+                    (operation.telling, operation.left) = (true, 1);
+                    return Ok(());
+                }
+                Ok(None) => {
+                    self.blocked.push_back(key);
+                    return Ok(());
+                }
+                Err(errno) => operation.error = Some(errno),
+            }
+        }
+        self.end(reports, key)
+    }
+
+    fn end(&mut self, reports: &Reports, key: usize) -> Result<()> {
+        let operation = self.operations.remove(key);
+        match operation.error {
+            None => {
+                reports.succeed(&operation.report);
+                Ok(())
+            }
+            Some(errno) => reports.fail(&operation.report, errno),
+        }
+    }
+
+    /// Moves everything on.
+    #[inline]
+    pub fn progress(&mut self, reports: &Reports) {
+        if self.channel.pending() > 0 {
+            self.poll(reports);
+        }
+        if !self.blocked.is_empty() {
+            self.unblock(reports);
+        }
+        if self.inbox.has_work() {
+            self.take_notices(reports);
+        }
+        if self.messages.is_some() {
+            self.progress_messages(reports);
+        }
+    }
+
+    #[cold]
+    pub fn poll(&mut self, reports: &Reports) {
+        let mut ends = Vec::new();
+        self.channel.poll(&mut |completion| ends.push(completion));
+        for completion in ends {
+            let key = (completion.context as usize).wrapping_sub(1);
+            let Some(operation) = self.operations.get_mut(key) else {
+                continue;
+            };
+            operation.left -= 1;
+            let told = std::mem::take(&mut operation.telling);
+            match completion.result {
+                Ok(()) if told => operation.notice = None,
+                Ok(()) => {}
+                Err(Error::InboxFull) if told => {
+                    self.blocked.push_back(key);
+                    continue;
+                }
+                Err(error) => {
+                    let errno = match self.targets.get(operation.to as usize) {
+                        Some(Some(target)) => target.why(error),
+                        _ => error.into(),
+                    };
+                    operation.error.get_or_insert(errno);
+                }
+            }
+            if operation.left == 0 {
+                // Nobody calls who could be told that nothing is bound.
+                let _ = self.go_on(reports, key);
+            }
+        }
+    }
+
+    #[cold]
+    fn unblock(&mut self, reports: &Reports) {
+        for _ in 0..self.blocked.len() {
+            if let Some(key) = self.blocked.pop_front() {
+                let _ = self.go_on(reports, key);
+            }
+        }
+    }
+
+    #[cold]
+    fn take_notices(&mut self, reports: &Reports) {
+        while reports
+            .receive
+            .as_ref()
+            .is_none_or(|queue| !queue.is_full())
+        {
+            let Some(record) = self.inbox.take(has_ended) else {
+                return;
+            };
+            match record.kind {
+                DATA => {
+                    if let Some(queue) = &reports.receive {
+                        let av = self.av.as_ref();
+                        queue.push(Entry {
+                            flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                            len: record.offset as usize,
+                            data: record.value,
+                            source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
+                            ..Entry::default()
+                        });
+                    }
+                    reports.count(Counted::RemoteWrite);
+                }
+                WRITTEN => reports.count(Counted::RemoteWrite),
+                READ => reports.count(Counted::RemoteRead),
+                _ => {}
+            }
+        }
+    }
+
+    /// What has to do with peers that have ended ends, too.
+    #[cold]
+    pub fn look_at_peers(&mut self, reports: &Reports) {
+        for target in self.targets.iter().flatten() {
+            if target.has_gone()
+                && let (Some(number), Some(messages)) = (target.number, &mut self.messages)
+            {
+                messages.forget(number);
+            }
+        }
+        if let Some(messages) = &mut self.messages {
+            messages.forget_the_dead(&self.domain);
+        }
+        self.progress(reports);
+    }
+}
+
+fn event(report: &Report) -> Option<Record> {
+    let kind = match report.counted {
+        Counted::Write => WRITTEN,
+        Counted::Read => READ,
+        _ => return None,
+    };
+    Some(Record {
+        kind,
+        ..Record::default()
+    })
+}
+
+fn has_ended(pid: u32) -> bool {
+    // SAFETY:
+    // - signal 0 only asks whether the process exists.
+    let answer = unsafe { libc::kill(pid as i32, 0) };
+    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}

@@ -1,0 +1,64 @@
+//! The engine of this process, which all its domains share. Opened by the first domain.
+
+use std::sync::{Arc, Mutex};
+
+use unipgas_core::Engine;
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::rendezvous::JobName;
+
+use crate::status::Result;
+
+/// Processes that are reckoned with where nobody says how many there are.
+const UNKNOWN: usize = 2;
+
+struct Opened {
+    pid: u32,
+    engine: Arc<Engine>,
+}
+
+static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
+
+/// The engine; the child of a fork gets one of its own. Errors: what kept the backend from being opened.
+pub fn engine() -> Result<Arc<Engine>> {
+    let mut opened = OPENED
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let pid = std::process::id();
+    if let Some(opened) = &*opened
+        && opened.pid == pid
+    {
+        return Ok(opened.engine.clone());
+    }
+    let processes = JobName::from_env()?
+        .size()
+        .map_or(UNKNOWN, |size| size as usize);
+    let opening = Opening {
+        local_processes: processes,
+    };
+    let engine = Arc::new(Engine::new(vec![open_from_env(&opening)?])?);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    engine.set_crowded(processes > cores);
+    let before = opened.replace(Opened {
+        pid,
+        engine: engine.clone(),
+    });
+    match before {
+        // The parent's memory is still the parent's: nothing of it may be given back here.
+        Some(parents) => std::mem::forget(parents),
+        None => {
+            // SAFETY:
+            // - the handler takes no argument, and what it uses is never freed.
+            unsafe { libc::atexit(leave) };
+        }
+    }
+    Ok(engine)
+}
+
+extern "C" fn leave() {
+    if let Ok(opened) = OPENED.try_lock()
+        && let Some(opened) = &*opened
+        && opened.pid == std::process::id()
+    {
+        opened.engine.leave();
+    }
+}

@@ -1,0 +1,261 @@
+//! Remote memory access (fi_rma(3)).
+
+use unipgas_core::inbox::Record;
+use unipgas_core::{Flags, Local, Remote};
+
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
+use crate::operation::{Counted, DATA, Job, Report};
+use crate::status::{Errno, Result};
+use crate::sys::{
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,
+    FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_TRANSMIT_COMPLETE, FI_WRITE,
+};
+use crate::target::Target;
+
+/// The longest transfer, in bytes.
+pub const LONGEST: usize = 1 << 47;
+
+/// Flags that all transmitting operations know.
+pub(crate) const TRANSMIT_FLAGS: u64 = FI_COMPLETION
+    | FI_MORE
+    | FI_INJECT
+    | FI_FENCE
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE
+    | FI_REMOTE_CQ_DATA;
+
+/// Memory of this process.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Part {
+    /// First byte.
+    pub ptr: *mut u8,
+    /// Bytes; elements where that is the interface's measure.
+    pub len: usize,
+}
+
+// SAFETY:
+// - a pointer and a length, of memory that the operation they were given with may use from any thread until it is complete.
+unsafe impl Send for Part {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Part {}
+
+/// Memory of a peer: `struct fi_rma_iov`, `struct fi_rma_ioc`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RemotePart {
+    /// Address, in the terms of the peer's domain.
+    pub address: u64,
+    /// Bytes, or elements.
+    pub len: usize,
+    /// The memory's key.
+    pub key: u64,
+}
+
+/// Which way the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "names of the calls")]
+pub enum Direction {
+    Read,
+    Write,
+}
+
+/// Sum of the lengths. Errors: [`Errno::MSGSIZE`] for more than `most`.
+pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<usize> {
+    lens.into_iter()
+        .try_fold(0usize, usize::checked_add)
+        .filter(|sum| *sum <= most)
+        .ok_or(Errno::MSGSIZE)
+}
+
+/// Walks along several lists of lengths at once: gives, for each, the item and how far it is used up, with the length that is
+/// common to all.
+pub(crate) struct Walk<const LISTS: usize> {
+    at: [(usize, usize); LISTS],
+}
+
+impl<const LISTS: usize> Walk<LISTS> {
+    pub fn new() -> Self {
+        Walk {
+            at: [(0, 0); LISTS],
+        }
+    }
+
+    /// The next piece: where it is in each list, and its length. `len(list, item)` is `None` behind a list's end.
+    #[inline(always)]
+    pub fn next(
+        &mut self,
+        len: impl Fn(usize, usize) -> Option<usize>,
+    ) -> Option<([(usize, usize); LISTS], usize)> {
+        let mut common = usize::MAX;
+        for (list, at) in self.at.iter_mut().enumerate() {
+            // Empty items have nothing that could be moved.
+            while len(list, at.0)? == at.1 {
+                *at = (at.0 + 1, 0);
+            }
+            common = common.min(len(list, at.0)? - at.1);
+        }
+        let here = self.at;
+        for at in &mut self.at {
+            at.1 += common;
+        }
+        Some((here, common))
+    }
+}
+
+impl Target {
+    /// `len` bytes at `address` of the memory under `key`, which must allow `access`.
+    #[inline(always)]
+    pub fn place(
+        &mut self,
+        domain: &crate::Domain,
+        key: u64,
+        address: u64,
+        len: usize,
+        access: u64,
+    ) -> std::result::Result<Remote<'_>, Errno> {
+        let known = self.key(domain, key)?;
+        let keyed = &known.keyed;
+        let offset = address.wrapping_sub(keyed.base);
+        let inside = offset <= keyed.len && len as u64 <= keyed.len - offset;
+        match &known.region {
+            Some(region) if inside && keyed.access & access == access => Ok(Remote {
+                region,
+                offset: offset as usize,
+            }),
+            _ => Err(Errno::ACCES),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Reads or writes a peer's memory. Errors: those of the call: [`Errno::AGAIN`], [`Errno::INVAL`], [`Errno::MSGSIZE`],
+    /// [`Errno::BADFLAGS`]; what becomes of the transfer is told by the completion queue or counter.
+    ///
+    /// # Safety
+    /// The local memory is valid until the operation is complete (with FI_INJECT or `quiet`: until the call returns).
+    #[inline]
+    pub unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: &[Part],
+        remote: &[RemotePart],
+        to: u64,
+        posting: &Posting,
+    ) -> Result<()> {
+        if posting.flags & !TRANSMIT_FLAGS != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        if local.len() > IOV_LIMIT || remote.len() > IOV_LIMIT || remote.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let inline = posting.quiet || posting.flags & FI_INJECT != 0;
+        let most = if inline { INJECT_SIZE } else { LONGEST };
+        let len = total(local.iter().map(|part| part.len), most)?;
+        if total(remote.iter().map(|part| part.len), LONGEST)? != len {
+            return Err(Errno::INVAL);
+        }
+        let (reports, mut state) = self.live()?;
+        let state = &mut *state;
+        let admitted = self.admit(reports, state, posting)?;
+        let (kind, counted, access) = match direction {
+            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
+            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
+        };
+        let notice = posting.data.map(|data| Record {
+            source: self.name().id(),
+            kind: DATA,
+            len: 0,
+            value: data,
+            offset: len as u64,
+        });
+        let job = Job {
+            to,
+            report: Report {
+                context: posting.context,
+                flags: FI_RMA | kind,
+                wanted: admitted.wanted,
+                counted,
+            },
+            notice,
+        };
+        let mut flags = admitted.flags;
+        if inline {
+            flags |= Flags::INLINE;
+        }
+        let single = local.len() <= 1 && remote.len() == 1;
+        let mut walk = Walk::<2>::new();
+        let mut begun = false;
+        state.run(reports, job, |domain, channel, target, context| {
+            if !begun {
+                begun = true;
+                // Nothing is moved if any part of it could not be.
+                if !single || len == 0 {
+                    for part in remote {
+                        if let Err(errno) =
+                            target.place(domain, part.key, part.address, part.len, access)
+                        {
+                            return Some(Err(errno));
+                        }
+                    }
+                }
+            }
+            let lens = |list: usize, item: usize| match list {
+                0 => local.get(item).map(|part| part.len),
+                _ => remote.get(item).map(|part| part.len),
+            };
+            let ([(here, here_at), (there, there_at)], len) = walk.next(lens)?;
+            let here = Local {
+                ptr: local[here].ptr.wrapping_add(here_at),
+                desc: 0,
+            };
+            let part = &remote[there];
+            let address = part.address.wrapping_add(there_at as u64);
+            let there = match target.place(domain, part.key, address, len, access) {
+                Ok(place) => place,
+                Err(errno) => return Some(Err(errno)),
+            };
+            // SAFETY:
+            // - the local bytes are valid by the caller's word; where they are only until the call returns, the flag says so.
+            let outcome = unsafe {
+                match direction {
+                    Direction::Write => channel.put(here, there, len, flags, context),
+                    Direction::Read => channel.get(here, there, len, flags, context),
+                }
+            };
+            Some(outcome.map_err(|error| target.why(error)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_meets_every_boundary_once() {
+        let lists = [vec![3, 0, 5, 2], vec![1, 1, 8]];
+        let mut walk = Walk::<2>::new();
+        let mut pieces = Vec::new();
+        while let Some((at, len)) = walk.next(|list, item| lists[list].get(item).copied()) {
+            pieces.push((at[0], at[1], len));
+        }
+        assert_eq!(
+            pieces,
+            [
+                ((0, 0), (0, 0), 1),
+                ((0, 1), (1, 0), 1),
+                ((0, 2), (2, 0), 1),
+                ((2, 0), (2, 1), 5),
+                ((3, 0), (2, 6), 2)
+            ]
+        );
+        assert_eq!(total([1, 2].into_iter(), 3), Ok(3));
+        assert_eq!(
+            total([usize::MAX, 2].into_iter(), usize::MAX),
+            Err(Errno::MSGSIZE)
+        );
+    }
+}

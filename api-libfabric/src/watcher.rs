@@ -1,0 +1,124 @@
+//! A thread of the library that looks where the program does not: queues whose descriptors are being waited for, endpoints whose messages
+//! are to get on by themselves. It sleeps at the engine's bell, and exists only where something asks for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use unipgas_core::{Deadline, Engine, Error};
+
+use crate::status::Result;
+
+/// What is looked after.
+pub(crate) trait Watched: Send + Sync {
+    /// Does what there is to do, without waiting.
+    fn look(&self);
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    watched: Mutex<Vec<Weak<dyn Watched>>>,
+}
+
+/// The thread, once there is one. Dropping it ends the thread.
+pub(crate) struct Watcher {
+    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watcher {
+    pub fn new(engine: &Arc<Engine>) -> Self {
+        Watcher {
+            engine: engine.clone(),
+            shared: Arc::default(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Looks after `what` as long as it exists.
+    pub fn watch(&self, what: Weak<dyn Watched>) -> Result<()> {
+        let mut thread = self.thread.lock().expect("no panic under this lock");
+        let mut watched = self
+            .shared
+            .watched
+            .lock()
+            .expect("no panic under this lock");
+        watched.retain(|known| known.strong_count() > 0);
+        watched.push(what);
+        drop(watched);
+        if thread.is_none() {
+            *thread = Some(start(self.engine.clone(), self.shared.clone())?);
+        }
+        self.engine.ring();
+        Ok(())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        let thread = self.thread.get_mut().map(Option::take);
+        if let Ok(Some(thread)) = thread {
+            self.engine.bell().ring();
+            // What is watched may be what was dropped last, by the thread itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn start(engine: Arc<Engine>, shared: Arc<Shared>) -> Result<JoinHandle<()>> {
+    let blocked = SignalsBlocked::new();
+    let thread = std::thread::Builder::new()
+        .name("unipgas-fabric".into())
+        .stack_size(512 << 10)
+        .spawn(move || look_after(&engine, &shared))
+        .map_err(|e| Error::os("start of the progress thread", e))?;
+    drop(blocked);
+    Ok(thread)
+}
+
+fn look_after(engine: &Engine, shared: &Shared) {
+    let look = || {
+        if shared.stop.load(Ordering::Acquire) {
+            return Some(());
+        }
+        let watched: Vec<_> = {
+            let watched = shared.watched.lock().expect("no panic under this lock");
+            watched.iter().filter_map(Weak::upgrade).collect()
+        };
+        for what in watched {
+            what.look();
+        }
+        None
+    };
+    let _ = engine.wait_for(Deadline::Never, &mut || Ok(()), look);
+}
+
+/// Blocks all signals of the calling thread while it lives: a thread started meanwhile inherits that, and signals stay the program's.
+struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    fn new() -> Self {
+        // SAFETY:
+        // - both sets are plain data that the calls fill; the mask of the calling thread is restored on drop.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            SignalsBlocked(old)
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - the mask that `new` saved.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
