@@ -15,7 +15,7 @@ Checks that every interface keeps its laws on every backend. Exit status 0 only 
 
 Usage: unipgas conform [OPTIONS]
 
-  --api A         only the laws of this interface: core, gaspi, utofu
+  --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce)
   --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, loopback
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
@@ -85,8 +85,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
         };
         match name.as_str() {
             "--api" => {
-                let api = Api::ALL.iter().find(|api| api.name() == value);
-                wishes.api = Some(*api.ok_or_else(|| {
+                wishes.api = Some(Api::named(&value).ok_or_else(|| {
                     let names: Vec<_> = Api::ALL.iter().map(|api| api.name()).collect();
                     let names = names.join(", ");
                     format!("there are no laws for the interface {value:?}; there are: {names}")
@@ -282,7 +281,7 @@ mod tests {
         let line = "--api gaspi --backend=chaos --law gaspi.notify* --seeds 1000 --seed=7 --json -";
         assert_eq!(wishes(line), Ok(expected));
         for (line, part) in [
-            ("--api mpi", "core, gaspi, utofu"),
+            ("--api mpi", "core, gaspi, utofu, rcce"),
             ("--seeds 0", "from 1 on"),
             ("--seed x", "from 0 on"),
             ("--seed", "needs a value"),

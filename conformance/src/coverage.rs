@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::clauses::{EXTENSIONS, GASPI, Procedure, UTOFU};
+use crate::clauses::{EXTENSIONS, GASPI, IRCCE, Procedure, RCCE, RCCE_EXTENSIONS, UTOFU};
 use crate::{Api, Law};
 
 /// The laws that name `procedure`.
@@ -13,7 +13,7 @@ pub fn laws_of(laws: &[&'static Law], procedure: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI the extensions.
+/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI and iRCCE the extensions.
 pub fn table(laws: &[&'static Law]) -> String {
     let of = |api| laws.iter().any(|law| law.api == api);
     let mut text = String::new();
@@ -27,6 +27,14 @@ pub fn table(laws: &[&'static Law]) -> String {
     }
     if of(Api::Utofu) {
         part(&mut text, &mut counts, "uTofu", UTOFU, laws);
+    }
+    if of(Api::Rcce) {
+        part(&mut text, &mut counts, "RCCE V1.0.13", RCCE, laws);
+        part(&mut text, &mut counts, "iRCCE 2.0", IRCCE, laws);
+        text.push_str("beside it\n");
+        for name in RCCE_EXTENSIONS {
+            row(&mut text, "", name, &laws_of(laws, name));
+        }
     }
     text + "\n" + &counts
 }
@@ -74,6 +82,10 @@ pub fn unknown(laws: &[&'static Law]) -> Vec<(&'static str, &'static str)> {
                 !GASPI.iter().any(|p| p.name == name) && !EXTENSIONS.contains(&name)
             }
             Api::Utofu => !UTOFU.iter().any(|p| p.name == *name),
+            Api::Rcce => {
+                !RCCE.iter().chain(IRCCE).any(|p| p.name == *name)
+                    && !RCCE_EXTENSIONS.contains(name)
+            }
         })
         .map(|(law, name)| (law.id, name))
         .collect()
@@ -107,12 +119,16 @@ mod tests {
         let names: BTreeSet<_> = GASPI
             .iter()
             .chain(UTOFU)
+            .chain(RCCE)
+            .chain(IRCCE)
             .map(|p| p.name)
             .chain(EXTENSIONS.iter().copied())
+            .chain(RCCE_EXTENSIONS.iter().copied())
             .collect();
-        assert_eq!(names.len(), GASPI.len() + EXTENSIONS.len() + UTOFU.len());
-        assert_eq!(GASPI.len(), 74);
-        assert_eq!(UTOFU.len(), 65);
+        let tables = [GASPI, UTOFU, RCCE, IRCCE].map(<[Procedure]>::len);
+        let extensions = EXTENSIONS.len() + RCCE_EXTENSIONS.len();
+        assert_eq!(names.len(), tables.iter().sum::<usize>() + extensions);
+        assert_eq!(tables, [74, 65, 51, 55]);
     }
 
     #[test]
@@ -129,7 +145,8 @@ mod tests {
                 "{}",
                 law.id
             );
-            assert!((1..=8).contains(&law.processes), "{}", law.id);
+            let most = if law.api == Api::Rcce { 48 } else { 8 };
+            assert!((1..=most).contains(&law.processes), "{}", law.id);
             assert!(!law.says.is_empty() && !law.clause.is_empty(), "{}", law.id);
         }
     }

@@ -9,11 +9,19 @@ pub enum Api {
     Gaspi,
     /// uTofu, as the User's Guide J2UL-2567-01ENZ0 has it.
     Utofu,
+    /// RCCE V1.0.13 and iRCCE 2.0.
+    Rcce,
 }
 
 impl Api {
     /// All of them.
-    pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu];
+    pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu, Api::Rcce];
+
+    /// The interface of this name, as in `--api`.
+    pub fn named(name: &str) -> Option<Api> {
+        let name = if name == "ircce" { "rcce" } else { name };
+        Api::ALL.iter().copied().find(|api| api.name() == name)
+    }
 
     /// As in `--api`.
     pub fn name(self) -> &'static str {
@@ -21,6 +29,7 @@ impl Api {
             Api::Core => "core",
             Api::Gaspi => "gaspi",
             Api::Utofu => "utofu",
+            Api::Rcce => "rcce",
         }
     }
 }
@@ -49,7 +58,8 @@ pub struct Law {
     pub needs_kill: bool,
     /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
     /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
-    /// have called nothing of it before, so that it can change the environment.
+    /// have called nothing of it before, so that it can change the environment. Around a body of [`Api::Rcce`] are `RCCE_init` with
+    /// `iRCCE_init`, and `RCCE_finalize`.
     pub bare: bool,
     /// Runs on every process; all of them must return `Ok`.
     pub body: fn(&Ctx) -> Verdict,

@@ -83,6 +83,9 @@ impl Column {
             Law {
                 api: Api::Utofu, ..
             } => Some("its ranks are threads, and uTofu has one process a process"),
+            Law { api: Api::Rcce, .. } => {
+                Some("its ranks are threads, and RCCE has one UE a process")
+            }
             _ => None,
         }
     }

@@ -387,7 +387,7 @@ fn last_words(outcome: &Outcome, rank: usize) -> String {
 }
 
 /// The files in /dev/shm in which processes of jobs meet.
-fn rendezvous_files() -> BTreeSet<String> {
+pub(crate) fn rendezvous_files() -> BTreeSet<String> {
     std::fs::read_dir("/dev/shm")
         .into_iter()
         .flatten()
@@ -399,7 +399,7 @@ fn rendezvous_files() -> BTreeSet<String> {
 
 /// What a job of this process has left behind: processes, and files in /dev/shm that were not there `before` it and that no
 /// process uses (another job may run at the same time).
-fn leftovers(before: &BTreeSet<String>) -> Option<String> {
+pub(crate) fn leftovers(before: &BTreeSet<String>) -> Option<String> {
     let ours = format!("UNIPGAS_JOB={}:", std::process::id());
     let mut left = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use unipgas::core::job::Board;
 use unipgas::core::loopback::LoopbackNet;
 use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
+use unipgas::ircce::ffi::{RCCE_finalize, RCCE_init, iRCCE_init};
 
 use crate::law::NOT_OFFERED;
 use crate::place::{Log, Place};
@@ -196,17 +197,25 @@ fn carry_out(law: &Law, ctx: &Ctx) -> bool {
 }
 
 fn within_interface(law: &Law, ctx: &Ctx) -> Verdict {
-    if law.api != Api::Gaspi || law.bare {
-        (law.body)(ctx)?;
-        ctx.place.tell("body", "");
-        return Ok(());
+    match law.api {
+        Api::Gaspi if !law.bare => within_gaspi(law, ctx),
+        Api::Rcce if !law.bare => within_rcce(law, ctx),
+        _ => body(law, ctx),
     }
+}
+
+fn body(law: &Law, ctx: &Ctx) -> Verdict {
+    (law.body)(ctx)?;
+    ctx.place.tell("body", "");
+    Ok(())
+}
+
+fn within_gaspi(law: &Law, ctx: &Ctx) -> Verdict {
     // SAFETY:
     // - takes a number.
     let code = unsafe { gaspi_proc_init(BLOCK) };
     crate::ensure_eq!(code, 0, "gaspi_proc_init before the body");
-    (law.body)(ctx)?;
-    ctx.place.tell("body", "");
+    body(law, ctx)?;
     // Nobody takes away what another one still works on.
     ctx.sync();
     // SAFETY:
@@ -216,5 +225,23 @@ fn within_interface(law: &Law, ctx: &Ctx) -> Verdict {
         code == 0 || law.needs_kill,
         "gaspi_proc_term after the body: {code} instead of 0"
     );
+    Ok(())
+}
+
+fn within_rcce(law: &Law, ctx: &Ctx) -> Verdict {
+    // SAFETY:
+    // - null pointers are allowed.
+    let codes = unsafe {
+        [
+            RCCE_init(std::ptr::null_mut(), std::ptr::null_mut()),
+            iRCCE_init(),
+        ]
+    };
+    crate::ensure_eq!(codes, [0, 0], "RCCE_init and iRCCE_init before the body");
+    body(law, ctx)?;
+    // SAFETY:
+    // - takes nothing; no thread of the body is left.
+    let code = unsafe { RCCE_finalize() };
+    crate::ensure_eq!(code, 0, "RCCE_finalize after the body");
     Ok(())
 }

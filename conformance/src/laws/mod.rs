@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod gaspi;
+pub mod rcce;
 mod selftest;
 pub mod utofu;
 
@@ -12,6 +13,7 @@ pub fn all() -> Vec<&'static Law> {
     let mut laws: Vec<&'static Law> = core::laws();
     laws.extend(gaspi::laws());
     laws.extend(utofu::laws());
+    laws.extend(rcce::laws());
     laws
 }
 
@@ -21,5 +23,6 @@ pub fn find(id: &str) -> Option<&'static Law> {
         .into_iter()
         .chain(selftest::LAWS)
         .chain(core::BREAKABLE)
+        .chain(rcce::VICTIMS)
         .find(|law| law.id == id)
 }

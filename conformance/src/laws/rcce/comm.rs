@@ -1,0 +1,215 @@
+//! Communicators: RCCE_comm_split and what is done with them.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::time::Instant;
+
+use unipgas::ircce::Comm;
+use unipgas::ircce::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    split: "comm.split", "RCCE RCCE_comm_split", 5, [RCCE_comm_split, RCCE_comm_size, RCCE_comm_rank],
+        "each UE is in the communicator of its colour; ranks follow the numbers; aux is passed on";
+    barriers: "comm.barriers", "RCCE RCCE_barrier", 4, [RCCE_comm_split, RCCE_barrier, iRCCE_barrier] + ordering,
+        "a barrier of a part waits for its members, and for nobody else";
+    many: "comm.many", "RCCE RCCE_comm_split", 3, [RCCE_comm_split, RCCE_comm_free, RCCE_bcast],
+        "many communicators live side by side; freed ones make room; split anew into one variable there is no end to them";
+    copies: "comm.copies", "RCCE RCCE_comm_split", 3, [RCCE_comm_split, RCCE_barrier, RCCE_bcast],
+        "a copy of a communicator is as good as it, also when the variable is split anew";
+    free: "comm.free", "RCCE RCCE_comm_free", 2, [RCCE_comm_free, RCCE_comm_size, RCCE_barrier],
+        "a freed communicator is none: ERROR_COMM_UNDEFINED, freeing it again gives ERROR_COMM_INITIALIZED; that of all UEs stays";
+    overlapping: "comm.overlapping", "RCCE RCCE_comm_split", 4, [RCCE_comm_split, RCCE_bcast, RCCE_allreduce] + ordering,
+        "two ways to split the same UEs are used in turns, and do not meet";
+    wrong: "comm.wrong", "RCCE RCCE_comm_split", 2,
+        [RCCE_comm_split, RCCE_comm_free, RCCE_comm_size, RCCE_comm_rank, RCCE_barrier, iRCCE_barrier, RCCE_bcast],
+        "null pointers and bytes that are no communicator give their codes";
+}
+
+unsafe extern "C" fn modulo(id: i32, aux: *mut c_void) -> i32 {
+    // SAFETY:
+    // - the laws pass an int.
+    id % unsafe { *aux.cast::<i32>() }
+}
+
+fn split_by(by: i32, comm: &mut Comm) -> Verdict {
+    let mut by = by;
+    ok!(RCCE_comm_split(Some(modulo), (&raw mut by).cast(), comm));
+    Ok(())
+}
+
+fn split(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    for by in 1..=6 {
+        let mut comm = Comm::UNDEFINED;
+        split_by(by, &mut comm)?;
+        let members: Vec<i32> = (0..n).filter(|id| id % by == me % by).collect();
+        let rank = members.iter().position(|id| *id == me).map(|rank| rank as i32);
+        let (mut size, mut seen) = (-7, -7);
+        ok!(RCCE_comm_size(comm, &mut size));
+        ok!(RCCE_comm_rank(comm, &mut seen));
+        ensure_eq!((size as usize, Some(seen)), (members.len(), rank), "size and rank by {by}");
+        ensure_eq!((comm.size, comm.my_rank), (size, seen), "the members size and my_rank");
+        ensure_eq!(&comm.member[..members.len()], &members[..], "the member list by {by}");
+        ok!(RCCE_barrier(&mut comm));
+    }
+    Ok(())
+}
+
+fn barriers(ctx: &Ctx) -> Verdict {
+    let mut comm = Comm::UNDEFINED;
+    split_by(2, &mut comm)?;
+    // UEs 1 and 3 wait; 0 and 2 do not care.
+    ctx.sync();
+    let begin = Instant::now();
+    if ctx.rank == 3 {
+        pause(80);
+    }
+    for round in 0..20 {
+        if round % 2 == 0 {
+            ok!(RCCE_barrier(&mut comm));
+        } else {
+            ok!(iRCCE_barrier(&mut comm));
+        }
+    }
+    let took = begin.elapsed().as_millis();
+    if ctx.rank % 2 == 1 {
+        ensure!(took >= 79, "UE {} left a barrier that UE 3 had not come to", ctx.rank);
+    }
+    let flag = new_flag()?;
+    let partner = (ctx.rank as i32 + 2) % 4;
+    for round in 1..30 {
+        ok!(RCCE_flag_write(&mut { flag }, round, ctx.rank as i32));
+        ok!(RCCE_barrier(&mut comm));
+        let mut value = -7;
+        ok!(RCCE_flag_read(flag, &mut value, partner));
+        ensure!(value == round || value == round + 1, "the partner was in round {value}, not {round}");
+    }
+    ok!(RCCE_barrier(&mut comm));
+    Ok(())
+}
+
+fn works(comm: Comm) -> Verdict {
+    let mut comm = comm;
+    ok!(RCCE_barrier(&mut comm));
+    for root in 0..comm.size {
+        let text = [root as u8 + 1; 40];
+        let bytes = if comm.my_rank == root { Bytes::of(&text) } else { Bytes::filled(40, 0) };
+        ok!(RCCE_bcast(bytes.ptr(), 40, root, comm));
+        bytes.holds(&text, 0, "a broadcast")?;
+    }
+    Ok(())
+}
+
+fn many(_: &Ctx) -> Verdict {
+    let mut comms = Vec::new();
+    for nth in 0..30 {
+        let mut comm = Comm::UNDEFINED;
+        split_by(1 + nth % 3, &mut comm)?;
+        comms.push(comm);
+    }
+    for comm in &comms {
+        works(*comm)?;
+    }
+    for comm in comms.iter_mut().step_by(2) {
+        ok!(RCCE_comm_free(comm));
+    }
+    let mut again = Comm::UNDEFINED;
+    for nth in 0..100 {
+        split_by(1 + nth % 3, &mut again)?;
+    }
+    works(again)?;
+    for comm in comms.iter().skip(1).step_by(2) {
+        works(*comm)?;
+    }
+    Ok(())
+}
+
+fn copies(_: &Ctx) -> Verdict {
+    let mut comm = Comm::UNDEFINED;
+    let mut copies = Vec::new();
+    for by in 1..=3 {
+        split_by(by, &mut comm)?;
+        copies.push(comm);
+    }
+    for copy in copies {
+        works(copy)?;
+    }
+    Ok(())
+}
+
+fn free(_: &Ctx) -> Verdict {
+    let mut comm = Comm::UNDEFINED;
+    split_by(1, &mut comm)?;
+    let mut copy = comm;
+    works(comm)?;
+    ok!(RCCE_comm_free(&mut comm));
+    let undefined = code(Code::CommUndefined);
+    let mut size = -7;
+    for mut freed in [comm, copy] {
+        gives!(undefined, RCCE_comm_size(freed, &mut size));
+        gives!(undefined, RCCE_comm_rank(freed, &mut size));
+        gives!(undefined, RCCE_barrier(&mut freed));
+        gives!(undefined, iRCCE_barrier(&mut freed));
+        gives!(undefined, RCCE_bcast(null_mut(), 0, 0, freed));
+    }
+    ensure_eq!(size, -7, "a size was told");
+    gives!(code(Code::CommInitialized), RCCE_comm_free(&mut comm));
+    gives!(code(Code::CommInitialized), RCCE_comm_free(&mut copy));
+    gives!(undefined, RCCE_comm_free(&mut world()));
+    barrier()
+}
+
+fn overlapping(ctx: &Ctx) -> Verdict {
+    let (mut pairs, mut all) = (Comm::UNDEFINED, Comm::UNDEFINED);
+    split_by(2, &mut pairs)?;
+    split_by(1, &mut all)?;
+    let mut random = ctx.random(90);
+    for _ in 0..30 {
+        let len = random.below(12_000) as usize;
+        for comm in [pairs, all, world()] {
+            let root = random.below(2) as i32;
+            let from = comm.member[root as usize] as u64;
+            let expected = content(ctx, from << 32 | len as u64 | (comm.size as u64) << 24, len);
+            let mine = comm.my_rank == root;
+            let bytes = if mine { Bytes::of(&expected) } else { Bytes::filled(len, 0) };
+            ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
+            bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
+            bytes.free();
+            let (data, result) = (Bytes::of(&1i32.to_ne_bytes()), Bytes::filled(4, 0));
+            ok!(RCCE_allreduce(data.ptr(), result.ptr(), 1, 63_636_363, 23_232_323, comm));
+            result.holds(&comm.size.to_ne_bytes(), 0, "the number of members")?;
+        }
+    }
+    Ok(())
+}
+
+fn wrong(_: &Ctx) -> Verdict {
+    let undefined = code(Code::CommUndefined);
+    let mut comm = Comm::UNDEFINED;
+    gives!(undefined, RCCE_comm_split(None, null_mut(), &mut comm));
+    gives!(undefined, RCCE_comm_split(Some(modulo), null_mut(), null_mut()));
+    gives!(undefined, RCCE_comm_free(null_mut()));
+    let mut shifted = [0u8; size_of::<Comm>()];
+    shifted.fill(0xa7);
+    // SAFETY:
+    // - any bytes are a `Comm`: integers.
+    let noise: Comm = unsafe { std::mem::transmute(shifted) };
+    for mut wrong in [Comm::UNDEFINED, noise] {
+        let mut number = -7;
+        gives!(undefined, RCCE_comm_size(wrong, &mut number));
+        gives!(undefined, RCCE_comm_rank(wrong, &mut number));
+        gives!(undefined, RCCE_barrier(&mut wrong));
+        gives!(undefined, iRCCE_barrier(&mut wrong));
+        gives!(undefined, RCCE_bcast(null_mut(), 0, 0, wrong));
+        gives!(undefined, iRCCE_bcast(null_mut(), 0, 0, wrong));
+        gives!(code(Code::CommInitialized), RCCE_comm_free(&mut wrong));
+        ensure_eq!(number, -7, "a number was told");
+    }
+    gives!(code(Code::ValUndefined), RCCE_comm_size(world(), null_mut()));
+    gives!(code(Code::ValUndefined), RCCE_comm_rank(world(), null_mut()));
+    barrier()
+}

@@ -1,0 +1,355 @@
+//! A UE is killed while others wait: each of them ends with one line on standard error and status 1.
+//!
+//! A law starts a job of its own, in which a law of [`VICTIMS`] runs: rounds of what may wait, until one UE kills itself at a moment of the
+//! seed's choice. None of the others can come to an end but by the death.
+
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use unipgas::core::job::Launch;
+use unipgas::core::job::launch::{Exit, Output};
+use unipgas::ircce::Comm;
+
+use super::kit::*;
+use crate::law::{Api, Ctx, Law, Verdict};
+use crate::runner::{leftovers, rendezvous_files};
+use crate::{ensure, ensure_eq};
+
+/// UEs of each job.
+const UES: u32 = 4;
+/// Seconds within which everybody must have ended after a death, on a busy machine.
+const SOON: f64 = 8.0;
+
+/// One round at one UE: what it is, who will die, and the number of the round.
+type Round = fn(&Ctx, i32, u64) -> Verdict;
+
+macro_rules! waits {
+    ($($name:literal, [$($procedure:ident),*], $says:literal, $round:expr;)*) => {
+        const NAMES: &[&str] = &[$(concat!("rcce.victim.", $name)),*];
+
+        /// Found by name only.
+        pub const VICTIMS: &[Law] = &[$(Law {
+            bare: true,
+            ..Law::new(Api::Rcce, concat!("rcce.victim.", $name), "unipgas conformance", "a UE dies", UES, &[], |ctx| {
+                dying(ctx, $name, $round)
+            })
+        }),*];
+
+        pub(super) fn laws() -> Vec<&'static Law> {
+            static ANY: Law = Law {
+                bare: true,
+                ordering: true,
+                ..Law::new(
+                    Api::Rcce,
+                    "rcce.failure.any-moment",
+                    "RCCE.h",
+                    "a UE is killed at any moment of any wait: the others end with one line and a failing status, and nothing is left",
+                    1,
+                    &[],
+                    |ctx| killed(ctx, NAMES[ctx.random(1).below(NAMES.len() as u64) as usize]),
+                )
+            };
+            vec![$({
+                static LAW: Law = Law {
+                    bare: true,
+                    ..Law::new(
+                        Api::Rcce,
+                        concat!("rcce.failure.", $name),
+                        "RCCE.h",
+                        concat!("a UE is killed while the others are in ", $says, ": they end with one line and status 1"),
+                        1,
+                        &[$(stringify!($procedure)),*],
+                        |ctx| killed(ctx, concat!("rcce.victim.", $name)),
+                    )
+                };
+                &LAW
+            },)* &ANY]
+        }
+    };
+}
+
+waits! {
+    "init", [RCCE_init], "RCCE_init", |_, _, _| Ok(());
+    "barrier", [RCCE_barrier, iRCCE_barrier], "barriers", |_, _, round| {
+        if round % 2 == 0 {
+            return barrier();
+        }
+        ok!(iRCCE_barrier(&mut world()));
+        Ok(())
+    };
+    "finalize", [RCCE_finalize], "RCCE_finalize", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        ok!(RCCE_finalize());
+        Ok(())
+    };
+    "flag", [RCCE_wait_until], "a wait for a flag", |_, _, _| {
+        ok!(RCCE_wait_until(new_flag()?, 1));
+        Ok(())
+    };
+    "tagged-flag", [iRCCE_wait_tagged], "a wait for a tagged flag", |_, _, _| {
+        ok!(iRCCE_wait_tagged(new_flag()?, 1, null_mut(), 0));
+        Ok(())
+    };
+    "test-flag", [iRCCE_test_tagged, RCCE_flag_read], "a loop that looks at flags", |_, _, _| {
+        let flag = new_flag()?;
+        loop {
+            let mut result = 0;
+            ok!(iRCCE_test_tagged(flag, 1, &mut result, null_mut(), 0));
+            ok!(RCCE_flag_read(flag, &mut result, 0));
+        }
+    };
+    "put", [RCCE_put, RCCE_get], "a loop of puts and gets", |ctx, _, _| {
+        let (area, bytes) = (c!(iRCCE_malloc(256)), Bytes::filled(256, 1));
+        loop {
+            for id in 0..ctx.size as i32 {
+                ok!(RCCE_put(area, bytes.raw(), 256, id));
+                ok!(RCCE_get(bytes.raw(), area, 256, id));
+            }
+        }
+    };
+    "send", [RCCE_send, iRCCE_ssend], "a send", |ctx, victim, round| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        let bytes = Bytes::filled(if round % 2 == 0 { 10 } else { 100_000 }, 1);
+        send(&bytes, victim)
+    };
+    "receive", [RCCE_recv, iRCCE_srecv], "a receive", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        receive(10, victim).map(drop)
+    };
+    "receive-any", [iRCCE_srecv], "a receive from any source", |_, _, _| {
+        let room = Bytes::filled(100, 0);
+        ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
+        Ok(())
+    };
+    "probe", [iRCCE_probe], "a probe", |ctx, victim, _| {
+        let source = if ctx.rank as i32 == victim { ANY_SOURCE } else { victim };
+        ok!(iRCCE_probe(source, null_mut()));
+        Ok(())
+    };
+    "iprobe", [iRCCE_iprobe, iRCCE_irecv_push], "a loop of probes", |_, _, _| {
+        ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), null_mut()));
+        c!(iRCCE_irecv_push());
+        Ok(())
+    };
+    "ring", [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait], "a ring of messages", |ctx, _, round| {
+        let (me, n) = place(ctx);
+        let len = [10, 5000, 9000, 100_000][round as usize % 4];
+        let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
+        let (out, into) = (Send::new(), Recv::new());
+        c!(iRCCE_irecv(room.ptr(), len as isize, (me + n - 1) % n, into.0));
+        c!(iRCCE_isend(bytes.ptr(), len as isize, (me + 1) % n, out.0));
+        out.wait()?;
+        into.wait()
+    };
+    "isend-wait", [iRCCE_isend_wait], "a wait for a send that is behind another one", |ctx, victim, round| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        // To the victim first, then to one that lives; nobody receives.
+        let lives = (0..ctx.size as i32).find(|id| *id != victim && *id != ctx.rank as i32).unwrap_or(0);
+        let bytes = Bytes::filled(if round % 2 == 0 { 40 } else { 50_000 }, 1);
+        let requests = [Send::new(), Send::new()];
+        for (dest, request) in [victim, lives].into_iter().zip(&requests) {
+            c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, dest, request.0));
+        }
+        requests[1].wait()
+    };
+    "wait-null", [iRCCE_isend_wait, iRCCE_irecv_wait], "a wait for all requests", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, Recv::new().0));
+        c!(iRCCE_isend(Bytes::filled(40, 0).ptr(), 40, victim, Send::new().0));
+        if ctx.rank % 2 == 0 {
+            ok!(iRCCE_isend_wait(null_mut()));
+        } else {
+            ok!(iRCCE_irecv_wait(null_mut()));
+        }
+        Ok(())
+    };
+    "test", [iRCCE_isend_test, iRCCE_irecv_test, iRCCE_isend_push], "loops of tests and pushes", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        let (out, into) = (Send::new(), Recv::new());
+        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, into.0));
+        c!(iRCCE_isend(Bytes::filled(40, 0).ptr(), 40, victim, out.0));
+        loop {
+            match ctx.rank % 3 {
+                0 => drop(out.test()),
+                1 => drop(into.test()),
+                _ => drop(c!(iRCCE_isend_push())),
+            }
+        }
+    };
+    "wait-list", [iRCCE_wait_all, iRCCE_wait_any, iRCCE_test_any], "calls for lists of requests", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        let into = Recv::new();
+        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, into.0));
+        let mut list = std::mem::MaybeUninit::uninit();
+        c!(iRCCE_init_wait_list(list.as_mut_ptr()));
+        c!(iRCCE_add_recv_to_wait_list(list.as_mut_ptr(), into.0));
+        loop {
+            match ctx.rank % 3 {
+                0 => drop(c!(iRCCE_wait_all(list.as_mut_ptr()))),
+                1 => drop(c!(iRCCE_wait_any(list.as_mut_ptr(), null_mut(), null_mut()))),
+                _ => drop(c!(iRCCE_test_any(list.as_mut_ptr(), null_mut(), null_mut()))),
+            }
+        }
+    };
+    "bcast", [RCCE_bcast, iRCCE_bcast], "broadcasts", |ctx, _, round| {
+        let len = [10, 9000, 100_000][round as usize % 3];
+        let bytes = Bytes::filled(len, 1);
+        ok!(RCCE_bcast(bytes.ptr(), len, (round % u64::from(ctx.size)) as i32, world()));
+        ok!(iRCCE_bcast(bytes.ptr(), len, (round % u64::from(ctx.size)) as i32, world()));
+        bytes.free();
+        Ok(())
+    };
+    "multicast", [iRCCE_msend, iRCCE_mrecv], "multicasts that one does not receive", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        let lowest = i32::from(victim == 0);
+        let bytes = Bytes::filled(9000, 1);
+        if ctx.rank as i32 == lowest {
+            ok!(iRCCE_msend(bytes.ptr(), 9000));
+        } else {
+            ok!(iRCCE_mrecv(bytes.ptr(), 9000, lowest));
+        }
+        Ok(())
+    };
+    "reduce", [RCCE_reduce, RCCE_allreduce], "reductions", |ctx, _, round| {
+        let (data, result) = (Bytes::filled(800, 0), Bytes::filled(800, 0));
+        let root = (round % u64::from(ctx.size)) as i32;
+        ok!(RCCE_reduce(data.ptr(), result.ptr(), 200, 63_636_363, 23_232_323, root, world()));
+        ok!(RCCE_allreduce(data.ptr(), result.ptr(), 100, 63_636_366, 23_232_323, world()));
+        Ok(())
+    };
+    "comm-split", [RCCE_comm_split], "RCCE_comm_split", |_, _, _| {
+        let mut comm = Comm::UNDEFINED;
+        ok!(RCCE_comm_split(Some(one_colour), null_mut(), &mut comm));
+        ok!(RCCE_barrier(&mut comm));
+        ok!(RCCE_comm_free(&mut comm));
+        Ok(())
+    };
+    "lock", [RCCE_acquire_lock], "a wait for a lock of the one that dies", |ctx, victim, _| {
+        let other = i32::from(victim == 0);
+        if ctx.rank as i32 == victim {
+            ok!(RCCE_acquire_lock(other));
+            return forever();
+        }
+        // Whoever comes first gives it up for the victim.
+        ok!(RCCE_acquire_lock(other));
+        ok!(RCCE_release_lock(other));
+        Ok(())
+    };
+    "register", [iRCCE_atomic_read], "a loop that reads a register", |_, _, _| {
+        let mut register = std::ptr::null();
+        ok!(iRCCE_atomic_alloc(&mut register));
+        loop {
+            ok!(iRCCE_atomic_read(register, null_mut()));
+        }
+    };
+    "gory", [RCCE_send_gory, RCCE_recv_gory], "gory messages", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        let window = c!(RCCE_malloc_gory(64));
+        let (mut ready, mut sent) = (new_flag()?, new_flag()?);
+        let bytes = Bytes::filled(100, 1);
+        if ctx.rank % 2 == 0 {
+            ok!(RCCE_send_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim));
+        } else {
+            ok!(RCCE_recv_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim));
+        }
+        Ok(())
+    };
+}
+
+unsafe extern "C" fn one_colour(_: i32, _: *mut std::ffi::c_void) -> i32 {
+    0
+}
+
+fn forever() -> Verdict {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn victim(ctx: &Ctx) -> i32 {
+    ctx.random(2).below(u64::from(UES)) as i32
+}
+
+/// A UE of the job in which one dies: does rounds until then.
+fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
+    let before_init = name == "init";
+    let victim = victim(ctx);
+    if ctx.rank as i32 == victim {
+        let ctx = ctx.clone();
+        std::thread::spawn(move || {
+            let ms = ctx.random(3).below(4) * ctx.random(4).below(100);
+            std::thread::sleep(Duration::from_millis(ms));
+            println!("{}", c!(RCCE_wtime()));
+            ctx.dies();
+        });
+        if before_init {
+            return forever();
+        }
+    }
+    ok!(RCCE_init(null_mut(), null_mut()));
+    ok!(iRCCE_init());
+    for nth in 0.. {
+        round(ctx, victim, nth)?;
+    }
+    Ok(())
+}
+
+/// Runs the job and looks at how everybody ended.
+fn killed(ctx: &Ctx, law: &str) -> Verdict {
+    let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
+    let before = rendezvous_files();
+    let mut launch = Launch::new(UES, program);
+    let item = format!("{law}@{}+1", ctx.seed);
+    launch.args = ["conform", "--worker", "/dev/null", &ctx.backend, "60", "0", &item]
+        .map(Into::into)
+        .to_vec();
+    launch.seed = Some(ctx.seed);
+    launch.backend = std::env::var("UNIPGAS_BACKEND").ok();
+    launch.keep_going = true;
+    launch.output = Output::Capture;
+    launch.timeout = Some(Duration::from_secs(20));
+    let outcome = launch.run().map_err(|e| format!("the job cannot be started: {e}"))?;
+    let now = c!(RCCE_wtime());
+    let victim = victim(ctx);
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let text = String::from_utf8_lossy(&end.stderr);
+        if rank as i32 == victim {
+            ensure_eq!(end.exit, Exit::Signal(libc::SIGKILL), "the end of the one that is killed");
+            let died: f64 = String::from_utf8_lossy(&end.stdout)
+                .trim()
+                .parse()
+                .map_err(|e| format!("the time of the death: {e}"))?;
+            ensure!(now - died < SOON, "{law}: all had ended {} s after the death", now - died);
+            continue;
+        }
+        let what = format!("{law}: UE {rank}, with UE {victim} killed, {} ({text:?})", end.exit);
+        ensure!(end.exit == Exit::Code(1), "{what}");
+        let lines: Vec<_> = text.lines().collect();
+        ensure!(
+            matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && line.contains(" has died")),
+            "{what}"
+        );
+    }
+    match leftovers(&before) {
+        None => Ok(()),
+        Some(left) => Err(format!("{law}: {left}")),
+    }
+}

@@ -1,0 +1,215 @@
+//! RCCE's send and receive of GORY programs: through a window in the MPB and flags of the program.
+
+use std::ptr::null_mut;
+
+use unipgas::ircce::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    lengths: "gory.lengths", "RCCE GORY RCCE_send", 2, [RCCE_send_gory, RCCE_recv_gory],
+        "messages of every length arrive through windows of every size, and nothing is written behind them";
+    test: "gory.test", "RCCE GORY RCCE_recv_test", 2, [RCCE_recv_test_gory, RCCE_send_gory],
+        "RCCE_recv_test says 0 as long as there is no message, then receives all of it and says 1";
+    synchronous: "gory.synchronous", "RCCE GORY RCCE_send", 2, [RCCE_send_gory, RCCE_recv_gory, RCCE_wtime],
+        "RCCE_send ends after the message has been received";
+    both_ways: "gory.both-ways", "RCCE GORY RCCE_send", 3, [RCCE_send_gory, RCCE_recv_gory] + ordering,
+        "rings of messages with a pair of flags for each sender do not meet";
+    bad: "gory.bad-input", "RCCE GORY RCCE_send", 2, [RCCE_send_gory, RCCE_recv_gory, RCCE_recv_test_gory],
+        "wrong UEs, windows, flags and buffers give their codes, and nothing is sent";
+}
+
+struct Way {
+    window: *mut u8,
+    chunk: usize,
+    ready: *mut i32,
+    sent: *mut i32,
+}
+
+impl Way {
+    fn new(chunk: usize) -> Result<Way, String> {
+        let window = c!(RCCE_malloc_gory(chunk.next_multiple_of(LINE)));
+        ensure!(!window.is_null(), "no room for a window");
+        Ok(Way {
+            window,
+            chunk,
+            ready: new_flag()?,
+            sent: new_flag()?,
+        })
+    }
+
+    fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
+        ok!(RCCE_send_gory(
+            bytes.ptr(),
+            self.window,
+            self.chunk,
+            &mut { self.ready },
+            &mut { self.sent },
+            bytes.len,
+            dest
+        ));
+        Ok(())
+    }
+
+    fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
+        ok!(RCCE_recv_gory(
+            bytes.ptr(),
+            self.window,
+            self.chunk,
+            &mut { self.ready },
+            &mut { self.sent },
+            len,
+            source
+        ));
+        Ok(())
+    }
+
+    fn test(&self, bytes: &Bytes, len: usize, source: i32) -> Result<i32, String> {
+        let mut test = -7;
+        ok!(RCCE_recv_test_gory(
+            bytes.ptr(),
+            self.window,
+            self.chunk,
+            &mut { self.ready },
+            &mut { self.sent },
+            len,
+            source,
+            &mut test
+        ));
+        Ok(test)
+    }
+
+    fn free(self) -> Verdict {
+        c!(RCCE_free(self.window));
+        ok!(RCCE_flag_free(&mut { self.ready }));
+        ok!(RCCE_flag_free(&mut { self.sent }));
+        Ok(())
+    }
+}
+
+fn lengths(ctx: &Ctx) -> Verdict {
+    for chunk in [32, 33, 1000, 4096] {
+        let way = Way::new(chunk)?;
+        barrier()?;
+        for len in LENGTHS.into_iter().filter(|len| len / chunk <= 300) {
+            let expected = content(ctx, len as u64, len);
+            if ctx.rank == 0 {
+                let bytes = Bytes::of(&expected);
+                way.send(&bytes, 1)?;
+                bytes.free();
+            } else {
+                let room = Bytes::filled(len + 64, 0x5a);
+                way.receive(&room, len, 0)?;
+                room.holds(&expected, 0x5a, &format!("{len} bytes by {chunk}"))?;
+                room.free();
+            }
+        }
+        barrier()?;
+        way.free()?;
+    }
+    Ok(())
+}
+
+fn test(ctx: &Ctx) -> Verdict {
+    let way = Way::new(512)?;
+    let expected = content(ctx, 1, 2000);
+    let room = Bytes::filled(2048, 0x5b);
+    if ctx.rank == 1 {
+        for _ in 0..20 {
+            ensure_eq!(way.test(&room, 2000, 0)?, 0, "a test before anything was sent");
+        }
+        room.holds(&[], 0x5b, "the buffer of a test that says 0")?;
+    }
+    barrier()?;
+    if ctx.rank == 0 {
+        way.send(&Bytes::of(&expected), 1)?;
+    } else {
+        until("a message", || Ok(way.test(&room, 2000, 0)? == 1))?;
+        room.holds(&expected, 0x5b, "the message")?;
+        ensure_eq!(way.test(&room, 2000, 0)?, 0, "a test after the message");
+    }
+    barrier()
+}
+
+fn synchronous(ctx: &Ctx) -> Verdict {
+    let way = Way::new(256)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        way.send(&Bytes::filled(100, 1), 1)?;
+        let over = c!(RCCE_wtime());
+        let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
+        ensure!(over >= begun, "the send was over {} s before the receive", begun - over);
+    } else {
+        pause(60);
+        let begun = c!(RCCE_wtime());
+        way.receive(&Bytes::filled(100, 0), 100, 0)?;
+        send(&Bytes::of(&begun.to_le_bytes()), 0)?;
+    }
+    Ok(())
+}
+
+fn both_ways(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    let ways = (0..n).map(|_| Way::new(512)).collect::<Result<Vec<_>, _>>()?;
+    barrier()?;
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let mut random = ctx.random(5);
+    for round in 0..25u64 {
+        let len = 1 + random.below(1500) as usize;
+        let of = |id: i32| content(ctx, round << 8 | id as u64, len);
+        let send = || ways[me as usize].send(&Bytes::of(&of(me)), right);
+        let receive = || {
+            let room = Bytes::filled(len, 0);
+            ways[left as usize].receive(&room, len, left)?;
+            room.holds(&of(left), 0, &format!("round {round}"))
+        };
+        // One begins by receiving: the calls block.
+        if me == 0 {
+            receive()?;
+            send()?;
+        } else {
+            send()?;
+            receive()?;
+        }
+    }
+    barrier()
+}
+
+fn bad(ctx: &Ctx) -> Verdict {
+    let way = Way::new(64)?;
+    let (bytes, mut test) = (Bytes::filled(64, 3), -7);
+    let other = 1 - ctx.rank as i32;
+    let (mut ready, mut sent) = (way.ready, way.sent);
+    let mut nowhere = 5i32;
+    let mut stray = &raw mut nowhere;
+    let mut none = null_mut();
+    let (data, window, chunk) = (bytes.ptr(), way.window, way.chunk);
+    for wrong in [-1, 2, 48, i32::MIN] {
+        let id = code(Code::Id);
+        gives!(id, RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong));
+        gives!(id, RCCE_recv_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong));
+        gives!(id, RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong, &mut test));
+    }
+    for wrong in [null_mut(), bytes.raw()] {
+        let target = code(Code::Target);
+        gives!(target, RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other));
+        gives!(target, RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other));
+    }
+    let undefined = code(Code::FlagUndefined);
+    gives!(undefined, RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other));
+    gives!(undefined, RCCE_send_gory(data, window, chunk, &mut ready, null_mut(), 64, other));
+    gives!(undefined, RCCE_send_gory(data, window, chunk, &mut none, &mut sent, 64, other));
+    gives!(undefined, RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other));
+    let elsewhere = code(Code::FlagNotInCommBuffer);
+    gives!(elsewhere, RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other));
+    gives!(elsewhere, RCCE_recv_gory(data, window, chunk, &mut ready, &mut stray, 64, other));
+    gives!(ERROR, RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other));
+    gives!(ERROR, RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other));
+    gives!(code(Code::MessageLength), RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other));
+    gives!(code(Code::ValUndefined), RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, other, null_mut()));
+    barrier()?;
+    ensure_eq!(way.test(&bytes, 64, other)?, 0, "something was sent");
+    barrier()
+}

@@ -1,0 +1,381 @@
+//! What the laws of RCCE are written with.
+//!
+//! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. Requests and buffers live as long
+//! as the process: the library may hold them.
+
+use std::ffi::{c_char, c_void};
+use std::time::{Duration, Instant};
+
+use unipgas::ircce::Comm;
+use unipgas::ircce::request::{RecvRequest, SendRequest};
+use unipgas::ircce::status::Code;
+
+use crate::law::{Ctx, Verdict};
+
+/// Time after which something that should have come is missing.
+pub(super) const LONG: Duration = Duration::from_secs(20);
+
+pub(super) const SUCCESS: i32 = 0;
+/// `iRCCE_ERROR`.
+pub(super) const ERROR: i32 = -1;
+/// `iRCCE_PENDING`.
+pub(super) const PENDING: i32 = -2;
+/// `iRCCE_RESERVED`.
+pub(super) const RESERVED: i32 = -3;
+/// `iRCCE_NOT_ENQUEUED`.
+pub(super) const NOT_ENQUEUED: i32 = -4;
+/// `iRCCE_ANY_SOURCE`.
+pub(super) const ANY_SOURCE: i32 = -1;
+/// `iRCCE_ANY_LENGTH`.
+pub(super) const ANY_LENGTH: isize = -1;
+/// `RCCE_LINE_SIZE`.
+pub(super) const LINE: usize = 32;
+/// `RCCE_BUFF_SIZE_MAX`.
+pub(super) const MPB: usize = 8192;
+/// Around what messages are cut at: lines, MPBs, and what the engine does differently.
+pub(super) const LENGTHS: [usize; 12] = [
+    0, 1, 31, 32, 33, 4096, 8191, 8192, 8193, 65_536, 65_537, 1 << 20,
+];
+
+/// Calls a function of the C interface and gives what it returns.
+macro_rules! c {
+    ($name:ident($($arg:expr),* $(,)?)) => {
+        // SAFETY:
+        // - pointers are null, or lead to places as large as the function's contract asks for, which live long enough.
+        unsafe { unipgas::ircce::ffi::$name($($arg),*) }
+    };
+}
+
+/// Calls a function; the law fails unless it gives this value: `gives!(PENDING, iRCCE_isend(..))`.
+macro_rules! gives {
+    ($value:expr, $name:ident($($arg:expr),* $(,)?)) => {
+        match (c!($name($($arg),*)), $value) {
+            (seen, expected) => {
+                if seen != expected {
+                    return Err(format!(
+                        "{} gave {} instead of {} ({}:{})",
+                        stringify!($name),
+                        $crate::laws::rcce::kit::code_name(seen),
+                        $crate::laws::rcce::kit::code_name(expected),
+                        $crate::laws::rcce::kit::file_name(file!()),
+                        line!()
+                    ));
+                }
+            }
+        }
+    };
+}
+
+/// Calls a function; the law fails unless it succeeds.
+macro_rules! ok {
+    ($name:ident($($arg:expr),* $(,)?)) => {
+        gives!(0, $name($($arg),*))
+    };
+}
+
+/// A table of laws, each with a body of the same name, as the function `laws`.
+macro_rules! laws {
+    ($(
+        $body:ident: $id:literal, $clause:literal, $processes:literal,
+        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
+    )*) => {
+        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+            use $crate::law::{Api, Law};
+            vec![$({
+                static LAW: Law = Law {
+                    $($flag: true,)*
+                    ..Law::new(
+                        Api::Rcce,
+                        concat!("rcce.", $id),
+                        $clause,
+                        $says,
+                        $processes,
+                        &[$(stringify!($procedure)),*],
+                        $body,
+                    )
+                };
+                &LAW
+            }),*]
+        }
+    };
+}
+
+/// The name of a return code, for messages.
+pub(super) fn code_name(code: i32) -> String {
+    let name = match code {
+        SUCCESS => "success",
+        ERROR => "iRCCE_ERROR",
+        PENDING => "iRCCE_PENDING",
+        RESERVED => "iRCCE_RESERVED",
+        NOT_ENQUEUED => "iRCCE_NOT_ENQUEUED",
+        _ => "",
+    };
+    if name.is_empty() {
+        code.to_string()
+    } else {
+        format!("{code} ({name})")
+    }
+}
+
+/// The last part of a path, for messages.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A code's number.
+pub(super) const fn code(code: Code) -> i32 {
+    code as i32
+}
+
+/// An `iRCCE_SEND_REQUEST`.
+#[derive(Clone, Copy)]
+pub(super) struct Send(pub(super) *mut SendRequest);
+
+impl Send {
+    /// All zeros.
+    pub(super) fn new() -> Send {
+        Send(zeroed())
+    }
+
+    /// `iRCCE_isend_test`: what it returns, and the flag.
+    pub(super) fn test(&self) -> (i32, i32) {
+        let mut flag = -7;
+        let code = c!(iRCCE_isend_test(self.0, &mut flag));
+        (code, flag)
+    }
+
+    pub(super) fn wait(&self) -> Verdict {
+        ok!(iRCCE_isend_wait(self.0));
+        Ok(())
+    }
+
+    pub(super) fn status(&self) -> i32 {
+        c!(iRCCE_get_status(self.0, std::ptr::null_mut()))
+    }
+}
+
+/// An `iRCCE_RECV_REQUEST`.
+#[derive(Clone, Copy)]
+pub(super) struct Recv(pub(super) *mut RecvRequest);
+
+impl Recv {
+    /// All zeros.
+    pub(super) fn new() -> Recv {
+        Recv(zeroed())
+    }
+
+    /// `iRCCE_irecv_test`: what it returns, and the flag.
+    pub(super) fn test(&self) -> (i32, i32) {
+        let mut flag = -7;
+        let code = c!(iRCCE_irecv_test(self.0, &mut flag));
+        (code, flag)
+    }
+
+    pub(super) fn wait(&self) -> Verdict {
+        ok!(iRCCE_irecv_wait(self.0));
+        Ok(())
+    }
+
+    pub(super) fn status(&self) -> i32 {
+        c!(iRCCE_get_status(std::ptr::null_mut(), self.0))
+    }
+
+    pub(super) fn source(&self) -> i32 {
+        c!(iRCCE_get_source(self.0))
+    }
+
+    pub(super) fn size(&self) -> i32 {
+        c!(iRCCE_get_size(std::ptr::null_mut(), self.0))
+    }
+}
+
+fn zeroed<T>() -> *mut T {
+    // SAFETY:
+    // - used for requests only: integers and pointers, for which zeros are good.
+    Box::into_raw(Box::new(unsafe { std::mem::zeroed() }))
+}
+
+/// Bytes of the heap, which the library may read and write: a view.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes {
+    base: *mut u8,
+    pub(super) len: usize,
+}
+
+// SAFETY:
+// - laws pass them to one thread at a time, or only read.
+unsafe impl std::marker::Send for Bytes {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    pub(super) fn of(bytes: &[u8]) -> Bytes {
+        let leaked: &'static mut [u8] = Box::leak(bytes.into());
+        Bytes {
+            base: leaked.as_mut_ptr(),
+            len: leaked.len(),
+        }
+    }
+
+    pub(super) fn filled(len: usize, value: u8) -> Bytes {
+        Bytes::of(&vec![value; len])
+    }
+
+    /// As messages take it.
+    pub(super) fn ptr(&self) -> *mut c_char {
+        self.base.cast()
+    }
+
+    /// As put and get take it.
+    pub(super) fn raw(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub(super) fn get(&self) -> Vec<u8> {
+        // SAFETY:
+        // - bytes that live as long as the process.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }.to_vec()
+    }
+
+    pub(super) fn fill(&self, value: u8) {
+        // SAFETY:
+        // - as above; nothing is under way when laws do so.
+        unsafe { self.base.write_bytes(value, self.len) };
+    }
+
+    /// Gives the memory back, once nothing can use it any more.
+    pub(super) fn free(self) {
+        // SAFETY:
+        // - made from a boxed slice of this length by `of`.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.base, self.len)) });
+    }
+
+    /// Fails unless the first bytes are the expected ones and all others are `rest`.
+    pub(super) fn holds(&self, expected: &[u8], rest: u8, what: &str) -> Verdict {
+        let seen = self.get();
+        for (i, seen) in seen.iter().enumerate() {
+            let expected = expected.get(i).copied().unwrap_or(rest);
+            if *seen != expected {
+                return Err(format!(
+                    "{what}: byte {i} of {} is {seen:#x} instead of {expected:#x}",
+                    self.len
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of message `nth`: the same on all UEs.
+pub(super) fn content(ctx: &Ctx, nth: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    ctx.random(0x6d65_7373 + nth).fill(&mut bytes);
+    bytes
+}
+
+/// This UE's number as the calls take it, and the number of UEs.
+pub(super) fn place(ctx: &Ctx) -> (i32, i32) {
+    (ctx.rank as i32, ctx.size as i32)
+}
+
+/// `RCCE_COMM_WORLD`, as programs see it.
+pub(super) fn world() -> Comm {
+    // SAFETY:
+    // - the variable is a `Comm`, which RCCE_init has written.
+    unsafe {
+        (&raw const unipgas::ircce::ffi::RCCE_COMM_WORLD)
+            .cast::<Comm>()
+            .read()
+    }
+}
+
+pub(super) fn barrier() -> Verdict {
+    ok!(RCCE_barrier(std::ptr::null_mut()));
+    Ok(())
+}
+
+/// Waits until the condition holds.
+pub(super) fn until(
+    what: &str,
+    mut condition: impl FnMut() -> Result<bool, String>,
+) -> Verdict {
+    let start = Instant::now();
+    while !condition()? {
+        crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+pub(super) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// Waits for messages with `iRCCE_iprobe` until one from `source` could be received.
+pub(super) fn arrived(source: i32) -> Verdict {
+    until(&format!("a message from {source}"), || {
+        let mut flag = -7;
+        ok!(iRCCE_iprobe(source, std::ptr::null_mut(), &mut flag));
+        Ok(flag == 1)
+    })
+}
+
+/// A new flag.
+pub(super) fn new_flag() -> Result<*mut i32, String> {
+    let mut flag = std::ptr::null_mut();
+    ok!(RCCE_flag_alloc(&mut flag));
+    crate::ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
+    Ok(flag)
+}
+
+/// As the functions for tagged flags take it.
+pub(super) fn tag(bytes: &Bytes) -> *mut c_void {
+    bytes.raw().cast()
+}
+
+/// Blocking calls, checked.
+pub(super) fn send(bytes: &Bytes, dest: i32) -> Verdict {
+    ok!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, dest));
+    Ok(())
+}
+
+/// Receives a message of this length and gives it.
+pub(super) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
+    let bytes = Bytes::filled(len, 0xee);
+    ok!(iRCCE_srecv(bytes.ptr(), len as isize, source));
+    let got = bytes.get();
+    bytes.free();
+    Ok(got)
+}
+
+/// Runs the call with standard output in a file, and gives what was written there.
+pub(super) fn printed(call: impl FnOnce() -> Verdict) -> Result<String, String> {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    let fd = rustix::fs::memfd_create("printed", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|e| format!("a file in memory: {e}"))?;
+    let mut file = std::fs::File::from(fd);
+    let _ = std::io::stdout().flush();
+    // SAFETY:
+    // - descriptors of this process; streams are flushed before and after, so that every line goes where it belongs.
+    let before = unsafe {
+        libc::fflush(std::ptr::null_mut());
+        let before = OwnedFd::from_raw_fd(libc::dup(1));
+        libc::dup2(file.as_raw_fd(), 1);
+        before
+    };
+    let verdict = call();
+    // SAFETY:
+    // - as above.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::dup2(before.as_raw_fd(), 1);
+    }
+    verdict?;
+    let mut text = String::new();
+    file.rewind()
+        .and_then(|()| file.read_to_string(&mut text))
+        .map_err(|e| format!("reading what was printed: {e}"))?;
+    Ok(text)
+}

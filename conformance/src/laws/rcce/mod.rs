@@ -1,0 +1,51 @@
+//! The laws of RCCE V1.0.13 and of the iRCCE manual (version 2.0): sections 3 to 7 and 9.
+
+#[macro_use]
+mod kit;
+mod bad_input;
+mod blocking;
+mod collective;
+mod comm;
+mod crowd;
+mod environment;
+mod failure;
+mod flag;
+mod gory;
+mod mixing;
+mod nonblocking;
+mod order;
+mod power;
+mod put_get;
+mod reduce;
+mod shared;
+mod wait_list;
+mod wildcard;
+
+pub use failure::VICTIMS;
+
+use crate::law::Law;
+
+/// All of them, by subject.
+pub fn laws() -> Vec<&'static Law> {
+    [
+        environment::laws(),
+        put_get::laws(),
+        flag::laws(),
+        gory::laws(),
+        blocking::laws(),
+        nonblocking::laws(),
+        order::laws(),
+        wildcard::laws(),
+        wait_list::laws(),
+        mixing::laws(),
+        collective::laws(),
+        reduce::laws(),
+        comm::laws(),
+        shared::laws(),
+        power::laws(),
+        crowd::laws(),
+        failure::laws(),
+        bad_input::laws(),
+    ]
+    .concat()
+}

@@ -1,0 +1,619 @@
+//! Requests: §3, §4.2, §9.2, §9.3, §9.6, §9.8.
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    lengths: "nonblocking.lengths", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],
+        "non-blocking messages of every length arrive both ways at once, and nothing is written behind them (ping-ping, §3.5)";
+    synchronous_lengths: "nonblocking.synchronous-lengths", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isrecv, iRCCE_isend_wait, iRCCE_irecv_wait],
+        "so do synchronous ones, those of zero bytes too";
+    issend_waits: "nonblocking.issend-waits", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isend_test, iRCCE_isrecv],
+        "a synchronous non-blocking send, of zero bytes too, has not ended before its receive has begun";
+    states: "nonblocking.states", "iRCCE 2.0 §9.2, §3.4", 3, [iRCCE_isend, iRCCE_isend_test, iRCCE_get_status, iRCCE_isend_wait],
+        "of several sends the first is pending and the others, to whomever, are reserved; they become pending as they get to the head";
+    receive_states: "nonblocking.receive-states", "iRCCE 2.0 §9.3, §3.4", 3, [iRCCE_irecv, iRCCE_irecv_test, iRCCE_get_status],
+        "of several receives the first from each source is pending, the others are reserved";
+    test: "nonblocking.test", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_test, iRCCE_irecv_test],
+        "tests do not wait; flag and return value say whether a request has ended, and go on to say so";
+    null_flag: "nonblocking.null-flag", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_test, iRCCE_irecv_test],
+        "the flag of a test can be left out: the return value says the same";
+    test_pushes_one: "nonblocking.test-pushes-one", "iRCCE 2.0 §3.4, §7", 3, [iRCCE_isend_test, iRCCE_isend_push],
+        "a test moves on the request that is passed and no other; a push moves the head of the queue";
+    null_test: "nonblocking.null-test", "iRCCE 2.0 §3.4, §9.2, §9.3", 2, [iRCCE_isend_test, iRCCE_irecv_test],
+        "a test of null is about the whole queue";
+    null_wait: "nonblocking.null-wait", "iRCCE 2.0 §3.4, §9.2, §9.3", 2, [iRCCE_isend_wait, iRCCE_irecv_wait],
+        "a wait for null waits for the whole queue";
+    null_request: "nonblocking.null-request", "iRCCE 2.0 §3.4, §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_issend, iRCCE_isrecv],
+        "without a request a send or receive waits at once";
+    push: "nonblocking.push", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_push, iRCCE_irecv_push],
+        "a push gives iRCCE_PENDING as long as there are requests, then success";
+    wait_pushes: "nonblocking.wait-pushes", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_wait, iRCCE_irecv_wait],
+        "waiting for one request moves on those before it, and those of the other kind";
+    buffers: "nonblocking.buffers", "iRCCE 2.0 §3.4", 2, [iRCCE_isend, iRCCE_isend_wait],
+        "after the wait a send buffer can be used again without harm";
+    nothing: "nonblocking.nothing", "iRCCE 2.0 §9.2", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_iprobe],
+        "non-blocking messages of no bytes end at once, and nothing is sent";
+    cancel_send: "nonblocking.cancel-send", "iRCCE 2.0 §4.2, §9.6", 2, [iRCCE_isend_cancel],
+        "a reserved send can be cancelled and is never sent; the head of the queue cannot; nor what has ended";
+    cancel_receive: "nonblocking.cancel-receive", "iRCCE 2.0 §4.2, §9.6", 2, [iRCCE_irecv_cancel],
+        "a reserved receive can be cancelled and takes no message; the head of a queue cannot; nor what has ended";
+    cancel_any: "nonblocking.cancel-any-source", "iRCCE 2.0 §4.2, §6.2", 2, [iRCCE_irecv_cancel],
+        "a receive from any source that has found none can be cancelled";
+    queries: "nonblocking.queries", "iRCCE 2.0 §9.8", 2,
+        [iRCCE_get_dest, iRCCE_get_source, iRCCE_get_size, iRCCE_get_status, iRCCE_get_length],
+        "dest, source, size and status of requests, and of the last message; -1 on misuse";
+    no_push: "nonblocking.status-does-not-push", "iRCCE 2.0 §9.8", 2, [iRCCE_get_status, iRCCE_isend_test],
+        "iRCCE_get_status tells what is known and moves nothing on";
+    itself: "nonblocking.itself", "iRCCE 2.0 §3", 1, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait],
+        "a UE can send to itself";
+    members: "nonblocking.members", "iRCCE 2.0 §9.8", 2, [iRCCE_isend, iRCCE_irecv],
+        "programs read dest and source of the structures";
+}
+
+fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
+    let request = Send::new();
+    let state = c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, dest, request.0));
+    ensure!([SUCCESS, PENDING, RESERVED].contains(&state), "iRCCE_isend gave {state}");
+    Ok((request, state))
+}
+
+fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
+    let request = Recv::new();
+    let state = c!(iRCCE_irecv(bytes.ptr(), bytes.len as isize, source, request.0));
+    ensure!([SUCCESS, PENDING, RESERVED].contains(&state), "iRCCE_irecv gave {state}");
+    Ok((request, state))
+}
+
+fn lengths(ctx: &Ctx) -> Verdict {
+    ping_ping(ctx, false)
+}
+
+fn synchronous_lengths(ctx: &Ctx) -> Verdict {
+    ping_ping(ctx, true)
+}
+
+fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
+    let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
+    for len in LENGTHS {
+        let of = |id: i32| content(ctx, (len as u64) << 1 | id as u64, len);
+        let (bytes, room) = (Bytes::of(&of(me)), Bytes::filled(len + 32, 0x3c));
+        let (out, into) = (Send::new(), Recv::new());
+        let length = len as isize;
+        let states = if synchronous {
+            [
+                c!(iRCCE_issend(bytes.ptr(), length, other, out.0)),
+                c!(iRCCE_isrecv(room.ptr(), length, other, into.0)),
+            ]
+        } else {
+            [
+                c!(iRCCE_isend(bytes.ptr(), length, other, out.0)),
+                c!(iRCCE_irecv(room.ptr(), length, other, into.0)),
+            ]
+        };
+        for state in states {
+            ensure!(state == SUCCESS || state == PENDING, "{len} bytes: state {}", code_name(state));
+        }
+        out.wait()?;
+        into.wait()?;
+        ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status after the wait");
+        room.holds(&of(other), 0x3c, &format!("{len} bytes"))?;
+        bytes.free();
+        room.free();
+    }
+    Ok(())
+}
+
+fn issend_waits(ctx: &Ctx) -> Verdict {
+    for len in [0usize, 1, 100, 8193] {
+        let bytes = Bytes::filled(len, 4);
+        if ctx.rank == 0 {
+            let request = Send::new();
+            gives!(PENDING, iRCCE_issend(bytes.ptr(), len as isize, 1, request.0));
+            for _ in 0..50 {
+                ensure_eq!(request.test(), (PENDING, 0), "{len} bytes that nobody receives");
+            }
+            ctx.sync();
+            request.wait()?;
+        } else {
+            ctx.sync();
+            let request = Recv::new();
+            c!(iRCCE_isrecv(bytes.ptr(), len as isize, 0, request.0));
+            request.wait()?;
+        }
+    }
+    Ok(())
+}
+
+fn states(ctx: &Ctx) -> Verdict {
+    // To 1, 2, 1, 2, each received when UE 0 has looked at what came of the one before.
+    let dest = |nth: usize| 1 + nth as i32 % 2;
+    let mut requests = Vec::new();
+    if ctx.rank == 0 {
+        for nth in 0..4 {
+            let bytes = Bytes::of(&content(ctx, nth as u64, 300));
+            let (request, state) = isend(&bytes, dest(nth))?;
+            ensure_eq!(state, if nth == 0 { PENDING } else { RESERVED }, "send {nth}");
+            requests.push(request);
+        }
+    }
+    for done in 0..4 {
+        ctx.sync();
+        if ctx.rank as i32 == dest(done) {
+            ensure_eq!(receive(300, 0)?, content(ctx, done as u64, 300), "message {done}");
+        } else if ctx.rank == 0 {
+            for (nth, request) in requests.iter().enumerate().skip(done) {
+                let expected = if nth == done { PENDING } else { RESERVED };
+                ensure_eq!(request.status(), expected, "the status of send {nth} after {done}");
+            }
+            requests[done].wait()?;
+            ensure_eq!(requests[done].status(), SUCCESS, "the status of send {done} after all");
+        }
+        ctx.sync();
+    }
+    Ok(())
+}
+
+fn receive_states(ctx: &Ctx) -> Verdict {
+    if ctx.rank != 0 {
+        ctx.sync();
+        for nth in 0..2 {
+            send(&Bytes::of(&content(ctx, u64::from(ctx.rank) * 2 + nth, 200)), 0)?;
+        }
+        return Ok(());
+    }
+    let mut requests = Vec::new();
+    for (nth, source) in [1, 1, 2, 2].into_iter().enumerate() {
+        let room = Bytes::filled(200, 0);
+        let (request, state) = irecv(&room, source)?;
+        let expected = if nth % 2 == 0 { PENDING } else { RESERVED };
+        ensure_eq!(state, expected, "receive {nth}");
+        ensure_eq!((request.status(), request.test()), (expected, (expected, 0)), "receive {nth} again");
+        requests.push((request, room, source));
+    }
+    ctx.sync();
+    for (nth, (request, room, source)) in requests.iter().enumerate() {
+        request.wait()?;
+        room.holds(&content(ctx, *source as u64 * 2 + nth as u64 % 2, 200), 0, "the message")?;
+    }
+    Ok(())
+}
+
+fn test(ctx: &Ctx) -> Verdict {
+    for len in [8, 5000, 100_000] {
+        let bytes = Bytes::of(&content(ctx, 1, len));
+        if ctx.rank == 0 {
+            let (request, _) = isend(&bytes, 1)?;
+            for _ in 0..30 {
+                ensure_eq!(request.test(), (PENDING, 0), "a send that nobody receives");
+            }
+            ctx.sync();
+            until("the end of the send", || match request.test() {
+                (PENDING, 0) => Ok(false),
+                seen => {
+                    ensure_eq!(seen, (SUCCESS, 1), "a send that has ended");
+                    Ok(true)
+                }
+            })?;
+            ensure_eq!(request.test(), (SUCCESS, 1), "once more");
+        } else {
+            let room = Bytes::filled(len, 0);
+            let (request, _) = irecv_later(ctx, &room)?;
+            until("the end of the receive", || match request.test() {
+                (PENDING, 0) => Ok(false),
+                seen => {
+                    ensure_eq!(seen, (SUCCESS, 1), "a receive that has ended");
+                    Ok(true)
+                }
+            })?;
+            ensure_eq!(request.test(), (SUCCESS, 1), "once more");
+            room.holds(&bytes.get(), 0, "the message")?;
+        }
+    }
+    Ok(())
+}
+
+fn irecv_later(ctx: &Ctx, room: &Bytes) -> Result<(Recv, i32), String> {
+    ctx.sync();
+    irecv(room, 0)
+}
+
+fn null_flag(ctx: &Ctx) -> Verdict {
+    let (other, bytes) = (1 - ctx.rank as i32, Bytes::filled(50, 2));
+    let (into, _) = irecv(&Bytes::filled(50, 0), other)?;
+    gives!(PENDING, iRCCE_irecv_test(into.0, null_mut()));
+    gives!(PENDING, iRCCE_irecv_test(null_mut(), null_mut()));
+    ctx.sync();
+    let (out, _) = isend(&bytes, other)?;
+    until("both", || {
+        let sent = c!(iRCCE_isend_test(out.0, null_mut()));
+        let received = c!(iRCCE_irecv_test(into.0, null_mut()));
+        ensure!([SUCCESS, PENDING].contains(&sent), "the send gave {sent}");
+        ensure!([SUCCESS, PENDING].contains(&received), "the receive gave {received}");
+        Ok((sent, received) == (SUCCESS, SUCCESS))
+    })
+}
+
+fn test_pushes_one(ctx: &Ctx) -> Verdict {
+    let bytes = Bytes::filled(64, 5);
+    let mut sends = Vec::new();
+    if ctx.rank == 0 {
+        sends = vec![isend(&bytes, 1)?, isend(&bytes, 2)?];
+        ensure_eq!(sends[1].1, RESERVED, "the second send");
+    }
+    ctx.sync();
+    if ctx.rank == 1 {
+        receive(64, 0)?;
+    }
+    ctx.sync();
+    if let [(first, _), (second, _)] = sends.as_slice() {
+        for _ in 0..100 {
+            ensure_eq!(second.test(), (RESERVED, 0), "the second send, while only it is tested");
+        }
+        ensure_eq!(first.status(), PENDING, "the first send, which nobody has pushed");
+        until("an empty queue", || Ok(c!(iRCCE_isend_push()) == SUCCESS))?;
+        ensure_eq!((first.status(), second.status()), (SUCCESS, SUCCESS), "after the push");
+    } else if ctx.rank == 2 {
+        receive(64, 0)?;
+    }
+    Ok(())
+}
+
+fn null_test(ctx: &Ctx) -> Verdict {
+    let bytes = Bytes::filled(100, 6);
+    let mut flag = -7;
+    gives!(SUCCESS, iRCCE_isend_test(null_mut(), &mut flag));
+    ensure_eq!(flag, 1, "the test of an empty send queue");
+    gives!(SUCCESS, iRCCE_irecv_test(null_mut(), &mut flag));
+    ensure_eq!(flag, 1, "the test of empty receive queues");
+    if ctx.rank == 0 {
+        let requests = [isend(&bytes, 1)?.0, isend(&bytes, 1)?.0, isend(&bytes, 1)?.0];
+        gives!(PENDING, iRCCE_isend_test(null_mut(), &mut flag));
+        ensure_eq!(flag, 0, "the test of a queue of three");
+        ctx.sync();
+        until("an empty send queue", || {
+            let code = c!(iRCCE_isend_test(null_mut(), &mut flag));
+            ensure_eq!(code == SUCCESS, flag == 1, "code and flag");
+            Ok(flag == 1)
+        })?;
+        for request in requests {
+            ensure_eq!(request.status(), SUCCESS, "a send after its queue is empty");
+        }
+        ctx.sync();
+        send(&bytes, 1)
+    } else {
+        ctx.sync();
+        for _ in 0..3 {
+            receive(100, 0)?;
+        }
+        let (request, _) = irecv(&Bytes::filled(100, 0), 0)?;
+        gives!(PENDING, iRCCE_irecv_test(null_mut(), &mut flag));
+        ensure_eq!(flag, 0, "the test of a receive queue of one");
+        ctx.sync();
+        until("empty receive queues", || {
+            let code = c!(iRCCE_irecv_test(null_mut(), &mut flag));
+            ensure_eq!(code == SUCCESS, flag == 1, "code and flag");
+            Ok(flag == 1)
+        })?;
+        ensure_eq!(request.status(), SUCCESS, "the receive");
+        Ok(())
+    }
+}
+
+fn null_wait(ctx: &Ctx) -> Verdict {
+    let other = 1 - ctx.rank as i32;
+    ok!(iRCCE_isend_wait(null_mut()));
+    ok!(iRCCE_irecv_wait(null_mut()));
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    for nth in 0..5 {
+        let len = 1 + 4000 * nth;
+        sends.push(isend(&Bytes::of(&content(ctx, nth as u64, len)), other)?.0);
+        let room = Bytes::filled(len, 0);
+        receives.push((irecv(&room, other)?.0, room));
+    }
+    ok!(iRCCE_isend_wait(null_mut()));
+    for send in sends {
+        ensure_eq!(send.status(), SUCCESS, "a send after the wait for all");
+    }
+    ok!(iRCCE_irecv_wait(null_mut()));
+    for (nth, (receive, room)) in receives.iter().enumerate() {
+        ensure_eq!(receive.status(), SUCCESS, "a receive after the wait for all");
+        room.holds(&content(ctx, nth as u64, room.len), 0, "its message")?;
+    }
+    Ok(())
+}
+
+fn null_request(ctx: &Ctx) -> Verdict {
+    for len in LENGTHS {
+        let (expected, length) = (content(ctx, 1, len), len as isize);
+        if ctx.rank == 0 {
+            let bytes = Bytes::of(&expected);
+            ok!(iRCCE_isend(bytes.ptr(), length, 1, null_mut()));
+            // The send has ended: its buffer may be used.
+            bytes.fill(0);
+            ok!(iRCCE_issend(bytes.ptr(), length, 1, null_mut()));
+            bytes.free();
+        } else {
+            let room = Bytes::filled(len, 1);
+            ok!(iRCCE_irecv(room.ptr(), length, 0, null_mut()));
+            room.holds(&expected, 0, "of iRCCE_isend")?;
+            ok!(iRCCE_isrecv(room.ptr(), length, 0, null_mut()));
+            room.holds(&vec![0; len], 0, "of iRCCE_issend")?;
+            room.free();
+        }
+    }
+    Ok(())
+}
+
+fn push(ctx: &Ctx) -> Verdict {
+    let bytes = Bytes::filled(40, 8);
+    gives!(SUCCESS, iRCCE_isend_push());
+    gives!(SUCCESS, iRCCE_irecv_push());
+    let pushes = |call: &dyn Fn() -> i32| {
+        until("the end of the pushes", || {
+            let code = call();
+            ensure!([SUCCESS, PENDING].contains(&code), "a push gave {}", code_name(code));
+            Ok(code == SUCCESS)
+        })
+    };
+    if ctx.rank == 0 {
+        let request = isend(&bytes, 1)?.0;
+        isend(&bytes, 1)?;
+        gives!(PENDING, iRCCE_isend_push());
+        gives!(SUCCESS, iRCCE_irecv_push());
+        ctx.sync();
+        pushes(&|| c!(iRCCE_isend_push()))?;
+        ensure_eq!(request.test(), (SUCCESS, 1), "a send after the push");
+        ctx.sync();
+        send(&bytes, 1)
+    } else {
+        ctx.sync();
+        receive(40, 0)?;
+        receive(40, 0)?;
+        let request = irecv(&Bytes::filled(40, 0), 0)?.0;
+        gives!(PENDING, iRCCE_irecv_push());
+        gives!(SUCCESS, iRCCE_isend_push());
+        ctx.sync();
+        pushes(&|| c!(iRCCE_irecv_push()))?;
+        ensure_eq!(request.test(), (SUCCESS, 1), "a receive after the push");
+        Ok(())
+    }
+}
+
+fn wait_pushes(ctx: &Ctx) -> Verdict {
+    // Each waits for the last of what it has begun, without a look at the others.
+    let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
+    for len in [20, 9000, 200_000] {
+        let of = |id: i32, nth: u64| content(ctx, (len as u64) << 8 | nth << 1 | id as u64, len);
+        let mut sends = Vec::new();
+        let mut receives = Vec::new();
+        for nth in 0..4 {
+            sends.push(isend(&Bytes::of(&of(me, nth)), other)?.0);
+            let room = Bytes::filled(len, 0);
+            receives.push((irecv(&room, other)?.0, room));
+        }
+        if me == 0 {
+            sends[3].wait()?;
+            receives[3].0.wait()?;
+        } else {
+            receives[3].0.wait()?;
+            sends[3].wait()?;
+        }
+        for nth in 0..4 {
+            ensure_eq!(sends[nth].status(), SUCCESS, "send {nth} of 4 after the last one");
+            receives[nth].0.wait()?;
+            receives[nth].1.holds(&of(other, nth as u64), 0, "a message")?;
+        }
+    }
+    Ok(())
+}
+
+fn buffers(ctx: &Ctx) -> Verdict {
+    for (nth, len) in [3, 33, 4096, 8193, 40_000, 100_000, 1 << 20].into_iter().enumerate() {
+        let expected = content(ctx, nth as u64, len);
+        if ctx.rank == 0 {
+            let bytes = Bytes::of(&expected);
+            let request = isend(&bytes, 1)?.0;
+            request.wait()?;
+            bytes.fill(0xff);
+            bytes.free();
+        } else {
+            pause(5);
+            let seen = receive(len, 0)?;
+            ensure!(seen == expected, "{len} bytes that were changed after the wait have come");
+        }
+    }
+    Ok(())
+}
+
+fn nothing(ctx: &Ctx) -> Verdict {
+    let other = 1 - ctx.rank as i32;
+    let (out, into) = (Send::new(), Recv::new());
+    gives!(SUCCESS, iRCCE_isend(null_mut(), 0, other, out.0));
+    gives!(SUCCESS, iRCCE_irecv(null_mut(), 0, other, into.0));
+    ensure_eq!((out.test(), into.test()), ((SUCCESS, 1), (SUCCESS, 1)), "their tests");
+    out.wait()?;
+    into.wait()?;
+    ok!(iRCCE_isend(null_mut(), 0, other, null_mut()));
+    ok!(iRCCE_irecv(null_mut(), 0, other, null_mut()));
+    barrier()?;
+    let mut flag = -7;
+    ok!(iRCCE_iprobe(other, null_mut(), &mut flag));
+    ensure_eq!(flag, 0, "something was sent");
+    barrier()
+}
+
+fn cancel_send(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 1 {
+        ctx.sync();
+        for nth in [0, 2, 4] {
+            ensure_eq!(receive(30, 0)?, content(ctx, nth, 30), "message {nth}");
+        }
+        barrier()?;
+        let mut flag = -7;
+        ok!(iRCCE_iprobe(0, null_mut(), &mut flag));
+        ensure_eq!(flag, 0, "a cancelled message has come");
+        return Ok(());
+    }
+    let mut requests = Vec::new();
+    for nth in 0..5 {
+        requests.push(isend(&Bytes::of(&content(ctx, nth, 30)), 1)?.0);
+    }
+    let cancel = |nth: usize| {
+        let mut flag = -7;
+        let code = c!(iRCCE_isend_cancel(requests[nth].0, &mut flag));
+        (code, flag)
+    };
+    for nth in [1, 3] {
+        ensure_eq!(cancel(nth), (SUCCESS, 1), "cancelling send {nth}");
+        ensure_eq!(cancel(nth), (NOT_ENQUEUED, 0), "cancelling send {nth} again");
+    }
+    let head = cancel(0);
+    ensure!(head.1 == 0 && head.0 != SUCCESS, "cancelling the head gave {head:?}");
+    gives!(NOT_ENQUEUED, iRCCE_isend_cancel(null_mut(), null_mut()));
+    ctx.sync();
+    requests[4].wait()?;
+    ensure_eq!(cancel(4), (NOT_ENQUEUED, 0), "cancelling what has ended");
+    ensure_eq!(requests[0].test(), (SUCCESS, 1), "the head, which could not be cancelled");
+    barrier()
+}
+
+fn cancel_receive(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 0 {
+        ctx.sync();
+        for nth in 0..3 {
+            send(&Bytes::of(&content(ctx, nth, 30)), 1)?;
+        }
+        return Ok(());
+    }
+    let mut requests = Vec::new();
+    for _ in 0..5 {
+        let room = Bytes::filled(30, 0xdd);
+        requests.push((irecv(&room, 0)?.0, room));
+    }
+    let cancel = |nth: usize| {
+        let mut flag = -7;
+        let code = c!(iRCCE_irecv_cancel(requests[nth].0.0, &mut flag));
+        (code, flag)
+    };
+    for nth in [1, 3] {
+        ensure_eq!(cancel(nth), (SUCCESS, 1), "cancelling receive {nth}");
+        ensure_eq!(cancel(nth), (NOT_ENQUEUED, 0), "cancelling receive {nth} again");
+    }
+    let head = cancel(0);
+    ensure!(head.1 == 0 && head.0 != SUCCESS, "cancelling the head gave {head:?}");
+    gives!(NOT_ENQUEUED, iRCCE_irecv_cancel(null_mut(), null_mut()));
+    ctx.sync();
+    for (nth, left) in [0, 2, 4].into_iter().enumerate() {
+        requests[left].0.wait()?;
+        requests[left].1.holds(&content(ctx, nth as u64, 30), 0, "a message")?;
+    }
+    for nth in [1, 3] {
+        requests[nth].1.holds(&[], 0xdd, "the buffer of a cancelled receive")?;
+    }
+    ensure_eq!(cancel(4), (NOT_ENQUEUED, 0), "cancelling what has ended");
+    Ok(())
+}
+
+fn cancel_any(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 1 {
+        ctx.sync();
+        return send(&Bytes::filled(10, 3), 0);
+    }
+    let room = Bytes::filled(10, 0xdd);
+    let (request, state) = irecv(&room, ANY_SOURCE)?;
+    ensure_eq!(state, RESERVED, "a receive from any source that has found none");
+    let mut flag = -7;
+    gives!(SUCCESS, iRCCE_irecv_cancel(request.0, &mut flag));
+    ensure_eq!(flag, 1, "it could be cancelled");
+    gives!(SUCCESS, iRCCE_irecv_push());
+    ctx.sync();
+    ensure_eq!(receive(10, ANY_SOURCE)?, [3; 10], "the message");
+    room.holds(&[], 0xdd, "the buffer of the cancelled receive")
+}
+
+fn queries(ctx: &Ctx) -> Verdict {
+    let other = 1 - ctx.rank as i32;
+    ensure_eq!(c!(iRCCE_get_dest(null_mut())), -1, "dest of null");
+    ensure_eq!(c!(iRCCE_get_status(null_mut(), null_mut())), -1, "status of nothing");
+    ensure_eq!(c!(iRCCE_get_source(null_mut())), -1, "source of the last message before any");
+    ensure_eq!(c!(iRCCE_get_length()), -1, "length of the last message before any");
+    let (room, bytes) = (Bytes::filled(77, 0), Bytes::filled(77, 1));
+    let into = irecv(&room, other)?.0;
+    let out = isend(&bytes, other)?.0;
+    ensure_eq!(c!(iRCCE_get_dest(out.0)), other, "dest");
+    ensure_eq!(into.source(), other, "source");
+    ensure_eq!((c!(iRCCE_get_size(out.0, null_mut())), into.size()), (77, 77), "sizes");
+    ensure_eq!(c!(iRCCE_get_size(out.0, into.0)), -1, "size of two");
+    ensure_eq!(c!(iRCCE_get_status(out.0, into.0)), -1, "status of two");
+    out.wait()?;
+    into.wait()?;
+    ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
+    ensure_eq!((c!(iRCCE_get_dest(out.0)), into.source()), (other, other), "dest and source, later");
+    ensure_eq!(c!(iRCCE_get_source(null_mut())), other, "source of the last message");
+    ensure_eq!(c!(iRCCE_get_size(null_mut(), null_mut())), 77, "size of the last message");
+    ensure_eq!(c!(iRCCE_get_length()), 77, "length of the last message");
+    Ok(())
+}
+
+fn no_push(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 1 {
+        ctx.sync();
+        receive(60, 0)?;
+        ctx.sync();
+        return Ok(());
+    }
+    let request = isend(&Bytes::filled(60, 1), 1)?.0;
+    ctx.sync();
+    ctx.sync();
+    for _ in 0..100 {
+        ensure_eq!(request.status(), PENDING, "the status while nothing pushes");
+    }
+    until("the end", || Ok(request.test() == (SUCCESS, 1)))?;
+    ensure_eq!(request.status(), SUCCESS, "the status after a test");
+    Ok(())
+}
+
+fn itself(ctx: &Ctx) -> Verdict {
+    for len in LENGTHS {
+        let expected = content(ctx, len as u64, len);
+        let (bytes, room) = (Bytes::of(&expected), Bytes::filled(len, 0));
+        let out = isend(&bytes, 0)?.0;
+        let into = irecv(&room, 0)?.0;
+        out.wait()?;
+        into.wait()?;
+        room.holds(&expected, 0, &format!("{len} bytes"))?;
+        let into = irecv(&room, ANY_SOURCE)?.0;
+        send(&bytes, 0)?;
+        if len > 0 {
+            into.wait()?;
+            ensure_eq!(into.source(), 0, "the source");
+        } else {
+            receive(0, 0)?;
+        }
+        bytes.free();
+        room.free();
+    }
+    Ok(())
+}
+
+fn members(ctx: &Ctx) -> Verdict {
+    let other = 1 - ctx.rank as i32;
+    let into = irecv(&Bytes::filled(5, 0), ANY_SOURCE)?.0;
+    // SAFETY:
+    // - requests live as long as the process, and programs may read these members.
+    unsafe {
+        ensure_eq!((*into.0).source, -1, "the member source before the message");
+        ctx.sync();
+        let out = isend(&Bytes::filled(5, 1), other)?.0;
+        ensure_eq!((*out.0).dest, other, "the member dest");
+        out.wait()?;
+        into.wait()?;
+        ensure_eq!((*out.0).dest, other, "the member dest at the end");
+        ensure_eq!((*into.0).source, other, "the member source at the end");
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Voltage and frequency, simulated: requests are checked and remembered.
+
+use std::ptr::null_mut;
+
+use unipgas::ircce::power::PowerRequest;
+use unipgas::ircce::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    domains: "power.domains", "RCCE RCCE_power_domain", 6, [RCCE_power_domain, RCCE_power_domain_master, RCCE_power_domain_size],
+        "cores 0 to 3 are in domain 0 and 4 to 5 in domain 1; the master is the first UE of the domain";
+    request: "power.request", "RCCE RCCE_iset_power", 2, [RCCE_iset_power, RCCE_wait_power],
+        "the master's request says what will be, and is ended by its wait; others' do nothing";
+    one_at_a_time: "power.one-at-a-time", "RCCE RCCE_iset_power", 1, [RCCE_iset_power, RCCE_wait_power],
+        "there is one request at a time, and none is waited for twice";
+    divider: "power.divider", "RCCE RCCE_set_frequency_divider", 1, [RCCE_set_frequency_divider, RCCE_iset_power],
+        "dividers are 2 to 16; one that the voltage does not allow gives ERROR_FREQUENCY_EXCEEDED";
+}
+
+fn domains(ctx: &Ctx) -> Verdict {
+    let me = ctx.rank as i32;
+    let (domain, master, size) = if me < 4 { (0, 0, 4) } else { (1, 4, 2) };
+    ensure_eq!(c!(RCCE_power_domain()), domain, "the domain");
+    ensure_eq!(c!(RCCE_power_domain_master()), master, "the master");
+    ensure_eq!(c!(RCCE_power_domain_size()), size, "the size");
+    Ok(())
+}
+
+fn request(ctx: &Ctx) -> Verdict {
+    let mut request = PowerRequest::default();
+    let (mut divider, mut level) = (-7, -7);
+    ok!(RCCE_iset_power(4, &mut request, &mut divider, &mut level));
+    if ctx.rank == 1 {
+        ensure_eq!((divider, level), (-7, -7), "what a UE that is not the master is told");
+        ok!(RCCE_wait_power(&mut request));
+        ok!(RCCE_set_frequency_divider(2, &mut divider));
+        ensure_eq!(divider, -7, "its divider");
+        return Ok(());
+    }
+    ensure_eq!((divider, level), (4, 0), "divider and level");
+    ensure_eq!(
+        (request.new_frequency_divider, request.new_voltage_level, request.release),
+        (4, 0, 0),
+        "the request"
+    );
+    ok!(RCCE_wait_power(&mut request));
+    ensure_eq!(request.release, 1, "the request after the wait");
+    let mut next = PowerRequest::default();
+    ok!(RCCE_iset_power(2, &mut next, null_mut(), null_mut()));
+    ensure_eq!((next.old_frequency_divider, next.old_voltage_level), (4, 0), "what was before");
+    ok!(RCCE_wait_power(&mut next));
+    Ok(())
+}
+
+fn one_at_a_time(_: &Ctx) -> Verdict {
+    let mut request = PowerRequest::default();
+    gives!(code(Code::NoActiveRpcRequest), RCCE_wait_power(&mut request));
+    ok!(RCCE_iset_power(8, &mut request, null_mut(), null_mut()));
+    let mut other = PowerRequest::default();
+    gives!(code(Code::MultipleRpcRequests), RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
+    ok!(RCCE_wait_power(&mut request));
+    gives!(code(Code::NoActiveRpcRequest), RCCE_wait_power(&mut request));
+    ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
+    gives!(code(Code::StaleRpcRequest), RCCE_wait_power(&mut request));
+    gives!(code(Code::RpcNotAllocated), RCCE_iset_power(8, null_mut(), null_mut(), null_mut()));
+    gives!(code(Code::RpcNotAllocated), RCCE_wait_power(null_mut()));
+    Ok(())
+}
+
+fn divider(_: &Ctx) -> Verdict {
+    let mut seen = -7;
+    for (wanted, given) in [(-5, 2), (0, 2), (2, 2), (7, 7), (16, 16), (17, 16), (i32::MAX, 16)] {
+        let mut request = PowerRequest::default();
+        ok!(RCCE_iset_power(wanted, &mut request, &mut seen, null_mut()));
+        ensure_eq!(seen, given, "the divider for {wanted}");
+        ok!(RCCE_wait_power(&mut request));
+    }
+    // The lowest voltage now.
+    gives!(code(Code::FrequencyExceeded), RCCE_set_frequency_divider(2, &mut seen));
+    ok!(RCCE_set_frequency_divider(16, &mut seen));
+    ensure_eq!(seen, 16, "the divider");
+    ok!(RCCE_set_frequency_divider(99, null_mut()));
+    ensure!(c!(RCCE_power_domain_size()) == 1, "a job of one UE");
+    Ok(())
+}

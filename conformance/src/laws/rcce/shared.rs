@@ -1,0 +1,259 @@
+//! What all UEs share: memory, locks, and atomic increment registers (§4.5, §9.10).
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict, not_offered};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    memory: "shared.memory", "RCCE RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shfree, RCCE_shflush],
+        "what one UE writes to shared memory the others read; the same calls give the same places";
+    allocation: "shared.allocation", "RCCE RCCE_shmalloc", 1, [RCCE_shmalloc, RCCE_shmalloc_request, RCCE_shfree],
+        "64 MiB altogether; nothing for 0 bytes, or without room; what is freed is given again, joined";
+    lock: "lock.exclusive", "RCCE RCCE_acquire_lock", 4, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
+        "one UE at a time has a lock; what it wrote is seen by the next";
+    locks_apart: "lock.apart", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
+        "each UE has a lock of its own; any UE may give one back";
+    lock_fair: "lock.turns", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
+        "every UE that waits for a lock gets it";
+    register: "air.register", "iRCCE 2.0 §9.10", 3, [iRCCE_atomic_alloc, iRCCE_atomic_inc, iRCCE_atomic_read, iRCCE_atomic_write],
+        "a register is 0 at first, holds what is written, is read unchanged, and an increment gives what was there before";
+    registers: "air.96", "iRCCE 2.0 §4.5", 2, [iRCCE_atomic_alloc, iRCCE_atomic_inc],
+        "there are 96 registers, which do not touch each other; then iRCCE_ERROR";
+    concurrent: "air.concurrent", "iRCCE 2.0 §9.10", 4, [iRCCE_atomic_inc, iRCCE_atomic_read] + ordering,
+        "concurrent increments are lost by none: all values come once";
+    wraps: "air.wraps", "iRCCE 2.0 §4.5", 1, [iRCCE_atomic_inc, iRCCE_atomic_write],
+        "registers have 32 bits";
+}
+
+fn memory(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    let words = c!(RCCE_shmalloc(4 * 1024)).cast::<AtomicU32>();
+    if words.is_null() {
+        return not_offered("the memory of other processes is not mapped");
+    }
+    let word = |nth: usize| {
+        // SAFETY:
+        // - 1024 words, which everybody accesses by atomics.
+        unsafe { &*words.add(nth) }
+    };
+    for round in 1..50u32 {
+        for nth in (me as usize..1024).step_by(n as usize) {
+            word(nth).store(round * 10_000 + nth as u32, Ordering::Relaxed);
+        }
+        c!(RCCE_shflush());
+        barrier()?;
+        for nth in 0..1024 {
+            let seen = word(nth).load(Ordering::Relaxed);
+            ensure_eq!(seen, round * 10_000 + nth as u32, "word {nth} in round {round}");
+        }
+        barrier()?;
+    }
+    c!(RCCE_shfree(words.cast()));
+    barrier()
+}
+
+fn allocation(_: &Ctx) -> Verdict {
+    const ALL: usize = 64 << 20;
+    let whole = c!(RCCE_shmalloc(ALL));
+    if whole.is_null() && c!(RCCE_shmalloc(64)).is_null() {
+        return not_offered("the memory of other processes is not mapped");
+    }
+    ensure!(!whole.is_null(), "64 MiB were not given");
+    ensure!(c!(RCCE_shmalloc(1)).is_null(), "more than 64 MiB were given");
+    c!(RCCE_shfree(whole));
+    for wrong in [0, ALL + 1, usize::MAX, usize::MAX - 63] {
+        ensure!(c!(RCCE_shmalloc(wrong)).is_null(), "{wrong} bytes were given");
+    }
+    let parts: Vec<_> = (0..4).map(|_| c!(RCCE_shmalloc(ALL / 4 - 3))).collect();
+    ensure!(parts.iter().all(|part| !part.is_null()), "a quarter was not given");
+    for nth in [2, 0, 1, 3] {
+        c!(RCCE_shfree(parts[nth]));
+        c!(RCCE_shfree(parts[nth]));
+    }
+    c!(RCCE_shfree(null_mut()));
+    let mut odd = 5u8;
+    c!(RCCE_shfree(&mut odd));
+    let mut chunk = 7;
+    let found = c!(RCCE_shmalloc_request(3 * ALL, &mut chunk));
+    ensure!(!found.is_null() && chunk == 3 * ALL / 4, "half of half: {chunk}");
+    let none = c!(RCCE_shmalloc_request(0, &mut chunk));
+    ensure!(none.is_null() && chunk == 0, "nothing: {chunk}");
+    ensure!(!c!(RCCE_shmalloc_request(100, null_mut())).is_null(), "without a place for the size");
+    // SAFETY:
+    // - the first and the last of the bytes that were given.
+    unsafe {
+        found.write(1);
+        found.add(3 * ALL / 4 - 1).write(2);
+        ensure_eq!((found.read(), found.add(3 * ALL / 4 - 1).read()), (1, 2), "what was written");
+    }
+    Ok(())
+}
+
+fn lock(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    // A counter in UE 1's MPB, which is read and written by puts and gets under the lock of UE 2.
+    let place = c!(iRCCE_malloc(32));
+    let counter = Bytes::filled(4, 0);
+    let each = 60;
+    if me == 1 {
+        ok!(iRCCE_put(place, counter.raw(), 4, 1));
+    }
+    barrier()?;
+    let mut random = ctx.random(30 + me as u64);
+    for _ in 0..each {
+        ok!(RCCE_acquire_lock(2));
+        ok!(iRCCE_get(counter.raw(), place, 4, 1));
+        let before = i32::from_ne_bytes(counter.get().try_into().expect("4 bytes"));
+        if random.below(20) == 0 {
+            std::thread::yield_now();
+        }
+        ok!(iRCCE_put(place, Bytes::of(&(before + 1).to_ne_bytes()).raw(), 4, 1));
+        ok!(RCCE_release_lock(2));
+    }
+    barrier()?;
+    ok!(iRCCE_get(counter.raw(), place, 4, 1));
+    let total = i32::from_ne_bytes(counter.get().try_into().expect("4 bytes"));
+    ensure_eq!(total, n * each, "the counter");
+    barrier()
+}
+
+fn locks_apart(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    ok!(RCCE_acquire_lock(me));
+    barrier()?;
+    // All are taken; each gives the next one's back, and then everybody can have its own again.
+    ok!(RCCE_release_lock((me + 1) % n));
+    ok!(RCCE_acquire_lock(me));
+    ok!(RCCE_release_lock(me));
+    // One that nobody has.
+    ok!(RCCE_release_lock(me));
+    ok!(RCCE_acquire_lock(me));
+    barrier()?;
+    ok!(RCCE_release_lock(me));
+    barrier()
+}
+
+fn lock_fair(ctx: &Ctx) -> Verdict {
+    let begin = std::time::Instant::now();
+    let mut times = 0;
+    while begin.elapsed().as_millis() < 300 {
+        ok!(RCCE_acquire_lock(0));
+        times += 1;
+        ok!(RCCE_release_lock(0));
+    }
+    ensure!(times > 0, "UE {} never had the lock", ctx.rank);
+    barrier()
+}
+
+/// The address of a register's handle, which is all that programs have of it.
+type Register = usize;
+
+fn new_register() -> Result<Register, String> {
+    let mut register = std::ptr::null();
+    ok!(iRCCE_atomic_alloc(&mut register));
+    ensure!(!register.is_null(), "iRCCE_atomic_alloc gave no register");
+    Ok(register as usize)
+}
+
+fn read(register: Register) -> Result<i32, String> {
+    let mut value = -7;
+    ok!(iRCCE_atomic_read(register as *const _, &mut value));
+    Ok(value)
+}
+
+fn register(ctx: &Ctx) -> Verdict {
+    let register = new_register()?;
+    ensure_eq!(read(register)?, 0, "a new register");
+    barrier()?;
+    for round in 0..ctx.size {
+        if ctx.rank == round {
+            for value in [5, 0, -1, i32::MAX, i32::MIN, 100] {
+                ok!(iRCCE_atomic_write(register as *const _, value));
+                ensure_eq!((read(register)?, read(register)?), (value, value), "what was written");
+            }
+            let mut before = -7;
+            ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+            ensure_eq!((before, read(register)?), (100, 101), "before and after the increment");
+            ok!(iRCCE_atomic_inc(register as *const _, null_mut()));
+            ok!(iRCCE_atomic_read(register as *const _, null_mut()));
+        }
+        barrier()?;
+        ensure_eq!(read(register)?, 102, "what every UE reads");
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn registers(ctx: &Ctx) -> Verdict {
+    let registers = (0..96).map(|_| new_register()).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..2 {
+        let mut none = registers[0] as *const _;
+        gives!(ERROR, iRCCE_atomic_alloc(&mut none));
+        ensure!(none.is_null(), "a 97th register");
+    }
+    if ctx.rank == 0 {
+        for (nth, register) in registers.iter().copied().enumerate() {
+            ok!(iRCCE_atomic_write(register as *const _, nth as i32 * 3));
+        }
+    }
+    barrier()?;
+    for (nth, register) in registers.iter().enumerate() {
+        ensure_eq!(read(*register)?, nth as i32 * 3, "register {nth}");
+    }
+    barrier()?;
+    ok!(iRCCE_atomic_inc(registers[50] as *const _, null_mut()));
+    barrier()?;
+    for (nth, register) in registers.iter().enumerate() {
+        let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
+        ensure_eq!(read(*register)?, expected, "register {nth} after two increments of another");
+    }
+    Ok(())
+}
+
+fn concurrent(ctx: &Ctx) -> Verdict {
+    let n = ctx.size as usize;
+    let each = 300;
+    let register = new_register()?;
+    barrier()?;
+    let mut seen = Vec::new();
+    for _ in 0..each {
+        let mut before = -7;
+        ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+        ensure!(seen.last().is_none_or(|last| *last < before), "an increment gave {before} after {:?}", seen.last());
+        seen.push(before);
+    }
+    barrier()?;
+    ensure_eq!(read(register)?, (each * n) as i32, "the register at the end");
+    // All values together are there once: their number and two sums say so.
+    let sums: Vec<u8> = [1u32, 2]
+        .iter()
+        .flat_map(|power| seen.iter().map(|v| i64::from(*v).pow(*power)).sum::<i64>().to_ne_bytes())
+        .collect();
+    let (data, result) = (Bytes::of(&sums), Bytes::filled(16, 0));
+    ok!(RCCE_allreduce(data.ptr(), result.ptr(), 2, 63_636_364, 23_232_323, world()));
+    let right: Vec<u8> = [1u32, 2]
+        .iter()
+        .flat_map(|power| (0..(each * n) as i64).map(|v| v.pow(*power)).sum::<i64>().to_ne_bytes())
+        .collect();
+    result.holds(&right, 0, "the sums of all values")
+}
+
+fn wraps(_: &Ctx) -> Verdict {
+    let register = new_register()?;
+    for (from, to) in [(i32::MAX, i32::MIN), (-1, 0), (i32::MIN, i32::MIN + 1)] {
+        let mut before = -7;
+        ok!(iRCCE_atomic_write(register as *const _, from));
+        ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+        ensure_eq!((before, read(register)?), (from, to), "an increment");
+    }
+    for wrong in [0, 8, register + 16, register + 1] {
+        gives!(ERROR, iRCCE_atomic_inc(wrong as *const _, null_mut()));
+        gives!(ERROR, iRCCE_atomic_read(wrong as *const _, null_mut()));
+        gives!(ERROR, iRCCE_atomic_write(wrong as *const _, 1));
+    }
+    gives!(ERROR, iRCCE_atomic_alloc(null_mut()));
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Any source and any length; §6, and receives into buffers of known size.
+
+use std::ptr::null_mut;
+
+use unipgas::ircce::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    any_length: "wildcard.any-length", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv, iRCCE_irecv, iRCCE_isrecv, iRCCE_get_length, iRCCE_get_size],
+        "a receive of any length takes a message of every length, and says how long it was";
+    any_source: "wildcard.any-source", "iRCCE 2.0 §6.2", 4, [iRCCE_srecv, iRCCE_get_source] + ordering,
+        "a receive from any source takes one message of someone, says whose, and each UE's messages in their order";
+    any_source_request: "wildcard.any-source-request", "iRCCE 2.0 §6.2", 4, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_get_source] + ordering,
+        "non-blocking receives from any source find their sources, each message once";
+    precedence: "wildcard.precedence", "iRCCE 2.0 §6.2", 2, [iRCCE_irecv, iRCCE_irecv_test],
+        "a receive that names its source takes a message before one from any source, even if that was begun first";
+    found: "wildcard.found", "iRCCE 2.0 §6.2", 2, [iRCCE_irecv, iRCCE_get_status],
+        "where a message is there already, a receive from any source takes it at once";
+    master_worker: "wildcard.master-worker", "iRCCE 2.0 §6.3", 5, [iRCCE_srecv, iRCCE_ssend, iRCCE_get_source, iRCCE_get_length] + ordering,
+        "a master takes strings of any length from any worker";
+    known_size: "wildcard.known-size", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv_within, iRCCE_irecv_within, iRCCE_isrecv_within],
+        "where the buffer's size is known, a message that any length lets in is never written behind it";
+    unknown_size: "wildcard.unknown-size", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv_within, iRCCE_irecv_within],
+        "a size of (size_t)-1 means that nobody knows: everything is written";
+    requests_by_length: "wildcard.longer-requests", "iRCCE 2.0 §9.3", 2, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_irecv_test, iRCCE_get_status],
+        "a request whose message is longer than its buffer ends with ERROR_MESSAGE_LENGTH, everywhere, and writes nothing behind it";
+    last: "wildcard.last-message", "iRCCE 2.0 §9.8", 3, [iRCCE_get_source, iRCCE_get_length, iRCCE_irecv_wait],
+        "source and length of the last message are those of the last one that came in, by whatever call";
+}
+
+fn any_length(ctx: &Ctx) -> Verdict {
+    for (nth, len) in LENGTHS.into_iter().enumerate() {
+        for way in 0..3 {
+            let expected = content(ctx, nth as u64 * 3 + way, len);
+            if ctx.rank == 0 {
+                send(&Bytes::of(&expected), 1)?;
+                continue;
+            }
+            let room = Bytes::filled(len + 32, 0x29);
+            let request = Recv::new();
+            match way {
+                0 => ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, 0)),
+                1 => drop(c!(iRCCE_irecv(room.ptr(), ANY_LENGTH, 0, request.0))),
+                _ => drop(c!(iRCCE_isrecv(room.ptr(), ANY_LENGTH, 0, request.0))),
+            }
+            if way > 0 {
+                request.wait()?;
+                ensure_eq!(request.size(), len as i32, "the size of the request");
+            }
+            room.holds(&expected, 0x29, &format!("{len} bytes"))?;
+            ensure_eq!(c!(iRCCE_get_length()), len as i32, "iRCCE_get_length");
+            ensure_eq!(c!(iRCCE_get_size(null_mut(), null_mut())), len as i32, "iRCCE_get_size");
+            room.free();
+        }
+    }
+    Ok(())
+}
+
+/// Each UE but 0 sends `each` numbered messages to UE 0.
+fn numbered(ctx: &Ctx, each: u32) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for nth in 0..each {
+        let mut text = nth.to_le_bytes().to_vec();
+        text.resize(4 + random.below(9000) as usize, ctx.rank as u8);
+        send(&Bytes::of(&text), 0)?;
+    }
+    Ok(())
+}
+
+/// Fails unless the message is the next one of its source.
+fn next_of(next: &mut [u32], source: i32, room: &Bytes, len: i32) -> Verdict {
+    let place = usize::try_from(source).ok().and_then(|source| next.get_mut(source));
+    let expected = place.ok_or(format!("a message of UE {source}"))?;
+    let text = &room.get()[..len as usize];
+    let nth = u32::from_le_bytes(text[..4].try_into().expect("4 bytes"));
+    ensure_eq!(nth, *expected, "the number of the message of UE {source}");
+    ensure!(text[4..].iter().all(|b| i32::from(*b) == source), "message {nth} of UE {source} is another's");
+    *expected += 1;
+    Ok(())
+}
+
+fn any_source(ctx: &Ctx) -> Verdict {
+    let each = 20;
+    if ctx.rank != 0 {
+        return numbered(ctx, each);
+    }
+    let mut next = vec![0; ctx.size as usize];
+    let room = Bytes::filled(9100, 0);
+    for _ in 0..each * (ctx.size - 1) {
+        ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
+        next_of(&mut next, c!(iRCCE_get_source(null_mut())), &room, c!(iRCCE_get_length()))?;
+    }
+    ensure_eq!(&next[1..], &[each; 3], "messages of each");
+    Ok(())
+}
+
+fn any_source_request(ctx: &Ctx) -> Verdict {
+    let each = 20;
+    if ctx.rank != 0 {
+        return numbered(ctx, each);
+    }
+    let mut receives = Vec::new();
+    for _ in 0..each * (ctx.size - 1) {
+        let (request, room) = (Recv::new(), Bytes::filled(9100, 0));
+        c!(iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0));
+        receives.push((request, room));
+        if receives.len() % 7 == 0 {
+            c!(iRCCE_irecv_push());
+        }
+    }
+    let mut next = vec![0; ctx.size as usize];
+    for (request, room) in &receives {
+        request.wait()?;
+        next_of(&mut next, request.source(), room, request.size())?;
+        room.free();
+    }
+    ensure_eq!(&next[1..], &[each; 3], "messages of each");
+    Ok(())
+}
+
+fn precedence(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 1 {
+        ctx.sync();
+        send(&Bytes::filled(20, 1), 0)?;
+        ctx.sync();
+        return send(&Bytes::filled(20, 2), 0);
+    }
+    let (any, named) = (Recv::new(), Recv::new());
+    let (any_room, named_room) = (Bytes::filled(20, 0), Bytes::filled(20, 0));
+    gives!(RESERVED, iRCCE_irecv(any_room.ptr(), 20, ANY_SOURCE, any.0));
+    gives!(PENDING, iRCCE_irecv(named_room.ptr(), 20, 1, named.0));
+    ctx.sync();
+    named.wait()?;
+    named_room.holds(&[1; 20], 0, "what the named one took")?;
+    ensure_eq!(any.test(), (RESERVED, 0), "the other one");
+    ctx.sync();
+    any.wait()?;
+    any_room.holds(&[2; 20], 0, "what the other one took")?;
+    ensure_eq!(any.source(), 1, "its source");
+    Ok(())
+}
+
+fn found(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 1 {
+        return send(&Bytes::filled(20, 1), 0);
+    }
+    arrived(ANY_SOURCE)?;
+    let (request, room) = (Recv::new(), Bytes::filled(20, 0));
+    gives!(SUCCESS, iRCCE_irecv(room.ptr(), 20, ANY_SOURCE, request.0));
+    ensure_eq!((request.status(), request.source(), request.size()), (SUCCESS, 1, 20), "the request");
+    room.holds(&[1; 20], 0, "the message")
+}
+
+fn master_worker(ctx: &Ctx) -> Verdict {
+    let text = |id: i32| format!("{}", id as u64 * 7_919 + ctx.seed % 1000);
+    if ctx.rank != 0 {
+        return send(&Bytes::of(text(ctx.rank as i32).as_bytes()), 0);
+    }
+    let mut seen = Vec::new();
+    for _ in 1..ctx.size {
+        let room = Bytes::filled(24, 0);
+        ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
+        let source = c!(iRCCE_get_source(null_mut()));
+        room.holds(text(source).as_bytes(), 0, &format!("the string of UE {source}"))?;
+        ensure_eq!(c!(iRCCE_get_length()), text(source).len() as i32, "its length");
+        seen.push(source);
+    }
+    seen.sort_unstable();
+    ensure_eq!(seen, [1, 2, 3, 4], "the workers");
+    Ok(())
+}
+
+fn known_size(ctx: &Ctx) -> Verdict {
+    for (nth, (len, room)) in [(5, 4), (40, 33), (9000, 8192), (70_000, 10), (1 << 20, 65_536), (8, 8), (3, 100), (1, 0)]
+        .into_iter()
+        .enumerate()
+    {
+        for way in 0..3u64 {
+            let expected = content(ctx, nth as u64 * 3 + way, len);
+            if ctx.rank == 0 {
+                send(&Bytes::of(&expected), 1)?;
+                continue;
+            }
+            let bytes = Bytes::filled(len + 128, 0x6e);
+            let request = Recv::new();
+            let right = if len > room { code(Code::MessageLength) } else { SUCCESS };
+            match way {
+                0 => gives!(right, iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, room)),
+                1 => drop(c!(iRCCE_irecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, room))),
+                _ => drop(c!(iRCCE_isrecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, room))),
+            }
+            if way > 0 {
+                gives!(right, iRCCE_irecv_wait(request.0));
+            }
+            let there = len.min(room);
+            bytes.holds(&expected[..there], 0x6e, &format!("{len} bytes in {room}"))?;
+            // Also where the program says a length that the buffer does not have.
+            bytes.free();
+        }
+    }
+    if ctx.rank == 0 {
+        return send(&Bytes::filled(50, 1), 1);
+    }
+    let bytes = Bytes::filled(100, 0x6f);
+    gives!(code(Code::MessageLength), iRCCE_srecv_within(bytes.ptr(), 50, 0, 20));
+    bytes.holds(&[1; 20], 0x6f, "a length beyond the buffer")
+}
+
+fn unknown_size(ctx: &Ctx) -> Verdict {
+    for len in [1, 100, 9000, 100_000] {
+        let expected = content(ctx, len as u64, len);
+        if ctx.rank == 0 {
+            send(&Bytes::of(&expected), 1)?;
+            send(&Bytes::of(&expected), 1)?;
+            continue;
+        }
+        let (bytes, request) = (Bytes::filled(len, 0), Recv::new());
+        ok!(iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, usize::MAX));
+        bytes.holds(&expected, 0, "by srecv")?;
+        bytes.fill(0);
+        c!(iRCCE_irecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, usize::MAX));
+        request.wait()?;
+        bytes.holds(&expected, 0, "by irecv")?;
+    }
+    Ok(())
+}
+
+fn requests_by_length(ctx: &Ctx) -> Verdict {
+    let wrong = code(Code::MessageLength);
+    for (len, room) in [(33, 32), (9000, 100), (200_000, 65_536)] {
+        let expected = content(ctx, len as u64, len);
+        if ctx.rank == 0 {
+            send(&Bytes::of(&expected), 1)?;
+            send(&Bytes::of(&expected), 1)?;
+            continue;
+        }
+        let requests = [Recv::new(), Recv::new()];
+        let rooms = [Bytes::filled(len + 32, 0x71), Bytes::filled(len + 32, 0x71)];
+        for (request, bytes) in requests.iter().zip(&rooms) {
+            let state = c!(iRCCE_irecv(bytes.ptr(), room as isize, 0, request.0));
+            ensure!([PENDING, RESERVED, wrong].contains(&state), "state {state}");
+        }
+        gives!(wrong, iRCCE_irecv_wait(requests[0].0));
+        until("the second message", || Ok(requests[1].test() == (wrong, 1)))?;
+        for (request, bytes) in requests.iter().zip(&rooms) {
+            bytes.holds(&expected[..room], 0x71, "the message")?;
+            ensure_eq!(request.status(), wrong, "the status");
+            ensure_eq!(request.size(), len as i32, "the size");
+            gives!(wrong, iRCCE_irecv_wait(request.0));
+        }
+    }
+    Ok(())
+}
+
+fn last(ctx: &Ctx) -> Verdict {
+    if ctx.rank != 0 {
+        for turn in 0..4 {
+            ctx.sync();
+            if (turn + 1) % 2 + 1 == ctx.rank {
+                send(&Bytes::filled(10 + turn as usize, 0), 0)?;
+            }
+        }
+        return Ok(());
+    }
+    for turn in 0..4 {
+        ctx.sync();
+        let source = ((turn + 1) % 2 + 1) as i32;
+        let (room, request) = (Bytes::filled(64, 0), Recv::new());
+        match turn {
+            0 => ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, source)),
+            1 => {
+                c!(iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0));
+                request.wait()?;
+            }
+            2 => ok!(RCCE_recv(room.ptr(), 12, source)),
+            _ => {
+                arrived(source)?;
+                let mut test = -7;
+                ok!(iRCCE_srecv_test(room.ptr(), ANY_LENGTH, ANY_SOURCE, &mut test));
+                ensure_eq!(test, 1, "the test");
+            }
+        }
+        ensure_eq!(
+            (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length())),
+            (source, 10 + turn as i32),
+            "source and length in turn {turn}"
+        );
+    }
+    Ok(())
+}
