@@ -217,7 +217,9 @@ fn wrong(_: &Ctx) -> Verdict {
     for wrong in [-1, 2, 48, i32::MIN] {
         gives!(code(Code::Id), RCCE_reduce(data, place, 1, INT, SUM, wrong, world()));
     }
-    for wrong in [Comm::UNDEFINED, Comm { size: 7, ..Comm::UNDEFINED }] {
+    let mut sized = Comm::UNDEFINED;
+    sized.size = 7;
+    for wrong in [Comm::UNDEFINED, sized] {
         gives!(code(Code::CommUndefined), RCCE_reduce(data, place, 1, INT, SUM, 0, wrong));
         gives!(code(Code::CommUndefined), RCCE_allreduce(data, place, 1, INT, SUM, wrong));
     }
