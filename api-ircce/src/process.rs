@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use unipgas_core::job::Job;
-use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -15,7 +15,6 @@ use crate::air::Registers;
 use crate::comm::{Communicators, MAX_UES};
 use crate::extents::Extents;
 use crate::launch::Wishes;
-use crate::message::Messages;
 use crate::mpb::MPB;
 use crate::power::Power;
 use crate::shared::Shared;
@@ -28,6 +27,8 @@ const PATIENCE: u32 = 256;
 const CROWDED_PATIENCE: u32 = 16;
 /// Looks that found nothing between two looks at the lives of the others.
 const LIVES: u32 = 4096;
+/// Writes between two questions whether somebody has died.
+const WRITES: u32 = 64;
 
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
@@ -37,12 +38,12 @@ pub struct Ue {
     pub(crate) shared: Shared,
     pub(crate) communicators: Communicators,
     pub(crate) registers: Registers,
-    pub(crate) messages: Messages,
     pub(crate) power: Mutex<Power>,
     peers: Box<[RemoteRegion]>,
     mine: Region,
     cores: [i32; MAX_UES],
     looks: AtomicU32,
+    writes: AtomicU32,
     world: Arc<World>,
 }
 
@@ -73,7 +74,6 @@ impl Ue {
         let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
         world.publish_region(REGION, &mine.key())?;
         let shared = Shared::publish(&world)?;
-        let messages = Messages::new(&world)?;
         world.meet(Deadline::Never)?;
         let peers: unipgas_core::Result<Box<[_]>> = (0..world.size())
             .map(|id| world.published_region(id, REGION))
@@ -87,12 +87,12 @@ impl Ue {
             shared: shared.attach(&world)?,
             communicators: Communicators::new(&world)?,
             registers: Registers::new(&peers.as_ref().map_err(Error::clone)?[0]),
-            messages,
             power: Mutex::new(Power::default()),
             peers: peers?,
             mine,
             cores: numbered,
             looks: AtomicU32::new(0),
+            writes: AtomicU32::new(0),
             world,
         })
     }
@@ -153,22 +153,30 @@ impl Ue {
         self.mine.base()
     }
 
-    /// Waits until `poll` gives something, which any other UE can bring about; messages are moved on meanwhile. Ends when one has died,
-    /// or none is left.
+    /// Waits until `poll` gives something, which any other UE can bring about. Ends when one has died, or none is left.
     #[inline]
-    pub(crate) fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
-        if self.has_messages_under_way() {
-            return self.wait_pushing(Needs::Anyone, |_| poll());
-        }
+    pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let mut alone = None;
         self.world
             .engine()
             .wait_for(
                 Deadline::Never,
-                &mut || self.world.check_company(&mut alone),
+                &mut || self.check_company(&mut alone),
                 poll,
             )
             .map_err(Failure::Engine)
+    }
+
+    fn check_company(&self, alone: &mut Option<Instant>) -> unipgas_core::Result<()> {
+        self.world.check_anyone()?;
+        let mut others = (0..self.num()).filter(|id| *id != self.id());
+        match others
+            .clone()
+            .find(|id| self.world.life(*id) == Life::Alive)
+        {
+            Some(_) => Ok(()),
+            None => self.world.check_ranks(others.next().as_slice(), alone),
+        }
     }
 
     /// Called by what programs call in loops until something changes.
@@ -193,6 +201,17 @@ impl Ue {
         Ok(())
     }
 
+    /// Called by what writes to others: memory takes what is written to it, whoever has died.
+    #[inline(always)]
+    pub(crate) fn wrote(&self) -> Result<()> {
+        let writes = self.writes.load(Ordering::Relaxed).wrapping_add(1);
+        self.writes.store(writes, Ordering::Relaxed);
+        if writes.is_multiple_of(WRITES) {
+            self.world.check_news()?;
+        }
+        Ok(())
+    }
+
     /// Waits until what has been posted is done: RCCE's calls are over when they return.
     #[cold]
     pub(crate) fn settle(&self, id: u32) -> Result<()> {
@@ -202,7 +221,8 @@ impl Ue {
             .map_err(|error| {
                 self.endpoint.purge();
                 self.blame(id, error)
-            })
+            })?;
+        self.wrote()
     }
 
     /// A peer that has gone is named by its number.
