@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
+use unipgas_core::message::Needs;
 use unipgas_core::{Deadline, Error, Group, World};
 
 use crate::process::Ue;
@@ -265,9 +266,16 @@ impl Ue {
     /// Ends when every member has called it (`RCCE_barrier`). Errors: [`Code::CommUndefined`]; [`Failure::Engine`] when a member dies.
     #[inline]
     pub fn barrier(&self, comm: &Comm) -> Result<()> {
-        let communicator = self.communicator(comm)?;
+        let group = &self.communicator(comm)?.group;
+        if self.has_messages_under_way() {
+            // A member may wait for one of them before it comes here.
+            return self.wait_pushing(Needs::Anyone, |_| match group.barrier(Deadline::Now) {
+                Err(Error::Timeout | Error::Busy) => None,
+                result => Some(result.map_err(Failure::Engine)),
+            })?;
+        }
         loop {
-            match communicator.group.barrier(Deadline::Never) {
+            match group.barrier(Deadline::Never) {
                 // Another thread of this UE is in it.
                 Err(Error::Busy) => std::thread::sleep(Duration::from_micros(100)),
                 result => return result.map_err(Failure::Engine),

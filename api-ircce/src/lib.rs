@@ -5,6 +5,7 @@
 //! manual, version 2.0.
 
 mod air;
+mod collective;
 pub mod comm;
 pub mod environment;
 mod extents;
@@ -12,15 +13,21 @@ pub mod ffi;
 pub mod flag;
 pub mod launch;
 mod lock;
+pub mod message;
 pub mod mpb;
 pub mod power;
 pub mod process;
+pub mod request;
 mod shared;
 pub mod status;
+mod through_mpb;
 
+pub use collective::Reduction;
 pub use comm::{Comm, Communicator};
 pub use environment::current;
 pub use flag::Flag;
+pub use message::Source;
 pub use mpb::Place;
 pub use process::Ue;
 pub use status::{Code, Failure, Result};
+pub use through_mpb::Channel;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use unipgas_core::job::Job;
+use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -15,6 +15,7 @@ use crate::air::Registers;
 use crate::comm::{Communicators, MAX_UES};
 use crate::extents::Extents;
 use crate::launch::Wishes;
+use crate::message::Messages;
 use crate::mpb::MPB;
 use crate::power::Power;
 use crate::shared::Shared;
@@ -38,6 +39,7 @@ pub struct Ue {
     pub(crate) shared: Shared,
     pub(crate) communicators: Communicators,
     pub(crate) registers: Registers,
+    pub(crate) messages: Messages,
     pub(crate) power: Mutex<Power>,
     peers: Box<[RemoteRegion]>,
     mine: Region,
@@ -74,6 +76,7 @@ impl Ue {
         let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
         world.publish_region(REGION, &mine.key())?;
         let shared = Shared::publish(&world)?;
+        let messages = Messages::new(&world)?;
         world.meet(Deadline::Never)?;
         let peers: unipgas_core::Result<Box<[_]>> = (0..world.size())
             .map(|id| world.published_region(id, REGION))
@@ -87,6 +90,7 @@ impl Ue {
             shared: shared.attach(&world)?,
             communicators: Communicators::new(&world)?,
             registers: Registers::new(&peers.as_ref().map_err(Error::clone)?[0]),
+            messages,
             power: Mutex::new(Power::default()),
             peers: peers?,
             mine,
@@ -153,30 +157,22 @@ impl Ue {
         self.mine.base()
     }
 
-    /// Waits until `poll` gives something, which any other UE can bring about. Ends when one has died, or none is left.
+    /// Waits until `poll` gives something, which any other UE can bring about; messages are moved on meanwhile. Ends when one has died,
+    /// or none is left.
     #[inline]
-    pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
+        if self.has_messages_under_way() {
+            return self.wait_pushing(Needs::Anyone, |_| poll());
+        }
         let mut alone = None;
         self.world
             .engine()
             .wait_for(
                 Deadline::Never,
-                &mut || self.check_company(&mut alone),
+                &mut || self.world.check_company(&mut alone),
                 poll,
             )
             .map_err(Failure::Engine)
-    }
-
-    fn check_company(&self, alone: &mut Option<Instant>) -> unipgas_core::Result<()> {
-        self.world.check_anyone()?;
-        let mut others = (0..self.num()).filter(|id| *id != self.id());
-        match others
-            .clone()
-            .find(|id| self.world.life(*id) == Life::Alive)
-        {
-            Some(_) => Ok(()),
-            None => self.world.check_ranks(others.next().as_slice(), alone),
-        }
     }
 
     /// Called by what programs call in loops until something changes.

@@ -28,7 +28,7 @@ fn flag(ue: &Ue, address: CFlag, none: Code) -> Result<Flag> {
 /// # Safety
 /// `place` is null or valid.
 #[inline(always)]
-unsafe fn pointed(ue: &Ue, place: *const CFlag) -> Result<Flag> {
+pub(super) unsafe fn pointed(ue: &Ue, place: *const CFlag) -> Result<Flag> {
     if place.is_null() {
         return Err(Code::FlagUndefined.into());
     }

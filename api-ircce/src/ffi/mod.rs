@@ -11,19 +11,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::environment::{Debug, current, debugging, give_up, tell_on_stderr};
 use crate::status::{Code, Failure, Result, SUCCESS, text};
 
+mod collective;
 mod comm;
 mod data;
 mod flag;
 mod lock;
+mod message;
 mod mpb;
 mod power;
 mod process;
 mod shared;
 
+pub use collective::*;
 pub use comm::*;
 pub use data::*;
 pub use flag::*;
 pub use lock::*;
+pub use message::*;
 pub use mpb::*;
 pub use power::*;
 pub use process::*;
