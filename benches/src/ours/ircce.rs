@@ -16,6 +16,9 @@ const DATA: usize = 16 << 20;
 /// The window of the loop of blocking sends, and what MPBs must hold for it.
 const WINDOW: usize = 8 << 10;
 const MPB: &str = "16384";
+/// Messages to all in a row; of the loop of blocking sends, which takes so much longer, fewer.
+const MESSAGES: usize = 32;
+const WINDOW_MESSAGES: usize = 2;
 const SET: c_int = 1;
 const UNSET: c_int = 0;
 
@@ -217,7 +220,7 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     result.map(|()| both_ways / 2.0)
 }
 
-/// MB/s of `send` from UE 0 and `receive` at the others, which is over when all have the message.
+/// MB/s of `send` from UE 0 and `receive` at the others, `each` times until all have all messages.
 fn one_to_all(
     ctx: &Ctx,
     case: &Case,
@@ -231,18 +234,18 @@ fn one_to_all(
     let turn = || -> Result<(), String> {
         let mark = ours.mark(len);
         if ctx.rank == 0 {
-            send(ours, len)?;
-        } else {
-            // What is there already must not pass for the message.
-            // SAFETY:
-            // - within the buffer
-            unsafe { ours.buffer.base.add(len - 1).write(!mark) };
-            receive(ours, len)?;
-            if ours.last(len) != mark {
-                return Err("another message came".into());
-            }
+            return send(ours, len);
         }
-        barrier()
+        // What is there already must not pass for the message.
+        // SAFETY:
+        // - within the buffer
+        unsafe { ours.buffer.base.add(len - 1).write(!mark) };
+        receive(ours, len)?;
+        if ours.last(len) == mark {
+            Ok(())
+        } else {
+            Err("another message came".into())
+        }
     };
     barrier()?;
     let ns = ctx.per_op(each, |n| {
@@ -250,6 +253,9 @@ fn one_to_all(
             if result.is_ok() {
                 result = turn();
             }
+        }
+        if result.is_ok() {
+            result = barrier();
         }
     });
     result.map(|()| case.bytes as f64 * 1e3 / ns)
@@ -260,7 +266,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
         case,
-        1,
+        WINDOW_MESSAGES,
         |ours, len| {
             let (mut ready, mut sent) = (ours.ready, ours.sent);
             for dest in 1..ctx.size as c_int {
@@ -311,7 +317,7 @@ pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             ffi::RCCE_bcast(ours.data(), len, 0, comm)
         })
     };
-    one_to_all(ctx, case, 10, broadcast, broadcast)
+    one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
 }
 
 /// By iRCCE_msend and iRCCE_mrecv.
@@ -319,7 +325,7 @@ pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
         case,
-        10,
+        MESSAGES,
         |ours, len| {
             // SAFETY:
             // - a buffer of `len` bytes
