@@ -18,7 +18,7 @@ NATIVE_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
 SCRIPTS := gaspi_run rccerun irccerun
-LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libRCCE.so libiRCCE.so
+LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
 ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a
 HEADERS := $(wildcard api-*/include/*.h)
 PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc

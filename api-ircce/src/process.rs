@@ -28,6 +28,8 @@ const PATIENCE: u32 = 256;
 const CROWDED_PATIENCE: u32 = 16;
 /// Looks that found nothing between two looks at the lives of the others.
 const LIVES: u32 = 4096;
+/// Writes between two questions whether somebody has died.
+const WRITES: u32 = 64;
 
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
@@ -43,6 +45,7 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     looks: AtomicU32,
+    writes: AtomicU32,
     world: Arc<World>,
 }
 
@@ -93,6 +96,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: AtomicU32::new(0),
+            writes: AtomicU32::new(0),
             world,
         })
     }
@@ -193,6 +197,17 @@ impl Ue {
         Ok(())
     }
 
+    /// Called by what writes to others: memory takes what is written to it, whoever has died.
+    #[inline(always)]
+    pub(crate) fn wrote(&self) -> Result<()> {
+        let writes = self.writes.load(Ordering::Relaxed).wrapping_add(1);
+        self.writes.store(writes, Ordering::Relaxed);
+        if writes.is_multiple_of(WRITES) {
+            self.world.check_news()?;
+        }
+        Ok(())
+    }
+
     /// Waits until what has been posted is done: RCCE's calls are over when they return.
     #[cold]
     pub(crate) fn settle(&self, id: u32) -> Result<()> {
@@ -202,7 +217,8 @@ impl Ue {
             .map_err(|error| {
                 self.endpoint.purge();
                 self.blame(id, error)
-            })
+            })?;
+        self.wrote()
     }
 
     /// A peer that has gone is named by its number.

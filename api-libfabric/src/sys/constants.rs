@@ -44,6 +44,7 @@ constants! { u64:
     FI_FETCH_ATOMIC = 1 << 58,
     FI_COMPARE_ATOMIC = 1 << 59,
     FI_SYNC_ERR = 1 << 58,
+    FI_SYMMETRIC = 1 << 59,
     FI_ORDER_STRICT = 0x1ff,
     FI_ORDER_SAS = 1 << 8,
     FI_ORDER_RMA = 0xf << 32,

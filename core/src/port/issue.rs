@@ -317,7 +317,8 @@ impl Port {
             .network
             .port(self.place, self.options.index)
             .map_err(|_| Error::StaleRegion)?;
-        trigger::advance(&self.network, own)
+        trigger::advance(&self.network, own);
+        Ok(())
     }
 
     #[inline]
@@ -330,10 +331,10 @@ impl Port {
         if !self.direct {
             return self.fly(queues, command, context);
         }
-        let mut before = 0;
+        let (mut before, mut under_way) = (0, 0);
         let wanted = command.flags().contains(CommandFlags::COMPLETION);
-        match self.carry(command, 0, &mut before) {
-            Ok((target, _)) => {
+        match self.carry(command, 0, &mut before, &mut under_way) {
+            Ok(target) => {
                 queues.completions.push(&self.counts, context, wanted, None);
                 let Some(target) = target else {
                     return Ok(());
@@ -341,7 +342,7 @@ impl Port {
                 if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
                     self.tell_mapped(target, self.remote_notice(command));
                 }
-                self.arrived(command, target)?;
+                self.arrived(command, target);
                 if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
                     return queues.note(local_notice(command, before, None));
                 }

@@ -7,12 +7,14 @@ mod bad_input;
 mod barrier;
 mod delay;
 mod failure;
+mod lives;
 mod memory;
 mod mrq;
 mod order;
 mod path;
 mod piggyback;
 mod prepare;
+mod processes;
 mod put_get;
 mod resources;
 mod session;
@@ -43,6 +45,7 @@ pub fn laws() -> Vec<&'static Law> {
         resources::laws(),
         barrier::laws(),
         failure::laws(),
+        lives::laws(),
         bad_input::laws(),
     ]
     .concat()
