@@ -16,8 +16,8 @@ pub const MAX_TAGGED_LEN: usize = LINE - 4;
 pub struct Flag(pub Place);
 
 impl Ue {
-    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0. Errors: [`Code::FlagUndefined`] if there is no
-    /// room.
+    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0, or what was left
+    /// in its place. Errors: [`Code::FlagUndefined`] if there is no room.
     pub fn flag_alloc(&self) -> Result<Flag> {
         // Not cleared: another UE may have set it already.
         self.malloc(LINE)

@@ -236,6 +236,9 @@ unsafe fn put(source: *const u8, to: Remote<'_>, len: usize) -> bool {
 /// As [`put`]; `last` is at most 8, and less than `len`.
 #[inline(never)]
 unsafe fn put_end_last(source: *const u8, to: Remote<'_>, len: usize, last: usize) -> bool {
+    if !to.region.is_open(to.offset, len, Rights::WRITE) {
+        return false;
+    }
     let first = len - last;
     let end = Remote {
         region: to.region,

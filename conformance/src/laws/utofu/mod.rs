@@ -8,6 +8,7 @@ mod barrier;
 mod delay;
 mod failure;
 mod lives;
+mod mapped;
 mod memory;
 mod mrq;
 mod order;
@@ -32,6 +33,7 @@ pub fn laws() -> Vec<&'static Law> {
         vcq::laws(),
         path::laws(),
         memory::laws(),
+        mapped::laws(),
         put_get::laws(),
         piggyback::laws(),
         armw::laws(),
