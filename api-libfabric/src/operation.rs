@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
@@ -15,6 +16,10 @@ use crate::messages::Messages;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
+
+/// Operations after which, at the earliest, the lives of peers are looked at, and the time.
+const POSTS: u32 = 512;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +173,8 @@ pub(crate) struct State {
     pub messages: Option<Messages>,
     /// Completions say who has sent.
     pub tells_sources: bool,
+    posts: u32,
+    last_look: Instant,
 }
 
 impl State {
@@ -190,6 +197,8 @@ impl State {
             _inbox_memory: inbox_memory,
             messages,
             tells_sources: false,
+            posts: 0,
+            last_look: Instant::now(),
         }
     }
 
@@ -255,6 +264,10 @@ impl State {
             u64,
         ) -> Option<std::result::Result<Outcome, Errno>>,
     ) -> Result<()> {
+        self.posts = self.posts.wrapping_add(1);
+        if self.posts.is_multiple_of(POSTS) && self.last_look.elapsed() >= LOOK {
+            self.look_at_peers(reports);
+        }
         let asynchronous = self.domain.engine().asynchronous();
         if let Err(errno) = self.target(job.to)? {
             return reports.fail(&job.report, errno);
@@ -305,6 +318,22 @@ impl State {
 
     /// All parts have ended: tells the target, if it is to be told, and then the user.
     fn go_on(&mut self, reports: &Reports, key: usize) -> Result<()> {
+        if !self.blocked.is_empty()
+            && let Some(Operation {
+                to, error: None, ..
+            }) = self.operations.get(key)
+        {
+            // Notices do not overtake each other.
+            let waits = |other: &usize| self.operations.get(*other).is_some_and(|o| o.to == *to);
+            if self.blocked.iter().any(waits) {
+                self.blocked.push_back(key);
+                return Ok(());
+            }
+        }
+        self.tell_target(reports, key)
+    }
+
+    fn tell_target(&mut self, reports: &Reports, key: usize) -> Result<()> {
         let Some(operation) = self.operations.get_mut(key) else {
             return Ok(());
         };
@@ -406,9 +435,20 @@ impl State {
 
     #[cold]
     fn unblock(&mut self, reports: &Reports) {
+        let mut stuck = Vec::new();
         for _ in 0..self.blocked.len() {
-            if let Some(key) = self.blocked.pop_front() {
-                let _ = self.go_on(reports, key);
+            let Some(key) = self.blocked.pop_front() else {
+                return;
+            };
+            let to = self.operations.get(key).map(|operation| operation.to);
+            if stuck.contains(&to) {
+                self.blocked.push_back(key);
+                continue;
+            }
+            let before = self.blocked.len();
+            let _ = self.tell_target(reports, key);
+            if self.blocked.len() > before {
+                stuck.push(to);
             }
         }
     }
@@ -447,6 +487,7 @@ impl State {
     /// What has to do with peers that have ended ends, too.
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
+        self.last_look = Instant::now();
         for target in self.targets.iter().flatten() {
             if target.has_gone()
                 && let (Some(number), Some(messages)) = (target.number, &mut self.messages)

@@ -169,7 +169,8 @@ impl Vcq {
         // SAFETY:
         // - made by Box::into_raw in `enter`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
         //   allowed (§3.3.1.3).
-        drop(unsafe { Box::from_raw(vcq) });
+        let vcq = unsafe { Box::from_raw(vcq) };
+        vcq.port.close();
         Ok(())
     }
 

@@ -168,6 +168,16 @@ impl Port {
         Ok(port)
     }
 
+    /// Closes it now: a thread that moves its operations on lets go of it first. Otherwise the port would close when another one
+    /// has its index already, and take that one off the list.
+    pub fn close(self: Arc<Self>) {
+        let mut port = self;
+        while let Err(shared) = Arc::try_unwrap(port) {
+            port = shared;
+            std::thread::yield_now();
+        }
+    }
+
     pub(super) fn header(&self) -> &trigger::Header {
         // SAFETY:
         // - the table region is page-aligned and larger than a header, which is made of atomics.
