@@ -65,7 +65,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     } else {
         cores
     };
-    let started = Ue::start(phase.life_cycles + 1, &wishes, cores);
+    let started = Ue::start(&wishes, cores);
     let ue = started.map_err(|failure| match failure {
         Failure::Engine(Error::RankDead(id)) => give_up(&Error::RankDead(id)),
         Failure::Code(Code::NumUes) => tell("a job has at most 48 UEs", Code::NumUes),

@@ -8,7 +8,7 @@
 //! use unipgas_ircce::launch::Wishes;
 //! use unipgas_ircce::{Failure, Ue};
 //!
-//! let ue = Ue::start(1, &Wishes::from_env().expect("right variables"), &[])?;
+//! let ue = Ue::start(&Wishes::from_env().expect("right variables"), &[])?;
 //! let (place, flag) = (ue.malloc(64).expect("room"), ue.flag_alloc()?);
 //! let right = (ue.id() + 1) % ue.num();
 //! ue.put(place, &[1; 64], right)?;

@@ -50,11 +50,11 @@ pub struct Ue {
 }
 
 impl Ue {
-    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `life_cycle` numbers
-    /// the starts of this process from 1; `cores` are those of the job, one for each UE, or none.
+    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `cores` are
+    /// those of the job, one for each UE, or none.
     ///
     /// Errors: [`Code::NumUes`] for more than 48 processes; [`Failure::Engine`].
-    pub fn start(life_cycle: u32, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
+    pub fn start(wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let job = Job::from_env()?;
         let size = job.size() as usize;
         if size > MAX_UES {
@@ -71,7 +71,7 @@ impl Ue {
             local_processes: size,
         })?;
         let engine = Engine::new(vec![transport])?;
-        let world = Arc::new(World::new(engine, job, life_cycle)?);
+        let world = Arc::new(World::join(engine, job)?);
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
         world.publish_region(REGION, &mine.key())?;

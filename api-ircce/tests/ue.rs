@@ -17,7 +17,7 @@ fn start() -> Ue {
         mpb: 1024,
         cores: Vec::new(),
     };
-    Ue::start(1, &wishes, &[17]).unwrap()
+    Ue::start(&wishes, &[17]).unwrap()
 }
 
 fn code<T>(result: Result<T, Failure>) -> Code {
