@@ -165,8 +165,10 @@ pub(crate) struct State {
     removals: u64,
     targets: Vec<Option<Box<Target>>>,
     operations: Slab<Operation>,
-    /// Operations whose target had no room for their notice.
-    blocked: VecDeque<usize>,
+    /// Operations whose target has not been told of them.
+    notices: VecDeque<usize>,
+    /// Targets that a notice is on its way to.
+    told: Vec<u64>,
     inbox: InboxReader,
     /// Dropped after its reader.
     _inbox_memory: Region,
@@ -192,7 +194,8 @@ impl State {
             removals: 0,
             targets: Vec::new(),
             operations: Slab::new(),
-            blocked: VecDeque::new(),
+            notices: VecDeque::new(),
+            told: Vec::new(),
             inbox,
             _inbox_memory: inbox_memory,
             messages,
@@ -310,32 +313,42 @@ impl State {
             telling: false,
         };
         let key = self.operations.insert(operation);
-        if left == 0 {
-            self.go_on(reports, key)?;
+        if notice.is_some() {
+            self.notices.push_back(key);
+            if left == 0 {
+                self.tell_targets(reports);
+            }
         }
         Ok(())
     }
 
-    /// All parts have ended: tells the target, if it is to be told, and then the user.
-    fn go_on(&mut self, reports: &Reports, key: usize) -> Result<()> {
-        if !self.blocked.is_empty()
-            && let Some(Operation {
-                to, error: None, ..
-            }) = self.operations.get(key)
-        {
-            // Notices do not overtake each other.
-            let waits = |other: &usize| self.operations.get(*other).is_some_and(|o| o.to == *to);
-            if self.blocked.iter().any(waits) {
-                self.blocked.push_back(key);
-                return Ok(());
+    /// Tells targets of operations whose parts have all ended, in the order of their posting.
+    #[cold]
+    fn tell_targets(&mut self, reports: &Reports) {
+        let mut stuck = self.told.clone();
+        for _ in 0..self.notices.len() {
+            let Some(key) = self.notices.pop_front() else {
+                return;
+            };
+            let Some(operation) = self.operations.get(key) else {
+                continue;
+            };
+            let to = operation.to;
+            if stuck.contains(&to) {
+                self.notices.push_back(key);
+            } else if operation.left > 0 || !self.tell_target(reports, key) {
+                self.notices.push_back(key);
+                stuck.push(to);
+            } else if self.told.contains(&to) {
+                stuck.push(to);
             }
         }
-        self.tell_target(reports, key)
     }
 
-    fn tell_target(&mut self, reports: &Reports, key: usize) -> Result<()> {
+    /// False: there is no room.
+    fn tell_target(&mut self, reports: &Reports, key: usize) -> bool {
         let Some(operation) = self.operations.get_mut(key) else {
-            return Ok(());
+            return true;
         };
         if operation.error.is_none()
             && let Some(notice) = operation.notice
@@ -346,10 +359,8 @@ impl State {
             };
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
-                match self
-                    .channel
-                    .deliver(&target.inbox, notice, Flags::ORDERED, context)
-                {
+                let channel = &self.channel;
+                match channel.deliver(&target.inbox, notice, Flags::ORDERED, context) {
                     Err(Error::InboxFull) if !target.has_gone() => Ok(None),
                     Err(Error::InboxFull) => Err(Errno::CONNRESET),
                     Ok(outcome) => Ok(Some(outcome)),
@@ -360,26 +371,23 @@ impl State {
                 Ok(Some(Outcome::Complete)) => {}
                 Ok(Some(Outcome::Pending)) => {
                     (operation.telling, operation.left) = (true, 1);
-                    return Ok(());
+                    self.told.push(operation.to);
+                    return true;
                 }
-                Ok(None) => {
-                    self.blocked.push_back(key);
-                    return Ok(());
-                }
+                Ok(None) => return false,
                 Err(errno) => operation.error = Some(errno),
             }
         }
-        self.end(reports, key)
+        self.end(reports, key);
+        true
     }
 
-    fn end(&mut self, reports: &Reports, key: usize) -> Result<()> {
+    fn end(&mut self, reports: &Reports, key: usize) {
         let operation = self.operations.remove(key);
         match operation.error {
-            None => {
-                reports.succeed(&operation.report);
-                Ok(())
-            }
-            Some(errno) => reports.fail(&operation.report, errno),
+            None => reports.succeed(&operation.report),
+            // Nobody calls who could be told that nothing is bound.
+            Some(errno) => drop(reports.fail(&operation.report, errno)),
         }
     }
 
@@ -389,8 +397,8 @@ impl State {
         if self.channel.pending() > 0 {
             self.poll(reports);
         }
-        if !self.blocked.is_empty() {
-            self.unblock(reports);
+        if !self.notices.is_empty() {
+            self.tell_targets(reports);
         }
         if self.inbox.has_work() {
             self.take_notices(reports);
@@ -411,11 +419,16 @@ impl State {
             };
             operation.left -= 1;
             let told = std::mem::take(&mut operation.telling);
+            if told {
+                let to = operation.to;
+                self.told.retain(|other| *other != to);
+            }
             match completion.result {
                 Ok(()) if told => operation.notice = None,
                 Ok(()) => {}
                 Err(Error::InboxFull) if told => {
-                    self.blocked.push_back(key);
+                    // It was the first, and stays that.
+                    self.notices.push_front(key);
                     continue;
                 }
                 Err(error) => {
@@ -426,29 +439,9 @@ impl State {
                     operation.error.get_or_insert(errno);
                 }
             }
-            if operation.left == 0 {
-                // Nobody calls who could be told that nothing is bound.
-                let _ = self.go_on(reports, key);
-            }
-        }
-    }
-
-    #[cold]
-    fn unblock(&mut self, reports: &Reports) {
-        let mut stuck = Vec::new();
-        for _ in 0..self.blocked.len() {
-            let Some(key) = self.blocked.pop_front() else {
-                return;
-            };
-            let to = self.operations.get(key).map(|operation| operation.to);
-            if stuck.contains(&to) {
-                self.blocked.push_back(key);
-                continue;
-            }
-            let before = self.blocked.len();
-            let _ = self.tell_target(reports, key);
-            if self.blocked.len() > before {
-                stuck.push(to);
+            // Those with a notice are waited for by [`State::tell_targets`].
+            if operation.left == 0 && (told || operation.notice.is_none()) {
+                self.end(reports, key);
             }
         }
     }

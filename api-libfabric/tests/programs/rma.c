@@ -240,7 +240,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 4);
 	directory = argv[1];
 	bool is_server = strcmp(argv[2], "server") == 0;
-	struct wishes wishes = { .caps = FI_RMA | FI_SOURCE, .mr_mode = atoi(argv[3]), .wait = FI_WAIT_FD };
+	struct wishes wishes = { .caps = FI_RMA | FI_SOURCE, .mr_mode = atoi(argv[3]), .wait = FI_WAIT_FD,
+		.order = FI_ORDER_WAW | FI_ORDER_RAW };
 	struct fi_info *hints = hints_for(&wishes);
 	EXPECT(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
 	fi_freeinfo(hints);
