@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use unipgas_core::job::Job;
-use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -160,9 +159,9 @@ impl Ue {
     /// Waits until `poll` gives something, which any other UE can bring about; messages are moved on meanwhile. Ends when one has died,
     /// or none is left.
     #[inline]
-    pub(crate) fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         if self.has_messages_under_way() {
-            return self.wait_pushing(Needs::Anyone, |_| poll());
+            return self.wait_beside(poll);
         }
         let mut alone = None;
         self.world
