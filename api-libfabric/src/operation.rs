@@ -432,7 +432,7 @@ impl State {
                     continue;
                 }
                 Err(error) => {
-                    let errno = match self.targets.get(operation.to as usize) {
+                    let errno = match self.targets.get_mut(operation.to as usize) {
                         Some(Some(target)) => target.why(error),
                         _ => error.into(),
                     };
