@@ -7,6 +7,7 @@ pub use unipgas_chaos as chaos;
 pub use unipgas_core as core;
 pub use unipgas_gaspi as gaspi;
 pub use unipgas_ircce as ircce;
+pub use unipgas_libfabric as libfabric;
 pub use unipgas_shm as shm;
 pub use unipgas_utofu as utofu;
 

@@ -17,14 +17,12 @@ struct Phase {
     initialising: Option<Initialising>,
     /// Shutting down, but something is still under way.
     terminating: Option<Box<Process>>,
-    life_cycles: u32,
 }
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
     config: None,
     initialising: None,
     terminating: None,
-    life_cycles: 0,
 });
 
 /// The process, in its working phase. Errors: [`Status::ErrNoinit`].
@@ -72,16 +70,8 @@ pub fn init(timeout: u64) -> Result<()> {
         return Err(Status::ErrInited);
     }
     if phase.initialising.is_none() {
-        phase.life_cycles += 1;
         let config = phase.config.unwrap_or_default();
-        match Initialising::begin(&config, phase.life_cycles) {
-            Ok(initialising) => phase.initialising = Some(initialising),
-            Err(status) => {
-                // Nothing was told to anybody: the next try is the same life cycle.
-                phase.life_cycles -= 1;
-                return Err(status);
-            }
-        }
+        phase.initialising = Some(Initialising::begin(&config)?);
     }
     let result = match &mut phase.initialising {
         Some(initialising) => initialising.advance(timeout),

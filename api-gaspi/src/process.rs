@@ -62,14 +62,14 @@ pub struct Initialising {
 
 impl Initialising {
     /// Joins the job. Errors: [`Status::ErrEnv`], [`Status::ErrSn`], [`Status::ErrMemalloc`].
-    pub fn begin(config: &Config, life_cycle: u32) -> Result<Self> {
+    pub fn begin(config: &Config) -> Result<Self> {
         let job = Job::from_env().map_err(|e| tell(&e, Status::ErrEnv))?;
         let opening = Opening {
             local_processes: job.size() as usize,
         };
         let transport = open_from_env(&opening).map_err(|e| tell(&e, Status::ErrEnv))?;
         let engine = Engine::new(vec![transport]).map_err(from_engine)?;
-        let world = World::new(engine, job, life_cycle).map_err(|e| {
+        let world = World::join(engine, job).map_err(|e| {
             let status = from_engine(e.clone());
             tell(&e, status)
         })?;

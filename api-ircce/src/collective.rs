@@ -2,7 +2,7 @@
 
 use unipgas_core::Deadline;
 use unipgas_core::combine::{Combination, Element, combine};
-use unipgas_core::message::{Envelope, Mode, Pattern, Received};
+use unipgas_core::message::{Envelope, Mode, Multicast, Needs, Pattern, Received};
 
 use crate::comm::{Comm, Communicator};
 use crate::message::{Buffer, COLLECTIVE, MULTICAST, Source};
@@ -74,14 +74,30 @@ impl Ue {
         envelope: Envelope,
         bytes: (*const u8, usize),
     ) -> Result<()> {
-        if self.has_messages_under_way() {
-            self.move_messages_on()?;
+        if !self.has_messages_under_way() {
+            let messenger = &self.messages.messenger;
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { messenger.send_to_all(to, envelope, bytes, Deadline::Never) }
+                .map_err(Failure::Engine);
         }
-        let messenger = &self.messages.messenger;
-        // SAFETY:
-        // - the caller's word.
-        unsafe { messenger.send_to_all(to, envelope, bytes, Deadline::Never) }
-            .map_err(Failure::Engine)
+        let engine = self.world().engine();
+        let sent = self
+            .wait_pushing(Needs::Ranks(to), |mailbox| {
+                let to = to.iter().copied();
+                // SAFETY:
+                // - the caller's word.
+                let sent = unsafe { mailbox.send_to_all(engine, to, envelope, bytes) };
+                (sent != Ok(Multicast::NoRoom)).then_some(sent)
+            })?
+            .map_err(Failure::Engine)?;
+        if let Multicast::Exposed(tickets) = sent {
+            for ticket in tickets {
+                self.wait_pushing(Needs::Ranks(to), |mailbox| mailbox.test_send(ticket))?
+                    .map_err(Failure::Engine)?;
+            }
+        }
+        Ok(())
     }
 
     /// Receives what `source` sends to all (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].
@@ -135,20 +151,15 @@ impl Ue {
         envelope: Envelope,
         place: (*mut u8, usize),
     ) -> Result<()> {
-        if self.has_messages_under_way() {
-            self.move_messages_on()?;
-        }
         let pattern = Pattern {
             source: Some(source),
             context: envelope.context,
             tag: envelope.tag,
             ignore: 0,
         };
-        let messenger = &self.messages.messenger;
         // SAFETY:
         // - the caller's word.
-        let received = unsafe { messenger.receive(pattern, place, Deadline::Never) }
-            .map_err(|error| self.blame(source, error))?;
+        let received = unsafe { self.receive_as(place, pattern) }?;
         if received.len > place.1 {
             return Err(Code::MessageLength.into());
         }
@@ -171,12 +182,9 @@ impl Ue {
         let envelope = about(communicator);
         if root != communicator.rank() {
             let bytes = (data.as_ptr(), data.len());
-            let messenger = &self.messages.messenger;
             // SAFETY:
             // - a slice.
-            let sent =
-                unsafe { messenger.send(target, envelope, bytes, Mode::Buffered, Deadline::Never) };
-            return sent.map_err(|error| self.blame(target, error));
+            return unsafe { self.send_as(bytes, target, envelope, Mode::Buffered) };
         }
         let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
         result.copy_from_slice(data);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
-use unipgas_core::message::Needs;
 use unipgas_core::{Deadline, Error, Group, World};
 
 use crate::process::Ue;
@@ -269,7 +268,7 @@ impl Ue {
         let group = &self.communicator(comm)?.group;
         if self.has_messages_under_way() {
             // A member may wait for one of them before it comes here.
-            return self.wait_pushing(Needs::Anyone, |_| match group.barrier(Deadline::Now) {
+            return self.wait_beside(|| match group.barrier(Deadline::Now) {
                 Err(Error::Timeout | Error::Busy) => None,
                 result => Some(result.map_err(Failure::Engine)),
             })?;

@@ -56,7 +56,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
         return Ok(ue);
     }
     let tell = |why: &str, code: Code| {
-        eprintln!("unipgas: RCCE_init: {why}");
+        tell_on_stderr(&format!("RCCE_init: {why}"));
         Failure::Code(code)
     };
     let wishes = Wishes::from_env().map_err(|why| tell(&why, Code::CoreNotInHostfile))?;
@@ -65,7 +65,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     } else {
         cores
     };
-    let started = Ue::start(phase.life_cycles + 1, &wishes, cores);
+    let started = Ue::start(&wishes, cores);
     let ue = started.map_err(|failure| match failure {
         Failure::Engine(Error::RankDead(id)) => give_up(&Error::RankDead(id)),
         Failure::Code(Code::NumUes) => tell("a job has at most 48 UEs", Code::NumUes),
@@ -122,14 +122,14 @@ pub fn give_up(error: &Error) -> ! {
             std::thread::park();
         }
     }
-    let me = current().map_or(String::from("this UE"), |ue| format!("UE {}", ue.id()));
+    let me = place().map_or(String::from("this UE"), |(id, _)| format!("UE {id}"));
     let left = |id: u32| current().is_ok_and(|ue| ue.world().life(id) == Life::Left);
     match error {
         Error::RankDead(id) if left(*id) => {
-            eprintln!("unipgas: UE {id} has ended, and {me} waits for it");
+            tell_on_stderr(&format!("UE {id} has ended, and {me} waits for it"));
         }
-        Error::RankDead(id) => eprintln!("unipgas: UE {id} has died: {me} ends"),
-        error => eprintln!("unipgas: {me}: {error}"),
+        Error::RankDead(id) => tell_on_stderr(&format!("UE {id} has died: {me} ends")),
+        error => tell_on_stderr(&format!("{me}: {error}")),
     }
     let _ = std::io::stdout().flush();
     // SAFETY:
@@ -139,6 +139,12 @@ pub fn give_up(error: &Error) -> ! {
         libc::fflush(null_mut());
         libc::_exit(1)
     }
+}
+
+/// One line in one piece: the other UEs write there, too.
+pub(crate) fn tell_on_stderr(text: &str) {
+    let line = format!("unipgas: {text}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// What `RCCE_debug_set` speaks of: the classes of calls whose errors are printed.

@@ -16,8 +16,8 @@ pub const MAX_TAGGED_LEN: usize = LINE - 4;
 pub struct Flag(pub Place);
 
 impl Ue {
-    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0. Errors: [`Code::FlagUndefined`] if there is no
-    /// room.
+    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0, or what was left
+    /// in its place. Errors: [`Code::FlagUndefined`] if there is no room.
     pub fn flag_alloc(&self) -> Result<Flag> {
         // Not cleared: another UE may have set it already.
         self.malloc(LINE)
@@ -51,7 +51,7 @@ impl Ue {
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
         if self.endpoint.notify_at_once(notice) {
-            return Ok(());
+            return self.wrote();
         }
         self.endpoint
             .notify(notice, Flags::ORDERED, 0)
@@ -89,7 +89,7 @@ impl Ue {
                 .endpoint
                 .put_notify_at_once(source, to, MAX_TAGGED_LEN, notice)
             {
-                return Ok(());
+                return self.wrote();
             }
             self.endpoint
                 .put_notify(source, to, MAX_TAGGED_LEN, notice, Flags::ORDERED, 0)

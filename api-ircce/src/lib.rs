@@ -3,6 +3,20 @@
 //! This crate translates: message-passing buffers (MPBs), flags, locks, registers and communicators to the engine's regions, notices,
 //! atomics and groups, and its errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`. "Manual" is the iRCCE
 //! manual, version 2.0.
+//!
+//! ```no_run
+//! use unipgas_ircce::launch::Wishes;
+//! use unipgas_ircce::{Failure, Ue};
+//!
+//! let ue = Ue::start(&Wishes::from_env().expect("right variables"), &[])?;
+//! let (place, flag) = (ue.malloc(64).expect("room"), ue.flag_alloc()?);
+//! let right = (ue.id() + 1) % ue.num();
+//! ue.put(place, &[1; 64], right)?;
+//! ue.flag_write(flag, 1, right)?;
+//! ue.wait_until(flag, 1)?;
+//! ue.finalize()?;
+//! # Ok::<(), Failure>(())
+//! ```
 
 mod air;
 mod collective;

@@ -1,7 +1,5 @@
 //! Locks: one word at every UE (`RCCE_acquire_lock`), with the number of its holder and who waits for it.
 
-use std::sync::atomic::Ordering;
-
 use unipgas_core::{Deadline, Error, Flags, Notice, Remote};
 
 use crate::mpb::local;
@@ -111,7 +109,6 @@ impl Ue {
 
     /// Whether anybody holds the lock at UE `id`. Errors: [`Code::Id`](crate::Code::Id).
     pub fn is_locked(&self, id: u32) -> Result<bool> {
-        std::sync::atomic::fence(Ordering::SeqCst);
         Ok(self.lock_word(id)? & HOLDER != 0)
     }
 }

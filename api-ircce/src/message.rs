@@ -109,8 +109,22 @@ impl Ue {
         if dest >= self.num() {
             return Err(Code::Id.into());
         }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.send_as(bytes, dest, Envelope::default(), Mode::Synchronous) }
+    }
+
+    /// # Safety
+    /// As for `send_from`.
+    #[inline]
+    pub(crate) unsafe fn send_as(
+        &self,
+        bytes: (*const u8, usize),
+        dest: u32,
+        envelope: Envelope,
+        mode: Mode,
+    ) -> Result<()> {
         let messages = &self.messages;
-        let (envelope, mode) = (Envelope::default(), Mode::Synchronous);
         if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
             // - the caller's word; after an error the process ends (or the caller of the Rust interface drops the UE).
@@ -163,12 +177,26 @@ impl Ue {
         if source.is_some_and(|source| source >= self.num()) {
             return Err(Code::Id.into());
         }
-        let messages = &self.messages;
-        let pattern = Pattern::from(source, context);
         let place = (buffer.ptr, buffer.capacity);
+        // SAFETY:
+        // - the caller's word.
+        let received = unsafe { self.receive_as(place, Pattern::from(source, context)) }?;
+        self.messages.note(&received, buffer.capacity)?;
+        Ok(received)
+    }
+
+    /// # Safety
+    /// As for `receive_into`.
+    #[inline]
+    pub(crate) unsafe fn receive_as(
+        &self,
+        place: (*mut u8, usize),
+        pattern: Pattern,
+    ) -> Result<Received> {
+        let (messages, source) = (&self.messages, pattern.source);
         let received = if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
-            // - the caller's word; after an error as for `send_from`.
+            // - the caller's word; after an error as for `send_as`.
             unsafe { messages.messenger.receive(pattern, place, Deadline::Never) }
         } else {
             // SAFETY:
@@ -184,12 +212,10 @@ impl Ue {
                 mailbox.test_receive(ticket)
             })?
         };
-        let received = received.map_err(|error| match (source, error) {
-            (Some(source), error) => self.blame(source, error),
-            (None, error) => Failure::Engine(error),
-        })?;
-        messages.note(&received, buffer.capacity)?;
-        Ok(received)
+        received.map_err(|error| match source {
+            Some(source) => self.blame(source, error),
+            None => Failure::Engine(error),
+        })
     }
 
     /// Receives if a message from `source` is there (`iRCCE_srecv_test`, `RCCE_recv_test`); else gives `None`. Errors: as for
@@ -260,6 +286,18 @@ impl Ue {
         needs: Needs<'_>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
+        // Sends take their turns: a receiver that has died keeps back what others wait for.
+        let mut ranks = match needs {
+            Needs::Ranks(named) => self.messages.pending.lock().receivers_beside(named),
+            Needs::Anyone => Vec::new(),
+        };
+        let needs = match needs {
+            Needs::Ranks(named) if !ranks.is_empty() => {
+                ranks.extend(named);
+                Needs::Ranks(&ranks)
+            }
+            needs => needs,
+        };
         self.messages
             .messenger
             .wait(Deadline::Never, needs, |mailbox| {
@@ -268,6 +306,15 @@ impl Ue {
                 }
                 poll(mailbox).map(Ok)
             })
+            .map_err(Failure::Engine)?
+    }
+
+    /// As [`Ue::wait_pushing`], for what is no message.
+    pub(crate) fn wait_beside<T>(&self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+        let push = |mailbox: &mut Mailbox| self.push(mailbox).err().map(Err);
+        self.messages
+            .messenger
+            .wait_beside(Deadline::Never, Needs::Anyone, || ask().map(Ok), push)
             .map_err(Failure::Engine)?
     }
 

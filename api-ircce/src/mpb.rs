@@ -87,15 +87,34 @@ impl Ue {
             return Ok(());
         }
         // SAFETY:
+        // - the caller's word.
+        if !unsafe { self.endpoint.put_at_once(src, dst, len) } {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.put_slowly(src, dst, len, id) };
+        }
+        // Flags may be written this way, too.
+        if let Some(bell) = region.bell() {
+            bell.ring_if_heard();
+        }
+        self.wrote()
+    }
+
+    /// # Safety
+    /// `len` bytes at `src` are valid, and at `dst`, which is of UE `id`.
+    #[cold]
+    unsafe fn put_slowly(&self, src: Local, dst: Remote<'_>, len: usize, id: u32) -> Result<()> {
+        if id == self.id() {
+            // A backend need not know how to copy between ranges that overlap.
+            // SAFETY:
+            // - the caller's word.
+            unsafe { unipgas_core::copy(src.ptr, self.base().wrapping_add(dst.offset), len) };
+            self.world().engine().ring();
+            return Ok(());
+        }
+        // SAFETY:
         // - the caller's word; what is posted is over before this returns.
         unsafe {
-            if self.endpoint.put_at_once(src, dst, len) {
-                // Flags may be written this way, too.
-                if let Some(bell) = region.bell() {
-                    bell.ring_if_heard();
-                }
-                return Ok(());
-            }
             self.endpoint
                 .put(src, dst, len, Flags::ORDERED | Flags::WAKE, 0)
                 .map_err(|error| self.blame(id, error))?;
@@ -112,6 +131,12 @@ impl Ue {
         let region = self.peer(id)?;
         let offset = self.inside(from, len).ok_or(Code::Source)?;
         if len == 0 {
+            return Ok(());
+        }
+        if id == self.id() {
+            // SAFETY:
+            // - the caller's word; the range lies in the own MPB.
+            unsafe { unipgas_core::copy(self.base().wrapping_add(offset), into, len) };
             return Ok(());
         }
         // SAFETY:

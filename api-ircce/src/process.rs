@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use unipgas_core::job::Job;
-use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -28,6 +27,8 @@ const PATIENCE: u32 = 256;
 const CROWDED_PATIENCE: u32 = 16;
 /// Looks that found nothing between two looks at the lives of the others.
 const LIVES: u32 = 4096;
+/// Writes between two questions whether somebody has died.
+const WRITES: u32 = 64;
 
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
@@ -43,15 +44,16 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     looks: AtomicU32,
+    writes: AtomicU32,
     world: Arc<World>,
 }
 
 impl Ue {
-    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `life_cycle` numbers
-    /// the starts of this process from 1; `cores` are those of the job, one for each UE, or none.
+    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `cores` are
+    /// those of the job, one for each UE, or none.
     ///
     /// Errors: [`Code::NumUes`] for more than 48 processes; [`Failure::Engine`].
-    pub fn start(life_cycle: u32, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
+    pub fn start(wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let job = Job::from_env()?;
         let size = job.size() as usize;
         if size > MAX_UES {
@@ -68,7 +70,7 @@ impl Ue {
             local_processes: size,
         })?;
         let engine = Engine::new(vec![transport])?;
-        let world = Arc::new(World::new(engine, job, life_cycle)?);
+        let world = Arc::new(World::join(engine, job)?);
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
         world.publish_region(REGION, &mine.key())?;
@@ -93,6 +95,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: AtomicU32::new(0),
+            writes: AtomicU32::new(0),
             world,
         })
     }
@@ -156,9 +159,9 @@ impl Ue {
     /// Waits until `poll` gives something, which any other UE can bring about; messages are moved on meanwhile. Ends when one has died,
     /// or none is left.
     #[inline]
-    pub(crate) fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         if self.has_messages_under_way() {
-            return self.wait_pushing(Needs::Anyone, |_| poll());
+            return self.wait_beside(poll);
         }
         let mut alone = None;
         self.world
@@ -193,6 +196,17 @@ impl Ue {
         Ok(())
     }
 
+    /// Called by what writes to others: memory takes what is written to it, whoever has died.
+    #[inline(always)]
+    pub(crate) fn wrote(&self) -> Result<()> {
+        let writes = self.writes.load(Ordering::Relaxed).wrapping_add(1);
+        self.writes.store(writes, Ordering::Relaxed);
+        if writes.is_multiple_of(WRITES) {
+            self.world.check_news()?;
+        }
+        Ok(())
+    }
+
     /// Waits until what has been posted is done: RCCE's calls are over when they return.
     #[cold]
     pub(crate) fn settle(&self, id: u32) -> Result<()> {
@@ -202,7 +216,8 @@ impl Ue {
             .map_err(|error| {
                 self.endpoint.purge();
                 self.blame(id, error)
-            })
+            })?;
+        self.wrote()
     }
 
     /// A peer that has gone is named by its number.

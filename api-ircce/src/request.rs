@@ -179,6 +179,12 @@ impl Pending {
         Ok(())
     }
 
+    /// The receivers of sends that are not among these.
+    pub fn receivers_beside(&self, known: &[u32]) -> Vec<u32> {
+        let receivers = self.sends.iter().map(|(_, send)| send.dest);
+        receivers.filter(|dest| !known.contains(dest)).collect()
+    }
+
     fn begin(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<()> {
         let send = &mut self.sends[key];
         if send.ticket.is_some() || send.ended.is_some() {

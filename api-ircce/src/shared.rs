@@ -6,6 +6,7 @@ use std::sync::{Mutex, Once};
 
 use unipgas_core::{Region, RemoteRegion, Result, Rights, World};
 
+use crate::environment::tell_on_stderr;
 use crate::extents::Extents;
 use crate::mpb::request;
 use crate::process::Ue;
@@ -54,7 +55,9 @@ impl Ue {
         let Some(base) = base else {
             static TOLD: Once = Once::new();
             TOLD.call_once(|| {
-                eprintln!("unipgas: RCCE_shmalloc: this backend does not map the memory of other processes");
+                tell_on_stderr(
+                    "RCCE_shmalloc: this backend does not map the memory of other processes",
+                );
             });
             return None;
         };

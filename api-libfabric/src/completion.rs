@@ -1,7 +1,7 @@
 //! Completion queues (fi_cq(3)).
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, RwLock};
 
 use crossbeam::queue::{ArrayQueue, SegQueue};
@@ -13,6 +13,10 @@ use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::watcher::Watched;
 
+/// Reads in vain after which another process gets the core, in case it is the one that is waited for.
+const PATIENCE: u32 = 64;
+/// Reads in vain after which the lives of peers are looked at.
+const LOOK: u32 = 1 << 16;
 /// Entries of a queue whose user does not say how many.
 const DEFAULT_SIZE: usize = 1024;
 /// The largest queue that is made at once; what it has no room for is kept nevertheless.
@@ -108,6 +112,7 @@ pub struct CompletionQueue {
     /// Somebody is about to wait for the descriptor.
     armed: AtomicBool,
     interrupted: AtomicBool,
+    vain: AtomicU32,
 }
 
 impl CompletionQueue {
@@ -135,6 +140,7 @@ impl CompletionQueue {
             descriptor,
             armed: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
+            vain: AtomicU32::new(0),
         });
         if queue.descriptor.is_some() {
             let watched: Arc<dyn Watched> = queue.clone();
@@ -227,9 +233,22 @@ impl CompletionQueue {
             count += 1;
         }
         if count == 0 && most > 0 {
+            self.in_vain();
             return Err(Errno::AGAIN);
         }
         Ok(count)
+    }
+
+    /// Programs that poll keep the core from whoever they wait for.
+    fn in_vain(&self) {
+        let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1);
+        self.vain.store(vain, Ordering::Relaxed);
+        if vain.is_multiple_of(PATIENCE) {
+            if vain.is_multiple_of(LOOK) {
+                self.attached.look();
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Reads a failure. Errors: [`Errno::AGAIN`] if there is none.

@@ -177,6 +177,14 @@ impl Messages {
     }
 }
 
+/// Messages have no keys: a mailbox that is not there any more has gone with its owner.
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::StaleRegion => Errno::CONNRESET,
+        error => error.into(),
+    }
+}
+
 fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     for part in parts.iter().filter(|part| part.len > 0) {
@@ -270,11 +278,17 @@ impl Endpoint {
                 Ok(())
             }
             Ok(Some(ticket)) if inline && held.is_none() => {
-                // No room: the payload cannot wait.
-                let cancelled = messages.mailbox.cancel_send(ticket);
-                debug_assert!(cancelled, "short messages wait for nothing else");
-                messages.mailbox.progress(engine);
-                Err(Errno::AGAIN)
+                // Room may have come just now; if not, the payload cannot wait.
+                match messages.mailbox.test_send(ticket) {
+                    Some(Ok(())) => reports.succeed(&report),
+                    Some(Err(error)) => return reports.fail(&report, errno(error)),
+                    None => {
+                        messages.mailbox.cancel_send(ticket);
+                        messages.mailbox.progress(engine);
+                        return Err(Errno::AGAIN);
+                    }
+                }
+                Ok(())
             }
             Ok(Some(ticket)) => {
                 messages.sent.push(Sent {
@@ -284,7 +298,7 @@ impl Endpoint {
                 });
                 Ok(())
             }
-            Err(error) => reports.fail(&report, error.into()),
+            Err(error) => reports.fail(&report, errno(error)),
         }
     }
 
@@ -557,7 +571,7 @@ impl State {
                     false
                 }
                 Some(Err(error)) => {
-                    let _ = reports.fail(&sent.report, error.into());
+                    let _ = reports.fail(&sent.report, errno(error));
                     false
                 }
             });
@@ -575,7 +589,7 @@ impl State {
             let awaited = messages.awaited.remove(at);
             match result {
                 Ok(received) => self.received(reports, &awaited, &received),
-                Err(error) => drop(reports.fail(&awaited.report, error.into())),
+                Err(error) => drop(reports.fail(&awaited.report, errno(error))),
             }
         }
     }

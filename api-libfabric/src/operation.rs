@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
@@ -15,6 +16,10 @@ use crate::messages::Messages;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
+
+/// Operations after which, at the earliest, the lives of peers are looked at, and the time.
+const POSTS: u32 = 512;
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,14 +165,18 @@ pub(crate) struct State {
     removals: u64,
     targets: Vec<Option<Box<Target>>>,
     operations: Slab<Operation>,
-    /// Operations whose target had no room for their notice.
-    blocked: VecDeque<usize>,
+    /// Operations whose target has not been told of them.
+    notices: VecDeque<usize>,
+    /// Targets that a notice is on its way to.
+    told: Vec<u64>,
     inbox: InboxReader,
     /// Dropped after its reader.
     _inbox_memory: Region,
     pub messages: Option<Messages>,
     /// Completions say who has sent.
     pub tells_sources: bool,
+    posts: u32,
+    last_look: Instant,
 }
 
 impl State {
@@ -185,11 +194,14 @@ impl State {
             removals: 0,
             targets: Vec::new(),
             operations: Slab::new(),
-            blocked: VecDeque::new(),
+            notices: VecDeque::new(),
+            told: Vec::new(),
             inbox,
             _inbox_memory: inbox_memory,
             messages,
             tells_sources: false,
+            posts: 0,
+            last_look: Instant::now(),
         }
     }
 
@@ -255,6 +267,10 @@ impl State {
             u64,
         ) -> Option<std::result::Result<Outcome, Errno>>,
     ) -> Result<()> {
+        self.posts = self.posts.wrapping_add(1);
+        if self.posts.is_multiple_of(POSTS) && self.last_look.elapsed() >= LOOK {
+            self.look_at_peers(reports);
+        }
         let asynchronous = self.domain.engine().asynchronous();
         if let Err(errno) = self.target(job.to)? {
             return reports.fail(&job.report, errno);
@@ -297,16 +313,42 @@ impl State {
             telling: false,
         };
         let key = self.operations.insert(operation);
-        if left == 0 {
-            self.go_on(reports, key)?;
+        if notice.is_some() {
+            self.notices.push_back(key);
+            if left == 0 {
+                self.tell_targets(reports);
+            }
         }
         Ok(())
     }
 
-    /// All parts have ended: tells the target, if it is to be told, and then the user.
-    fn go_on(&mut self, reports: &Reports, key: usize) -> Result<()> {
+    /// Tells targets of operations whose parts have all ended, in the order of their posting.
+    #[cold]
+    fn tell_targets(&mut self, reports: &Reports) {
+        let mut stuck = self.told.clone();
+        for _ in 0..self.notices.len() {
+            let Some(key) = self.notices.pop_front() else {
+                return;
+            };
+            let Some(operation) = self.operations.get(key) else {
+                continue;
+            };
+            let to = operation.to;
+            if stuck.contains(&to) {
+                self.notices.push_back(key);
+            } else if operation.left > 0 || !self.tell_target(reports, key) {
+                self.notices.push_back(key);
+                stuck.push(to);
+            } else if self.told.contains(&to) {
+                stuck.push(to);
+            }
+        }
+    }
+
+    /// False: there is no room.
+    fn tell_target(&mut self, reports: &Reports, key: usize) -> bool {
         let Some(operation) = self.operations.get_mut(key) else {
-            return Ok(());
+            return true;
         };
         if operation.error.is_none()
             && let Some(notice) = operation.notice
@@ -317,10 +359,8 @@ impl State {
             };
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
-                match self
-                    .channel
-                    .deliver(&target.inbox, notice, Flags::ORDERED, context)
-                {
+                let channel = &self.channel;
+                match channel.deliver(&target.inbox, notice, Flags::ORDERED, context) {
                     Err(Error::InboxFull) if !target.has_gone() => Ok(None),
                     Err(Error::InboxFull) => Err(Errno::CONNRESET),
                     Ok(outcome) => Ok(Some(outcome)),
@@ -331,26 +371,23 @@ impl State {
                 Ok(Some(Outcome::Complete)) => {}
                 Ok(Some(Outcome::Pending)) => {
                     (operation.telling, operation.left) = (true, 1);
-                    return Ok(());
+                    self.told.push(operation.to);
+                    return true;
                 }
-                Ok(None) => {
-                    self.blocked.push_back(key);
-                    return Ok(());
-                }
+                Ok(None) => return false,
                 Err(errno) => operation.error = Some(errno),
             }
         }
-        self.end(reports, key)
+        self.end(reports, key);
+        true
     }
 
-    fn end(&mut self, reports: &Reports, key: usize) -> Result<()> {
+    fn end(&mut self, reports: &Reports, key: usize) {
         let operation = self.operations.remove(key);
         match operation.error {
-            None => {
-                reports.succeed(&operation.report);
-                Ok(())
-            }
-            Some(errno) => reports.fail(&operation.report, errno),
+            None => reports.succeed(&operation.report),
+            // Nobody calls who could be told that nothing is bound.
+            Some(errno) => drop(reports.fail(&operation.report, errno)),
         }
     }
 
@@ -360,8 +397,8 @@ impl State {
         if self.channel.pending() > 0 {
             self.poll(reports);
         }
-        if !self.blocked.is_empty() {
-            self.unblock(reports);
+        if !self.notices.is_empty() {
+            self.tell_targets(reports);
         }
         if self.inbox.has_work() {
             self.take_notices(reports);
@@ -382,33 +419,29 @@ impl State {
             };
             operation.left -= 1;
             let told = std::mem::take(&mut operation.telling);
+            if told {
+                let to = operation.to;
+                self.told.retain(|other| *other != to);
+            }
             match completion.result {
                 Ok(()) if told => operation.notice = None,
                 Ok(()) => {}
                 Err(Error::InboxFull) if told => {
-                    self.blocked.push_back(key);
+                    // It was the first, and stays that.
+                    self.notices.push_front(key);
                     continue;
                 }
                 Err(error) => {
-                    let errno = match self.targets.get(operation.to as usize) {
+                    let errno = match self.targets.get_mut(operation.to as usize) {
                         Some(Some(target)) => target.why(error),
                         _ => error.into(),
                     };
                     operation.error.get_or_insert(errno);
                 }
             }
-            if operation.left == 0 {
-                // Nobody calls who could be told that nothing is bound.
-                let _ = self.go_on(reports, key);
-            }
-        }
-    }
-
-    #[cold]
-    fn unblock(&mut self, reports: &Reports) {
-        for _ in 0..self.blocked.len() {
-            if let Some(key) = self.blocked.pop_front() {
-                let _ = self.go_on(reports, key);
+            // Those with a notice are waited for by [`State::tell_targets`].
+            if operation.left == 0 && (told || operation.notice.is_none()) {
+                self.end(reports, key);
             }
         }
     }
@@ -447,6 +480,7 @@ impl State {
     /// What has to do with peers that have ended ends, too.
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
+        self.last_look = Instant::now();
         for target in self.targets.iter().flatten() {
             if target.has_gone()
                 && let (Some(number), Some(messages)) = (target.number, &mut self.messages)

@@ -151,6 +151,9 @@ impl Endpoint {
         if local.len() > IOV_LIMIT || remote.len() > IOV_LIMIT || remote.is_empty() {
             return Err(Errno::INVAL);
         }
+        if local.iter().any(|part| part.ptr.is_null() && part.len > 0) {
+            return Err(Errno::INVAL);
+        }
         let inline = posting.quiet || posting.flags & FI_INJECT != 0;
         let most = if inline { INJECT_SIZE } else { LONGEST };
         let len = total(local.iter().map(|part| part.len), most)?;

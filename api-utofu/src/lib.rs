@@ -9,6 +9,7 @@ pub mod command;
 pub mod environment;
 pub mod ffi;
 pub mod ids;
+mod locked;
 pub mod owned;
 pub mod process;
 pub mod shape;

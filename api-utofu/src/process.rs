@@ -1,6 +1,7 @@
 //! This process in the virtual network: its node, its share of the node's resources, its VCQs. Set up by the first call that
 //! needs it; uTofu has no initialisation.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use unipgas_core::Engine;
@@ -51,11 +52,12 @@ enum CqKind {
     Session,
 }
 
+static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
+
 /// The process. Errors: [`Code::Fatal`] if it could not join its network (why is said on standard error, once);
 /// [`Code::NotAvailable`] in the child of a fork (guide §4.1.2).
 #[inline]
 pub fn current() -> Result<&'static Process> {
-    static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
     let process = PROCESS.get_or_init(|| {
         Process::join().map_err(|why| {
             eprintln!("utofu: {why}");
@@ -129,7 +131,8 @@ impl Process {
         })
     }
 
-    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in the child of a fork.
+    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in a child, also one that came about
+    /// without fork handlers.
     pub fn for_changes(&'static self) -> Result<&'static Process> {
         if std::process::id() == self.pid {
             Ok(self)
@@ -344,14 +347,36 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
 fn leave_at_exit(network: &Arc<Network>) {
     static LEAVING: OnceLock<Arc<Network>> = OnceLock::new();
     extern "C" fn leave() {
-        if let Some(network) = LEAVING.get() {
+        // A child that ends takes nothing of its parent's with it.
+        if let Some(network) = LEAVING.get()
+            && !is_child()
+        {
             network.leave();
         }
     }
     if LEAVING.set(network.clone()).is_ok() {
         // SAFETY:
-        // - the handler takes no argument, and what it uses is never freed.
-        unsafe { libc::atexit(leave) };
+        // - the handlers take no argument, and what they use is never freed; the second one does nothing but store to atomics.
+        unsafe {
+            libc::atexit(leave);
+            libc::pthread_atfork(None, None, Some(disinherit));
+        }
+    }
+}
+
+static CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from one that used uTofu, and so cannot use it (guide §4.1.2).
+pub(crate) fn is_child() -> bool {
+    CHILD.load(Ordering::Relaxed)
+}
+
+/// In the child of a fork: handles and VBGs are the parent's, whose queues it would take from.
+extern "C" fn disinherit() {
+    CHILD.store(true, Ordering::Relaxed);
+    crate::vcq::disinherit();
+    if let Some(Ok(process)) = PROCESS.get() {
+        process.vbgs.disinherit();
     }
 }
 

@@ -10,7 +10,7 @@ use unipgas_core::{Region, Rights};
 
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
 use crate::ids::VbgId;
-use crate::process::Process;
+use crate::process::{Process, is_child};
 use crate::status::{Code, Result, from_engine};
 
 /// `UTOFU_VBG_ID_NULL`.
@@ -80,6 +80,13 @@ fn word(id: VbgId) -> u32 {
 }
 
 impl Vbgs {
+    /// In the child of a fork: no VBG starts anything any more.
+    pub(crate) fn disinherit(&self) {
+        for set in self.sets.get().into_iter().flatten() {
+            set.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+
     fn sets(&self) -> &[AtomicPtr<Set>] {
         self.sets.get_or_init(|| {
             (0..TNIS * START_VBGS)
@@ -103,6 +110,7 @@ impl Process {
         // - null, or made by Box::into_raw in `alloc_vbg`; using VBGs while they are freed is not allowed (§3.4.1.2).
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
             Some(set) if set.ids[0] == id => Ok((set, id)),
+            _ if is_child() => Err(Code::NotAvailable),
             _ => Err(Code::InvalidVbgId),
         }
     }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use unipgas_core::Rights;
 use unipgas_core::port::{PORTS, Port, RemotePort, ShortKey};
+use unipgas_core::{Error, Rights};
 
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
-use crate::process::Process;
+use crate::locked::Locked;
+use crate::process::{Process, is_child};
 use crate::status::{Code, Result, from_engine};
 
 /// `UTOFU_VCQ_FLAG_*` (§3.3.4.1).
@@ -62,7 +63,8 @@ pub struct Vcq {
     id: VcqId,
     process: &'static Process,
     port: Arc<Port>,
-    swap_protect: bool,
+    /// Memory kept from being swapped out, if that is asked for.
+    locked: Option<Locked>,
     /// Remote VCQs that were used lately.
     known: [AtomicPtr<KnownVcq>; KNOWN],
 }
@@ -87,7 +89,7 @@ fn known_place(bits: u64) -> usize {
 
 static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
 
-/// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`].
+/// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`]; [`Code::NotAvailable`] in the child of a fork.
 #[inline(always)]
 pub fn vcq(handle: usize) -> Result<&'static Vcq> {
     if let Some(place) = VCQS.get(handle & 0xffff) {
@@ -100,7 +102,23 @@ pub fn vcq(handle: usize) -> Result<&'static Vcq> {
             return Ok(vcq);
         }
     }
-    Err(Code::InvalidVcqHdl)
+    Err(no_vcq())
+}
+
+#[cold]
+fn no_vcq() -> Code {
+    if is_child() {
+        Code::NotAvailable
+    } else {
+        Code::InvalidVcqHdl
+    }
+}
+
+/// In the child of a fork: handles lead nowhere any more.
+pub(crate) fn disinherit() {
+    for vcq in &VCQS {
+        vcq.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
 }
 
 /// The VCQs of this process on one CQ.
@@ -131,7 +149,7 @@ impl Vcq {
             id,
             process,
             port,
-            swap_protect,
+            locked: swap_protect.then(Locked::default),
             known: [const { AtomicPtr::new(std::ptr::null_mut()) }; KNOWN],
         }
     }
@@ -151,7 +169,8 @@ impl Vcq {
         // SAFETY:
         // - made by Box::into_raw in `enter`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
         //   allowed (§3.3.1.3).
-        drop(unsafe { Box::from_raw(vcq) });
+        let vcq = unsafe { Box::from_raw(vcq) };
+        vcq.port.close();
         Ok(())
     }
 
@@ -224,9 +243,7 @@ impl Vcq {
         // SAFETY:
         // - the caller's word.
         let key = unsafe { self.port.register(addr, len, rights(read_only)) };
-        let key = key.map_err(from_engine)?;
-        self.protect(addr, len);
-        Ok(key.0)
+        self.registered(key, addr, len)
     }
 
     /// Registers memory under a STag of the program's choice (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
@@ -255,23 +272,33 @@ impl Vcq {
         // SAFETY:
         // - the caller's word.
         let key = unsafe { self.port.register_reserved(addr, len, stag, rights) };
-        let key = key.map_err(from_engine)?;
-        self.protect(addr, len);
-        Ok(key.0)
+        self.registered(key, addr, len)
     }
 
-    /// `UTOFU_SWAP_PROTECT`. Where the limit does not allow it, memory may be swapped out as without (§4.3.2.5).
-    fn protect(&self, addr: *mut u8, len: usize) {
-        if self.swap_protect {
-            // SAFETY:
-            // - valid memory of the program; mlock changes nothing of it.
-            let _ = unsafe { libc::mlock(addr.cast(), len) };
+    fn registered(
+        &self,
+        key: unipgas_core::Result<ShortKey>,
+        addr: *mut u8,
+        len: usize,
+    ) -> Result<u64> {
+        let key = key.map_err(|error| match error {
+            // Of a range that is one, the engine refuses what is not mapped, or not mapped so.
+            Error::InvalidArgument(_) => Code::InvalidAddress,
+            error => from_engine(error),
+        })?;
+        if let Some(locked) = &self.locked {
+            locked.add(key.0, addr, len);
         }
+        Ok(key.0)
     }
 
     /// Takes a registration back (§3.6.1.4). Errors: [`Code::InvalidStadd`].
     pub fn dereg_mem(&self, stadd: u64) -> Result<()> {
-        self.port.release(ShortKey(stadd)).map_err(from_engine)
+        let released = self.port.release(ShortKey(stadd)).map_err(from_engine);
+        if let (Ok(()), Some(locked)) = (&released, &self.locked) {
+            locked.remove(stadd);
+        }
+        released
     }
 }
 

@@ -30,13 +30,23 @@ pub enum Metric {
     Register,
     /// One hop of a chain of puts that start each other, in ns.
     Relay,
+    /// One-way latency of a message whose sender learns that it has been received, in ns: half a ping-pong.
+    Message,
+    /// Bytes per ns of such messages, one at a time.
+    MessageBandwidth,
+    /// One-way latency of a flag that carries 28 bytes, in ns.
+    Tagged,
+    /// Throughput of messages from one process to all others, in MB/s: bytes of one message over the time until all have it.
+    Multicast,
+    /// CPU time that processes burn which wait in a barrier, in % of a core each.
+    IdleCpu,
     /// From the launch of a job to the first line of main work in all its processes, in ms.
     Start,
 }
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 13] = [
+    pub const ALL: [Metric; 18] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
@@ -49,6 +59,11 @@ impl Metric {
         Metric::ProcessVm,
         Metric::Register,
         Metric::Relay,
+        Metric::Message,
+        Metric::MessageBandwidth,
+        Metric::Tagged,
+        Metric::Multicast,
+        Metric::IdleCpu,
         Metric::Start,
     ];
 
@@ -67,6 +82,11 @@ impl Metric {
             Metric::ProcessVm => "process_vm_writev",
             Metric::Register => "register",
             Metric::Relay => "relay",
+            Metric::Message => "message",
+            Metric::MessageBandwidth => "message_bandwidth",
+            Metric::Tagged => "tagged",
+            Metric::Multicast => "multicast",
+            Metric::IdleCpu => "idle_cpu",
             Metric::Start => "start",
         }
     }
@@ -78,9 +98,13 @@ impl Metric {
             | Metric::OneLine
             | Metric::FetchAdd
             | Metric::ProcessVm
-            | Metric::Relay => "ns",
+            | Metric::Relay
+            | Metric::Message
+            | Metric::Tagged => "ns",
             Metric::PutRate => "M/s",
-            Metric::Bandwidth | Metric::CopyNt => "GB/s",
+            Metric::Bandwidth | Metric::CopyNt | Metric::MessageBandwidth => "GB/s",
+            Metric::Multicast => "MB/s",
+            Metric::IdleCpu => "%",
             Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
             Metric::Start => "ms",
         }
@@ -88,7 +112,26 @@ impl Metric {
 
     /// Whether a larger value is the better one.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Metric::PutRate | Metric::Bandwidth | Metric::CopyNt)
+        matches!(
+            self,
+            Metric::PutRate
+                | Metric::Bandwidth
+                | Metric::CopyNt
+                | Metric::MessageBandwidth
+                | Metric::Multicast
+        )
+    }
+
+    /// Whether it is measured through RCCE, whose processes are its own.
+    pub fn is_of_messages(self) -> bool {
+        matches!(
+            self,
+            Metric::Message
+                | Metric::MessageBandwidth
+                | Metric::Tagged
+                | Metric::Multicast
+                | Metric::IdleCpu
+        )
     }
 
     /// One line for the table.
@@ -108,6 +151,19 @@ impl Metric {
             Metric::Relay => {
                 "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"
             }
+            Metric::Message => {
+                "message with its receipt, one way (limit: data and flag in two cache lines)"
+            }
+            Metric::MessageBandwidth => {
+                "messages, one at a time (limit: the best way to copy what the sender has just written)"
+            }
+            Metric::Tagged => {
+                "flag with 28 bytes, one way (limit: data and flag in two cache lines)"
+            }
+            Metric::Multicast => {
+                "one process to all others (limit: a loop of blocking sends through a window of 8 KiB)"
+            }
+            Metric::IdleCpu => "CPU time of a process that waits in a barrier",
             Metric::Start => "from launch to the first line of main work in every process",
         }
     }
@@ -202,6 +258,20 @@ pub fn all(quick: bool) -> Vec<Case> {
         add(Metric::Barrier, processes, &[0]);
         add(Metric::Allreduce, processes, &[8]);
     }
+    add(
+        Metric::Message,
+        2,
+        if quick { &[1] } else { &[1, 64, 4 * KIB] },
+    );
+    let sizes: &[u64] = if quick {
+        &[MIB]
+    } else {
+        &[64 * KIB, MIB, 16 * MIB]
+    };
+    add(Metric::MessageBandwidth, 2, sizes);
+    add(Metric::Tagged, 2, &[28]);
+    add(Metric::Multicast, 48, &[64 * KIB]);
+    add(Metric::IdleCpu, 48, &[0]);
     add(Metric::Start, 48, &[0]);
     cases
 }

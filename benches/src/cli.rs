@@ -97,16 +97,17 @@ fn bench(args: &Args) -> Result<(), String> {
         Some(Peers::find(&mut samples)?)
     };
     let names = peers.as_ref().map(Peers::names).unwrap_or_default();
-    let mut sizes: Vec<u32> = cases.iter().map(|c| c.processes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let progress = progress((rounds * sizes.len() * (1 + names.len())) as u64);
+    let kind = |c: &Case| (c.processes, c.metric.is_of_messages());
+    let mut kinds: Vec<_> = cases.iter().map(kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let progress = progress((rounds * kinds.len() * (1 + names.len())) as u64);
     for _ in 0..rounds {
-        for &size in &sizes {
+        for &(size, messages) in &kinds {
             let now: Vec<Case> = cases
                 .iter()
                 .copied()
-                .filter(|c| c.processes == size)
+                .filter(|c| kind(c) == (size, messages))
                 .collect();
             progress.set_message(format!("bare and ours, {size} processes"));
             if let Err(why) = job::run(

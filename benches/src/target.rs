@@ -37,7 +37,9 @@ impl Target {
 
 fn limit_words(case: Case) -> &'static str {
     match case.metric {
-        Metric::PutNotice => "the bare two-line exchange",
+        Metric::PutNotice | Metric::Message | Metric::Tagged => "the bare two-line exchange",
+        Metric::MessageBandwidth => "the best copy",
+        Metric::Multicast => "the loop of blocking sends",
         Metric::OneLine | Metric::Relay => "the bare one-line exchange",
         Metric::FetchAdd => "the bare locked add",
         Metric::Bandwidth => "plain memcpy",
@@ -77,6 +79,12 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::Relay, _, _, "utofu") => vec![AtMostLimit(1.3)],
         (Metric::Register, _, b, "utofu") if b == 4 * KIB => vec![AtMost(40.0)],
         (Metric::Register, _, b, "utofu") if b >= MIB => vec![AtMostLimit(2.0)],
+        (Metric::Message, _, 1, "ircce") => vec![AtMostLimit(1.3), AheadOfPeers(1.0)],
+        (Metric::MessageBandwidth, _, b, "ircce") if b == MIB => {
+            vec![AtLeastLimit(0.9), AheadOfPeers(1.0)]
+        }
+        (Metric::Tagged, _, _, "ircce") => vec![AtMostLimit(1.1)],
+        (Metric::Multicast, _, _, "ircce/multicast") => vec![AtLeastLimit(24.0)],
         (Metric::Start, 48, _, "gaspi") => vec![AtMost(1000.0)],
         _ => Vec::new(),
     }

@@ -85,7 +85,8 @@ pub fn run(order: &str) -> Result<(), String> {
         ours: OnceCell::new(),
     };
     ctx.in_main();
-    let ours = ours::enter(&ctx);
+    let messages = order.cases.iter().all(|c| c.metric.is_of_messages());
+    let ours = ours::enter(&ctx, messages);
     if let Err(why) = &ours {
         // All processes of the job go on together, with or without the engine.
         ctx.arena.refuse();

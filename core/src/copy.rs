@@ -25,10 +25,36 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     unsafe {
         if len.wrapping_sub(8) <= SHORT - 8 {
             copy_short(src, dst, len)
+        } else if len < 8 {
+            copy_bytes(src, dst, len)
         } else if len < LARGE {
             std::ptr::copy(src, dst, len)
         } else {
             copy_large(src, dst, len)
+        }
+    }
+}
+
+/// As [`copy_short`] below.
+///
+/// # Safety
+/// As for `copy`; `len` < 8.
+#[inline]
+unsafe fn copy_bytes(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY:
+    // - each branch has at least as many bytes as it reads and writes; accesses are unaligned.
+    unsafe {
+        if len >= 4 {
+            let (src, dst, last) = (src.cast::<u32>(), dst.cast::<u32>(), len - 4);
+            let (a, z) = (src.read_unaligned(), src.byte_add(last).read_unaligned());
+            dst.write_unaligned(a);
+            dst.byte_add(last).write_unaligned(z);
+        } else if len > 0 {
+            let (middle, last) = (len / 2, len - 1);
+            let (a, m, z) = (src.read(), src.add(middle).read(), src.add(last).read());
+            dst.write(a);
+            dst.add(middle).write(m);
+            dst.add(last).write(z);
         }
     }
 }

@@ -33,6 +33,11 @@ pub mod notification;
 pub mod op;
 #[cfg(not(loom))]
 pub mod port;
+/// What of ports is modelled.
+#[cfg(loom)]
+pub mod port {
+    pub mod steps;
+}
 mod posted;
 pub mod region;
 pub mod registry;

@@ -73,6 +73,8 @@ pub struct World {
     engine: Engine,
     job: Job,
     life_cycle: u32,
+    /// Counted among those of this process.
+    joined: bool,
     directory: Directory,
     peers: Box<[PeerPlace]>,
     imports: Imports,
@@ -87,6 +89,17 @@ pub struct World {
     last_look: Mutex<Instant>,
 }
 
+/// The worlds of this process: how many there have been, and how many it has not left.
+struct Joined {
+    life_cycles: u32,
+    active: u32,
+}
+
+static JOINED: Mutex<Joined> = Mutex::new(Joined {
+    life_cycles: 0,
+    active: 0,
+});
+
 /// The library's own traffic.
 struct Service {
     endpoint: Endpoint,
@@ -94,6 +107,18 @@ struct Service {
 }
 
 impl World {
+    /// [`World::new`] as this process's next life cycle. Interfaces that one program uses have a world each, and begin in the same
+    /// order at all ranks.
+    pub fn join(engine: Engine, job: Job) -> Result<Self> {
+        let mut joined = JOINED.lock().expect("no panic under this lock");
+        // Where it fails nothing was told to anybody: the next try is the same life cycle.
+        let mut world = World::new(engine, job, joined.life_cycles + 1)?;
+        joined.life_cycles += 1;
+        joined.active += 1;
+        world.joined = true;
+        Ok(world)
+    }
+
     /// Publishes this process; [`World::meet`] then waits for the others. `life_cycle` numbers the initialisations of this
     /// process from 1.
     pub fn new(engine: Engine, job: Job, life_cycle: u32) -> Result<Self> {
@@ -111,6 +136,7 @@ impl World {
             engine,
             job,
             life_cycle,
+            joined: false,
             directory,
             peers: (0..ranks)
                 .map(|_| PeerPlace {
@@ -494,6 +520,13 @@ impl World {
     /// Leaves the job properly. The world is of no further use.
     pub fn leave(&self) -> Result<()> {
         self.engine.leave();
+        if self.joined {
+            let mut joined = JOINED.lock().expect("no panic under this lock");
+            joined.active = joined.active.saturating_sub(1);
+            if joined.active > 0 {
+                return Ok(());
+            }
+        }
         match self.job.board() {
             Some(board) => board.set_state(self.rank(), RankState::Finalized),
             None => Ok(()),

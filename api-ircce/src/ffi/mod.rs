@@ -8,7 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::environment::{Debug, current, debugging, give_up};
+use crate::environment::{Debug, current, debugging, give_up, tell_on_stderr};
 use crate::status::{Code, Failure, Result, SUCCESS, text};
 
 mod collective;
@@ -103,7 +103,7 @@ fn failed(name: &str, class: Debug, failure: Failure) -> i32 {
     let code = match failure {
         Failure::Engine(error) => give_up(&error),
         Failure::NotRunning => {
-            eprintln!("unipgas: {name}: {failure}");
+            tell_on_stderr(&format!("{name}: {failure}"));
             return Code::Id as i32;
         }
         Failure::Code(code) => code as i32,

@@ -1,14 +1,29 @@
 //! Constants of the headers.
 
 macro_rules! constants {
-    ($ty:ty: $($name:ident = $value:expr,)*) => { $(pub const $name: $ty = $value;)* };
+    ($list:ident, $ty:ty: $($name:ident = $value:expr,)*) => {
+        $(pub const $name: $ty = $value;)*
+        const $list: &[(&str, u64)] = &[$((stringify!($name), $name as u64),)*];
+    };
 }
+
+/// All of them, for the comparison with the headers.
+pub fn constants() -> impl Iterator<Item = (&'static str, u64)> {
+    [FLAGS, MODES, WORDS, CLASSES]
+        .into_iter()
+        .flatten()
+        .copied()
+}
+
+/// All orders between accesses to remote memory, and between atomics.
+pub const FI_ORDER_RMA: u64 = 0xf << 32;
+pub const FI_ORDER_ATOMIC: u64 = 0xf << 36;
 
 pub const fn version(major: u32, minor: u32) -> u32 {
     major << 16 | minor
 }
 
-constants! { u64:
+constants! { FLAGS, u64:
     FI_MSG = 1 << 1,
     FI_RMA = 1 << 2,
     FI_TAGGED = 1 << 3,
@@ -44,17 +59,16 @@ constants! { u64:
     FI_FETCH_ATOMIC = 1 << 58,
     FI_COMPARE_ATOMIC = 1 << 59,
     FI_SYNC_ERR = 1 << 58,
+    FI_SYMMETRIC = 1 << 59,
     FI_ORDER_STRICT = 0x1ff,
     FI_ORDER_SAS = 1 << 8,
-    FI_ORDER_RMA = 0xf << 32,
-    FI_ORDER_ATOMIC = 0xf << 36,
     FI_ORDER_DATA = 1 << 16,
     FI_ADDR_UNSPEC = u64::MAX,
     FI_ADDR_NOTAVAIL = u64::MAX,
     FI_KEY_NOTAVAIL = u64::MAX,
 }
 
-constants! { i32:
+constants! { MODES, i32:
     FI_MR_UNSPEC = 0,
     FI_MR_BASIC = 1 << 0,
     FI_MR_SCALABLE = 1 << 1,
@@ -102,11 +116,13 @@ constants! { i32:
     FI_OPT_MIN_MULTI_RECV = 0,
     FI_OPT_CM_DATA_SIZE = 1,
     FI_HMEM_SYSTEM = 0,
+    FI_UINT64 = 7,
+    FI_SUM = 2,
     FI_INT128 = 14,
     FI_UINT128 = 15,
 }
 
-constants! { u32:
+constants! { WORDS, u32:
     FI_FORMAT_UNSPEC = 0,
     FI_PROTO_UNSPEC = 0,
     FI_PROV_SPECIFIC = 1 << 31,
@@ -114,7 +130,7 @@ constants! { u32:
     FI_AV_COMPLETE = 5,
 }
 
-constants! { usize:
+constants! { CLASSES, usize:
     FI_CLASS_FABRIC = 1,
     FI_CLASS_DOMAIN = 2,
     FI_CLASS_EP = 3,

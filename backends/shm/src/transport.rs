@@ -13,6 +13,7 @@ use unipgas_core::region::Memory;
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
 use unipgas_core::{Error, Result, Rights};
 
+use crate::adopt;
 use crate::agent::Agent;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
@@ -138,6 +139,15 @@ fn check_mapped(base: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// The same where there is time to look at the rights of the mappings, too.
+fn check_access(base: *mut u8, len: usize, rights: Rights) -> Result<()> {
+    let range = base.addr()..base.addr() + len;
+    let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
+    adopt::check_access(&range, write).map_err(|refusal| {
+        Error::InvalidArgument(format!("memory cannot be registered: {refusal}"))
+    })
+}
+
 impl Transport for Shm {
     fn name(&self) -> &'static str {
         "shm"
@@ -216,7 +226,7 @@ impl Transport for Shm {
         let backing = if unsafe { self.home.adopt(base, len) } {
             Backing::Adopted
         } else {
-            check_mapped(base, len)?;
+            check_access(base, len, rights)?;
             self.agent.get_or_try_init(|| Agent::start(&self.home))?;
             Backing::Private
         };

@@ -83,3 +83,72 @@ pub fn private(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     ctx.sync();
     Ok(value)
 }
+
+/// Where the payloads of messages lie, and the words that announce them.
+const MESSAGES: usize = 80 << 20;
+const TURNS: usize = 79 << 20;
+
+/// A payload goes to and fro, each time copied once. `copy` is called by the one that writes (true) or the one that reads, and gets this
+/// process's area and the other's. Returns GB/s.
+fn to_and_fro(
+    ctx: &Ctx,
+    case: &Case,
+    copy: impl Fn(bool, *mut u8, *mut u8, usize),
+) -> Result<f64, String> {
+    let len = case.bytes as usize;
+    let (mine, theirs) = (
+        ctx.arena.area(ctx.rank, MESSAGES, len),
+        ctx.arena.area(ctx.other(), MESSAGES, len),
+    );
+    let (my_turn, their_turn) = (
+        ctx.arena.word(ctx.rank, TURNS),
+        ctx.arena.word(ctx.other(), TURNS),
+    );
+    my_turn.store(0, std::sync::atomic::Ordering::Relaxed);
+    // SAFETY:
+    // - this process's own area, `len` bytes
+    unsafe { mine.write_bytes(1, len) };
+    ctx.sync();
+    let mut round = 0;
+    let both_ways = ctx.per_op(each(case.bytes).min(50), |n| {
+        for _ in 0..n {
+            round += 1;
+            if ctx.rank == 0 {
+                copy(true, mine, theirs, len);
+                their_turn.store(round, std::sync::atomic::Ordering::Release);
+            }
+            while my_turn.load(std::sync::atomic::Ordering::Acquire) != round {
+                ctx.relax();
+            }
+            copy(false, mine, theirs, len);
+            if ctx.rank != 0 {
+                copy(true, mine, theirs, len);
+                their_turn.store(round, std::sync::atomic::Ordering::Release);
+            }
+        }
+    });
+    ctx.sync();
+    Ok(len as f64 / (both_ways / 2.0))
+}
+
+/// Whoever has the payload copies it to the other.
+pub fn pushed(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    to_and_fro(ctx, case, |writes, mine, theirs, len| {
+        if writes {
+            // SAFETY:
+            // - areas of `len` bytes; the other one touches neither before it gets its turn
+            unsafe { theirs.copy_from_nonoverlapping(mine, len) };
+        }
+    })
+}
+
+/// Whoever wants the payload copies it from the other.
+pub fn pulled(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    to_and_fro(ctx, case, |writes, mine, theirs, len| {
+        if !writes {
+            // SAFETY:
+            // - as above
+            unsafe { mine.copy_from_nonoverlapping(theirs, len) };
+        }
+    })
+}

@@ -26,6 +26,23 @@ pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     })
 }
 
+/// [`two_lines`] in whole words: what a message of so many bytes cannot be faster than.
+pub fn short_message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    two_lines(ctx, &in_words(case))
+}
+
+/// The same, [paced](two_lines_paced).
+pub fn short_message_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    two_lines_paced(ctx, &in_words(case))
+}
+
+fn in_words(case: &Case) -> Case {
+    Case {
+        bytes: case.bytes.next_multiple_of(8),
+        ..*case
+    }
+}
+
 fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64, String> {
     let len = case.bytes as usize;
     let place = ctx.place();

@@ -62,6 +62,27 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         // The cost of a small registration is that of system calls; only large ones are compared with a copy.
         Metric::Register if case.bytes >= 1 << 20 => one(copy::private),
         Metric::Start => one(kernel::start),
-        Metric::Register => Vec::new(),
+        Metric::Message | Metric::Tagged => vec![
+            Body {
+                api: "bare/tight",
+                run: exchange::short_message,
+            },
+            Body {
+                api: "bare/paced",
+                run: exchange::short_message_paced,
+            },
+        ],
+        Metric::MessageBandwidth => vec![
+            Body {
+                api: "bare/pushed",
+                run: copy::pushed,
+            },
+            Body {
+                api: "bare/pulled",
+                run: copy::pulled,
+            },
+        ],
+        // The loop of sends that it is compared with is one of the library's own calls.
+        Metric::Multicast | Metric::IdleCpu | Metric::Register => Vec::new(),
     }
 }

@@ -164,7 +164,7 @@ impl Core {
 
 /// Ping-pong of put with notice.
 pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     let len = case.bytes as usize;
     let (at, word) = core.place(ctx);
     // The source is not the place that the other process writes to.
@@ -215,7 +215,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// Fetch-and-add on a word of rank 1.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     let (word, _) = core.place(ctx);
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
@@ -244,7 +244,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
         let from = core.local(0, len)?;
@@ -304,13 +304,13 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 
 /// Barrier of all.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     collective(ctx, |_| core.group.barrier(Deadline::Never).map_err(text))
 }
 
 /// Sum of a double over all.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     let expected = |round: u32| {
         (0..ctx.size)
             .map(|r| (r as u32 + round) as f64)
@@ -342,7 +342,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// From the put to the return of a parked waiter.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let core = &ctx.ours()?.core;
+    let core = &ctx.ours()?.core()?;
     let (at, word) = core.place(ctx);
     core.region.word(word).map_err(text)?.store(0, Relaxed);
     ctx.sync();
@@ -358,7 +358,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// Registration of user memory.
 pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let engine = ctx.ours()?.core.engine();
+    let engine = ctx.ours()?.core()?.engine();
     registration(
         ctx,
         case,

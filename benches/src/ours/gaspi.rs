@@ -147,7 +147,7 @@ impl Gaspi {
 /// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome, each message with a notification of its own; the resets of a batch
 /// follow it and are part of its time. Batches use two sets of notifications in turn, so that no reset meets a new message.
 pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi;
+    let gaspi = &ctx.ours()?.gaspi()?;
     let len = case.bytes;
     let at = ctx.place() as u64 * (512 << 10);
     let base = gaspi.base()?;
@@ -232,7 +232,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi;
+    let gaspi = &ctx.ours()?.gaspi()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
         let mut failed = Ok(());
@@ -328,7 +328,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// From gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi;
+    let gaspi = &ctx.ours()?.gaspi()?;
     let id = ctx.place() as u32 * 64;
     ctx.sync();
     wake_of(

@@ -1,7 +1,8 @@
-//! unipgas itself: the core's Rust interface, and the entry points of GASPI and uTofu.
+//! unipgas itself: the core's Rust interface, and the entry points of GASPI, uTofu and iRCCE.
 
 mod core;
 mod gaspi;
+mod ircce;
 mod utofu;
 
 use std::sync::Arc;
@@ -14,7 +15,15 @@ use crate::ctx::Ctx;
 use crate::worker::Body;
 
 /// The engine as a process of a measurement holds it.
-pub struct Ours {
+pub enum Ours {
+    /// One-sided: the core and GASPI with one engine, and uTofu.
+    OneSided(Box<OneSided>),
+    /// Messages: RCCE, in a job of its own.
+    Messages(ircce::Ircce),
+}
+
+/// What is measured of one-sided communication.
+pub struct OneSided {
     core: core::Core,
     gaspi: gaspi::Gaspi,
     utofu: Option<utofu::Utofu>,
@@ -43,18 +52,30 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::Wake => both(core::wake, gaspi::wake),
         Metric::Register => all(core::register, gaspi::register, utofu::register),
         Metric::Relay => vec![body("utofu", utofu::relay)],
+        Metric::Message => vec![body("ircce", ircce::message)],
+        Metric::MessageBandwidth => vec![body("ircce", ircce::message_bandwidth)],
+        Metric::Tagged => vec![body("ircce", ircce::tagged)],
+        Metric::Multicast => vec![
+            body("bare/window", ircce::window),
+            body("ircce/rcce_bcast", ircce::rcce_broadcast),
+            body("ircce/multicast", ircce::multicast),
+        ],
+        Metric::IdleCpu => vec![body("ircce", ircce::idle_cpu)],
         Metric::Start => vec![body("gaspi", gaspi::start)],
         Metric::CopyNt | Metric::ProcessVm => Vec::new(),
     }
 }
 
-/// Joins the job through GASPI; the core's columns use the same engine.
-pub fn enter(ctx: &Ctx) -> Result<Ours, String> {
+/// Joins the job through RCCE for `messages`, else through GASPI; the core's columns use the same engine.
+pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
     register(Backend {
         name: "shm",
         open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
         probe: unipgas_shm::probe,
     });
+    if messages {
+        return ircce::Ircce::enter(ctx).map(Ours::Messages);
+    }
     let gaspi = gaspi::Gaspi::enter()?;
     ctx.started();
     let world = unipgas_gaspi::current()
@@ -63,29 +84,59 @@ pub fn enter(ctx: &Ctx) -> Result<Ours, String> {
         .clone();
     let core = core::Core::new(ctx, &world)?;
     gaspi.segments(ctx)?;
-    Ok(Ours {
+    Ok(Ours::OneSided(Box::new(OneSided {
         core,
         gaspi,
         utofu: utofu::Utofu::new(ctx)?,
         world,
-    })
+    })))
 }
 
 impl Ours {
+    fn one_sided(&self) -> Result<&OneSided, String> {
+        match self {
+            Ours::OneSided(ours) => Ok(ours),
+            Ours::Messages(_) => Err("this job measures messages".into()),
+        }
+    }
+
+    fn core(&self) -> Result<&core::Core, String> {
+        self.one_sided().map(|ours| &ours.core)
+    }
+
+    fn gaspi(&self) -> Result<&gaspi::Gaspi, String> {
+        self.one_sided().map(|ours| &ours.gaspi)
+    }
+
     /// What the columns of uTofu between two processes use.
     fn utofu(&self) -> Result<&utofu::Utofu, String> {
-        self.utofu.as_ref().ok_or("two processes only".into())
+        self.one_sided()?
+            .utofu
+            .as_ref()
+            .ok_or("two processes only".into())
+    }
+
+    fn ircce(&self) -> Result<&ircce::Ircce, String> {
+        match self {
+            Ours::Messages(ircce) => Ok(ircce),
+            Ours::OneSided(_) => Err("this job measures one-sided communication".into()),
+        }
     }
 
     /// Leaves the job.
     pub fn leave(self, ctx: &Ctx) -> Result<(), String> {
         ctx.sync();
-        if let Some(utofu) = self.utofu {
-            utofu.leave()?;
+        match self {
+            Ours::Messages(ircce) => ircce.leave(),
+            Ours::OneSided(ours) => {
+                if let Some(utofu) = ours.utofu {
+                    utofu.leave()?;
+                }
+                drop(ours.core);
+                drop(ours.world);
+                ours.gaspi.leave()
+            }
         }
-        drop(self.core);
-        drop(self.world);
-        self.gaspi.leave()
     }
 }
 

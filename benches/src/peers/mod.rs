@@ -43,6 +43,7 @@ impl Peers {
         let workshop = Workshop::new()?;
         let all: Vec<Box<dyn Peer>> = vec![
             Box::new(programs::openmpi()),
+            Box::new(programs::mpich()),
             Box::new(programs::oshmem()),
             Box::new(ucx::Ucx::default()),
             Box::new(programs::libfabric()),

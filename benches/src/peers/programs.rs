@@ -14,20 +14,34 @@ pub struct Program {
     compiler: &'static str,
     libraries: &'static [&'static str],
     launcher: Option<&'static str>,
+    /// Arguments of the launcher before the program.
+    options: &'static [&'static str],
     source: &'static str,
     metrics: &'static [Metric],
     path: PathBuf,
 }
+
+/// The programs pin their processes themselves, as all others of the benchmark do. On one machine the shared-memory component is the
+/// fastest for one-sided communication.
+const OPEN_MPI: &[&str] = &[
+    "--bind-to",
+    "none",
+    "--oversubscribe",
+    "--mca",
+    "osc",
+    "sm,pt2pt",
+];
 
 /// Open MPI.
 pub fn openmpi() -> Program {
     Program {
         name: "openmpi",
         packages: "openmpi-bin libopenmpi-dev",
-        compiler: "mpicc",
+        compiler: "mpicc.openmpi",
         libraries: &[],
-        launcher: Some("mpirun"),
-        source: include_str!("../../peers/openmpi.c"),
+        launcher: Some("mpirun.openmpi"),
+        options: OPEN_MPI,
+        source: include_str!("../../peers/mpi.c"),
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -35,7 +49,24 @@ pub fn openmpi() -> Program {
             Metric::Bandwidth,
             Metric::Barrier,
             Metric::Allreduce,
+            Metric::Message,
+            Metric::MessageBandwidth,
         ],
+        path: PathBuf::new(),
+    }
+}
+
+/// MPICH, for its messages.
+pub fn mpich() -> Program {
+    Program {
+        name: "mpich",
+        packages: "mpich libmpich-dev",
+        compiler: "mpicc.mpich",
+        libraries: &[],
+        launcher: Some("mpirun.mpich"),
+        options: &["-bind-to", "none"],
+        source: include_str!("../../peers/mpi.c"),
+        metrics: &[Metric::Message, Metric::MessageBandwidth],
         path: PathBuf::new(),
     }
 }
@@ -48,6 +79,7 @@ pub fn oshmem() -> Program {
         compiler: "oshcc",
         libraries: &[],
         launcher: Some("oshrun"),
+        options: OPEN_MPI,
         source: include_str!("../../peers/oshmem.c"),
         metrics: &[
             Metric::PutNotice,
@@ -68,6 +100,7 @@ pub fn libfabric() -> Program {
         compiler: "cc",
         libraries: &["-lfabric"],
         launcher: None,
+        options: &[],
         source: include_str!("../../peers/libfabric.c"),
         metrics: &[
             Metric::PutNotice,
@@ -85,18 +118,10 @@ impl Program {
             return Command::new(&self.path);
         };
         let mut command = Command::new(launcher);
-        // The program pins its processes itself, as all others of the benchmark do.
-        command.args([
-            "-np",
-            &processes.to_string(),
-            "--bind-to",
-            "none",
-            "--oversubscribe",
-        ]);
-        // On one machine the shared-memory component is the fastest for one-sided communication.
-        command.args(["--mca", "osc", "sm,pt2pt"]);
+        command.args(["-np", &processes.to_string()]);
+        command.args(self.options);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        if processes as usize > cores {
+        if processes as usize > cores && self.options == OPEN_MPI {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
         }
         command

@@ -174,9 +174,21 @@ impl Job {
     }
 }
 
-/// Whether no thread of process `pid` runs any more.
+/// Whether no thread of process `pid` runs any more; nobody need have waited for it yet.
 pub(crate) fn process_ended(pid: u32) -> bool {
-    !process_exists(pid)
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let Some(process) = Pid::from_raw(pid as i32) else {
+        return true;
+    };
+    match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(life) => {
+            let mut fds = [PollFd::new(&life, PollFlags::IN)];
+            matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
+        }
+        Err(rustix::io::Errno::SRCH) => true,
+        Err(_) => !process_exists(pid),
+    }
 }
 
 fn process_exists(pid: u32) -> bool {

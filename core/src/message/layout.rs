@@ -117,17 +117,25 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    #[inline(always)]
     fn from_bits(bits: u8) -> Option<Self> {
-        [
-            Kind::Eager,
-            Kind::Synchronous,
-            Kind::Offer,
-            Kind::Done,
-            Kind::Stream,
-            Kind::Part,
-        ]
-        .into_iter()
-        .find(|kind| *kind as u8 == bits)
+        // The kinds that are waited for first; a jump through a table would cost more.
+        if bits == Kind::Synchronous as u8 {
+            Some(Kind::Synchronous)
+        } else if bits == Kind::Done as u8 {
+            Some(Kind::Done)
+        } else if bits == Kind::Eager as u8 {
+            Some(Kind::Eager)
+        } else {
+            Self::from_rare_bits(bits)
+        }
+    }
+
+    #[cold]
+    fn from_rare_bits(bits: u8) -> Option<Self> {
+        [Kind::Offer, Kind::Stream, Kind::Part]
+            .into_iter()
+            .find(|kind| *kind as u8 == bits)
     }
 }
 
@@ -165,7 +173,10 @@ impl Line {
     /// Puts a payload of up to [`INLINE`] bytes into it.
     #[inline(always)]
     pub fn carry(&mut self, payload: &[u8]) {
-        bytemuck::bytes_of_mut(&mut self.0)[..payload.len()].copy_from_slice(payload);
+        let room = &mut bytemuck::bytes_of_mut(&mut self.0)[..payload.len().min(INLINE)];
+        // SAFETY:
+        // - both are slices, this one no longer than the other.
+        unsafe { crate::copy(payload.as_ptr(), room.as_mut_ptr(), room.len()) };
     }
 
     /// Says where in the data ring the payload lies.

@@ -96,13 +96,25 @@ impl Messenger {
         mailbox
     }
 
-    /// Makes progress until `poll` gives a value. Errors: [`Error::Timeout`](crate::Error::Timeout),
+    /// Makes progress until `poll` gives a value, which is asked when there is news. Errors: [`Error::Timeout`](crate::Error::Timeout),
     /// [`Error::RankDead`](crate::Error::RankDead) if one that the wait `needs` has died.
     #[inline]
     pub fn wait<T>(
         &self,
         deadline: Deadline,
         needs: Needs<'_>,
+        poll: impl FnMut(&mut Mailbox) -> Option<T>,
+    ) -> Result<T> {
+        self.wait_beside(deadline, needs, || None, poll)
+    }
+
+    /// As [`Messenger::wait`], for something else than messages: `ask` is asked all the time.
+    #[inline]
+    pub fn wait_beside<T>(
+        &self,
+        deadline: Deadline,
+        needs: Needs<'_>,
+        mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
         let mut since = None;
@@ -111,15 +123,21 @@ impl Messenger {
             Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
         };
         let engine = self.world.engine();
-        let mut first = true;
+        let mut seen = None;
         engine.wait_for(deadline, &mut check, || {
-            let look = first || engine.asynchronous() || self.window.has_news();
-            first = false;
-            if look {
-                poll(&mut self.advanced())
-            } else {
-                None
+            if let Some(value) = ask() {
+                return Some(value);
             }
+            // Another thread may have taken the line that this one waits for.
+            let look = seen != Some(self.window.lines_taken())
+                || engine.asynchronous()
+                || self.window.has_news();
+            if !look {
+                return None;
+            }
+            let mut mailbox = self.advanced();
+            seen = Some(self.window.lines_taken());
+            poll(&mut mailbox)
         })
     }
 

@@ -82,21 +82,13 @@ impl Mailbox {
     pub(super) fn take(&mut self, window: &Window, peer: u32, line: &Line) {
         let mut bytes = 0;
         if let Some(head) = line.head() {
-            match head.kind {
-                Kind::Eager | Kind::Synchronous => {
-                    bytes = if head.len > INLINE { head.len } else { 0 };
-                    self.arrived(window, peer, head, line);
-                }
-                Kind::Offer => {
-                    bytes = size_of::<Offer>();
-                    self.arrived(window, peer, head, line);
-                }
-                Kind::Done => self.done(peer, head.ticket),
-                Kind::Stream => self.stream(peer, &head),
-                Kind::Part => {
-                    bytes = if head.len > INLINE { head.len } else { 0 };
-                    self.part(window, peer, &head, line);
-                }
+            bytes = if head.len > INLINE { head.len } else { 0 };
+            if head.kind == Kind::Synchronous || head.kind == Kind::Eager {
+                self.arrived(window, peer, head, line);
+            } else if head.kind == Kind::Done {
+                self.done(peer, head.ticket);
+            } else {
+                bytes = self.take_rare(window, peer, &head, line);
             }
         }
         let taken = window.took(peer);
@@ -107,6 +99,24 @@ impl Mailbox {
         {
             self.give_credit(peer, taken);
         }
+    }
+
+    /// Gives how much of the data ring the line has used.
+    #[cold]
+    fn take_rare(&mut self, window: &Window, peer: u32, head: &Head, line: &Line) -> usize {
+        match head.kind {
+            Kind::Offer => {
+                self.arrived(window, peer, *head, line);
+                return size_of::<Offer>();
+            }
+            Kind::Stream => self.stream(peer, head),
+            Kind::Part => {
+                self.part(window, peer, head, line);
+                return if head.len > INLINE { head.len } else { 0 };
+            }
+            _ => {}
+        }
+        0
     }
 
     #[cold]
@@ -245,7 +255,7 @@ impl Mailbox {
                 self.answer(source, Kind::Done, head.ticket, 0);
             }
             Ok(Outcome::Pending) => {
-                self.receives[key].stage = ReceiveStage::Coming(coming);
+                self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 if stream {
                     self.answer(source, Kind::Stream, head.ticket, key as u64);
                 }
@@ -253,7 +263,7 @@ impl Mailbox {
             Err(Error::Os(_)) => {
                 // The kernel does not let us look into the sender: it has to send.
                 coming.from = None;
-                self.receives[key].stage = ReceiveStage::Coming(coming);
+                self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 self.answer(source, Kind::Stream, head.ticket, key as u64);
             }
             Err(error) => self.receives[key].stage = ReceiveStage::Ended(Err(error)),

@@ -171,7 +171,7 @@ unsafe impl Send for Receiving {}
 pub(super) enum ReceiveStage {
     Posted,
     /// The payload is on its way.
-    Coming(Coming),
+    Coming(Box<Coming>),
     Ended(Result<Received>),
 }
 

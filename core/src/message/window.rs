@@ -14,8 +14,9 @@ pub(super) struct Window {
     region: Region,
     base: *mut u8,
     shape: Shape,
-    /// Lines taken from each peer.
+    /// Lines taken from each peer, and from all.
     taken: Box<[AtomicU64]>,
+    taken_from_all: AtomicU64,
     /// Peers that have begun to send, as far as that has been noticed.
     active: Box<[AtomicU32]>,
     actives: AtomicUsize,
@@ -39,6 +40,7 @@ impl Window {
             region,
             shape,
             taken: (0..shape.peers).map(|_| AtomicU64::new(0)).collect(),
+            taken_from_all: AtomicU64::new(0),
             active: (0..shape.peers).map(|_| AtomicU32::new(0)).collect(),
             actives: AtomicUsize::new(0),
             known: (0..shape.peers).map(|_| AtomicBool::new(false)).collect(),
@@ -145,7 +147,15 @@ impl Window {
         let taken = &self.taken[peer as usize];
         let number = taken.load(Ordering::Relaxed) + 1;
         taken.store(number, Ordering::Relaxed);
+        let all = self.taken_from_all.load(Ordering::Relaxed);
+        self.taken_from_all.store(all + 1, Ordering::Relaxed);
         number
+    }
+
+    /// How many lines have been taken. Under the mailbox's lock, what they said has been done.
+    #[inline(always)]
+    pub fn lines_taken(&self) -> u64 {
+        self.taken_from_all.load(Ordering::Relaxed)
     }
 
     /// `len` bytes of `peer`'s data ring that a line points to. What leaves the ring comes from no peer that keeps to the rules, and is

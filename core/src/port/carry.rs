@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::Port;
 use super::keys::Reach;
+use super::last::last_bytes;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::quick::change;
 use super::remote::RemotePort;
@@ -40,21 +41,21 @@ impl Port {
     }
 
     #[inline(always)]
-    pub(super) fn arrived(&self, command: &Command, target: &RemotePort) -> Result<()> {
+    pub(super) fn arrived(&self, command: &Command, target: &RemotePort) {
         if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
-            return trigger::arrive(&self.network, target, command.steps());
+            trigger::arrive(&self.network, target, command.steps());
         }
-        Ok(())
     }
 
-    /// Moves the command's data.
+    /// Moves the command's data. `under_way` counts the operations whose completions will come with `context`, also where it fails.
     #[inline(always)]
     pub(super) fn carry(
         &self,
         command: &Command,
         context: u64,
         before: &mut u64,
-    ) -> Result<(Option<&RemotePort>, Outcome), Failed> {
+        under_way: &mut u8,
+    ) -> Result<Option<&RemotePort>, Failed> {
         let len = command.len();
         let flags = if command.flags().contains(CommandFlags::ORDERED) {
             Flags::ORDERED
@@ -82,14 +83,9 @@ impl Port {
                 // SAFETY:
                 // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
                 //   command, which are taken before the call returns.
-                let outcome = unsafe {
-                    self.endpoint
-                        .put(source, to, len, flags | Flags::INLINE, context)
-                };
-                Ok((
-                    Some(target),
-                    outcome.map_err(|error| self.why(command, error))?,
-                ))
+                let put = unsafe { self.put_end_last(source, to, len, flags, context, under_way) };
+                put.map_err(|error| self.why(command, error))?;
+                Ok(Some(target))
             }
             CommandKind::Get => {
                 let target = self.network.port(command.place(), command.port())?;
@@ -100,11 +96,9 @@ impl Port {
                     .map_err(|reach| reach.at_return())?;
                 // SAFETY:
                 // - registered memory, as above.
-                let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) };
-                Ok((
-                    Some(target),
-                    outcome.map_err(|error| self.why(command, error))?,
-                ))
+                let get = unsafe { self.get_end_last(local, from, len, flags, context, under_way) };
+                get.map_err(|error| self.why(command, error))?;
+                Ok(Some(target))
             }
             CommandKind::Atomic4 | CommandKind::Atomic8 => {
                 let wide = kind == CommandKind::Atomic8;
@@ -114,10 +108,110 @@ impl Port {
                 let outcome = self
                     .change(rmw, wide, at, command, flags, context, before)
                     .map_err(|error| self.why(command, error))?;
-                Ok((Some(target), outcome))
+                *under_way += u8::from(outcome == Outcome::Pending);
+                Ok(Some(target))
             }
-            CommandKind::Nop => Ok((None, Outcome::Complete)),
+            CommandKind::Nop => Ok(None),
         }
+    }
+
+    /// A put whose end becomes visible last, where that is asked for.
+    ///
+    /// # Safety
+    /// As [`Endpoint::put`](crate::Endpoint::put).
+    #[inline(always)]
+    unsafe fn put_end_last(
+        &self,
+        source: Local,
+        to: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+        under_way: &mut u8,
+    ) -> Result<()> {
+        let mut put = |source: Local, to: Remote<'_>, len: usize, flags: Flags| {
+            // SAFETY:
+            // - the caller's word, for a part of the bytes; or bytes of this function, which INLINE takes before the call returns.
+            let outcome = unsafe {
+                self.endpoint
+                    .put(source, to, len, flags | Flags::INLINE, context)
+            }?;
+            *under_way += u8::from(outcome == Outcome::Pending);
+            Ok(())
+        };
+        let last = last_bytes(
+            address(to),
+            len,
+            flags.contains(Flags::ORDERED),
+            self.direct,
+        );
+        if last == 0 {
+            return put(source, to, len, flags);
+        }
+        let first = len - last;
+        // The ranges may overlap: the end is read before anything is written.
+        let mut word = [0u8; 8];
+        // SAFETY:
+        // - `last` is at most 8, and less than `len`, whose bytes are valid by the caller's word.
+        unsafe {
+            source
+                .ptr
+                .add(first)
+                .copy_to_nonoverlapping(word.as_mut_ptr(), last);
+        }
+        put(source, to, first, flags)?;
+        let end = Remote {
+            region: to.region,
+            offset: to.offset + first,
+        };
+        let source = Local {
+            ptr: word.as_mut_ptr(),
+            desc: 0,
+        };
+        put(source, end, last, flags | Flags::ORDERED)
+    }
+
+    /// A get, likewise. Where it is done at once, nobody can look in the middle.
+    ///
+    /// # Safety
+    /// As [`Endpoint::get`](crate::Endpoint::get).
+    #[inline(always)]
+    unsafe fn get_end_last(
+        &self,
+        local: Local,
+        from: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+        under_way: &mut u8,
+    ) -> Result<()> {
+        let mut get = |local: Local, from: Remote<'_>, len: usize, flags: Flags| {
+            // SAFETY:
+            // - the caller's word, for a part of the bytes.
+            let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) }?;
+            *under_way += u8::from(outcome == Outcome::Pending);
+            Ok(())
+        };
+        let ordered = flags.contains(Flags::ORDERED);
+        let last = if self.direct {
+            0
+        } else {
+            last_bytes(local.ptr.addr(), len, ordered, false)
+        };
+        if last == 0 {
+            return get(local, from, len, flags);
+        }
+        let first = len - last;
+        get(local, from, first, flags)?;
+        let end = Remote {
+            region: from.region,
+            offset: from.offset + first,
+        };
+        let local = Local {
+            ptr: local.ptr.wrapping_add(first),
+            desc: local.desc,
+        };
+        get(local, end, last, flags | Flags::ORDERED)
     }
 
     #[inline(always)]
@@ -220,6 +314,12 @@ impl Port {
             ..notice(command, true, 0)
         }
     }
+}
+
+/// The address at which a place is mapped here, or at least one with the same alignment.
+#[inline(always)]
+pub(super) fn address(at: Remote<'_>) -> usize {
+    at.region.parts().base.addr().wrapping_add(at.offset)
 }
 
 /// What the target (`remote`) or the poster is told of a command.

@@ -19,6 +19,9 @@ pub(super) struct Flight {
     command: Command,
     context: u64,
     stage: Stage,
+    /// Operations that move its data; and what is wrong with those that have ended.
+    under_way: u8,
+    fault: Option<Fault>,
     /// Where the previous value goes.
     before: Box<u64>,
 }
@@ -36,6 +39,15 @@ pub(super) enum Stage {
     Failed(Fault),
 }
 
+impl Flight {
+    /// Looks whether all data has moved.
+    fn has_moved(&mut self) {
+        if self.under_way == 0 {
+            self.stage = self.fault.map_or(Stage::Moved, Stage::Failed);
+        }
+    }
+}
+
 impl Port {
     #[cold]
     pub(super) fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
@@ -44,16 +56,20 @@ impl Port {
             command: *command,
             context,
             stage: Stage::Moving,
+            under_way: 0,
+            fault: None,
             before: Box::new(0),
         });
         let flight = queues.flights.back_mut().expect("just pushed");
-        let stage = match self.carry(command, number + 1, &mut flight.before) {
-            Ok((_, Outcome::Pending)) => Stage::Moving,
-            Ok((_, Outcome::Complete)) => Stage::Moved,
-            Err(Failed::Send(fault)) => Stage::NotSent(fault),
-            Err(Failed::After(fault)) => Stage::Failed(fault),
-        };
-        flight.stage = stage;
+        let under_way = &mut flight.under_way;
+        match self.carry(command, number + 1, &mut flight.before, under_way) {
+            Ok(_) => flight.has_moved(),
+            Err(Failed::Send(fault)) => flight.stage = Stage::NotSent(fault),
+            Err(Failed::After(fault)) => {
+                flight.fault = Some(fault);
+                flight.has_moved();
+            }
+        }
         self.land(queues)
     }
 
@@ -65,7 +81,14 @@ impl Port {
                 return;
             };
             flight.stage = match (flight.stage, completion.result) {
-                (Stage::Moving, Ok(())) => Stage::Moved,
+                (Stage::Moving, result) => {
+                    flight.under_way -= 1;
+                    if let Err(error) = result {
+                        flight.fault = Some(self.why(&flight.command, error));
+                    }
+                    flight.has_moved();
+                    return;
+                }
                 (Stage::Telling(_), Ok(())) => Stage::Told,
                 (Stage::Telling(full), Err(Error::InboxFull)) => Stage::NoRoom(full),
                 (_, Err(error)) => Stage::Failed(self.why(&flight.command, error)),
@@ -117,7 +140,7 @@ impl Port {
                         continue;
                     }
                     if let Ok(target) = self.network.port(command.place(), command.port()) {
-                        self.arrived(&command, target)?;
+                        self.arrived(&command, target);
                     }
                     if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
                         queues.note(local_notice(&command, *flight.before, None))?;

@@ -168,6 +168,16 @@ impl Port {
         Ok(port)
     }
 
+    /// Closes it now: a thread that moves its operations on lets go of it first. Otherwise the port would close when another one
+    /// has its index already, and take that one off the list.
+    pub fn close(self: Arc<Self>) {
+        let mut port = self;
+        while let Err(shared) = Arc::try_unwrap(port) {
+            port = shared;
+            std::thread::yield_now();
+        }
+    }
+
     pub(super) fn header(&self) -> &trigger::Header {
         // SAFETY:
         // - the table region is page-aligned and larger than a header, which is made of atomics.
@@ -317,7 +327,8 @@ impl Port {
             .network
             .port(self.place, self.options.index)
             .map_err(|_| Error::StaleRegion)?;
-        trigger::advance(&self.network, own)
+        trigger::advance(&self.network, own);
+        Ok(())
     }
 
     #[inline]
@@ -330,10 +341,10 @@ impl Port {
         if !self.direct {
             return self.fly(queues, command, context);
         }
-        let mut before = 0;
+        let (mut before, mut under_way) = (0, 0);
         let wanted = command.flags().contains(CommandFlags::COMPLETION);
-        match self.carry(command, 0, &mut before) {
-            Ok((target, _)) => {
+        match self.carry(command, 0, &mut before, &mut under_way) {
+            Ok(target) => {
                 queues.completions.push(&self.counts, context, wanted, None);
                 let Some(target) = target else {
                     return Ok(());
@@ -341,7 +352,7 @@ impl Port {
                 if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
                     self.tell_mapped(target, self.remote_notice(command));
                 }
-                self.arrived(command, target)?;
+                self.arrived(command, target);
                 if command.flags().contains(CommandFlags::LOCAL_NOTICE) {
                     return queues.note(local_notice(command, before, None));
                 }

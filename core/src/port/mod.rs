@@ -12,12 +12,14 @@ mod flight;
 mod guard;
 mod issue;
 mod keys;
+mod last;
 mod neighbour;
 mod notice;
 mod poll;
 mod quick;
 mod remote;
 mod service;
+mod steps;
 mod trigger;
 
 pub use command::{Command, CommandFlags, CommandKind, Parts, Rmw};

@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
@@ -12,7 +12,7 @@ use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
 use super::remote::RemotePort;
 use super::service::Service;
-use super::trigger::Header;
+use super::trigger::{Header, advance};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
@@ -35,6 +35,8 @@ struct Neighbour {
     ports: Box<[AtomicPtr<RemotePort>; PORTS]>,
     /// Where its barrier gates are, once they have been looked for.
     gates: OnceCell<RemoteRegion>,
+    /// Its death has been noticed here.
+    mourned: AtomicBool,
 }
 
 /// The processes of a job that have taken a place.
@@ -235,6 +237,7 @@ impl Network {
             connection,
             ports: Box::new(std::array::from_fn(|_| AtomicPtr::new(null_mut()))),
             gates: OnceCell::new(),
+            mourned: AtomicBool::new(false),
         })
     }
 
@@ -285,7 +288,8 @@ impl Network {
         matches!(self.rendezvous.find(place), Ok(Some(_))) && !self.rendezvous.alive(place)
     }
 
-    /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere.
+    /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere; what it was
+    /// carrying out for others is gone on with.
     #[cold]
     pub fn look(&self) {
         let Ok(mut last) = self.last_look.try_lock() else {
@@ -295,12 +299,34 @@ impl Network {
             return;
         }
         *last = Instant::now();
-        for known in &self.places {
+        let mut deaths = false;
+        for neighbour in self.known() {
+            // Buries the dead.
+            if neighbour.connection.life() == Life::Alive {
+                continue;
+            }
+            deaths |= !neighbour.mourned.swap(true, Ordering::Relaxed);
+            neighbour.known_ports().for_each(RemotePort::has_left);
+        }
+        drop(last);
+        if deaths {
+            self.go_on_for_the_dead();
+        }
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Neighbour> {
+        self.places.iter().filter_map(|known| {
             // SAFETY:
             // - null, or made by Box::into_raw and kept until self is dropped.
-            if let Some(neighbour) = unsafe { known.load(Ordering::Acquire).as_ref() } {
-                // Buries the dead.
-                let _ = neighbour.connection.life();
+            unsafe { known.load(Ordering::Acquire).as_ref() }
+        })
+    }
+
+    #[cold]
+    fn go_on_for_the_dead(&self) {
+        for port in self.known().flat_map(Neighbour::known_ports) {
+            if port.is_current() && port.trigger().is_some_and(|trigger| trigger.is_ready()) {
+                advance(self, port);
             }
         }
     }
@@ -316,6 +342,16 @@ impl Drop for Network {
                 drop(unsafe { Box::from_raw(neighbour) });
             }
         }
+    }
+}
+
+impl Neighbour {
+    fn known_ports(&self) -> impl Iterator<Item = &RemotePort> {
+        self.ports.iter().filter_map(|known| {
+            // SAFETY:
+            // - null, or made by Box::into_raw and kept until the network is dropped.
+            unsafe { known.load(Ordering::Acquire).as_ref() }
+        })
     }
 }
 

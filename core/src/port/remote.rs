@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_END, entry, within};
 use super::neighbour::Network;
@@ -24,6 +24,8 @@ struct KnownKey {
 
 /// A port that has been found. What its keys name is looked up once each.
 pub struct RemotePort {
+    /// Its process has left: what is mapped of it stays, but nobody is there.
+    left: AtomicBool,
     connection: Connection,
     table: RemoteRegion,
     inbox: RemoteRegion,
@@ -56,6 +58,7 @@ impl RemotePort {
         let writers = writer(&inbox).and_then(|small| Some([small, writer(&spill)?]));
         let known: Vec<_> = (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect();
         RemotePort {
+            left: AtomicBool::new(false),
             connection,
             table,
             writers,
@@ -66,10 +69,16 @@ impl RemotePort {
         }
     }
 
-    /// Whether its owner still offers it (and lives, as far as anyone has noticed).
+    /// Whether its owner still offers it (and lives, as far as has been noticed).
     #[inline(always)]
     pub fn is_current(&self) -> bool {
-        self.table.is_current()
+        self.table.is_current() & !self.left.load(Ordering::Relaxed)
+    }
+
+    /// Its process has been seen to have left.
+    #[cold]
+    pub(super) fn has_left(&self) {
+        self.left.store(true, Ordering::Relaxed);
     }
 
     /// What is common to its owner and its peers; `None` where it is not mapped here.

@@ -1,16 +1,18 @@
 //! Triggered commands (uTofu guide §2.2.8): posted by a port's owner, started by arrivals, carried out by whoever brings the
-//! arrival. All of it lies in the port's shared memory, so that the owner need not even be running.
+//! arrival. All of it lies in the port's shared memory, so that the owner need not even be running. [`Steps`] orders it.
 //!
-//! Three counters order everything: commands posted, steps that arrivals have allowed, commands started. One process at a time
-//! (the *runner*) starts commands; who cannot become the runner leaves, since the runner looks again after it has resigned.
+//! A runner that is killed is replaced by the next process that brings something, or looks. What it had done of its command stands
+//! beside the command, so that nothing is done twice (but what it did in its very last instructions), and nothing is left out.
 
 use std::mem::size_of;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::command::{Command, CommandFlags, CommandKind};
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
+use super::steps::Steps;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::op::Remote;
 use crate::region::Rights;
@@ -23,9 +25,6 @@ pub(super) const TRIGGERED: usize = 4096;
 pub(super) const PLAIN: u32 = 1;
 pub(super) const SESSION: u32 = 2;
 
-#[repr(C, align(64))]
-struct Line(AtomicU64);
-
 /// The first page of a port's table region. All-zero bytes are no port yet.
 #[repr(C, align(4096))]
 pub(super) struct Header {
@@ -36,11 +35,7 @@ pub(super) struct Header {
     pub overflow: AtomicU32,
     /// Key of the region of the inbox's larger part.
     pub spill: [AtomicU64; BUNDLE_LEN / 8],
-    posted: Line,
-    allowed: Line,
-    started: Line,
-    /// 0, or the pid of the process that starts commands.
-    runner: Line,
+    steps: Steps,
 }
 
 impl Header {
@@ -65,7 +60,14 @@ struct Place {
     words: [AtomicU64; 8],
     /// 0 until it has been carried out; then 1, more by its fault if it was not sent.
     state: AtomicU64,
+    /// How far it has come: [`MOVED`], [`PASSED_ON`].
+    stage: AtomicU64,
 }
+
+/// The data is at the target, and the notice that it asked for.
+const MOVED: u64 = 1;
+/// The target's commands may start.
+const PASSED_ON: u64 = 2;
 
 /// Bytes of a session port's table region.
 pub(super) const SESSION_LEN: usize =
@@ -102,7 +104,7 @@ impl<'a> Trigger<'a> {
 
     /// Commands posted so far.
     pub fn posted(&self) -> u64 {
-        self.header.posted.0.load(Ordering::Acquire)
+        self.header.steps.posted()
     }
 
     /// Posts a command; the owner alone, and only while fewer than [`TRIGGERED`] are not taken.
@@ -113,7 +115,13 @@ impl<'a> Trigger<'a> {
             word.store(value, Ordering::Relaxed);
         }
         place.state.store(0, Ordering::Relaxed);
-        self.header.posted.0.store(number + 1, Ordering::SeqCst);
+        place.stage.store(0, Ordering::Relaxed);
+        self.header.steps.post();
+    }
+
+    /// Whether commands may start, and nobody has yet.
+    pub fn is_ready(&self) -> bool {
+        self.header.steps.ready().is_some()
     }
 
     /// What became of command `number`: `None` while it waits; else whether its sending failed.
@@ -135,82 +143,55 @@ impl<'a> Trigger<'a> {
             place.words[i].load(Ordering::Relaxed)
         }))
     }
-
-    /// The number of the next command that may start.
-    fn ready(&self) -> Option<u64> {
-        let started = self.header.started.0.load(Ordering::SeqCst);
-        let allowed = self.header.allowed.0.load(Ordering::SeqCst);
-        let posted = self.header.posted.0.load(Ordering::SeqCst);
-        (started < allowed.min(posted)).then_some(started)
-    }
-
-    fn become_runner(&self, network: &Network) -> bool {
-        let me = u64::from(network.pid());
-        let runner = &self.header.runner.0;
-        match runner.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => true,
-            // A runner that was killed is replaced: the command that it was about is carried out again.
-            Err(other) => {
-                other != me
-                    && network.has_ended(other as u32)
-                    && runner
-                        .compare_exchange(other, me, Ordering::SeqCst, Ordering::SeqCst)
-                        .is_ok()
-            }
-        }
-    }
 }
 
 /// Something has arrived at `port` that lets `steps` of its commands start. Carries out those, and what they let start in turn.
-pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) -> Result<()> {
+pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) {
     if let Some(trigger) = port.trigger() {
-        trigger
-            .header
-            .allowed
-            .0
-            .fetch_add(u64::from(steps), Ordering::SeqCst);
+        trigger.header.steps.allow(steps);
     }
-    advance(network, port)
+    advance(network, port);
 }
 
 /// Carries out what may start at `port`, and what that lets start in turn: a chain of any length, without recursion.
-pub(super) fn advance(network: &Network, port: &RemotePort) -> Result<()> {
+pub(super) fn advance(network: &Network, port: &RemotePort) {
     let mut next = Vec::new();
     run(network, port, &mut next);
-    while let Some((place, index, steps)) = next.pop() {
-        let Ok(port) = network.port(place, index) else {
-            continue;
-        };
-        if let Some(trigger) = port.trigger() {
-            trigger
-                .header
-                .allowed
-                .0
-                .fetch_add(u64::from(steps), Ordering::SeqCst);
+    while let Some((place, index)) = next.pop() {
+        if let Ok(port) = network.port(place, index) {
             run(network, port, &mut next);
         }
     }
-    Ok(())
 }
 
-type Arrivals = Vec<(u16, u16, u8)>;
+/// Ports, as place and index, that something has been passed on to.
+type Arrivals = Vec<(u16, u16)>;
 
 fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
     let Some(trigger) = port.trigger() else {
         return;
     };
-    while trigger.ready().is_some() {
-        if !trigger.become_runner(network) {
-            return;
-        }
-        while let Some(number) = trigger.ready() {
+    let replaced = trigger.header.steps.run(
+        network.pid().into(),
+        |pid| network.has_ended(pid as u32),
+        |number| {
+            let place = trigger.place(number);
             let command = trigger.command(number);
-            let sent = start(network, port, trigger.header, &command, arrivals);
+            let sent = start(network, port, trigger.header, place, &command, arrivals);
             let state = 1 + sent.map_or(0, |fault| fault as u64);
-            trigger.place(number).state.store(state, Ordering::Release);
-            trigger.header.started.0.store(number + 1, Ordering::SeqCst);
-        }
-        trigger.header.runner.0.store(0, Ordering::SeqCst);
+            place.state.store(state, Ordering::Release);
+            ControlFlow::Continue(())
+        },
+    );
+    if replaced {
+        // It may have died before it had seen to those whom it has passed something on to.
+        let posted = trigger.posted();
+        let passed_on = (posted.saturating_sub(TRIGGERED as u64)..posted)
+            .filter(|number| trigger.place(*number).stage.load(Ordering::Acquire) == PASSED_ON)
+            .map(|number| trigger.command(number));
+        arrivals.extend(passed_on.map(|command| (command.place(), command.port())));
+        arrivals.sort_unstable();
+        arrivals.dedup();
     }
 }
 
@@ -219,6 +200,7 @@ fn start(
     network: &Network,
     owner: &RemotePort,
     header: &Header,
+    place: &Place,
     command: &Command,
     arrivals: &mut Arrivals,
 ) -> Option<Fault> {
@@ -226,40 +208,58 @@ fn start(
         return None;
     }
     let len = command.len();
-    let source = match owner.at(network, command.local(), len, Rights::READ) {
-        Ok(source) => source,
-        Err(reach) => return Some(reach.at_send()),
-    };
     let end = PortNotice {
         kind: NoticeKind::LocalPut,
         fault: None,
         edata: command.edata(),
         peer: command.peer,
         value: 0,
-        remote: command.remote.wrapping_add(command.len() as u64),
+        remote: command.remote.wrapping_add(len as u64),
     };
     let flags = command.flags();
-    let fault = match relay(network, source, command, len) {
-        Ok(target) => {
-            if flags.contains(CommandFlags::REMOTE_NOTICE) {
-                let notice = PortNotice {
-                    kind: NoticeKind::RemotePut,
-                    peer: header.id.load(Ordering::Relaxed),
-                    ..end
-                };
-                network.tell(target, notice);
+    // More than 0 where a runner has been killed in the middle.
+    let stage = place.stage.load(Ordering::Acquire);
+    let fault = if stage < MOVED {
+        let source = match owner.at(network, command.local(), len, Rights::READ) {
+            Ok(source) => source,
+            Err(reach) => return Some(reach.at_send()),
+        };
+        match relay(network, source, command, len) {
+            Ok(target) => {
+                if flags.contains(CommandFlags::REMOTE_NOTICE) {
+                    let notice = PortNotice {
+                        kind: NoticeKind::RemotePut,
+                        peer: header.id.load(Ordering::Relaxed),
+                        ..end
+                    };
+                    network.tell(target, notice);
+                }
+                place.stage.store(MOVED, Ordering::Release);
+                None
             }
-            if command.steps() > 0 {
-                arrivals.push((command.place(), command.port(), command.steps()));
-            }
-            None
+            Err(fault) => Some(fault),
         }
-        Err(fault) => Some(fault),
+    } else {
+        None
     };
+    if fault.is_none() && command.steps() > 0 && stage < PASSED_ON {
+        pass_on(network, command);
+        place.stage.store(PASSED_ON, Ordering::Release);
+        arrivals.push((command.place(), command.port()));
+    }
     if fault.is_some() || flags.contains(CommandFlags::LOCAL_NOTICE) {
         network.tell(owner, PortNotice { fault, ..end });
     }
     None
+}
+
+/// Lets commands of the target start. If it has gone meanwhile, nobody misses that.
+fn pass_on(network: &Network, command: &Command) {
+    if let Ok(target) = network.port(command.place(), command.port())
+        && let Some(trigger) = target.trigger()
+    {
+        trigger.header.steps.allow(command.steps());
+    }
 }
 
 fn relay<'n>(

@@ -377,7 +377,7 @@ fn measure_vcq() -> Option<u64> {
 /// In the job of one: prints the bytes that joining it added to this process, and those that a VCQ adds.
 fn measure() -> ExitCode {
     let before = resident();
-    let joined = gaspi::process::Initialising::begin(&gaspi::Config::default(), 1)
+    let joined = gaspi::process::Initialising::begin(&gaspi::Config::default())
         .and_then(|mut joining| joining.advance(u64::MAX));
     let (Ok(process), Some(before), Some(after)) = (joined, before, resident()) else {
         return fail(1, "cannot join a job of one");

@@ -143,6 +143,11 @@ impl Maps {
 }
 
 impl Mapping {
+    /// Whether this process may read it, and, if asked for, write it.
+    pub(super) fn allows(&self, write: bool) -> bool {
+        self.flags & READABLE != 0 && (self.flags & WRITABLE != 0 || !write)
+    }
+
     pub(super) fn is_shared(&self) -> bool {
         self.flags & SHARED != 0
     }

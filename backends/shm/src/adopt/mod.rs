@@ -97,6 +97,17 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Refuses a range that this process has not mapped throughout, or may not read (or, if asked for, write).
+pub fn check_access(range: &Range<usize>, write: bool) -> Result<(), Refusal> {
+    let mappings = Maps::open()?.within(range)?;
+    maps::covers(&mappings, range)?;
+    if mappings.iter().all(|mapping| mapping.allows(write)) {
+        Ok(())
+    } else {
+        Err(Refusal::ReadOnly)
+    }
+}
+
 /// What swaps need again and again, for one process: a child of `fork` makes its own.
 struct Tools {
     pid: rustix::process::Pid,

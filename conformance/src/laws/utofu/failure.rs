@@ -7,7 +7,7 @@ use unipgas::utofu::status::Code;
 
 use super::barrier::{Circuit, NULL, TABLE, butterfly, ended, ring};
 use super::kit::*;
-use super::resources::child;
+use super::processes::child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -30,7 +30,9 @@ laws! {
     overflow: "failure.mrq-overflow", "chapter 7", 1, [poll_mrq, put] + bare,
         "more notices than MRQ entries end the program with the guide's message on standard error and a failing status";
     overflow_by_others: "failure.mrq-overflow.remote", "chapter 7", 2, [poll_mrq, put_piggyback8] + bare,
-        "an MRQ that others overflow ends its owner's program, and not theirs";
+        "an MRQ that others overflow ends its owner's program, and not theirs, which get MRQ_PEER from then on";
+    overflow_of_session: "failure.mrq-overflow.session", "chapter 7, §4.3.2.4", 1, [poll_mrq, create_vcq, put] + bare,
+        "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
 }
 
 /// Milliseconds in which everything must have ended after a death; a busy machine is given a second more.
@@ -667,6 +669,65 @@ fn overflow(_ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
+fn overflow_of_session(_: &Ctx) -> Verdict {
+    for (posted, overflows) in [(2048, false), (4000, true)] {
+        let environment = [
+            ("UTOFU_NUM_MRQ_ENTRIES", "32Ki"),
+            ("UTOFU_NUM_MRQ_ENTRIES_SESSION", "2Ki"),
+        ];
+        let (status, text) = child(&environment, || {
+            let plain = Queue::with_component(TNI, 0, 0)?;
+            let memory = Memory::leaked(256);
+            let here = plain.register_as(memory, STAG)?;
+            let session = Queue::create(TNI, SESSION_MODE)?;
+            let there = session.register_as(memory, STAG)?;
+            let mut sent = 0;
+            for _ in 0..posted {
+                plain.post_seen(
+                    |_| sent += 1,
+                    || {
+                        c!(utofu_put(
+                            plain.hdl,
+                            session.id,
+                            here,
+                            there,
+                            8,
+                            0,
+                            TCQ | REMOTE,
+                            cb(0)
+                        ))
+                    },
+                )?;
+            }
+            while sent < posted {
+                plain.tcq()?;
+                sent += 1;
+            }
+            for _ in 0..posted {
+                session.notice(RMT_PUT)?;
+            }
+            session.mrq_is_empty()
+        })?;
+        if !overflows {
+            ensure_eq!((status, text), (0, String::new()), "{posted} notices");
+            continue;
+        }
+        // CQ 0 is the free mode one; which one is for session mode nobody says.
+        let cq = text
+            .strip_prefix("utofu: asynchronous error: MRQ Overflow on TNI 0 CQ ")
+            .and_then(|rest| rest.trim_end().parse::<u16>().ok());
+        ensure!(
+            cq.is_some_and(|cq| (1..9).contains(&cq)) && text.lines().count() == 1,
+            "standard error of the program: {text:?}"
+        );
+        ensure!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0,
+            "the program's status is {status:#x}"
+        );
+    }
+    Ok(())
+}
+
 fn overflow_by_others(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2048")], || {
@@ -713,6 +774,14 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
             while queue.poll_tcq().0 == SUCCESS {}
         }
         ensure_eq!(send(8, 0)?, SUCCESS, "the last put");
+        // Its owner ends.
+        let start = Instant::now();
+        while send(0, 0)? == SUCCESS {
+            ensure!(ms(start) < SOON, "the ended program still takes puts");
+            while queue.poll_tcq().0 == SUCCESS {}
+            pause(1);
+        }
+        ensure_eq!(send(0, 0)?, PEER, "a put to the program that has ended");
     }
     ctx.sync();
     Ok(())

@@ -190,6 +190,18 @@ impl Memory {
         Memory { base, len }
     }
 
+    /// Pages of their own, with zeros, as long as the process.
+    pub(super) fn pages(len: usize) -> Result<Memory, String> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY:
+        // - a new mapping.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+        crate::ensure!(base != libc::MAP_FAILED, "no memory");
+        let base = base.cast();
+        Ok(Memory { base, len })
+    }
+
     /// As [`Memory::leaked`], to be given back by [`Memory::free`].
     pub(super) fn free(self) {
         let layout = std::alloc::Layout::from_size_align(self.len.max(1), 256).expect("a size");

@@ -7,12 +7,15 @@ mod bad_input;
 mod barrier;
 mod delay;
 mod failure;
+mod lives;
+mod mapped;
 mod memory;
 mod mrq;
 mod order;
 mod path;
 mod piggyback;
 mod prepare;
+mod processes;
 mod put_get;
 mod resources;
 mod session;
@@ -30,6 +33,7 @@ pub fn laws() -> Vec<&'static Law> {
         vcq::laws(),
         path::laws(),
         memory::laws(),
+        mapped::laws(),
         put_get::laws(),
         piggyback::laws(),
         armw::laws(),
@@ -43,6 +47,7 @@ pub fn laws() -> Vec<&'static Law> {
         resources::laws(),
         barrier::laws(),
         failure::laws(),
+        lives::laws(),
         bad_input::laws(),
     ]
     .concat()

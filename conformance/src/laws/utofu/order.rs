@@ -16,6 +16,8 @@ laws! {
         "a strongly ordered put writes after the writes of those before it: who polls it sees theirs";
     last_byte: "order.strong.last-byte", "§6.1.3.1", 2, [put] + ordering,
         "when the last byte of a strongly ordered put is seen, the whole put is there";
+    last_byte_of_get: "order.strong.get.last-byte", "§6.1.3.1", 2, [get] + ordering,
+        "when the last byte of a strongly ordered get is seen, the whole get is there";
     strong_armw: "order.strong.armw", "§2.2.10", 2, [put, armw8] + ordering,
         "a strongly ordered ARMW updates after the puts before it have written";
     one_line: "order.line", "§2.2.10", 2, [put] + ordering,
@@ -246,6 +248,34 @@ fn last_byte(ctx: &Ctx) -> Verdict {
                     null_mut()
                 ));
             }
+        }
+        Ok(())
+    })
+}
+
+fn last_byte_of_get(ctx: &Ctx) -> Verdict {
+    let lengths = [3usize, 8, 255, 256, 300, 4097, 20_000];
+    with(ctx, 65_536, |job| {
+        job.memory.fill_range(32_768, 32_768, 1 + job.rank as u8);
+        job.meet();
+        let (theirs, peer) = (1 + job.right() as u8, job.right());
+        for round in 0..40usize {
+            let (length, at) = (lengths[round % lengths.len()], 256 + round % 3);
+            job.memory.fill_range(0, 32_768, 0);
+            ok!(utofu_get(
+                job.hdl,
+                job.vcq(peer),
+                job.stadd + at as u64,
+                job.at(peer, 32_768 + round),
+                length,
+                0,
+                STRONG_ORDER,
+                null_mut()
+            ));
+            let last = &job.memory.bytes()[at + length - 1];
+            until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
+            job.memory
+                .all(at, length, theirs, "a get whose last byte was seen")?;
         }
         Ok(())
     })

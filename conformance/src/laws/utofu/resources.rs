@@ -1,12 +1,11 @@
 //! §4.3.2 and tables 6.2 and 6.3: how much there is of everything, and what changes it.
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
+use super::processes::{Child, child};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -30,7 +29,7 @@ laws! {
     mrq_entries: "resources.mrq-entries", "§4.3.2.3", 1, [poll_mrq] + bare,
         "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; so many notices fit";
     swap_protect: "resources.swap-protect", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
-        "with UTOFU_SWAP_PROTECT registered memory is locked; by default, or with 0, it is not";
+        "with UTOFU_SWAP_PROTECT memory is locked as long as a registration covers it; by default, or with 0, it is not";
     wrong_environment: "resources.wrong-environment", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,
         "a variable that means nothing is named in one line, and every function that needs the network gives an error";
     shape: "resources.shape", "§2.4", 4, [query_my_coords, construct_vcq_id, put_piggyback8] + bare,
@@ -40,68 +39,9 @@ laws! {
         "with UNIPGAS_TOFU_PPN processes share a node: its coordinates, CQs and VBGs, no id twice; they reach each other";
 }
 
-/// Runs the body in a child that has called nothing of uTofu, with changes of the environment. Gives the status of waitpid and what
-/// was written to standard error; a body that fails says why there.
-pub(super) fn child(
-    environment: &[(&str, &str)],
-    body: impl FnOnce() -> Verdict,
-) -> Result<(i32, String), String> {
-    let mut ends = [0; 2];
-    // SAFETY:
-    // - room for two descriptors, which are owned by nobody else.
-    let (read, write) = unsafe {
-        ensure_eq!(libc::pipe(ends.as_mut_ptr()), 0, "a pipe");
-        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-    };
-    // SAFETY:
-    // - a process of a bare law has one thread; the child ends by _exit.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        for (name, value) in environment {
-            // SAFETY:
-            // - the only thread.
-            unsafe { std::env::set_var(name, value) };
-        }
-        // SAFETY:
-        // - numbers, and time for the child of its own.
-        unsafe {
-            libc::dup2(write.as_raw_fd(), 2);
-            libc::alarm(25);
-        }
-        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        let status = match verdict {
-            Ok(Ok(())) => 0,
-            Ok(Err(text)) => {
-                eprintln!("{text}");
-                77
-            }
-            Err(_) => 78,
-        };
-        // SAFETY:
-        // - handlers of the library run as at every end of a program.
-        unsafe { libc::exit(status) };
-    }
-    ensure!(pid > 0, "no child process");
-    drop(write);
-    let mut text = String::new();
-    let read = std::fs::File::from(read).read_to_string(&mut text);
-    read.map_err(|e| format!("reading what a child says: {e}"))?;
-    let mut status = 0;
-    // SAFETY:
-    // - a place for the status of an own child.
-    let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
-    ensure_eq!(waited, pid, "the child");
-    Ok((status, text))
-}
-
 /// A child that must succeed without a word.
 fn succeeds(environment: &[(&str, &str)], body: impl FnOnce() -> Verdict) -> Verdict {
-    let ended = child(environment, body)?;
-    ensure!(
-        ended == (0, String::new()),
-        "with {environment:?}: {ended:?}"
-    );
-    Ok(())
+    Child::start(environment, body)?.succeeds(&format!("with {environment:?}"))
 }
 
 /// TNI, CQ and component.
@@ -532,17 +472,38 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
     ] {
         succeeds(&[("UTOFU_SWAP_PROTECT", value)], || {
             let queue = Queue::create(0, 0)?;
+            let other = Queue::create(0, 0)?;
             let before = locked()?;
+            let more = |expected: u64, what: &str| -> Verdict {
+                let expected = if protects { expected } else { 0 };
+                let more = locked()?.saturating_sub(before);
+                // What is locked are pages; other mappings are none of this.
+                ensure!(
+                    (expected..expected + 64).contains(&more),
+                    "{more} KiB locked after {what}, not {expected}"
+                );
+                Ok(())
+            };
             let memory = Memory::leaked(1 << 20);
+            let part = Memory {
+                len: 1 << 18,
+                ..memory
+            };
             let stadd = queue.register(memory)?;
-            let after = locked()?;
-            ensure!(
-                (after >= before + 1000) == protects,
-                "{} KiB locked before, {after} after",
-                before
-            );
+            more(1024, "the registration")?;
+            queue.register(memory)?;
+            let theirs = other.register(part)?;
             queue.deregister(stadd)?;
-            queue.free()
+            more(1024, "one of two deregistrations")?;
+            queue.deregister(stadd)?;
+            more(256, "the deregistration of all but a part")?;
+            other.deregister(theirs)?;
+            more(0, "the last deregistration")?;
+            queue.register_as(memory, STAG)?;
+            more(1024, "a registration with a STag")?;
+            queue.free()?;
+            more(0, "the end of the VCQ")?;
+            other.free()
         })?;
     }
     Ok(())

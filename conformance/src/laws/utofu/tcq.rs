@@ -263,11 +263,14 @@ fn busy_and_quiet(ctx: &Ctx) -> Verdict {
             // As §3.7 says: until nothing is found.
             job.queue.tcq_is_empty()?;
         }
+        job.write(job.right(), 8, total)?;
+        job.meet();
+        let theirs = job.memory.get(8);
         until("all additions of the left rank", || {
-            job.memory.get(0) >= total
+            job.memory.get(0) >= theirs
         })?;
         job.meet();
-        ensure_eq!(job.memory.get(0), total, "additions of the left rank");
+        ensure_eq!(job.memory.get(0), theirs, "additions of the left rank");
         job.queue.mrq_is_empty()
     })
 }

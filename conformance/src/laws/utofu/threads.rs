@@ -140,7 +140,7 @@ fn exclusive(ctx: &Ctx) -> Verdict {
 fn registering(ctx: &Ctx) -> Verdict {
     with_flags(ctx, 1024, THREAD_SAFE, |job| {
         threads(3, |thread| {
-            for round in 0..100u64 {
+            for round in 1..=100u64 {
                 let memory = Memory::leaked(256);
                 let stadd = if round % 2 == 0 {
                     job.queue.register(memory)?

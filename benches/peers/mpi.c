@@ -2,6 +2,12 @@
 #include "peer.h"
 #include <mpi.h>
 
+#ifdef MPICH_VERSION
+#define COLUMN "mpich"
+#else
+#define COLUMN "openmpi"
+#endif
+
 enum { WINDOW = 65 << 20, FLAG = 64 << 20 };
 
 static int rank, size;
@@ -151,12 +157,16 @@ int main(int argc, char **argv)
         if (!strcmp(metric, "put_notice")) {
             double put = put_notice(bytes), sent = send_receive(bytes);
             if (rank == 0) {
-                peer_say(metric, size, bytes, "openmpi/put", put);
-                peer_say(metric, size, bytes, "openmpi/sendrecv", sent);
+                peer_say(metric, size, bytes, COLUMN "/put", put);
+                peer_say(metric, size, bytes, COLUMN "/sendrecv", sent);
             }
             continue;
         }
-        if (!strcmp(metric, "fetch_add"))
+        if (!strcmp(metric, "message"))
+            value = send_receive(bytes);
+        else if (!strcmp(metric, "message_bandwidth"))
+            value = bytes / send_receive(bytes);
+        else if (!strcmp(metric, "fetch_add"))
             value = fetch_add();
         else if (!strcmp(metric, "put_rate"))
             value = 1e3 / puts_ns(8, 8192, 4096);
@@ -169,7 +179,7 @@ int main(int argc, char **argv)
         else
             continue;
         if (rank == 0)
-            peer_say(metric, size, bytes, "openmpi", value);
+            peer_say(metric, size, bytes, COLUMN, value);
     }
     if (size == 2) {
         MPI_Win_unlock_all(win);

@@ -1,0 +1,222 @@
+//! C programs on several processes, over shared memory and over a backend that delays and reorders.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+mod common;
+use common::{built, compiler, crate_dir, demand, run, scratch};
+
+/// Compiles a program of tests/programs against the shared library.
+fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
+    let built = built();
+    // Programs look for the soname, which a file that has just been built does not bear.
+    let directory = scratch(&format!("lib-{name}"));
+    std::fs::create_dir_all(&directory).unwrap();
+    let named = directory.join("libunipgas.so.0");
+    let _ = std::fs::remove_file(&named);
+    std::os::unix::fs::symlink(built.join("libunipgas.so"), &named).unwrap();
+    let program = scratch(name);
+    demand(
+        compiler()
+            .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O1", "-pthread"])
+            .args(["-Wall", "-Wextra", "-Werror"])
+            .args(options)
+            .arg(crate_dir().join("tests/programs").join(source))
+            .arg(built.join("libunipgas.so"))
+            .arg(format!("-Wl,-rpath,{}", directory.display()))
+            .arg("-o")
+            .arg(&program),
+    );
+    program
+}
+
+/// `unipgas run` with these options.
+fn job(options: &str, program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(built().join("unipgas"));
+    for name in [
+        "UNIPGAS_BACKEND",
+        "UNIPGAS_SEED",
+        "UNIPGAS_RCCE_MPB",
+        "UNIPGAS_RCCE_CORES",
+    ] {
+        command.env_remove(name);
+    }
+    command.args(["run", "--timeout", "120"]);
+    command
+        .args(options.split_whitespace())
+        .arg(program)
+        .args(arguments);
+    run(&mut command)
+}
+
+fn succeeds(options: &str, program: &Path, arguments: &[&str]) -> String {
+    let output = job(options, program, arguments);
+    assert!(
+        output.status.success(),
+        "{} {options}: {}\n{}{}",
+        program.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every number of processes over shared memory, a few over chaos.
+fn everywhere(program: &Path) {
+    for options in ["-n 1", "-n 2", "-n 3", "-n 5"] {
+        succeeds(options, program, &["60"]);
+    }
+    succeeds("-n 48", program, &["3"]);
+    for seed in 1..=3 {
+        for processes in [2, 3, 5] {
+            let options = format!("--backend chaos --seed {seed} -n {processes}");
+            succeeds(&options, program, &["12"]);
+        }
+    }
+}
+
+#[test]
+fn buffers_and_flags_of_gory_programs() {
+    everywhere(&compile("gory.c", "gory", &[]));
+}
+
+#[test]
+fn everything_of_simple_programs() {
+    everywhere(&compile("plain.c", "plain", &[]));
+}
+
+#[test]
+fn open_sends_get_on_while_their_unit_waits_for_anything() {
+    everywhere(&compile("open.c", "open", &[]));
+}
+
+/// Executables have copies of the library's variables, or not; both kinds read what the library has written.
+#[test]
+fn variables_of_any_executable() {
+    for (name, options) in [
+        ("pie", &["-fPIE", "-pie"][..]),
+        ("no-pie", &["-fno-pie", "-no-pie"]),
+        ("openmp", &["-fopenmp"]),
+    ] {
+        let program = compile("plain.c", name, options);
+        succeeds("-n 3", &program, &["2", "returns from main"]);
+    }
+}
+
+#[test]
+fn variables_of_a_static_program() {
+    let program = scratch("static");
+    demand(
+        compiler()
+            .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O1", "-pthread"])
+            .arg(crate_dir().join("tests/programs/plain.c"))
+            // Whole: what enters the backends into their table is an object that nobody names.
+            .arg("-Wl,--whole-archive")
+            .arg(built().join("libunipgas.a"))
+            .arg("-Wl,--no-whole-archive")
+            .args([
+                "-lhwloc",
+                "-lgcc_s",
+                "-lutil",
+                "-lrt",
+                "-lpthread",
+                "-lm",
+                "-ldl",
+                "-lc",
+                "-o",
+            ])
+            .arg(&program),
+    );
+    succeeds("-n 3", &program, &["2"]);
+}
+
+#[test]
+fn buffers_of_another_size() {
+    let program = compile("before.c", "size", &[]);
+    let sized = |size: &str| {
+        let mut command = Command::new(built().join("unipgas"));
+        command
+            .args(["run", "--keep-going", "--timeout", "60", "-n", "2"])
+            .arg(&program);
+        run(command.env("UNIPGAS_RCCE_MPB", size))
+    };
+    assert!(sized("32").status.success());
+    let output = sized("8k");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("UNIPGAS_RCCE_MPB must be"));
+    assert_eq!(lines.count(), 2, "{text}");
+}
+
+#[test]
+fn calls_outside_init_and_finalize_fail() {
+    let program = compile("before.c", "before", &[]);
+    for processes in ["-n 1", "-n 3"] {
+        let said = succeeds(processes, &program, &[]);
+        assert!(said.starts_with("done"), "{said}");
+    }
+}
+
+#[test]
+fn the_launchers_words_are_removed() {
+    let program = compile("arguments.c", "arguments", &[]);
+    let words = ["2", "0.533", "07", "03", "x", "2"];
+    assert_eq!(
+        demand(Command::new(&program).args(words)),
+        "x 2 / named 3\n"
+    );
+    assert_eq!(
+        succeeds("-n 2", &program, &words),
+        "x 2 / named 7\n".repeat(2)
+    );
+    let all = "2 0.533 07 03 x 2 / named 2\n";
+    assert_eq!(succeeds("-n 3", &program, &words), all.repeat(3));
+}
+
+/// Whatever the others wait for: each ends with a line that names a dead one, be it the first to die or one that ended because of it.
+#[test]
+fn the_death_of_one_ends_the_waits_of_the_others() {
+    let program = compile("death.c", "death", &[]);
+    for backend in ["shm", "chaos"] {
+        for way in ["b", "f", "l", "z", "p", "t", "s", "r"] {
+            let options = format!("--backend {backend} --keep-going -n 3");
+            let output = job(&options, &program, &[way]);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            for id in [0, 2] {
+                let line = format!(" has died: UE {id} ends");
+                assert!(text.contains(&line), "{backend} {way}: {text}");
+            }
+            assert!(
+                !text.contains("nothing had happened"),
+                "{backend} {way}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_that_ends_early_is_not_waited_for() {
+    let program = compile("death.c", "early", &[]);
+    let output = job("--keep-going -n 3", &program, &["e"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text.contains("UE 1 has ended, and UE 0 waits for it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn too_many_processes_are_refused() {
+    let program = compile("arguments.c", "many", &[]);
+    let output = job("-n 49 --keep-going", &program, &[]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("RCCE_init: a job has at most 48 UEs"),
+        "{text}"
+    );
+}

@@ -1,0 +1,20 @@
+/* What the programs share: a check that ends the program with a line. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition) \
+  do { \
+    if (!(condition)) { \
+      fprintf(stderr, "%s:%d: %s (UE %d)\n", __FILE__, __LINE__, #condition, RCCE_ue()); \
+      exit(1); \
+    } \
+  } while (0)
+
+#define OK(call) CHECK((call) == RCCE_SUCCESS)
+
+#endif

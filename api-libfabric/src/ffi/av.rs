@@ -1,0 +1,263 @@
+//! Address vectors.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex};
+
+use super::domain::DomainObject;
+use super::event::{EventObject, EventQueue};
+use super::{Object, code, fid_of, given, is_free, list, no, no_control, number, put};
+use crate::av::AddressVector;
+use crate::name::{LEN, Name};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) struct AvPart {
+    pub av: Arc<AddressVector>,
+    /// Insertions are told to an event queue (FI_EVENT).
+    asynchronous: bool,
+    events: Mutex<Option<Arc<EventQueue>>>,
+}
+
+pub(super) type AvObject = Object<fid_av, AvPart>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_av = fi_ops_av {
+    size: size_of::<fi_ops_av>(),
+    insert,
+    insertsvc: no,
+    insertsym: no,
+    remove,
+    lookup,
+    straddr,
+    av_set: no,
+};
+
+pub(super) unsafe extern "C" fn open_av(
+    domain: *mut fid_domain,
+    attr: *mut fi_av_attr,
+    av: *mut *mut fid_av,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(av)?;
+        // SAFETY:
+        // - a domain of ours and attributes (or null), by the interface.
+        let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_mut()) };
+        let mut asynchronous = false;
+        if let Some(attr) = attr {
+            if !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.r#type) || attr.rx_ctx_bits != 0 {
+                return Err(Errno::INVAL);
+            }
+            if !attr.name.is_null() {
+                return Err(Errno::NOSYS);
+            }
+            if attr.flags & !(FI_COMPLETION | FI_SYMMETRIC) != 0 {
+                return Err(Errno::BADFLAGS);
+            }
+            asynchronous = attr.flags & FI_COMPLETION != 0;
+            if attr.r#type == FI_AV_UNSPEC {
+                attr.r#type = FI_AV_TABLE;
+            }
+        }
+        let raw = fid_av {
+            fid: fid_of(FI_CLASS_AV, context, &FID),
+            ops: &OPS,
+        };
+        let part = AvPart {
+            av: Arc::new(AddressVector::new(&domain.inner.domain)),
+            asynchronous,
+            events: Mutex::new(None),
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(av, Object::create(raw, part)) }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an address vector, by the table that this function is in.
+        let object = unsafe { AvObject::at(fid) }?;
+        if !is_free(&object.inner.av) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { AvObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    code(|| {
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        // SAFETY:
+        // - an address vector, by the table, and an object of this provider or null.
+        unsafe {
+            let object = AvObject::at(fid)?;
+            if other.as_ref().ok_or(Errno::INVAL)?.fclass != FI_CLASS_EQ {
+                return Err(Errno::INVAL);
+            }
+            let events = EventObject::at(other)?.inner.clone();
+            *object
+                .inner
+                .events
+                .lock()
+                .unwrap_or_else(|e| e.into_inner()) = Some(events);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn insert(
+    av: *mut fid_av,
+    names: *const c_void,
+    count: usize,
+    addresses: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        // SAFETY:
+        // - an address vector and as many names, by the interface.
+        let (object, names) = unsafe {
+            let most = isize::MAX as usize / LEN;
+            (
+                AvObject::at(av)?,
+                list(names.cast::<[u8; LEN]>(), count, most)?,
+            )
+        };
+        let events = object
+            .inner
+            .events
+            .lock()
+            .unwrap_or_else(|e| e.into_inner());
+        if object.inner.asynchronous && events.is_none() {
+            return Err(Errno::NOEQ);
+        }
+        let mut good = 0;
+        for (nth, name) in names.iter().enumerate() {
+            let name = Name::from_bytes(name);
+            good += usize::from(name.is_ok());
+            let errno = name.as_ref().err().map_or(0, |errno| errno.0);
+            if let (Some(events), true, 1..) = (&*events, object.inner.asynchronous, errno) {
+                events.fail(av.cast(), context, nth as u64, errno);
+            }
+            let address = name.map_or(FI_ADDR_NOTAVAIL, |name| object.inner.av.insert(name));
+            // SAFETY:
+            // - `count` places for addresses unless null, and for errors if the flag says so, by the interface.
+            unsafe {
+                if !addresses.is_null() {
+                    addresses.add(nth).write(address);
+                }
+                if flags & FI_SYNC_ERR != 0 && !context.is_null() {
+                    context.cast::<c_int>().add(nth).write(errno);
+                }
+            }
+        }
+        if let (Some(events), true) = (&*events, object.inner.asynchronous) {
+            events.tell(FI_AV_COMPLETE, av.cast(), context, good as u64);
+            return Ok(0);
+        }
+        Ok(good)
+    }) as c_int
+}
+
+unsafe extern "C" fn remove(
+    av: *mut fid_av,
+    addresses: *mut u64,
+    count: usize,
+    flags: u64,
+) -> c_int {
+    code(|| {
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        // SAFETY:
+        // - an address vector and as many addresses, by the interface.
+        let (object, addresses) = unsafe {
+            (
+                AvObject::at(av)?,
+                list(addresses.cast_const(), count, usize::MAX / 8)?,
+            )
+        };
+        let mut result = Ok(());
+        for address in addresses {
+            result = result.and(object.inner.av.remove(*address));
+        }
+        result
+    })
+}
+
+unsafe extern "C" fn lookup(
+    av: *mut fid_av,
+    address: u64,
+    name: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an address vector, and the caller's buffer with its length.
+        unsafe {
+            let found = AvObject::at(av)?.inner.av.name(address)?;
+            copy_out(found.as_bytes(), name, len)?;
+        }
+        Ok(())
+    })
+}
+
+/// Copies as much as fits, and says how much there is. True: all of it.
+///
+/// # Safety
+/// `len` is null or the length of the buffer.
+pub(super) unsafe fn copy_out(bytes: &[u8], buffer: *mut c_void, len: *mut usize) -> Result<bool> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        let len = len.as_mut().ok_or(Errno::INVAL)?;
+        let room = std::mem::replace(len, bytes.len());
+        let fits = room.min(bytes.len());
+        if fits > 0 {
+            given(buffer)?;
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), fits);
+        }
+        Ok(room >= bytes.len())
+    }
+}
+
+unsafe extern "C" fn straddr(
+    _av: *mut fid_av,
+    name: *const c_void,
+    buffer: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY:
+    // - a name of an endpoint, and the caller's buffer with its length.
+    let done = number(|| unsafe {
+        given(name)?;
+        let bytes = std::slice::from_raw_parts(name.cast::<u8>(), LEN);
+        let text = Name::from_bytes(bytes)?.to_string();
+        let room = len.as_ref().copied().ok_or(Errno::INVAL)?;
+        copy_out(format!("{text}\0").as_bytes(), buffer.cast(), len)?;
+        if room > 0 {
+            buffer.add(room.min(text.len() + 1) - 1).write(0);
+        }
+        Ok(0)
+    });
+    if done < 0 { std::ptr::null() } else { buffer }
+}

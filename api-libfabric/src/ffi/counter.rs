@@ -1,0 +1,151 @@
+//! Counters.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::domain::DomainObject;
+use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, no_control, put};
+use crate::counter::Counter;
+use crate::status::Errno;
+use crate::sys::*;
+
+pub(super) type CounterObject = Object<fid_cntr, Arc<Counter>>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_cntr = fi_ops_cntr {
+    size: size_of::<fi_ops_cntr>(),
+    read,
+    readerr,
+    add,
+    set,
+    wait,
+    adderr,
+    seterr,
+};
+
+pub(super) unsafe extern "C" fn open_counter(
+    domain: *mut fid_domain,
+    attr: *mut fi_cntr_attr,
+    counter: *mut *mut fid_cntr,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(counter)?;
+        // SAFETY:
+        // - a domain of ours and attributes (or null), by the interface.
+        let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
+        if let Some(attr) = attr {
+            if attr.events != 0 || attr.flags != 0 {
+                return Err(Errno::INVAL);
+            }
+            if !matches!(attr.wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+                return Err(Errno::NOSYS);
+            }
+        }
+        let raw = fid_cntr {
+            fid: fid_of(FI_CLASS_CNTR, context, &FID),
+            ops: &OPS,
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe {
+            put(
+                counter,
+                Object::create(raw, Counter::new(&domain.inner.domain)),
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a counter, by the table that this function is in.
+        let object = unsafe { CounterObject::at(fid) }?;
+        if !object.inner.attached.is_empty() || !is_free(&object.inner) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { CounterObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// A counter, or null.
+unsafe fn number(counter: *mut fid_cntr, what: impl FnOnce(&Counter) -> u64) -> u64 {
+    let mut value = 0;
+    let _ = code(|| {
+        // SAFETY:
+        // - the caller's word.
+        value = what(&unsafe { CounterObject::at(counter) }?.inner);
+        Ok(())
+    });
+    value
+}
+
+/// # Safety
+/// A counter, or null.
+unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - the caller's word.
+        what(&unsafe { CounterObject::at(counter) }?.inner);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
+    // SAFETY:
+    // - by the table that this function is in; likewise below.
+    unsafe { number(counter, Counter::read) }
+}
+
+unsafe extern "C" fn readerr(counter: *mut fid_cntr) -> u64 {
+    // SAFETY:
+    // - as above.
+    unsafe { number(counter, Counter::read_errors) }
+}
+
+unsafe extern "C" fn add(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(counter, |counter| counter.add(value)) }
+}
+
+unsafe extern "C" fn set(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(counter, |counter| counter.set(value)) }
+}
+
+unsafe extern "C" fn adderr(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(counter, |counter| counter.add_errors(value)) }
+}
+
+unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(counter, |counter| counter.set_errors(value)) }
+}
+
+unsafe extern "C" fn wait(counter: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - as above.
+        let counter = &unsafe { CounterObject::at(counter) }?.inner;
+        counter.wait(threshold, deadline(timeout))
+    })
+}

@@ -1,0 +1,146 @@
+//! The domain object.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::fabric::{Fabric, FabricObject};
+use super::{Object, code, fid_of, given, is_free, no, no_control, put};
+use crate::atomics::{Family, valid};
+use crate::domain::{Domain, DomainOptions};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) struct DomainPart {
+    pub domain: Arc<Domain>,
+    _fabric: Arc<Fabric>,
+}
+
+pub(super) type DomainObject = Object<fid_domain, DomainPart>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_domain = fi_ops_domain {
+    size: size_of::<fi_ops_domain>(),
+    av_open: super::av::open_av,
+    cq_open: super::queue::open_queue,
+    endpoint: super::endpoint::open_endpoint,
+    scalable_ep: no,
+    cntr_open: super::counter::open_counter,
+    poll_open: no,
+    stx_ctx: no,
+    srx_ctx: no,
+    query_atomic,
+    query_collective: no,
+    endpoint2: super::endpoint::open_endpoint2,
+};
+
+static MEMORY: fi_ops_mr = fi_ops_mr {
+    size: size_of::<fi_ops_mr>(),
+    reg: super::memory::register,
+    regv: super::memory::register_vector,
+    regattr: super::memory::register_by_attributes,
+};
+
+/// # Safety
+/// The arguments of fi_domain(3).
+pub(super) unsafe fn open_domain(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> Result<()> {
+    given(domain)?;
+    // SAFETY:
+    // - a fabric of ours, and what getinfo gave (or null), by the interface.
+    let (fabric, attr) = unsafe {
+        let info = info.as_ref().ok_or(Errno::INVAL)?;
+        (
+            FabricObject::at(fabric)?,
+            info.domain_attr.as_ref().ok_or(Errno::INVAL)?,
+        )
+    };
+    let basic = attr.mr_mode & FI_MR_BASIC != 0;
+    let options = DomainOptions {
+        virtual_addresses: basic || attr.mr_mode & FI_MR_VIRT_ADDR != 0,
+        own_keys: basic || attr.mr_mode & FI_MR_PROV_KEY != 0,
+        one_thread: matches!(attr.threading, FI_THREAD_DOMAIN | FI_THREAD_COMPLETION),
+        automatic: attr.data_progress == FI_PROGRESS_AUTO,
+    };
+    let raw = fid_domain {
+        fid: fid_of(FI_CLASS_DOMAIN, context, &FID),
+        ops: &OPS,
+        mr: &MEMORY,
+    };
+    let part = DomainPart {
+        domain: Domain::open(options)?,
+        _fabric: fabric.inner.clone(),
+    };
+    // SAFETY:
+    // - not null, so a place for a pointer.
+    unsafe { put(domain, Object::create(raw, part)) }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a domain, by the table that this function is in.
+        let object = unsafe { DomainObject::at(fid) }?;
+        if !is_free(&object.inner.domain) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { DomainObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, _flags: u64) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an object of this provider, or null.
+        let class = unsafe { other.as_ref() }.ok_or(Errno::INVAL)?.fclass;
+        // Nothing here is asynchronous that an event queue would have to tell of.
+        if class == FI_CLASS_EQ {
+            Ok(())
+        } else {
+            Err(Errno::INVAL)
+        }
+    })
+}
+
+unsafe extern "C" fn query_atomic(
+    _domain: *mut fid_domain,
+    datatype: c_int,
+    op: c_int,
+    attr: *mut fi_atomic_attr,
+    flags: u64,
+) -> c_int {
+    code(|| {
+        if flags & FI_TAGGED != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let family = match flags {
+            0 => Family::Base,
+            FI_FETCH_ATOMIC => Family::Fetch,
+            FI_COMPARE_ATOMIC => Family::Compare,
+            _ => return Err(Errno::BADFLAGS),
+        };
+        let valid = valid(family, datatype, op)?;
+        let answer = fi_atomic_attr {
+            count: valid.count,
+            size: valid.ty.size(),
+        };
+        // SAFETY:
+        // - null or a place for it, by the interface.
+        unsafe { put(attr, answer) }
+    })
+}

@@ -1,0 +1,402 @@
+//! Endpoints: all but the data transfer.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::av::{AvObject, copy_out};
+use super::counter::CounterObject;
+use super::domain::DomainObject;
+use super::event::{EventObject, EventQueue};
+use super::queue::QueueObject;
+use super::{Object, code, fid_of, given, no, posted, put};
+use crate::endpoint::{Endpoint, EndpointOptions, Posting};
+use crate::operation::Counted;
+use crate::rma::TRANSMIT_FLAGS;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) struct EndpointPart {
+    pub endpoint: Arc<Endpoint>,
+    /// Flags of calls that have none of their own.
+    transmit: AtomicU64,
+    receive: AtomicU64,
+    multi_receive: AtomicUsize,
+    /// Another name of an endpoint (fi_ep_alias): closing it leaves the endpoint alone.
+    alias: bool,
+    events: std::sync::Mutex<Option<Arc<EventQueue>>>,
+}
+
+pub(super) type EndpointObject = Object<fid_ep, EndpointPart>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: no,
+    rx_ctx: no,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+static CM: fi_ops_cm = fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname: no,
+    getname,
+    getpeer: no,
+    connect: no,
+    listen: no,
+    accept: no,
+    reject: no,
+    shutdown: no,
+    join: no,
+};
+
+fn object(part: EndpointPart, context: *mut c_void) -> *mut fid_ep {
+    let raw = fid_ep {
+        fid: fid_of(FI_CLASS_EP, context, &FID),
+        ops: &OPS,
+        cm: &CM,
+        msg: &super::message::MESSAGES,
+        rma: &super::rma::OPS,
+        tagged: &super::message::TAGGED,
+        atomic: &super::atomic::OPS,
+        collective: std::ptr::null(),
+    };
+    Object::create(raw, part)
+}
+
+pub(super) unsafe extern "C" fn open_endpoint(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(endpoint)?;
+        // SAFETY:
+        // - a domain of ours and what getinfo gave (or null), by the interface.
+        let part = unsafe {
+            let domain = &DomainObject::at(domain)?.inner.domain;
+            let info = info.as_ref().ok_or(Errno::INVAL)?;
+            let wanted = info.ep_attr.as_ref().map_or(FI_EP_RDM, |attr| attr.r#type);
+            if wanted != FI_EP_RDM && wanted != FI_EP_UNSPEC {
+                return Err(Errno::INVAL);
+            }
+            let (transmit, receive) = (info.tx_attr.as_ref(), info.rx_attr.as_ref());
+            let order = transmit.map_or(0, |attr| attr.msg_order)
+                | receive.map_or(0, |attr| attr.msg_order);
+            let options = EndpointOptions {
+                caps: info.caps,
+                order,
+            };
+            EndpointPart {
+                endpoint: Endpoint::new(domain, options)?,
+                transmit: AtomicU64::new(transmit.map_or(0, |attr| attr.op_flags)),
+                receive: AtomicU64::new(receive.map_or(0, |attr| attr.op_flags)),
+                multi_receive: AtomicUsize::new(0),
+                alias: false,
+                events: std::sync::Mutex::new(None),
+            }
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(endpoint, object(part, context)) }
+    })
+}
+
+pub(super) unsafe extern "C" fn open_endpoint2(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -Errno::BADFLAGS.0;
+    }
+    // SAFETY:
+    // - our caller's arguments.
+    unsafe { open_endpoint(domain, info, endpoint, context) }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an endpoint, by the table that this function is in, which the caller gives up.
+        unsafe {
+            let part = &EndpointObject::at(fid)?.inner;
+            if !part.alias {
+                part.endpoint.detach();
+            }
+            EndpointObject::destroy(fid);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an endpoint, by the table, and an object of this provider or null, of the kind that its class says.
+        unsafe {
+            let part = &EndpointObject::at(fid)?.inner;
+            let endpoint = &part.endpoint;
+            match other.as_ref().ok_or(Errno::INVAL)?.fclass {
+                FI_CLASS_AV if flags == 0 => endpoint.bind_av(&AvObject::at(other)?.inner.av),
+                FI_CLASS_EQ if flags == 0 => {
+                    let events = EventObject::at(other)?.inner.clone();
+                    *part.events.lock().unwrap_or_else(|e| e.into_inner()) = Some(events);
+                    Ok(())
+                }
+                FI_CLASS_CQ => {
+                    let known = FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION;
+                    if flags & !known != 0 || flags & (FI_TRANSMIT | FI_RECV) == 0 {
+                        return Err(Errno::BADFLAGS);
+                    }
+                    let queue = &QueueObject::at(other)?.inner.queue;
+                    let selective = flags & FI_SELECTIVE_COMPLETION != 0;
+                    endpoint.bind_queue(
+                        queue,
+                        flags & FI_TRANSMIT != 0,
+                        flags & FI_RECV != 0,
+                        selective,
+                    )
+                }
+                FI_CLASS_CNTR => bind_counter(endpoint, &CounterObject::at(other)?.inner, flags),
+                FI_CLASS_AV | FI_CLASS_EQ => Err(Errno::BADFLAGS),
+                _ => Err(Errno::INVAL),
+            }
+        }
+    })
+}
+
+fn bind_counter(endpoint: &Endpoint, counter: &Arc<crate::Counter>, flags: u64) -> Result<()> {
+    const KINDS: [(u64, Counted); 6] = [
+        (FI_SEND, Counted::Send),
+        (FI_RECV, Counted::Receive),
+        (FI_READ, Counted::Read),
+        (FI_WRITE, Counted::Write),
+        (FI_REMOTE_READ, Counted::RemoteRead),
+        (FI_REMOTE_WRITE, Counted::RemoteWrite),
+    ];
+    let known = KINDS.iter().fold(0, |all, (flag, _)| all | flag);
+    if flags & !known != 0 || flags == 0 {
+        return Err(Errno::BADFLAGS);
+    }
+    // What others do here is counted only where they are told to say it.
+    let remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if flags & remote != 0 && endpoint.options().caps & FI_RMA_EVENT == 0 {
+        return Err(Errno::INVAL);
+    }
+    for (flag, counted) in KINDS {
+        if flags & flag != 0 {
+            endpoint.bind_counter(counter, counted)?;
+        }
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an endpoint, by the table; what the argument leads to is for the command.
+        unsafe {
+            let part = &EndpointObject::at(fid)?.inner;
+            match command {
+                FI_ENABLE => part.endpoint.enable(),
+                FI_GETOPSFLAG | FI_SETOPSFLAG => {
+                    let flags = arg.cast::<u64>().as_mut().ok_or(Errno::INVAL)?;
+                    let side = *flags & (FI_TRANSMIT | FI_RECV);
+                    let (kept, known) = match side {
+                        FI_TRANSMIT => (&part.transmit, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA),
+                        FI_RECV => (&part.receive, FI_COMPLETION),
+                        _ => return Err(Errno::INVAL),
+                    };
+                    if command == FI_GETOPSFLAG {
+                        *flags = kept.load(Ordering::Relaxed);
+                        return Ok(());
+                    }
+                    let new = *flags & !side;
+                    if new & !known != 0 {
+                        return Err(Errno::BADFLAGS);
+                    }
+                    kept.store(new, Ordering::Relaxed);
+                    Ok(())
+                }
+                FI_ALIAS => {
+                    let wanted = arg.cast::<fi_alias>().as_ref().ok_or(Errno::INVAL)?;
+                    let flags = wanted.flags & !(FI_TRANSMIT | FI_RECV);
+                    if flags & !TRANSMIT_FLAGS != 0 {
+                        return Err(Errno::BADFLAGS);
+                    }
+                    given(wanted.fid)?;
+                    let own = |side, kept: &AtomicU64| match wanted.flags & (FI_TRANSMIT | FI_RECV)
+                    {
+                        chosen if chosen & side != 0 => AtomicU64::new(flags),
+                        _ => AtomicU64::new(kept.load(Ordering::Relaxed)),
+                    };
+                    let alias = EndpointPart {
+                        endpoint: part.endpoint.clone(),
+                        transmit: own(FI_TRANSMIT, &part.transmit),
+                        receive: own(FI_RECV, &part.receive),
+                        multi_receive: AtomicUsize::new(0),
+                        alias: true,
+                        events: std::sync::Mutex::new(None),
+                    };
+                    put(wanted.fid, object(alias, (*fid).context).cast())
+                }
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
+    posted(|| {
+        // SAFETY:
+        // - an endpoint, by the table.
+        unsafe { EndpointObject::at(fid) }?
+            .inner
+            .endpoint
+            .cancel(context.addr())
+    })
+}
+
+unsafe extern "C" fn getopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an endpoint, by the table, and the caller's buffer with its length.
+        unsafe {
+            let part = &EndpointObject::at(fid)?.inner;
+            let found = match (level, name) {
+                (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => {
+                    part.multi_receive.load(Ordering::Relaxed)
+                }
+                (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => 0,
+                _ => return Err(Errno::NOPROTOOPT),
+            };
+            match copy_out(&found.to_ne_bytes(), value, len)? {
+                true => Ok(()),
+                false => Err(Errno::TOOSMALL),
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn setopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    code(|| {
+        if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
+            return Err(Errno::NOPROTOOPT);
+        }
+        if len != size_of::<usize>() || value.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY:
+        // - an endpoint, by the table, and a number of that length.
+        unsafe {
+            let value = value.cast::<usize>().read_unaligned();
+            EndpointObject::at(fid)?
+                .inner
+                .multi_receive
+                .store(value, Ordering::Relaxed);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn size_left(_endpoint: *mut fid_ep) -> isize {
+    // Calls that find no room say so.
+    1
+}
+
+unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an endpoint, by the table, and the caller's buffer with its length.
+        unsafe {
+            let own = *EndpointObject::at(fid)?.inner.endpoint.name();
+            match copy_out(own.as_bytes(), name, len)? {
+                true => Ok(()),
+                false => Err(Errno::TOOSMALL),
+            }
+        }
+    })
+}
+
+impl EndpointPart {
+    /// How a transmission without flags of its own is posted.
+    #[inline(always)]
+    pub fn plain(&self, context: *mut c_void) -> Posting {
+        Posting {
+            context: context.addr(),
+            flags: self.transmit.load(Ordering::Relaxed),
+            data: None,
+            quiet: false,
+        }
+    }
+
+    /// How an inject call is posted.
+    #[inline(always)]
+    pub fn inject(&self) -> Posting {
+        Posting {
+            quiet: true,
+            ..self.plain(std::ptr::null_mut())
+        }
+    }
+
+    /// How a transmission with flags is posted.
+    #[inline(always)]
+    pub fn flagged(&self, context: *mut c_void, flags: u64, data: u64) -> Posting {
+        Posting {
+            context: context.addr(),
+            flags,
+            data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(data),
+            quiet: false,
+        }
+    }
+
+    /// How a receive without flags of its own is posted.
+    #[inline(always)]
+    pub fn receiving(&self, context: *mut c_void) -> Posting {
+        Posting {
+            context: context.addr(),
+            flags: self.receive.load(Ordering::Relaxed),
+            ..Posting::default()
+        }
+    }
+}
+
+/// The endpoint behind a pointer. Errors: [`Errno::INVAL`] for null.
+///
+/// # Safety
+/// Null, or an endpoint of this provider.
+#[inline(always)]
+pub(super) unsafe fn part<'a>(endpoint: *mut fid_ep) -> Result<&'a EndpointPart> {
+    // SAFETY:
+    // - the caller's word.
+    Ok(&unsafe { EndpointObject::at(endpoint) }?.inner)
+}

@@ -1,0 +1,130 @@
+//! The fabric object.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::domain::open_domain;
+use super::event::open_event_queue;
+use super::queue::QueueObject;
+use super::{Object, code, fid_of, is_free, list, no, no_bind, no_control, put};
+use crate::status::Errno;
+use crate::sys::*;
+
+/// What domains and event queues of a fabric keep.
+pub(super) struct Fabric;
+
+pub(super) type FabricObject = Object<fid_fabric, Arc<Fabric>>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_fabric = fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain,
+    passive_ep: no,
+    eq_open: open_event_queue,
+    wait_open: no,
+    trywait,
+    domain2,
+};
+
+/// The fabric of the provider's table.
+pub(super) unsafe extern "C" fn open_fabric(
+    attr: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - null or valid, by the interface.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVAL)?;
+        let raw = fid_fabric {
+            fid: fid_of(FI_CLASS_FABRIC, context, &FID),
+            ops: &OPS,
+            api_version: attr.api_version,
+        };
+        super::given(fabric)?;
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(fabric, Object::create(raw, Arc::new(Fabric))) }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a fabric, by the table that this function is in.
+        let object = unsafe { FabricObject::at(fid) }?;
+        if !is_free(&object.inner) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { FabricObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn domain(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY:
+    // - our caller's arguments.
+    code(|| unsafe { open_domain(fabric, info, domain, context) })
+}
+
+unsafe extern "C" fn domain2(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        // SAFETY:
+        // - our caller's arguments.
+        unsafe { open_domain(fabric, info, domain, context) }
+    })
+}
+
+unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
+    code(|| {
+        let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+        // SAFETY:
+        // - as many pointers, by the interface.
+        for fid in unsafe { list(fids.cast_const(), count, usize::MAX) }? {
+            // SAFETY:
+            // - an object of this provider.
+            let class = unsafe { fid.as_ref() }.ok_or(Errno::INVAL)?.fclass;
+            match class {
+                FI_CLASS_CQ => {
+                    // SAFETY:
+                    // - a completion queue, as its class says.
+                    unsafe { QueueObject::at(*fid) }?.inner.queue.arm()?;
+                }
+                FI_CLASS_EQ => {
+                    // SAFETY:
+                    // - an event queue, as its class says.
+                    unsafe { super::event::EventObject::at(*fid) }?
+                        .inner
+                        .arm()?;
+                }
+                _ => return Err(Errno::NOSYS),
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,377 @@
+//! fi_getinfo(3): what is offered, and whether that is what a program asks for. Hints are taken at their word.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use unipgas_core::registry;
+
+use super::{code, library, put};
+use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT};
+use crate::name::{self, Name};
+use crate::rma::{LONGEST, TRANSMIT_FLAGS};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+/// Of the provider, and of its one fabric and domain.
+pub const NAME: &str = "unipgas";
+/// FI_FORMAT of our names.
+pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x756e69;
+const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
+
+const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
+const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// Given only to those who ask: they cost something.
+const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV;
+const ALWAYS: u64 = FI_LOCAL_COMM;
+const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
+const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND;
+const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
+const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
+/// Modes of memory registration that programs may leave to us and that we take up.
+const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+const MOST: usize = 1 << 16;
+
+/// The getinfo of the provider's table.
+pub unsafe extern "C" fn getinfo(
+    version: u32,
+    node: *const c_char,
+    _service: *const c_char,
+    flags: u64,
+    hints: *const fi_info,
+    info: *mut *mut fi_info,
+) -> c_int {
+    code(|| {
+        // Names of machines mean nothing here: endpoints are found by the names that they say.
+        if !node.is_null() && flags & FI_SOURCE == 0 {
+            return Err(Errno::NODATA);
+        }
+        // SAFETY:
+        // - null, or a structure of libfabric with its attributes, by the interface; they are read as far as 1.17 knows them.
+        let wishes = unsafe { hints.as_ref().map(|hints| Wishes::of(hints)) };
+        let wishes = wishes.filter(|_| flags & FI_PROV_ATTR_ONLY == 0);
+        let offer = Offer::to(version, wishes.as_ref()).ok_or(Errno::NODATA)?;
+        if registry::backends().is_empty() {
+            return Err(Errno::NODATA);
+        }
+        // SAFETY:
+        // - a place for a pointer, by the interface.
+        unsafe { put(info, offer.info(wishes.as_ref())?) }
+    })
+}
+
+/// The hints' parts.
+struct Wishes<'a> {
+    info: &'a fi_info,
+    transmit: Option<&'a fi_tx_attr>,
+    receive: Option<&'a fi_rx_attr>,
+    endpoint: Option<&'a fi_ep_attr>,
+    domain: Option<&'a fi_domain_attr>,
+    fabric: Option<&'a fi_fabric_attr>,
+}
+
+impl<'a> Wishes<'a> {
+    /// # Safety
+    /// The pointers of `info` are null or valid.
+    unsafe fn of(info: &'a fi_info) -> Wishes<'a> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            Wishes {
+                info,
+                transmit: info.tx_attr.as_ref(),
+                receive: info.rx_attr.as_ref(),
+                endpoint: info.ep_attr.as_ref(),
+                domain: info.domain_attr.as_ref(),
+                fabric: info.fabric_attr.as_ref(),
+            }
+        }
+    }
+}
+
+/// What a program gets.
+struct Offer {
+    caps: u64,
+    order: [u64; 2],
+    op_flags: [u64; 2],
+    sizes: [usize; 2],
+    mr_mode: c_int,
+    threading: c_int,
+    control_progress: c_int,
+    data_progress: c_int,
+    resource_mgmt: c_int,
+    av_type: c_int,
+    tag_format: u64,
+}
+
+fn allowed(wanted: u64, known: u64) -> Option<()> {
+    (wanted & !known == 0).then_some(())
+}
+
+fn within<T: PartialOrd>(wanted: T, most: T) -> Option<()> {
+    (wanted <= most).then_some(())
+}
+
+/// Whether a name that a program asks for is ours.
+fn named(wanted: *const c_char) -> Option<()> {
+    if wanted.is_null() {
+        return Some(());
+    }
+    // SAFETY:
+    // - not null, so a C string by the interface.
+    let wanted = unsafe { CStr::from_ptr(wanted) };
+    (wanted.to_bytes() == NAME.as_bytes()).then_some(())
+}
+
+fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
+    if wanted == T::default() {
+        usual
+    } else {
+        wanted
+    }
+}
+
+/// The capabilities that are meant: what moves data in some way is allowed to in all ways, if none is named.
+fn completed(caps: u64) -> u64 {
+    let caps = if caps & PRIMARY == 0 {
+        caps | PRIMARY
+    } else {
+        caps
+    };
+    let mut full = caps | ALWAYS;
+    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & (FI_SEND | FI_RECV) == 0 {
+        full |= FI_SEND | FI_RECV;
+    }
+    let rma = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & rma == 0 {
+        full |= rma;
+    }
+    full
+}
+
+impl Offer {
+    /// `None`: the wishes cannot be met.
+    fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
+        let mut offer = Offer {
+            caps: completed(0),
+            order: [FI_ORDER_SAS; 2],
+            op_flags: [0; 2],
+            sizes: [1024; 2],
+            mr_mode: if version < crate::sys::version(1, 5) {
+                FI_MR_SCALABLE
+            } else {
+                0
+            },
+            threading: FI_THREAD_SAFE,
+            control_progress: FI_PROGRESS_AUTO,
+            data_progress: FI_PROGRESS_MANUAL,
+            resource_mgmt: FI_RM_ENABLED,
+            av_type: FI_AV_TABLE,
+            tag_format: u64::MAX,
+        };
+        let Some(wishes) = wishes else {
+            return Some(offer);
+        };
+        allowed(wishes.info.caps, CAPS)?;
+        offer.caps = completed(wishes.info.caps);
+        if wishes.info.addr_format != FI_FORMAT_UNSPEC && wishes.info.addr_format != ADDRESS_FORMAT
+        {
+            return None;
+        }
+        if let Some(wanted) = wishes.fabric {
+            named(wanted.name)?;
+        }
+        if let Some(wanted) = wishes.endpoint {
+            if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
+                return None;
+            }
+            if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
+                return None;
+            }
+            within(wanted.protocol_version, 1)?;
+            within(wanted.max_msg_size, LONGEST)?;
+            within(wanted.tx_ctx_cnt, 1)?;
+            within(wanted.rx_ctx_cnt, 1)?;
+            within(wanted.auth_key_size, 0)?;
+            offer.tag_format = or(wanted.mem_tag_format, u64::MAX);
+        }
+        if let Some(wanted) = wishes.transmit {
+            allowed(wanted.caps, TRANSMIT_CAPS & offer.caps)?;
+            allowed(wanted.op_flags, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA)?;
+            allowed(wanted.msg_order, ORDERS)?;
+            within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
+            within(wanted.inject_size, INJECT_SIZE)?;
+            within(wanted.size, MOST)?;
+            within(wanted.iov_limit, IOV_LIMIT)?;
+            within(wanted.rma_iov_limit, IOV_LIMIT)?;
+            offer.op_flags[0] = wanted.op_flags;
+            offer.order[0] = or(wanted.msg_order, FI_ORDER_SAS);
+            offer.sizes[0] = or(wanted.size, 1024);
+        }
+        if let Some(wanted) = wishes.receive {
+            allowed(wanted.caps, RECEIVE_CAPS & offer.caps)?;
+            allowed(wanted.op_flags, FI_COMPLETION)?;
+            allowed(wanted.msg_order, ORDERS)?;
+            within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
+            within(wanted.size, MOST)?;
+            within(wanted.iov_limit, IOV_LIMIT)?;
+            offer.op_flags[1] = wanted.op_flags;
+            offer.order[1] = or(wanted.msg_order, FI_ORDER_SAS);
+            offer.sizes[1] = or(wanted.size, 1024);
+        }
+        if let Some(wanted) = wishes.domain {
+            offer.meet_domain(version, wanted)?;
+        }
+        // Remote memory needs nobody's progress; messages do, unless a thread of ours makes it.
+        if offer.caps & (FI_MSG | FI_TAGGED) == 0 {
+            offer.data_progress = FI_PROGRESS_AUTO;
+        }
+        Some(offer)
+    }
+
+    fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr) -> Option<()> {
+        named(wanted.name)?;
+        within(wanted.mr_key_size, 8)?;
+        within(wanted.cq_data_size, 8)?;
+        within(wanted.cq_cnt, MOST)?;
+        within(wanted.ep_cnt, MOST)?;
+        within(wanted.tx_ctx_cnt, MOST)?;
+        within(wanted.rx_ctx_cnt, MOST)?;
+        within(wanted.max_ep_tx_ctx, 1)?;
+        within(wanted.max_ep_rx_ctx, 1)?;
+        within(wanted.max_ep_stx_ctx, 0)?;
+        within(wanted.max_ep_srx_ctx, 0)?;
+        within(wanted.cntr_cnt, MOST)?;
+        within(wanted.mr_iov_limit, 1)?;
+        within(wanted.mr_cnt, MOST)?;
+        within(wanted.auth_key_size, 0)?;
+        within(wanted.max_err_data, 0)?;
+        allowed(wanted.caps, FI_LOCAL_COMM)?;
+        if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&wanted.threading)
+            || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.data_progress)
+            || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.control_progress)
+            || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&wanted.av_type)
+        {
+            return None;
+        }
+        self.threading = or(wanted.threading, FI_THREAD_SAFE);
+        self.control_progress = or(wanted.control_progress, FI_PROGRESS_AUTO);
+        self.data_progress = or(wanted.data_progress, FI_PROGRESS_MANUAL);
+        self.resource_mgmt = or(wanted.resource_mgmt, FI_RM_ENABLED);
+        self.av_type = or(wanted.av_type, FI_AV_TABLE);
+        self.mr_mode = if version < crate::sys::version(1, 5) {
+            match wanted.mr_mode {
+                FI_MR_UNSPEC | FI_MR_SCALABLE => FI_MR_SCALABLE,
+                FI_MR_BASIC => FI_MR_BASIC,
+                _ => return None,
+            }
+        } else if wanted.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE) != 0 {
+            wanted.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE)
+        } else {
+            wanted.mr_mode & MR_MODES
+        };
+        Some(())
+    }
+
+    /// In libfabric's form.
+    fn info(&self, wishes: Option<&Wishes<'_>>) -> Result<*mut fi_info> {
+        let info = library::allocate_info()?;
+        // SAFETY:
+        // - just allocated with its attributes, and nobody else's.
+        let filled = unsafe { self.fill(&mut *info, wishes) };
+        if let Err(errno) = filled {
+            // SAFETY:
+            // - as above.
+            unsafe { library::free_info(info) };
+            return Err(errno);
+        }
+        Ok(info)
+    }
+
+    /// # Safety
+    /// `info` has all its attributes.
+    unsafe fn fill(&self, info: &mut fi_info, wishes: Option<&Wishes<'_>>) -> Result<()> {
+        info.caps = self.caps;
+        info.mode = 0;
+        info.addr_format = ADDRESS_FORMAT;
+        if let Some(wishes) = wishes {
+            let name = wishes.info.dest_addr;
+            if !name.is_null() {
+                // SAFETY:
+                // - the length that comes with it, by the interface.
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(name.cast::<u8>(), wishes.info.dest_addrlen)
+                };
+                Name::from_bytes(bytes).map_err(|_| Errno::NODATA)?;
+                info.dest_addr = copied(bytes)?;
+                info.dest_addrlen = name::LEN;
+            }
+        }
+        // SAFETY:
+        // - the caller's word.
+        let (transmit, receive, endpoint, domain, fabric) = unsafe {
+            (
+                &mut *info.tx_attr,
+                &mut *info.rx_attr,
+                &mut *info.ep_attr,
+                &mut *info.domain_attr,
+                &mut *info.fabric_attr,
+            )
+        };
+        transmit.caps = self.caps & TRANSMIT_CAPS;
+        transmit.op_flags = self.op_flags[0];
+        transmit.msg_order = self.order[0];
+        transmit.inject_size = INJECT_SIZE;
+        transmit.size = self.sizes[0].min(DEPTH);
+        transmit.iov_limit = IOV_LIMIT;
+        transmit.rma_iov_limit = IOV_LIMIT;
+        receive.caps = self.caps & RECEIVE_CAPS;
+        receive.op_flags = self.op_flags[1];
+        receive.msg_order = self.order[1];
+        receive.size = self.sizes[1];
+        receive.iov_limit = IOV_LIMIT;
+        endpoint.r#type = FI_EP_RDM;
+        endpoint.protocol = PROTOCOL;
+        endpoint.protocol_version = 1;
+        endpoint.max_msg_size = LONGEST;
+        endpoint.max_order_raw_size = LONGEST;
+        endpoint.max_order_war_size = LONGEST;
+        endpoint.max_order_waw_size = LONGEST;
+        endpoint.mem_tag_format = self.tag_format;
+        endpoint.tx_ctx_cnt = 1;
+        endpoint.rx_ctx_cnt = 1;
+        domain.name = library::duplicate(NAME)?;
+        domain.threading = self.threading;
+        domain.control_progress = self.control_progress;
+        domain.data_progress = self.data_progress;
+        domain.resource_mgmt = self.resource_mgmt;
+        domain.av_type = self.av_type;
+        domain.mr_mode = self.mr_mode;
+        domain.mr_key_size = 8;
+        domain.cq_data_size = 8;
+        domain.cq_cnt = MOST;
+        domain.ep_cnt = MOST;
+        domain.tx_ctx_cnt = MOST;
+        domain.rx_ctx_cnt = MOST;
+        domain.max_ep_tx_ctx = 1;
+        domain.max_ep_rx_ctx = 1;
+        domain.cntr_cnt = MOST;
+        domain.mr_iov_limit = 1;
+        domain.mr_cnt = MOST;
+        domain.caps = FI_LOCAL_COMM;
+        // The library fills in the provider's name and versions.
+        fabric.name = library::duplicate(NAME)?;
+        Ok(())
+    }
+}
+
+fn copied(bytes: &[u8]) -> Result<*mut c_void> {
+    // SAFETY:
+    // - malloc gives that many bytes, or null.
+    unsafe {
+        let copy = libc::malloc(bytes.len());
+        if copy.is_null() {
+            return Err(Errno::NOMEM);
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.cast(), bytes.len());
+        Ok(copy)
+    }
+}

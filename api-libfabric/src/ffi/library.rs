@@ -1,0 +1,74 @@
+//! The few functions of libfabric itself that a provider needs. They are found when they are first used, so that the library does not
+//! depend on libfabric.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+
+use crate::status::{Errno, Result};
+use crate::sys::fi_info;
+
+type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
+type FreeInfo = unsafe extern "C" fn(*mut fi_info);
+
+fn find(name: &CStr) -> Result<*mut c_void> {
+    // SAFETY:
+    // - names are C strings; the handle, if any, is that of a library which is loaded already and stays so while it calls us.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        if !found.is_null() {
+            return Ok(found);
+        }
+        // Programs may have loaded it without showing its symbols to others.
+        let library = libc::dlopen(
+            c"libfabric.so.1".as_ptr(),
+            libc::RTLD_LAZY | libc::RTLD_NOLOAD,
+        );
+        if library.is_null() {
+            return Err(Errno::NOSYS);
+        }
+        let found = libc::dlsym(library, name.as_ptr());
+        libc::dlclose(library);
+        if found.is_null() {
+            Err(Errno::NOSYS)
+        } else {
+            Ok(found)
+        }
+    }
+}
+
+/// An empty `fi_info` of the loading library's size, with its attributes.
+pub fn allocate_info() -> Result<*mut fi_info> {
+    let function = find(c"fi_dupinfo")?;
+    // SAFETY:
+    // - the function of that name has this type; null asks for an empty one.
+    let info = unsafe { std::mem::transmute::<*mut c_void, DupInfo>(function)(std::ptr::null()) };
+    if info.is_null() {
+        Err(Errno::NOMEM)
+    } else {
+        Ok(info)
+    }
+}
+
+/// Frees what [`allocate_info`] gave.
+///
+/// # Safety
+/// It came from there and is nobody else's.
+pub unsafe fn free_info(info: *mut fi_info) {
+    if let Ok(function) = find(c"fi_freeinfo") {
+        // SAFETY:
+        // - the function of that name has this type; the caller's word.
+        unsafe { std::mem::transmute::<*mut c_void, FreeInfo>(function)(info) };
+    }
+}
+
+/// A copy that free(3) frees.
+pub fn duplicate(text: &str) -> Result<*mut c_char> {
+    let text = CString::new(text).map_err(|_| Errno::INVAL)?;
+    // SAFETY:
+    // - a C string.
+    let copy = unsafe { libc::strdup(text.as_ptr()) };
+    if copy.is_null() {
+        Err(Errno::NOMEM)
+    } else {
+        Ok(copy)
+    }
+}

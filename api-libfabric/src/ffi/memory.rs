@@ -1,0 +1,179 @@
+//! Memory regions.
+
+use std::ffi::{c_int, c_void};
+
+use super::domain::DomainObject;
+use super::{Object, code, fid_of, given, list, no, put};
+use crate::memory::MemoryRegion;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+type MemoryObject = Object<fid_mr, MemoryRegion>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+/// What there is to know of memory to be registered.
+struct Wanted<'a> {
+    parts: &'a [libc::iovec],
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    context: *mut c_void,
+}
+
+/// # Safety
+/// The arguments of fi_mr_reg(3).
+unsafe fn create(domain: *mut fid, wanted: Wanted<'_>, memory: *mut *mut fid_mr) -> Result<()> {
+    given(memory)?;
+    // SAFETY:
+    // - an object of this provider, or null.
+    let class = unsafe { domain.as_ref() }.ok_or(Errno::INVAL)?.fclass;
+    let [part] = wanted.parts else {
+        return Err(Errno::INVAL);
+    };
+    if class != FI_CLASS_DOMAIN || wanted.offset != 0 {
+        return Err(Errno::INVAL);
+    }
+    if wanted.flags != 0 {
+        return Err(Errno::BADFLAGS);
+    }
+    // SAFETY:
+    // - a domain, as its class says; the memory is valid until it is closed, by the interface.
+    let region = unsafe {
+        let domain = &DomainObject::at(domain)?.inner.domain;
+        let (base, len) = (part.iov_base.cast(), part.iov_len);
+        MemoryRegion::register(domain, base, len, wanted.access, wanted.key)?
+    };
+    let raw = fid_mr {
+        fid: fid_of(FI_CLASS_MR, wanted.context, &FID),
+        mem_desc: region.descriptor() as *mut c_void,
+        key: region.key(),
+    };
+    // SAFETY:
+    // - not null, so a place for a pointer.
+    unsafe { put(memory, Object::create(raw, region)) }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the interface's")]
+pub(super) unsafe extern "C" fn register(
+    domain: *mut fid,
+    base: *const c_void,
+    len: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    memory: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        let part = libc::iovec {
+            iov_base: base.cast_mut(),
+            iov_len: len,
+        };
+        let wanted = Wanted {
+            parts: &[part],
+            access,
+            offset,
+            key,
+            flags,
+            context,
+        };
+        // SAFETY:
+        // - our caller's arguments.
+        unsafe { create(domain, wanted, memory) }
+    })
+}
+
+#[allow(clippy::too_many_arguments, reason = "the interface's")]
+pub(super) unsafe extern "C" fn register_vector(
+    domain: *mut fid,
+    parts: *const libc::iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    memory: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - our caller's arguments.
+        unsafe {
+            let wanted = Wanted {
+                parts: list(parts, count, 1)?,
+                access,
+                offset,
+                key,
+                flags,
+                context,
+            };
+            create(domain, wanted, memory)
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn register_by_attributes(
+    domain: *mut fid,
+    attr: *const fi_mr_attr,
+    flags: u64,
+    memory: *mut *mut fid_mr,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - our caller's arguments; the members are those of 1.17, of which older programs' structures have all that is read when the
+        //   authorisation key and the interface are not.
+        unsafe {
+            let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+            let wanted = Wanted {
+                parts: list(attr.mr_iov, attr.iov_count, 1)?,
+                access: attr.access,
+                offset: attr.offset,
+                key: attr.requested_key,
+                flags,
+                context: attr.context,
+            };
+            create(domain, wanted, memory)
+        }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        given(fid)?;
+        // SAFETY:
+        // - a memory region, by the table that this function is in, which the caller gives up.
+        unsafe { MemoryObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an object of this provider, or null.
+        match unsafe { other.as_ref() }.ok_or(Errno::INVAL)?.fclass {
+            // All endpoints of the domain reach all of its memory.
+            FI_CLASS_EP if flags == 0 => Ok(()),
+            FI_CLASS_EP => Err(Errno::BADFLAGS),
+            _ => Err(Errno::NOSYS),
+        }
+    })
+}
+
+unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) -> c_int {
+    code(|| match command {
+        FI_ENABLE | FI_REFRESH => Ok(()),
+        _ => Err(Errno::NOSYS),
+    })
+}

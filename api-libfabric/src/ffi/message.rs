@@ -1,0 +1,416 @@
+//! Messages, with tags and without.
+
+use std::ffi::c_void;
+
+use super::endpoint::part;
+use super::posted;
+use super::rma::{one, parts};
+use crate::endpoint::Posting;
+use crate::messages::Tag;
+use crate::rma::Part;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) static MESSAGES: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv,
+    recvv,
+    recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
+
+pub(super) static TAGGED: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: trecv,
+    recvv: trecvv,
+    recvmsg: trecvmsg,
+    send: tsend,
+    sendv: tsendv,
+    sendmsg: tsendmsg,
+    inject: tinject,
+    senddata: tsenddata,
+    injectdata: tinjectdata,
+};
+
+fn tagged(tag: u64) -> Tag {
+    Tag {
+        tag: Some(tag),
+        ignore: 0,
+    }
+}
+
+fn masked(tag: u64, ignore: u64) -> Tag {
+    Tag {
+        tag: Some(tag),
+        ignore,
+    }
+}
+
+/// # Safety
+/// The arguments of a receive.
+#[inline(always)]
+unsafe fn receive(
+    endpoint: *mut fid_ep,
+    tag: Tag,
+    local: &[Part],
+    from: u64,
+    context: *mut c_void,
+) -> Result<()> {
+    // SAFETY:
+    // - the caller's word; likewise below.
+    unsafe {
+        let part = part(endpoint)?;
+        part.endpoint
+            .receive(tag, local, from, &part.receiving(context))
+    }
+}
+
+/// # Safety
+/// The arguments of a send.
+#[inline(always)]
+unsafe fn transmit(
+    endpoint: *mut fid_ep,
+    tag: Tag,
+    local: &[Part],
+    to: u64,
+    data: Option<u64>,
+    context: *mut c_void,
+) -> Result<()> {
+    // SAFETY:
+    // - as above.
+    unsafe {
+        let part = part(endpoint)?;
+        let posting = Posting {
+            data,
+            ..part.plain(context)
+        };
+        part.endpoint.send(tag, local, to, &posting)
+    }
+}
+
+/// # Safety
+/// The arguments of an inject call.
+#[inline(always)]
+unsafe fn quietly(
+    endpoint: *mut fid_ep,
+    tag: Tag,
+    local: &[Part],
+    to: u64,
+    data: Option<u64>,
+) -> Result<()> {
+    // SAFETY:
+    // - as above.
+    unsafe {
+        let part = part(endpoint)?;
+        let posting = Posting {
+            data,
+            ..part.inject()
+        };
+        part.endpoint.send(tag, local, to, &posting)
+    }
+}
+
+unsafe extern "C" fn recv(
+    endpoint: *mut fid_ep,
+    base: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { receive(endpoint, Tag::NONE, &one(base, len), from, context) })
+}
+
+unsafe extern "C" fn recvv(
+    endpoint: *mut fid_ep,
+    local: *const libc::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { receive(endpoint, Tag::NONE, parts(local, count)?, from, context) })
+}
+
+unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        let message = message.as_ref().ok_or(Errno::INVAL)?;
+        let posting = Posting {
+            context: message.context.addr(),
+            flags,
+            ..Posting::default()
+        };
+        let local = parts(message.msg_iov, message.iov_count)?;
+        part(endpoint)?
+            .endpoint
+            .receive(Tag::NONE, local, message.addr, &posting)
+    })
+}
+
+unsafe extern "C" fn send(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { transmit(endpoint, Tag::NONE, &one(base, len), to, None, context) })
+}
+
+unsafe extern "C" fn sendv(
+    endpoint: *mut fid_ep,
+    local: *const libc::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { transmit(endpoint, Tag::NONE, parts(local, count)?, to, None, context) })
+}
+
+unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        let message = message.as_ref().ok_or(Errno::INVAL)?;
+        let part = part(endpoint)?;
+        let posting = part.flagged(message.context, flags, message.data);
+        let local = parts(message.msg_iov, message.iov_count)?;
+        part.endpoint.send(Tag::NONE, local, message.addr, &posting)
+    })
+}
+
+unsafe extern "C" fn inject(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    to: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { quietly(endpoint, Tag::NONE, &one(base, len), to, None) })
+}
+
+unsafe extern "C" fn senddata(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        transmit(
+            endpoint,
+            Tag::NONE,
+            &one(base, len),
+            to,
+            Some(data),
+            context,
+        )
+    })
+}
+
+unsafe extern "C" fn injectdata(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    data: u64,
+    to: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { quietly(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
+}
+
+unsafe extern "C" fn trecv(
+    endpoint: *mut fid_ep,
+    base: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        receive(
+            endpoint,
+            masked(tag, ignore),
+            &one(base, len),
+            from,
+            context,
+        )
+    })
+}
+
+unsafe extern "C" fn trecvv(
+    endpoint: *mut fid_ep,
+    local: *const libc::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        receive(
+            endpoint,
+            masked(tag, ignore),
+            parts(local, count)?,
+            from,
+            context,
+        )
+    })
+}
+
+unsafe extern "C" fn trecvmsg(
+    endpoint: *mut fid_ep,
+    message: *const fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        let message = message.as_ref().ok_or(Errno::INVAL)?;
+        let posting = Posting {
+            context: message.context.addr(),
+            flags,
+            ..Posting::default()
+        };
+        let local = parts(message.msg_iov, message.iov_count)?;
+        part(endpoint)?.endpoint.receive(
+            masked(message.tag, message.ignore),
+            local,
+            message.addr,
+            &posting,
+        )
+    })
+}
+
+unsafe extern "C" fn tsend(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { transmit(endpoint, tagged(tag), &one(base, len), to, None, context) })
+}
+
+unsafe extern "C" fn tsendv(
+    endpoint: *mut fid_ep,
+    local: *const libc::iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        transmit(
+            endpoint,
+            tagged(tag),
+            parts(local, count)?,
+            to,
+            None,
+            context,
+        )
+    })
+}
+
+unsafe extern "C" fn tsendmsg(
+    endpoint: *mut fid_ep,
+    message: *const fi_msg_tagged,
+    flags: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        let message = message.as_ref().ok_or(Errno::INVAL)?;
+        let part = part(endpoint)?;
+        let posting = part.flagged(message.context, flags, message.data);
+        let local = parts(message.msg_iov, message.iov_count)?;
+        part.endpoint
+            .send(tagged(message.tag), local, message.addr, &posting)
+    })
+}
+
+unsafe extern "C" fn tinject(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    to: u64,
+    tag: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { quietly(endpoint, tagged(tag), &one(base, len), to, None) })
+}
+
+unsafe extern "C" fn tsenddata(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe {
+        transmit(
+            endpoint,
+            tagged(tag),
+            &one(base, len),
+            to,
+            Some(data),
+            context,
+        )
+    })
+}
+
+unsafe extern "C" fn tinjectdata(
+    endpoint: *mut fid_ep,
+    base: *const c_void,
+    len: usize,
+    data: u64,
+    to: u64,
+    tag: u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    posted(|| unsafe { quietly(endpoint, tagged(tag), &one(base, len), to, Some(data)) })
+}

@@ -1,0 +1,318 @@
+//! Completion queues.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use super::domain::DomainObject;
+use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, number, put};
+use crate::completion::{CompletionQueue, Entry, Wait};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) struct QueuePart {
+    pub queue: Arc<CompletionQueue>,
+    /// Bytes of an entry: a prefix of `fi_cq_tagged_entry`.
+    entry: usize,
+    /// The wait's condition is a number of entries.
+    threshold: bool,
+    wait: c_int,
+}
+
+pub(super) type QueueObject = Object<fid_cq, QueuePart>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_cq = fi_ops_cq {
+    size: size_of::<fi_ops_cq>(),
+    read,
+    readfrom,
+    readerr,
+    sread,
+    sreadfrom,
+    signal,
+    strerror,
+};
+
+pub(super) unsafe extern "C" fn open_queue(
+    domain: *mut fid_domain,
+    attr: *mut fi_cq_attr,
+    queue: *mut *mut fid_cq,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(queue)?;
+        // SAFETY:
+        // - a domain of ours and attributes, by the interface.
+        let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
+        let attr = attr.ok_or(Errno::INVAL)?;
+        // The shorter formats are prefixes of the longest.
+        let entry = match attr.format {
+            FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => 8,
+            FI_CQ_FORMAT_MSG => 24,
+            FI_CQ_FORMAT_DATA => 40,
+            FI_CQ_FORMAT_TAGGED => 48,
+            _ => return Err(Errno::INVAL),
+        };
+        let wait = match attr.wait_obj {
+            FI_WAIT_NONE => Wait::None,
+            FI_WAIT_UNSPEC | FI_WAIT_YIELD => Wait::Call,
+            FI_WAIT_FD => Wait::Descriptor,
+            _ => return Err(Errno::NOSYS),
+        };
+        let threshold = match attr.wait_cond {
+            FI_CQ_COND_NONE => false,
+            FI_CQ_COND_THRESHOLD => true,
+            _ => return Err(Errno::INVAL),
+        };
+        let part = QueuePart {
+            queue: CompletionQueue::new(&domain.inner.domain, attr.size, wait)?,
+            entry,
+            threshold,
+            wait: attr.wait_obj,
+        };
+        let raw = fid_cq {
+            fid: fid_of(FI_CLASS_CQ, context, &FID),
+            ops: &OPS,
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(queue, Object::create(raw, part)) }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a completion queue, by the table that this function is in.
+        let object = unsafe { QueueObject::at(fid) }?;
+        if !object.inner.queue.attached.is_empty() || !is_free(&object.inner.queue) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { QueueObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a completion queue, by the table; what the argument leads to is for the command.
+        unsafe {
+            let part = &QueueObject::at(fid)?.inner;
+            match command {
+                FI_GETWAIT => {
+                    let descriptor = part.queue.descriptor().ok_or(Errno::NODATA)?;
+                    put(arg.cast::<c_int>(), descriptor)
+                }
+                FI_GETWAITOBJ => put(arg.cast::<c_int>(), part.wait),
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    })
+}
+
+/// Writes entries one after the other, and their sources.
+struct Sink {
+    at: *mut u8,
+    len: usize,
+    sources: *mut u64,
+}
+
+impl Sink {
+    /// # Safety
+    /// There is room for one more entry, and one more source unless that is null.
+    #[inline(always)]
+    unsafe fn take(&mut self, entry: Entry) {
+        let whole = fi_cq_tagged_entry {
+            op_context: entry.context as *mut c_void,
+            flags: entry.flags,
+            len: entry.len,
+            buf: entry.buffer as *mut c_void,
+            data: entry.data,
+            tag: entry.tag,
+        };
+        // SAFETY:
+        // - the caller's word; an entry is a prefix of the whole.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const whole).cast(), self.at, self.len);
+            self.at = self.at.add(self.len);
+            if !self.sources.is_null() {
+                self.sources.write_unaligned(entry.source);
+                self.sources = self.sources.add(1);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The arguments of fi_cq_readfrom(3).
+#[inline(always)]
+unsafe fn read_some(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> Result<usize> {
+    // SAFETY:
+    // - a completion queue, by the table, and the caller's buffers for `count` entries.
+    unsafe {
+        let part = &QueueObject::at(queue)?.inner;
+        if count > 0 {
+            given(buffer)?;
+        }
+        let mut sink = Sink {
+            at: buffer.cast(),
+            len: part.entry,
+            sources,
+        };
+        part.queue.read(count, |entry| sink.take(entry))
+    }
+}
+
+unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    number(|| unsafe { read_some(queue, buffer, count, std::ptr::null_mut()) })
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    number(|| unsafe { read_some(queue, buffer, count, sources) })
+}
+
+/// # Safety
+/// The arguments of fi_cq_sreadfrom(3).
+unsafe fn wait_for_some(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+    condition: *const c_void,
+    timeout: c_int,
+) -> Result<usize> {
+    // SAFETY:
+    // - a completion queue, by the table, and the caller's buffers for `count` entries; the condition is the number itself.
+    unsafe {
+        let part = &QueueObject::at(queue)?.inner;
+        if count > 0 {
+            given(buffer)?;
+        }
+        let least = if part.threshold { condition.addr() } else { 1 };
+        let mut sink = Sink {
+            at: buffer.cast(),
+            len: part.entry,
+            sources,
+        };
+        let take = |entry| sink.take(entry);
+        part.queue.wait(count, least, deadline(timeout), take)
+    }
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    let sources = std::ptr::null_mut();
+    // SAFETY:
+    // - our caller's arguments.
+    number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut fid_cq,
+    buffer: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY:
+    // - our caller's arguments.
+    number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
+}
+
+unsafe extern "C" fn readerr(
+    queue: *mut fid_cq,
+    entry: *mut fi_cq_err_entry,
+    _flags: u64,
+) -> isize {
+    number(|| {
+        given(entry)?;
+        // SAFETY:
+        // - a completion queue, by the table, and a place for an entry, by the interface, whose last members say where the program
+        //   wants more about the error: there is no more.
+        unsafe {
+            let failure = QueueObject::at(queue)?.inner.queue.read_failure()?;
+            let entry = &mut *entry;
+            entry.op_context = failure.entry.context as *mut c_void;
+            entry.flags = failure.entry.flags;
+            entry.len = failure.entry.len;
+            entry.buf = failure.entry.buffer as *mut c_void;
+            entry.data = failure.entry.data;
+            entry.tag = failure.entry.tag;
+            entry.olen = failure.excess;
+            entry.err = failure.errno.0;
+            entry.prov_errno = failure.errno.0;
+            entry.err_data_size = 0;
+        }
+        Ok(1)
+    })
+}
+
+unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a completion queue, by the table.
+        unsafe { QueueObject::at(queue) }?.inner.queue.interrupt();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn strerror(
+    _queue: *mut fid_cq,
+    errno: c_int,
+    _data: *const c_void,
+    buffer: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY:
+    // - the caller's buffer with its length.
+    unsafe { text(errno, buffer, len) }
+}
+
+/// What an error number means; also in the buffer, if there is one.
+///
+/// # Safety
+/// `buffer` is null or has `len` bytes.
+pub(super) unsafe fn text(errno: c_int, buffer: *mut c_char, len: usize) -> *const c_char {
+    let text = Errno(errno.saturating_abs()).text();
+    if !buffer.is_null() && len > 0 {
+        let fits = text.count_bytes().min(len - 1);
+        // SAFETY:
+        // - the caller's word; room for the end as well.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, fits);
+            buffer.add(fits).write(0);
+        }
+    }
+    text.as_ptr()
+}

@@ -1,0 +1,185 @@
+//! C programs against the installed libfabric, with this provider: two processes each, started apart.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+mod common;
+use common::{compiler, crate_dir, demand, end, providers, scratch, under};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, and the old names of the two ways.
+const MODES: [&str; 4] = ["0", "112", "1", "2"];
+
+fn compiled(name: &str) -> Option<PathBuf> {
+    let source = crate_dir().join(format!("tests/programs/{name}.c"));
+    let program = scratch(name);
+    demand(
+        compiler()?
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .arg("-lfabric"),
+    );
+    Some(program)
+}
+
+/// Runs server and client; `fatal`: the server ends by its own SIGKILL.
+fn pair(program: &Path, mode: &str, environment: &[(&str, &str)], fatal: bool) {
+    let providers = providers();
+    let name = program.file_name().expect("a file").to_string_lossy();
+    let label = environment
+        .iter()
+        .map(|(_, value)| *value)
+        .collect::<Vec<_>>();
+    let meeting = scratch(&format!("{name}-{mode}-{}", label.join("-")));
+    let _ = std::fs::remove_dir_all(&meeting);
+    std::fs::create_dir_all(&meeting).expect("scratch directory is writable");
+    let [mut server, mut client] = ["server", "client"].map(|role| {
+        under(&providers, program)
+            .arg(&meeting)
+            .args([role, mode])
+            .envs(environment.iter().copied())
+            .spawn()
+            .expect("the program starts")
+    });
+    let client = end(&mut client, LIMIT);
+    let ended = if client.success() {
+        end(&mut server, LIMIT)
+    } else {
+        client
+    };
+    let _ = server.kill();
+    let _ = server.wait();
+    assert!(
+        client.success(),
+        "{name} {mode} {environment:?}: the client: {client}"
+    );
+    let as_expected = if fatal {
+        ended.signal() == Some(9)
+    } else {
+        ended.success()
+    };
+    assert!(
+        as_expected,
+        "{name} {mode} {environment:?}: the server: {ended}"
+    );
+}
+
+const BACKENDS: [&[(&str, &str)]; 3] = [
+    &[],
+    // Memory of the user stays where it is: atomics go to its owner's agent.
+    &[("UNIPGAS_SHM_ADOPT", "0")],
+    &[("UNIPGAS_BACKEND", "chaos")],
+];
+
+#[test]
+fn every_atomic_operation() {
+    let Some(program) = compiled("atomics") else {
+        return;
+    };
+    for mode in MODES {
+        pair(&program, mode, &[], false);
+    }
+    for backend in &BACKENDS[1..] {
+        pair(&program, "0", backend, false);
+    }
+}
+
+#[test]
+fn remote_memory_access() {
+    let Some(program) = compiled("rma") else {
+        return;
+    };
+    for mode in MODES {
+        pair(&program, mode, &[], true);
+    }
+    for backend in &BACKENDS[1..] {
+        pair(&program, "112", backend, true);
+    }
+}
+
+#[test]
+fn messages() {
+    let Some(program) = compiled("messages") else {
+        return;
+    };
+    for order in ["0", "1"] {
+        for backend in BACKENDS {
+            pair(&program, order, backend, true);
+        }
+    }
+}
+
+/// libfabric's own test, if it is installed (Debian: libfabric-bin).
+#[test]
+fn fi_pingpong() {
+    let port = (20_000 + std::process::id() % 20_000).to_string();
+    for backend in BACKENDS {
+        for mode in ["msg", "tagged"] {
+            let start = |extra: &[&str]| {
+                under(&providers(), "fi_pingpong")
+                    .args(["-p", "unipgas", "-e", "rdm", "-I", "5", "-c", "-m", mode])
+                    .args(extra)
+                    .envs(backend.iter().copied())
+                    .stdout(std::process::Stdio::null())
+                    .spawn()
+            };
+            let Ok(mut server) = start(&["-B", &port]) else {
+                eprintln!("skipped: fi_pingpong is not installed (Debian: libfabric-bin)");
+                return;
+            };
+            // It gives up if nobody listens yet.
+            let done = (0..50).any(|_| {
+                std::thread::sleep(Duration::from_millis(100));
+                let mut client =
+                    start(&["-P", &port, "127.0.0.1"]).expect("it has been started before");
+                end(&mut client, LIMIT).success()
+            });
+            let server = if done {
+                end(&mut server, LIMIT)
+            } else {
+                server.kill().and_then(|()| server.wait()).expect("a child")
+            };
+            assert!(
+                done && server.success(),
+                "fi_pingpong -m {mode} {backend:?}: {server}"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_hands_on_one_element() {
+    let Some(program) = compiled("contend") else {
+        return;
+    };
+    for backend in BACKENDS {
+        let meeting = scratch(&format!("contend-{}", backend.len()));
+        let _ = std::fs::remove_dir_all(&meeting);
+        std::fs::create_dir_all(&meeting).expect("scratch directory is writable");
+        let mut hands: Vec<_> = ["0", "1", "2"]
+            .iter()
+            .map(|role| {
+                let mut command = under(&providers(), &program);
+                command.arg(&meeting).args([role, "3"]);
+                command
+                    .envs(backend.iter().copied())
+                    .spawn()
+                    .expect("the program starts")
+            })
+            .collect();
+        for hand in &mut hands {
+            let ended = end(hand, LIMIT);
+            assert!(ended.success(), "{backend:?}: {ended}");
+        }
+    }
+}
+
+#[test]
+fn the_provider_is_listed_once_and_keeps_to_hints() {
+    let Some(program) = compiled("hints") else {
+        return;
+    };
+    demand(&mut under(&providers(), &program));
+}

@@ -1,0 +1,371 @@
+//! The RCCE and iRCCE entry points, called as a program calls them that is linked with the static library.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use unipgas_ircce::ffi;
+
+use super::Buffer;
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+const DATA: usize = 16 << 20;
+/// The window of the loop of blocking sends, and what MPBs must hold for it.
+const WINDOW: usize = 8 << 10;
+const MPB: &str = "16384";
+/// Messages to all in a row; of the loop of blocking sends, which takes so much longer, fewer.
+const MESSAGES: usize = 32;
+const WINDOW_MESSAGES: usize = 2;
+const SET: c_int = 1;
+const UNSET: c_int = 0;
+
+/// Places in the MPB, and memory of the user.
+pub struct Ircce {
+    tagged: *mut c_int,
+    ready: *mut c_int,
+    sent: *mut c_int,
+    window: *mut u8,
+    buffer: Buffer,
+    round: Cell<u8>,
+}
+
+fn ok(what: &str, code: c_int) -> Result<(), String> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(format!("{what} returned {code}"))
+    }
+}
+
+fn barrier() -> Result<(), String> {
+    // SAFETY:
+    // - null is the communicator of all
+    ok("iRCCE_barrier", unsafe { ffi::iRCCE_barrier(null_mut()) })
+}
+
+impl Ircce {
+    /// Joins the job and allocates.
+    pub fn enter(ctx: &Ctx) -> Result<Ircce, String> {
+        // SAFETY:
+        // - nobody else reads the environment yet: this process has one thread
+        unsafe { std::env::set_var("UNIPGAS_RCCE_MPB", MPB) };
+        let (mut tagged, mut ready, mut sent) = (null_mut(), null_mut(), null_mut());
+        // SAFETY:
+        // - nulls, which stand for no arguments, and valid places for results
+        let window = unsafe {
+            ok("RCCE_init", ffi::RCCE_init(null_mut(), null_mut()))?;
+            ok(
+                "iRCCE_flag_alloc",
+                ffi::iRCCE_flag_alloc_tagged(&mut tagged),
+            )?;
+            ok("iRCCE_flag_alloc", ffi::iRCCE_flag_alloc(&mut ready))?;
+            ok("iRCCE_flag_alloc", ffi::iRCCE_flag_alloc(&mut sent))?;
+            ffi::iRCCE_malloc(WINDOW)
+        };
+        if window.is_null() {
+            return Err("no window in the MPB".into());
+        }
+        ctx.started();
+        Ok(Ircce {
+            tagged,
+            ready,
+            sent,
+            window,
+            buffer: Buffer::new(DATA)?,
+            round: Cell::new(0),
+        })
+    }
+
+    /// Leaves the job.
+    pub fn leave(self) -> Result<(), String> {
+        // SAFETY:
+        // - no pointers
+        ok("RCCE_finalize", unsafe { ffi::RCCE_finalize() })
+    }
+
+    fn data(&self) -> *mut c_char {
+        self.buffer.base.cast()
+    }
+
+    /// Marks the last byte of a payload for this round.
+    fn mark(&self, len: usize) -> u8 {
+        self.round.set(self.round.get().wrapping_add(1));
+        // SAFETY:
+        // - within the buffer: no case is longer
+        unsafe { self.buffer.base.add(len - 1).write(self.round.get()) };
+        self.round.get()
+    }
+
+    fn last(&self, len: usize) -> u8 {
+        // SAFETY:
+        // - as above
+        unsafe { self.buffer.base.add(len - 1).read_volatile() }
+    }
+}
+
+/// ns one way.
+fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let ours = ctx.ours()?.ircce()?;
+    let len = case.bytes as usize;
+    let other = ctx.other() as c_int;
+    let mut result = Ok(());
+    let each = if len > 32 << 10 { 50 } else { 500 };
+    let exchange = || -> Result<(), String> {
+        // SAFETY:
+        // - a buffer of at least `len` bytes
+        unsafe {
+            if ctx.rank == 0 {
+                let mark = ours.mark(len);
+                ok(
+                    "iRCCE_ssend",
+                    ffi::iRCCE_ssend(ours.data(), len as isize, other),
+                )?;
+                ok(
+                    "iRCCE_srecv",
+                    ffi::iRCCE_srecv(ours.data(), len as isize, other),
+                )?;
+                if ours.last(len) != mark {
+                    return Err("another message came back".into());
+                }
+            } else {
+                ok(
+                    "iRCCE_srecv",
+                    ffi::iRCCE_srecv(ours.data(), len as isize, other),
+                )?;
+                ok(
+                    "iRCCE_ssend",
+                    ffi::iRCCE_ssend(ours.data(), len as isize, other),
+                )?;
+            }
+        }
+        Ok(())
+    };
+    let both_ways = ctx.per_op(each, |n| {
+        for _ in 0..n {
+            if result.is_ok() {
+                result = exchange();
+            }
+        }
+    });
+    result.map(|()| both_ways / 2.0)
+}
+
+/// Ping-pong of messages whose senders learn of their receipt. Returns ns one way.
+pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    ping_pong(ctx, case)
+}
+
+/// The same in GB/s.
+pub fn message_bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    ping_pong(ctx, case).map(|ns| case.bytes as f64 / ns)
+}
+
+/// Ping-pong of flags with 28 bytes. Returns ns one way.
+pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let ours = ctx.ours()?.ircce()?;
+    let len = case.bytes as c_int;
+    let (me, other) = (ctx.rank as c_int, ctx.other() as c_int);
+    let mut flag = ours.tagged;
+    let mut tag = [1u8; 32];
+    let mut got = [0u8; 32];
+    let mut write = |value: u8| {
+        tag[case.bytes as usize - 1] = value;
+        // SAFETY:
+        // - a flag, and as many bytes as are said
+        ok("iRCCE_flag_write_tagged", unsafe {
+            ffi::iRCCE_flag_write_tagged(&mut flag, SET, other, tag.as_mut_ptr().cast(), len)
+        })
+    };
+    let mut wait = || {
+        let mut flag = ours.tagged;
+        // SAFETY:
+        // - as above
+        unsafe {
+            ok(
+                "iRCCE_wait_tagged",
+                ffi::iRCCE_wait_tagged(flag, SET, got.as_mut_ptr().cast(), len),
+            )?;
+            ok(
+                "iRCCE_flag_write",
+                ffi::iRCCE_flag_write(&mut flag, UNSET, me),
+            )?;
+        }
+        Ok::<u8, String>(got[case.bytes as usize - 1])
+    };
+    barrier()?;
+    let (mut result, mut round) = (Ok(()), 0u8);
+    let both_ways = ctx.per_op(500, |n| {
+        for _ in 0..n {
+            round = round.wrapping_add(1);
+            let mut turn = || -> Result<(), String> {
+                if ctx.rank == 0 {
+                    write(round)?;
+                }
+                if wait()? != round {
+                    return Err("another tag came".into());
+                }
+                if ctx.rank != 0 {
+                    write(round)?;
+                }
+                Ok(())
+            };
+            if result.is_ok() {
+                result = turn();
+            }
+        }
+    });
+    result.map(|()| both_ways / 2.0)
+}
+
+/// MB/s of `send` from UE 0 and `receive` at the others, `each` times until all have all messages.
+fn one_to_all(
+    ctx: &Ctx,
+    case: &Case,
+    each: usize,
+    send: impl Fn(&Ircce, usize) -> Result<(), String>,
+    receive: impl Fn(&Ircce, usize) -> Result<(), String>,
+) -> Result<f64, String> {
+    let ours = ctx.ours()?.ircce()?;
+    let len = case.bytes as usize;
+    let mut result = Ok(());
+    let turn = || -> Result<(), String> {
+        let mark = ours.mark(len);
+        if ctx.rank == 0 {
+            return send(ours, len);
+        }
+        // What is there already must not pass for the message.
+        // SAFETY:
+        // - within the buffer
+        unsafe { ours.buffer.base.add(len - 1).write(!mark) };
+        receive(ours, len)?;
+        if ours.last(len) == mark {
+            Ok(())
+        } else {
+            Err("another message came".into())
+        }
+    };
+    barrier()?;
+    let ns = ctx.per_op(each, |n| {
+        for _ in 0..n {
+            if result.is_ok() {
+                result = turn();
+            }
+        }
+        if result.is_ok() {
+            result = barrier();
+        }
+    });
+    result.map(|()| case.bytes as f64 * 1e3 / ns)
+}
+
+/// As a loop of blocking sends, each through a window of 8 KiB.
+pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    one_to_all(
+        ctx,
+        case,
+        WINDOW_MESSAGES,
+        |ours, len| {
+            let (mut ready, mut sent) = (ours.ready, ours.sent);
+            for dest in 1..ctx.size as c_int {
+                // SAFETY:
+                // - a buffer of `len` bytes, a window in the MPB and two flags
+                ok("RCCE_send", unsafe {
+                    ffi::RCCE_send_gory(
+                        ours.data(),
+                        ours.window,
+                        WINDOW,
+                        &mut ready,
+                        &mut sent,
+                        len,
+                        dest,
+                    )
+                })?;
+            }
+            Ok(())
+        },
+        |ours, len| {
+            let (mut ready, mut sent) = (ours.ready, ours.sent);
+            // SAFETY:
+            // - as above
+            ok("RCCE_recv", unsafe {
+                ffi::RCCE_recv_gory(
+                    ours.data(),
+                    ours.window,
+                    WINDOW,
+                    &mut ready,
+                    &mut sent,
+                    len,
+                    0,
+                )
+            })
+        },
+    )
+}
+
+/// By RCCE_bcast.
+pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let broadcast = |ours: &Ircce, len: usize| {
+        let comm = unipgas_ircce::current()
+            .map_err(|why| why.to_string())?
+            .comm_world();
+        // SAFETY:
+        // - a buffer of `len` bytes
+        ok("RCCE_bcast", unsafe {
+            ffi::RCCE_bcast(ours.data(), len, 0, comm)
+        })
+    };
+    one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
+}
+
+/// By iRCCE_msend and iRCCE_mrecv.
+pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    one_to_all(
+        ctx,
+        case,
+        MESSAGES,
+        |ours, len| {
+            // SAFETY:
+            // - a buffer of `len` bytes
+            ok("iRCCE_msend", unsafe {
+                ffi::iRCCE_msend(ours.data(), len as isize)
+            })
+        },
+        |ours, len| {
+            // SAFETY:
+            // - as above
+            ok("iRCCE_mrecv", unsafe {
+                ffi::iRCCE_mrecv(ours.data(), len as isize, -1)
+            })
+        },
+    )
+}
+
+/// Where processes leave the CPU time that they burnt, in ns.
+const BURNT: usize = 4096;
+const LATE: Duration = Duration::from_millis(300);
+
+fn cpu_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// All but one wait in a barrier for the last one, which comes late. Returns what each burns meanwhile, in % of a core.
+pub fn idle_cpu(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    ctx.ours()?.ircce()?;
+    barrier()?;
+    let before = cpu_ns();
+    if ctx.rank == 0 {
+        std::thread::sleep(LATE);
+    }
+    barrier()?;
+    let mine = ctx.arena.word(ctx.rank, BURNT);
+    mine.store(cpu_ns() - before, Release);
+    barrier()?;
+    let burnt: u64 = (1..ctx.size)
+        .map(|rank| ctx.arena.word(rank, BURNT).load(Acquire))
+        .sum();
+    Ok(100.0 * burnt as f64 / LATE.as_nanos() as f64 / (ctx.size - 1) as f64)
+}

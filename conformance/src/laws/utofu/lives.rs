@@ -1,0 +1,535 @@
+//! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: how processes begin and end, whoever started them, and what becomes of what they were about.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use super::processes::{Child, child, shared_words};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    carrier_dies: "lives.carrier-dies", "§2.2.8", 3, [put, poll_mrq, poll_tcq] + needs_kill + ordering,
+        "a process is killed while its put makes another's session commands start: all of them are done, in order, and those that they start";
+    forked: "lives.fork", "§4.1.2, §6.1.4.1", 2, [create_vcq, put, poll_mrq, reg_mem, dereg_mem, barrier, alloc_vbg],
+        "the child of a fork cannot use uTofu, has the memory that is not registered as its own, and its end leaves the parent's communication alone";
+    exits: "lives.exit", "§3.1.2.1", 2, [put, poll_mrq] + bare,
+        "what is sent to a program that has ended gives MRQ_PEER within seconds, and reaches the next one that starts in its place";
+    by_hand: "lives.by-hand", "§4.3.1", 1, [query_my_coords, construct_vcq_id, put] + bare,
+        "processes that no launcher started find each other by the name of their job, at coordinates of their own, and leave no file";
+    all_killed: "lives.all-killed", "§4.3.1", 1, [query_my_coords, put] + bare + ordering,
+        "all processes of a job are killed at any moment: its next start works, and leaves nothing behind";
+    launchers: "lives.launchers", "§4.3.1", 1, [query_my_coords, put] + bare,
+        "with the variables that launchers leave, a process's rank says where it is";
+}
+
+/// Milliseconds in which everything must have ended after a death.
+const SOON: u128 = 3000;
+const PEER: i32 = Code::MrqPeer as i32;
+const AWAY: i32 = Code::NotAvailable as i32;
+
+const COMMANDS: usize = 15;
+const PART: usize = 192 << 10;
+
+/// Rank 0 lets rank 1's commands start, which go to rank 2's session mode VCQ, whose commands go to rank 1's other VCQ.
+fn carrier_dies(ctx: &Ctx) -> Verdict {
+    let plain = Queue::with_component(TNI, 0, 0)?;
+    let session = Queue::create(TNI, SESSION_MODE)?;
+    let memory = Memory::leaked(COMMANDS * PART + 4096);
+    let (words, ready) = (COMMANDS * PART, COMMANDS * PART + 2048);
+    let stadd = plain.register_as(memory, STAG)?;
+    let inner = session.register_as(memory, STAG)?;
+    let session_of = |rank: u32| -> Result<u64, String> {
+        let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
+        ok!(utofu_query_vcq_info(
+            session.id,
+            at.as_mut_ptr(),
+            &mut tni,
+            &mut cq,
+            &mut component
+        ));
+        let (at, mut id) = (coords(rank)?, 0);
+        ok!(utofu_construct_vcq_id(
+            at.as_ptr(),
+            tni,
+            cq,
+            component,
+            &mut id
+        ));
+        Ok(id)
+    };
+    ctx.sync();
+    let (first, second, end) = (session_of(1)?, session_of(2)?, vcq_of(1, TNI, 0)?);
+    for nth in 0..COMMANDS {
+        match ctx.rank {
+            1 => {
+                memory.fill_range(nth * PART, PART, nth as u8 + 1);
+                let there = stadd_of(second, STAG)? + (nth * PART) as u64;
+                let (from, flags) = (inner + (nth * PART) as u64, REMOTE | sps(1));
+                ok!(utofu_put(
+                    session.hdl,
+                    second,
+                    from,
+                    there,
+                    PART,
+                    nth as u64,
+                    flags,
+                    cb(nth)
+                ));
+            }
+            2 => {
+                memory.set(words + 8 * nth, nth as u64 + 1);
+                let there = stadd_of(end, STAG)? + (words + 1024 + 8 * nth) as u64;
+                let from = inner + (words + 8 * nth) as u64;
+                ok!(utofu_put(
+                    session.hdl,
+                    end,
+                    from,
+                    there,
+                    8,
+                    nth as u64,
+                    REMOTE,
+                    cb(nth)
+                ));
+            }
+            _ => {}
+        }
+    }
+    ctx.sync();
+    match ctx.rank {
+        0 => {
+            let ctx_of_killer = ctx.clone();
+            let wait = ctx.random(7).below(4000);
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_micros(wait));
+                ctx_of_killer.dies()
+            });
+            ok!(utofu_put(
+                plain.hdl,
+                first,
+                stadd + words as u64,
+                stadd_of(first, STAG)? + ready as u64,
+                8,
+                0,
+                sps(COMMANDS as u64),
+                cb(0)
+            ));
+            loop {
+                let _ = plain.poll_tcq();
+                std::thread::yield_now();
+            }
+        }
+        1 => {
+            // Whoever has died before its put has arrived has let nothing start.
+            let begun = Instant::now();
+            let mut seen = 0;
+            while seen < COMMANDS as u64 {
+                let _ = session.poll_tcq();
+                match plain.poll_mrq() {
+                    (NOT_FOUND, _) => std::thread::yield_now(),
+                    (SUCCESS, notice) => {
+                        // What the killed one did last may be done again.
+                        let again = notice.edata + 1 == seen;
+                        ensure!(
+                            again || notice.edata == seen,
+                            "command {} of the second relay came after {seen} others",
+                            notice.edata
+                        );
+                        seen += u64::from(!again);
+                    }
+                    (code, _) => return Err(format!("a notice gave {}", code_name(code))),
+                }
+                let late = begun.elapsed().as_millis() > 3 * SOON;
+                ensure!(
+                    !late || seen == 0,
+                    "{seen} of {COMMANDS} commands have been done"
+                );
+                if late {
+                    break;
+                }
+            }
+            ok!(utofu_put_piggyback8(
+                plain.hdl,
+                vcq_of(2, TNI, 0)?,
+                1 + seen,
+                stadd_of(vcq_of(2, TNI, 0)?, STAG)? + ready as u64,
+                8,
+                0,
+                0,
+                cb(0)
+            ));
+            for nth in 0..seen as usize {
+                ensure_eq!(
+                    memory.get(words + 1024 + 8 * nth),
+                    nth as u64 + 1,
+                    "what command {nth} has brought"
+                );
+            }
+        }
+        _ => {
+            until("the end of the commands", || {
+                let _ = session.poll_tcq();
+                memory.get(ready) != 0
+            })?;
+            for nth in 0..memory.get(ready) as usize - 1 {
+                let what = format!("part {nth}");
+                memory.all(nth * PART, PART, nth as u8 + 1, &what)?;
+            }
+        }
+    }
+    ctx.sync();
+    Ok(())
+}
+
+fn forked(ctx: &Ctx) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    // Of its own pages: neighbours on a registered page are not the child's either (§6.1.4.1).
+    let (memory, was_registered) = (Memory::pages(4096)?, Memory::pages(1 << 16)?);
+    let stadd = queue.register_as(memory, STAG)?;
+    let mut vbg = 0;
+    ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
+    was_registered.fill(5);
+    let taken_back = queue.register(was_registered)?;
+    queue.deregister(taken_back)?;
+    let peer = vcq_of(ctx.rank ^ 1, TNI, 0)?;
+    let there = stadd_of(peer, STAG)?;
+    ctx.sync();
+    let put = |offset: u64, value: u64, flags: u64| {
+        let to = there + offset;
+        c!(utofu_put_piggyback8(
+            queue.hdl,
+            peer,
+            value,
+            to,
+            8,
+            value,
+            flags,
+            cb(0)
+        ))
+    };
+    let shared = shared_words(1)?;
+    for round in 1..=2u64 {
+        // A notice is waiting that the child must not take.
+        ensure_eq!(put(8, round, REMOTE), SUCCESS, "a put before the fork");
+        until("the peer's put", || memory.get(8) == round)?;
+        let child = Child::start(&[], || {
+            let (mut hdl, mut count, mut again, mut ids) = (0, 0usize, 0, [0u64; 2]);
+            let (base, tail) = (was_registered.base, ids.as_mut_ptr());
+            let answers = [
+                c!(utofu_create_vcq(TNI, 0, &mut hdl)),
+                put(8, 7, REMOTE),
+                c!(utofu_nop(queue.hdl, TCQ, cb(0))),
+                queue.poll_tcq().0,
+                queue.poll_mrq().0,
+                c!(utofu_query_num_unread_tcq(queue.hdl, &mut count)),
+                c!(utofu_reg_mem(queue.hdl, base, 256, 0, &mut again)),
+                c!(utofu_dereg_mem(queue.hdl, stadd, 0)),
+                c!(utofu_free_vcq(queue.hdl)),
+                c!(utofu_alloc_vbg(TNI, 1, 0, tail)),
+                c!(utofu_barrier(vbg, 0)),
+                c!(utofu_poll_barrier(vbg, 0)),
+                c!(utofu_free_vbg(&vbg, 1)),
+            ];
+            for (nth, code) in answers.into_iter().enumerate() {
+                ensure!(code == AWAY, "call {nth} in a child: {}", code_name(code));
+            }
+            was_registered.all(0, 1 << 16, 5, "memory in a child")?;
+            was_registered.fill(6);
+            shared[0].store(round, Ordering::Release);
+            Ok(())
+        })?;
+        child.succeeds("the child")?;
+        ensure_eq!(shared[0].load(Ordering::Acquire), round, "the child's word");
+        was_registered.all(0, 1 << 16, 5, "memory that a child has written to")?;
+        ctx.sync();
+        // The parent's queues, memory and gates are as before; its peers do not take it for one who has left.
+        ensure_eq!(memory.get(8), round, "what the peer has put");
+        let notice = queue.notice(RMT_PUT)?;
+        ensure_eq!(notice.edata, round, "the peer's notice");
+        queue.mrq_is_empty()?;
+        pause(300);
+        for _ in 0..3 {
+            ensure_eq!(put(16, round, LOCAL), SUCCESS, "a put after the fork");
+            queue.notice(LCL_PUT)?;
+            pause(50);
+        }
+        until("the peer's put", || memory.get(16) == round)?;
+        while queue.poll_tcq().0 == SUCCESS {}
+        ctx.sync();
+    }
+    ok!(utofu_free_vbg(&vbg, 1));
+    queue.deregister(stadd)?;
+    queue.free()
+}
+
+fn exits(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 0 {
+        for life in 1..=3u64 {
+            let (status, text) = child(&[], || {
+                let queue = Queue::with_component(TNI, 0, 0)?;
+                let memory = Memory::leaked(256);
+                memory.set(0, life);
+                queue.register_as(memory, STAG)?;
+                // What it ends with: everything is left as it is.
+                until("the peer's word", || memory.get(8) == life)
+            })?;
+            ensure_eq!((status, text), (0, String::new()), "life {life}");
+            pause(400);
+        }
+    } else {
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let memory = Memory::leaked(256);
+        let stadd = queue.register_as(memory, STAG)?;
+        let to = vcq_of(0, TNI, 0)?;
+        let there = stadd_of(to, STAG)?;
+        let look = || -> Result<i32, String> {
+            ok!(utofu_get(queue.hdl, to, stadd, there, 8, 0, LOCAL, cb(0)));
+            let _ = queue.poll_tcq();
+            Ok(queue.next_mrq()?.0)
+        };
+        for life in 1..=3u64 {
+            let start = Instant::now();
+            while look()? != SUCCESS || memory.get(0) != life {
+                ensure!(start.elapsed() < LONG, "life {life} does not begin");
+                pause(1);
+            }
+            memory.set(16, life);
+            ok!(utofu_put(
+                queue.hdl,
+                to,
+                stadd + 16,
+                there + 8,
+                8,
+                0,
+                LOCAL,
+                cb(0)
+            ));
+            queue.notice(LCL_PUT)?;
+            let start = Instant::now();
+            loop {
+                match look()? {
+                    SUCCESS => ensure!(
+                        start.elapsed().as_millis() < SOON,
+                        "life {life} has ended and still answers"
+                    ),
+                    code => {
+                        ensure_eq!(code, PEER, "a get from a program that has ended");
+                        break;
+                    }
+                }
+                pause(1);
+            }
+        }
+    }
+    ctx.sync();
+    Ok(())
+}
+
+/// Variables by which launchers tell their processes who they are; empty is as good as unset.
+const NOBODY: [(&str, &str); 6] = [
+    ("UNIPGAS_JOB", ""),
+    ("PMIX_NAMESPACE", ""),
+    ("OMPI_MCA_ess_base_jobid", ""),
+    ("PMI_RANK", ""),
+    ("SLURM_JOB_ID", ""),
+    ("SLURM_JOBID", ""),
+];
+
+/// What processes that talk share with who has started them.
+#[derive(Clone, Copy)]
+struct Board {
+    /// How many have seen everybody.
+    met: &'static AtomicU64,
+    /// How many have done all their rounds.
+    done: &'static AtomicU64,
+    /// Nobody ends before that.
+    may_end: &'static AtomicU64,
+}
+
+impl Board {
+    fn new() -> Result<Board, String> {
+        let [met, done, may_end] = shared_words(3)? else {
+            return Err("not three words".into());
+        };
+        Ok(Board { met, done, may_end })
+    }
+
+    fn clear(&self, may_end: bool) {
+        self.met.store(0, Ordering::Release);
+        self.done.store(0, Ordering::Release);
+        self.may_end.store(may_end.into(), Ordering::Release);
+    }
+}
+
+/// Finds `size` processes at the first nodes and puts to all of them, `rounds` times; takes as many from each.
+fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
+    let process = unipgas::utofu::current().map_err(|code| format!("no process: {code:?}"))?;
+    let me = process.place();
+    ensure!(me < size, "place {me} of {size} processes");
+    let mut at = [0; 6];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    ensure_eq!(at, coords(me)?, "coordinates of place {me}");
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let memory = Memory::leaked(256);
+    queue.register_as(memory, STAG)?;
+    let start = Instant::now();
+    for round in 1..=rounds {
+        for rank in 0..size {
+            let to = vcq_of(rank, TNI, 0)?;
+            let there = stadd_of(to, STAG)? + 8 * u64::from(me);
+            loop {
+                ok!(utofu_put_piggyback8(
+                    queue.hdl,
+                    to,
+                    round,
+                    there,
+                    8,
+                    0,
+                    LOCAL,
+                    cb(0)
+                ));
+                let _ = queue.poll_tcq();
+                match queue.next_mrq()?.0 {
+                    SUCCESS => break,
+                    // Not there yet.
+                    _ if round == 1 && start.elapsed() < LONG => pause(1),
+                    // All are being killed, one after the other.
+                    PEER if rounds == u64::MAX => pause(1),
+                    code => return Err(format!("a put to {rank} gave {}", code_name(code))),
+                }
+            }
+        }
+        for rank in 0..size as usize {
+            until("everybody's word", || memory.get(8 * rank) >= round)?;
+        }
+        if round == 1 {
+            board.met.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+    board.done.fetch_add(1, Ordering::AcqRel);
+    until("the end of all", || {
+        let all = board.done.load(Ordering::Acquire) == u64::from(size);
+        all && board.may_end.load(Ordering::Acquire) == 1
+    })
+}
+
+/// The rendezvous file that a process has open.
+fn file_of(pid: i32) -> Result<String, String> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| e.to_string())?;
+    open.flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .map(|path| path.to_string_lossy().into_owned())
+        .find(|path| path.contains("/unipgas-") && !path.contains("memfd"))
+        .ok_or_else(|| format!("process {pid} has no file of a job open"))
+}
+
+/// `size` processes by hand of the job of this name, of which all have met.
+fn start_by_hand(
+    name: &str,
+    size: u32,
+    rounds: u64,
+    board: Board,
+) -> Result<(Vec<Child>, String), String> {
+    board.clear(false);
+    let mut environment = NOBODY.to_vec();
+    environment.push(("UNIPGAS_JOB_NAME", name));
+    let children = (0..size)
+        .map(|_| Child::start(&environment, || talk(size, rounds, board)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let met = until("all processes of the job", || {
+        board.met.load(Ordering::Acquire) == u64::from(size)
+    });
+    if let Err(why) = met {
+        let mut all = why;
+        for child in children {
+            child.kill();
+            all += &format!("; {:?}", child.end()?);
+        }
+        return Err(all);
+    }
+    let file = file_of(children[0].pid)?;
+    board.may_end.store(1, Ordering::Release);
+    Ok((children, file))
+}
+
+fn is_gone(file: &str) -> Verdict {
+    let path = file.trim_end_matches(" (deleted)");
+    ensure!(
+        !std::path::Path::new(path).exists(),
+        "{path} is left of a job that has ended"
+    );
+    Ok(())
+}
+
+fn by_hand(ctx: &Ctx) -> Verdict {
+    let board = Board::new()?;
+    let name = format!("law-{}-{}", std::process::id(), ctx.seed);
+    for size in [1, 2, 3, 5] {
+        let (children, file) = start_by_hand(&name, size, 300, board)?;
+        for child in children {
+            child.succeeds(&format!("a process of {size}"))?;
+        }
+        is_gone(&file)?;
+    }
+    Ok(())
+}
+
+fn all_killed(ctx: &Ctx) -> Verdict {
+    let board = Board::new()?;
+    let name = format!("law-{}-{}", std::process::id(), ctx.seed);
+    let mut random = ctx.random(11);
+    for _ in 0..3 {
+        let (children, _) = start_by_hand(&name, 3, u64::MAX, board)?;
+        std::thread::sleep(std::time::Duration::from_micros(random.below(3000)));
+        children.iter().for_each(Child::kill);
+        for child in children {
+            let (status, text) = child.end()?;
+            ensure!(
+                libc::WIFSIGNALED(status) && text.is_empty(),
+                "a killed process: {status:#x}, {text:?}"
+            );
+        }
+    }
+    let (children, file) = start_by_hand(&name, 3, 10, board)?;
+    for child in children {
+        child.succeeds("a process of the last start")?;
+    }
+    is_gone(&file)
+}
+
+fn launchers(ctx: &Ctx) -> Verdict {
+    let board = Board::new()?;
+    let job = format!("law-{}-{}", std::process::id(), ctx.seed);
+    const SIZE: u32 = 3;
+    for (name, rank, size) in [
+        ("UNIPGAS_JOB", "UNIPGAS_RANK", "UNIPGAS_SIZE"),
+        ("PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+        (
+            "OMPI_MCA_ess_base_jobid",
+            "OMPI_COMM_WORLD_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+        ),
+        ("PMI_JOBID", "PMI_RANK", "PMI_SIZE"),
+    ] {
+        board.clear(true);
+        let mut children = Vec::new();
+        // The last rank first.
+        for me in (0..SIZE).rev() {
+            let (mine, all) = (me.to_string(), SIZE.to_string());
+            let mut environment = NOBODY.to_vec();
+            environment.extend([(name, job.as_str()), (rank, &mine), (size, &all)]);
+            children.push(Child::start(&environment, || {
+                let process = unipgas::utofu::current();
+                let place = process.map_err(|code| format!("{code:?}"))?.place();
+                ensure_eq!(place, me, "the place of rank {me}");
+                talk(SIZE, 20, board)
+            })?);
+        }
+        for child in children {
+            child.succeeds(&format!("a process with {name}"))?;
+        }
+    }
+    Ok(())
+}

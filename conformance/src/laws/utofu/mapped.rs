@@ -1,0 +1,159 @@
+//! §3.6: which memory of a process can be registered.
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    not_accessible: "bad.memory", "§3.6, §3.1.2.1", 1, [reg_mem, reg_mem_with_stag],
+        "memory that is not mapped throughout, or not readable, or (unless registered read-only) not writable, gives INVALID_ADDRESS";
+    of_any_kind: "memory.kinds", "§3.6, §3.6.2.1", 1, [reg_mem, put],
+        "memory of the stack, the heap and the program's data can be registered, and shared memory; constants and code read-only";
+}
+
+const PAGE: usize = 4096;
+
+/// Four pages of which those that `rights` names have them; without any, they are not mapped.
+fn pages(rights: [Option<i32>; 4]) -> Result<*mut u8, String> {
+    let memory = Memory::pages(4 * PAGE)?;
+    for (nth, rights) in rights.into_iter().enumerate() {
+        let page = memory.base.wrapping_add(nth * PAGE).cast();
+        // SAFETY:
+        // - own pages, which nobody uses.
+        let changed = unsafe {
+            match rights {
+                Some(rights) => libc::mprotect(page, PAGE, rights),
+                None => libc::munmap(page, PAGE),
+            }
+        };
+        ensure_eq!(changed, 0, "changing a page");
+    }
+    Ok(memory.base)
+}
+
+fn not_accessible(_: &Ctx) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let all = Some(libc::PROT_READ | libc::PROT_WRITE);
+    let (readable, none) = (Some(libc::PROT_READ), Some(libc::PROT_NONE));
+    let holes = pages([all, None, all, all])?;
+    let guarded = pages([all, none, all, all])?;
+    let constant = pages([all, readable, all, all])?;
+    let nowhere = std::ptr::without_provenance_mut::<u8>;
+    // Address, length, and whether read-only memory may be so.
+    for (nth, (base, len, reads)) in [
+        (holes, 2 * PAGE, false),
+        (holes, 4 * PAGE, false),
+        (holes.wrapping_add(PAGE), 1, false),
+        (holes.wrapping_add(PAGE - 256), 512, false),
+        (guarded, 4 * PAGE, false),
+        (guarded.wrapping_add(PAGE), PAGE, false),
+        (constant, 4 * PAGE, true),
+        (constant.wrapping_add(PAGE), 256, true),
+        (nowhere(PAGE), 256, false),
+        (nowhere(0xffff_8000_0000_0000), 256, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut stadd = 7;
+        let code = c!(utofu_reg_mem(queue.hdl, base, len, 0, &mut stadd));
+        let expected = unipgas::utofu::status::Code::InvalidAddress as i32;
+        ensure!(
+            code == expected && stadd == 7,
+            "range {nth} gave {}, STADD {stadd}",
+            code_name(code)
+        );
+        let code = c!(utofu_reg_mem_with_stag(
+            queue.hdl,
+            base,
+            len.next_multiple_of(256),
+            9,
+            0,
+            &mut stadd
+        ));
+        ensure!(
+            code == expected && stadd == 7,
+            "range {nth} with a STag gave {}",
+            code_name(code)
+        );
+        let code = c!(utofu_reg_mem(queue.hdl, base, len, 1, &mut stadd));
+        ensure!(
+            code == if reads { SUCCESS } else { expected },
+            "range {nth}, read-only, gave {}",
+            code_name(code)
+        );
+        if reads {
+            queue.deregister(stadd)?;
+        }
+    }
+    // What is beside them can be registered; nothing is kept of what was refused.
+    let stadd = queue.register(Memory {
+        base: holes,
+        len: PAGE,
+    })?;
+    queue.deregister(stadd)?;
+    let kept = queue.register_as(
+        Memory {
+            base: holes,
+            len: PAGE,
+        },
+        9,
+    )?;
+    queue.deregister(kept)?;
+    queue.free()
+}
+
+static CONSTANT: [u8; 512] = [0x5a; 512];
+static mut DATA: [u8; 512] = [1; 512];
+
+fn of_any_kind(_: &Ctx) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let mut stack = [2u8; 512];
+    let shared = super::processes::shared_words(64)?;
+    let heap = Memory::leaked(512);
+    let code = not_accessible as *const () as *mut u8;
+    // Beginning and whether it can be written.
+    let kinds = [
+        ("the stack", stack.as_mut_ptr(), true),
+        ("the program's data", (&raw mut DATA).cast(), true),
+        ("shared memory", shared.as_ptr().cast_mut().cast(), true),
+        ("the heap", heap.base, true),
+        ("constants", CONSTANT.as_ptr().cast_mut(), false),
+        ("code", code, false),
+    ];
+    for (name, base, writable) in kinds {
+        for (other_name, other, other_writable) in kinds {
+            if !other_writable || name == other_name {
+                continue;
+            }
+            let (mut from, mut to) = (0, 0);
+            let flags = u64::from(!writable);
+            ok!(utofu_reg_mem(queue.hdl, base, 64, flags, &mut from));
+            ok!(utofu_reg_mem(queue.hdl, other, 64, 0, &mut to));
+            ok!(utofu_put(
+                queue.hdl,
+                queue.id,
+                from,
+                to,
+                64,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            queue.notice(LCL_PUT)?;
+            let read = |base: *mut u8| {
+                // SAFETY:
+                // - 64 readable bytes of this process, which nobody changes now.
+                unsafe { std::slice::from_raw_parts(base.cast_const(), 64).to_vec() }
+            };
+            ensure_eq!(read(other), read(base), "from {name} to {other_name}");
+            queue.deregister(from)?;
+            queue.deregister(to)?;
+        }
+    }
+    queue.tcq_is_empty()?;
+    heap.free();
+    queue.free()
+}

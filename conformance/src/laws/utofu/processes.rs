@@ -1,0 +1,115 @@
+//! Processes that laws start themselves: children that have called nothing of uTofu.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+
+use crate::law::Verdict;
+use crate::{ensure, ensure_eq};
+
+/// A child under way.
+pub(super) struct Child {
+    pub(super) pid: i32,
+    stderr: OwnedFd,
+}
+
+impl Child {
+    /// Runs the body in a child, with changes of the environment; a body that fails says why on standard error.
+    pub(super) fn start(
+        environment: &[(&str, &str)],
+        body: impl FnOnce() -> Verdict,
+    ) -> Result<Child, String> {
+        let mut ends = [0; 2];
+        // SAFETY:
+        // - room for two descriptors, which are owned by nobody else.
+        let (read, write) = unsafe {
+            ensure_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "a pipe");
+            (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+        };
+        // SAFETY:
+        // - the child ends by exit, and until then is one thread that uses what is its own.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            for (name, value) in environment {
+                // SAFETY:
+                // - the only thread.
+                unsafe { std::env::set_var(name, value) };
+            }
+            // SAFETY:
+            // - numbers, and time for the child of its own.
+            unsafe {
+                libc::dup2(write.as_raw_fd(), 2);
+                libc::alarm(25);
+            }
+            let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            let status = match verdict {
+                Ok(Ok(())) => 0,
+                Ok(Err(text)) => {
+                    eprintln!("{text}");
+                    77
+                }
+                Err(_) => 78,
+            };
+            // SAFETY:
+            // - handlers of the library run as at every end of a program.
+            unsafe { libc::exit(status) };
+        }
+        ensure!(pid > 0, "no child process");
+        Ok(Child { pid, stderr: read })
+    }
+
+    /// Kills it without a word.
+    pub(super) fn kill(&self) {
+        // SAFETY:
+        // - an own child that has not been waited for.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
+    /// The status of waitpid, and what was written to standard error.
+    pub(super) fn end(self) -> Result<(i32, String), String> {
+        let mut text = String::new();
+        let read = std::fs::File::from(self.stderr).read_to_string(&mut text);
+        read.map_err(|e| format!("reading what a child says: {e}"))?;
+        let mut status = 0;
+        // SAFETY:
+        // - a place for the status of an own child.
+        let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
+        ensure_eq!(waited, self.pid, "the child");
+        Ok((status, text))
+    }
+
+    /// It must end well, and without a word.
+    pub(super) fn succeeds(self, what: &str) -> Verdict {
+        let ended = self.end()?;
+        ensure!(ended == (0, String::new()), "{what}: {ended:?}");
+        Ok(())
+    }
+}
+
+/// Runs the body in a child and waits for its end.
+pub(super) fn child(
+    environment: &[(&str, &str)],
+    body: impl FnOnce() -> Verdict,
+) -> Result<(i32, String), String> {
+    Child::start(environment, body)?.end()
+}
+
+/// Words that this process shares with the children that it starts afterwards. They stay as long as the process.
+pub(super) fn shared_words(number: usize) -> Result<&'static [AtomicU64], String> {
+    // SAFETY:
+    // - a new mapping.
+    let place = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            8 * number,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    ensure!(place != libc::MAP_FAILED, "no shared memory");
+    // SAFETY:
+    // - a page-aligned mapping of so many zeroed words, which is never unmapped; everybody uses atomics.
+    Ok(unsafe { std::slice::from_raw_parts(place.cast(), number) })
+}

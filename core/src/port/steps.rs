@@ -1,0 +1,97 @@
+//! The counters of a port whose commands arrivals start (uTofu guide §2.2.8.1): commands posted, steps that arrivals have allowed,
+//! commands started. One process at a time (the *runner*) starts commands; who cannot become the runner leaves, since the runner looks
+//! again after it has resigned.
+
+use std::ops::ControlFlow;
+
+use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use crate::sync::atomic::{AtomicU64, fence};
+
+#[repr(C, align(64))]
+struct Line(AtomicU64);
+
+/// The counters, in memory that the owner and its peers share. All-zero bytes are those of a fresh port.
+#[repr(C)]
+pub struct Steps {
+    posted: Line,
+    allowed: Line,
+    started: Line,
+    /// 0, or the pid of the process that starts commands.
+    runner: Line,
+}
+
+impl Steps {
+    /// Those of a fresh port.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let line = || Line(AtomicU64::new(0));
+        Steps {
+            posted: line(),
+            allowed: line(),
+            started: line(),
+            runner: line(),
+        }
+    }
+
+    /// Commands posted so far.
+    pub fn posted(&self) -> u64 {
+        self.posted.0.load(Acquire)
+    }
+
+    /// Lets the next command be started, which the owner has written down. The owner alone.
+    pub fn post(&self) {
+        self.posted.0.store(self.posted() + 1, Release);
+    }
+
+    /// An arrival lets `steps` more commands start.
+    pub fn allow(&self, steps: u8) {
+        self.allowed.0.fetch_add(steps.into(), AcqRel);
+    }
+
+    /// The number of the next command that may start.
+    pub fn ready(&self) -> Option<u64> {
+        // Between the own change and this look: of two who change something and look, one sees the other's change.
+        fence(SeqCst);
+        let started = self.started.0.load(Acquire);
+        let allowed = self.allowed.0.load(Acquire);
+        let posted = self.posted.0.load(Acquire);
+        (started < allowed.min(posted)).then_some(started)
+    }
+
+    /// Starts, as process `me`, what may start, each command once and in their order, unless somebody else is doing so. A runner
+    /// that `has_ended` is replaced: `start` is called again for the command that it was about. Gives whether one was replaced.
+    ///
+    /// `start` breaks off where the process ends in the middle, as in models.
+    pub fn run(
+        &self,
+        me: u64,
+        has_ended: impl Fn(u64) -> bool,
+        mut start: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> bool {
+        let mut replaced = false;
+        while self.ready().is_some() {
+            match self.become_runner(me, &has_ended) {
+                None => break,
+                Some(other) => replaced |= other != 0,
+            }
+            while let Some(number) = self.ready() {
+                if start(number).is_break() {
+                    return replaced;
+                }
+                self.started.0.store(number + 1, Release);
+            }
+            self.runner.0.store(0, Release);
+        }
+        replaced
+    }
+
+    /// Gives the runner that was replaced, or 0.
+    fn become_runner(&self, me: u64, has_ended: impl Fn(u64) -> bool) -> Option<u64> {
+        let take = |from| self.runner.0.compare_exchange(from, me, AcqRel, Acquire);
+        match take(0) {
+            Ok(_) => Some(0),
+            Err(other) if other != me && has_ended(other) => take(other).ok(),
+            Err(_) => None,
+        }
+    }
+}

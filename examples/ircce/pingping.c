@@ -1,0 +1,30 @@
+/*
+ * UEs 0 and 1 send to each other at the same time: time of a message that meets another one, for growing sizes.
+ *
+ * pingping [ROUNDS [BYTES]]
+ *
+ * Both begin with the send, which is possible only because iRCCE_isend() does not wait. More UEs than two wait until it is over.
+ */
+#include "exchange.h"
+
+static void
+ping_ping (const struct exchange *exchange)
+{
+  const ssize_t length = (ssize_t) exchange->length;
+  iRCCE_SEND_REQUEST send;
+  iRCCE_RECV_REQUEST receive;
+  POST (iRCCE_isend (exchange->out, length, exchange->other, &send));
+  POST (iRCCE_irecv (exchange->in, length, exchange->other, &receive));
+  CHECK (iRCCE_isend_wait (&send));
+  CHECK (iRCCE_irecv_wait (&receive));
+}
+
+int
+RCCE_APP (int argc, char **argv)
+{
+  begin (&argc, &argv);
+  const struct exchange_options options = exchange_arguments (argc, argv);
+  exchange_table ("ping-ping", "time", ping_ping, 1, &options);
+  CHECK (RCCE_finalize ());
+  return EXIT_SUCCESS;
+}
