@@ -132,6 +132,11 @@ impl Communicators {
         Ok(comm)
     }
 
+    fn is_full(&self) -> bool {
+        let taken = |slot: &Slot| !slot.communicator.load(Ordering::Acquire).is_null();
+        self.slots.iter().all(taken)
+    }
+
     fn slot(&self, comm: &Comm) -> Option<&Slot> {
         let offset = comm.gather.wrapping_sub(self.slots.as_ptr() as usize);
         let slot = self.slots.get(offset / size_of::<Slot>())?;
@@ -230,8 +235,27 @@ impl Ue {
 
     /// Divides all UEs by the colours of their numbers and gives this one's part (`RCCE_comm_split`). All UEs call it, with a function
     /// that gives the same everywhere. Errors: [`Code::Malloc`] for too many communicators (64 at a time, with that of all UEs).
-    pub fn comm_split(&self, mut colour: impl FnMut(u32) -> i32) -> Result<Comm> {
+    pub fn comm_split(&self, colour: impl FnMut(u32) -> i32) -> Result<Comm> {
         self.barrier(&self.comm_world())?;
+        self.divide(colour)
+    }
+
+    /// As [`Ue::comm_split`] where the program splits anew into the variable that has `old`: this goes if there is no room otherwise.
+    /// Until then the program may use a copy of it.
+    pub(crate) fn comm_split_over(
+        &self,
+        old: &Comm,
+        colour: impl FnMut(u32) -> i32,
+    ) -> Result<Comm> {
+        // After it nobody is in an operation of the old one any more.
+        self.barrier(&self.comm_world())?;
+        if self.communicators.is_full() {
+            let _ = self.comm_free(old);
+        }
+        self.divide(colour)
+    }
+
+    fn divide(&self, mut colour: impl FnMut(u32) -> i32) -> Result<Comm> {
         let mine = colour(self.id());
         let members: Vec<u32> = (0..self.num())
             .filter(|id| *id == self.id() || colour(*id) == mine)

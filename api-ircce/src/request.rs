@@ -535,14 +535,19 @@ impl Ue {
         })
     }
 
-    /// Whose end would be the end of the wait for a request.
+    /// Whose end would be the end of the wait for a request; `None`: anyone's.
     fn needed(&self, handle: Handle) -> Option<u32> {
         let pending = self.messages.pending.lock();
         // SAFETY:
         // - valid by the word of `wait_for`'s caller.
         let id = unsafe { (*handle.about()).id };
         match handle {
-            Handle::Send(_) => pending.find_send(id).map(|key| pending.sends[key].dest),
+            // One that has not begun waits for the receivers of those before it, too.
+            Handle::Send(_) => pending
+                .find_send(id)
+                .map(|key| &pending.sends[key])
+                .filter(|send| send.ticket.is_some())
+                .map(|send| send.dest),
             Handle::Receive(_) => pending
                 .find_receive(id)
                 .and_then(|key| pending.receives[key].source),

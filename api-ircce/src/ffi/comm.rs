@@ -36,9 +36,7 @@ functions! {
         // SAFETY:
         // - not null, so valid by the C contract; the function takes any rank and what the program gave for it.
         unsafe {
-            let made = ue.comm_split(|id| colour(id as c_int, aux))?;
-            // One that is split anew into the same variable is not freed by the program.
-            let _ = ue.comm_free(&*comm);
+            let made = ue.comm_split_over(&*comm, |id| colour(id as c_int, aux))?;
             put(comm, made)
         }
     }

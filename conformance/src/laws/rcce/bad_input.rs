@@ -75,8 +75,14 @@ fn ids(_: &Ctx) -> Verdict {
         gives!(id, iRCCE_get(bytes.raw(), area, 32, wrong));
         gives!(id, RCCE_flag_write(&mut { flag }, 1, wrong));
         gives!(id, RCCE_flag_read(flag, &mut number, wrong));
-        gives!(id, iRCCE_flag_write_tagged(&mut { flag }, 1, wrong, tag(&bytes), 28));
-        gives!(id, iRCCE_flag_read_tagged(flag, &mut number, wrong, tag(&bytes), 28));
+        gives!(
+            id,
+            iRCCE_flag_write_tagged(&mut { flag }, 1, wrong, tag(&bytes), 28)
+        );
+        gives!(
+            id,
+            iRCCE_flag_read_tagged(flag, &mut number, wrong, tag(&bytes), 28)
+        );
         gives!(id, RCCE_acquire_lock(wrong));
         gives!(id, RCCE_release_lock(wrong));
     }
@@ -120,11 +126,26 @@ fn buffers(ctx: &Ctx) -> Verdict {
     }
     let (int, sum) = (63_636_363, 23_232_323);
     let data = Bytes::filled(8, 0);
-    gives!(ERROR, RCCE_reduce(null_mut(), data.ptr(), 1, int, sum, 0, world()));
-    gives!(ERROR, RCCE_allreduce(null_mut(), data.ptr(), 1, int, sum, world()));
-    gives!(ERROR, RCCE_allreduce(data.ptr(), null_mut(), 1, int, sum, world()));
-    gives!(code(Code::ValUndefined), RCCE_recv_test(data.ptr(), 8, other, null_mut()));
-    gives!(code(Code::ValUndefined), iRCCE_srecv_test(data.ptr(), 8, other, null_mut()));
+    gives!(
+        ERROR,
+        RCCE_reduce(null_mut(), data.ptr(), 1, int, sum, 0, world())
+    );
+    gives!(
+        ERROR,
+        RCCE_allreduce(null_mut(), data.ptr(), 1, int, sum, world())
+    );
+    gives!(
+        ERROR,
+        RCCE_allreduce(data.ptr(), null_mut(), 1, int, sum, world())
+    );
+    gives!(
+        code(Code::ValUndefined),
+        RCCE_recv_test(data.ptr(), 8, other, null_mut())
+    );
+    gives!(
+        code(Code::ValUndefined),
+        iRCCE_srecv_test(data.ptr(), 8, other, null_mut())
+    );
     gives!(SUCCESS, iRCCE_isend_push());
     gives!(SUCCESS, iRCCE_irecv_push());
     // What is right still goes through: nothing of all this is left over.
@@ -144,7 +165,11 @@ fn copies(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let area = c!(iRCCE_malloc(MPB));
     let bytes = Bytes::filled(MPB + 64, 0x61);
-    let (target, source, length) = (code(Code::Target), code(Code::Source), code(Code::MessageLength));
+    let (target, source, length) = (
+        code(Code::Target),
+        code(Code::Source),
+        code(Code::MessageLength),
+    );
     for (wrong, size) in [
         (null_mut(), 8),
         (null_mut(), 0),
@@ -167,8 +192,14 @@ fn copies(ctx: &Ctx) -> Verdict {
         gives!(length, iRCCE_get(bytes.raw(), area, negative, other));
     }
     ok!(iRCCE_put(area, null_mut(), 0, other));
-    ensure!(c!(iRCCE_memcpy_put(null_mut(), bytes.raw().cast(), 8)).is_null(), "a copy to null");
-    ensure!(c!(iRCCE_memcpy_get(null_mut(), bytes.raw().cast(), 8)).is_null(), "a copy to null");
+    ensure!(
+        c!(iRCCE_memcpy_put(null_mut(), bytes.raw().cast(), 8)).is_null(),
+        "a copy to null"
+    );
+    ensure!(
+        c!(iRCCE_memcpy_get(null_mut(), bytes.raw().cast(), 8)).is_null(),
+        "a copy to null"
+    );
     c!(iRCCE_memcpy_put(bytes.raw().cast(), std::ptr::null(), 8));
     bytes.holds(&[0x61; MPB + 64], 0, "the program's bytes")?;
     barrier()?;
@@ -197,30 +228,54 @@ fn flags(ctx: &Ctx) -> Verdict {
         gives!(undefined, RCCE_flag_write(place, 1, other));
         gives!(undefined, RCCE_flag_write_gory(place, 1, other));
         gives!(undefined, iRCCE_flag_write(place, 1, other));
-        gives!(undefined, iRCCE_flag_write_tagged(place, 1, other, null_mut(), 0));
+        gives!(
+            undefined,
+            iRCCE_flag_write_tagged(place, 1, other, null_mut(), 0)
+        );
     }
     gives!(undefined, RCCE_flag_read(null_mut(), &mut value, other));
     gives!(undefined, iRCCE_flag_read(null_mut(), &mut value, other));
-    gives!(undefined, iRCCE_flag_read_tagged(null_mut(), &mut value, other, null_mut(), 0));
+    gives!(
+        undefined,
+        iRCCE_flag_read_tagged(null_mut(), &mut value, other, null_mut(), 0)
+    );
     gives!(unallocated, RCCE_wait_until(null_mut(), 1));
     gives!(unallocated, RCCE_wait_until_gory(null_mut(), 1));
     gives!(unallocated, iRCCE_wait_until(null_mut(), 1));
     gives!(unallocated, iRCCE_wait_tagged(null_mut(), 1, null_mut(), 0));
-    gives!(unallocated, iRCCE_test_tagged(null_mut(), 1, &mut result, null_mut(), 0));
+    gives!(
+        unallocated,
+        iRCCE_test_tagged(null_mut(), 1, &mut result, null_mut(), 0)
+    );
     let mut own = 3i32;
     let odd = flag.cast::<u8>().wrapping_add(2).cast::<i32>();
     for stray in [&raw mut own, flag.wrapping_add(1 << 20), odd] {
         gives!(elsewhere, RCCE_flag_write(&mut { stray }, 1, other));
         gives!(elsewhere, RCCE_flag_read(stray, &mut value, other));
         gives!(elsewhere, RCCE_wait_until(stray, 1));
-        gives!(elsewhere, iRCCE_flag_write_tagged(&mut { stray }, 1, other, null_mut(), 0));
-        gives!(elsewhere, iRCCE_flag_read_tagged(stray, &mut value, other, null_mut(), 0));
+        gives!(
+            elsewhere,
+            iRCCE_flag_write_tagged(&mut { stray }, 1, other, null_mut(), 0)
+        );
+        gives!(
+            elsewhere,
+            iRCCE_flag_read_tagged(stray, &mut value, other, null_mut(), 0)
+        );
         gives!(elsewhere, iRCCE_wait_tagged(stray, 1, null_mut(), 0));
-        gives!(elsewhere, iRCCE_test_tagged(stray, 1, &mut result, null_mut(), 0));
+        gives!(
+            elsewhere,
+            iRCCE_test_tagged(stray, 1, &mut result, null_mut(), 0)
+        );
     }
     gives!(value_place, RCCE_flag_read(flag, null_mut(), other));
-    gives!(value_place, iRCCE_flag_read_tagged(flag, null_mut(), other, null_mut(), 0));
-    gives!(value_place, iRCCE_test_tagged(flag, 1, null_mut(), null_mut(), 0));
+    gives!(
+        value_place,
+        iRCCE_flag_read_tagged(flag, null_mut(), other, null_mut(), 0)
+    );
+    gives!(
+        value_place,
+        iRCCE_test_tagged(flag, 1, null_mut(), null_mut(), 0)
+    );
     ensure_eq!((value, result, own), (-7, -7, 3), "places of results");
     barrier()
 }
@@ -229,8 +284,14 @@ fn lengths(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let room = Bytes::filled(16, 0x62);
     for wrong in [-2, -100, isize::MIN] {
-        gives!(SUCCESS, iRCCE_isend(room.ptr(), wrong, other, Send::new().0));
-        gives!(SUCCESS, iRCCE_irecv(room.ptr(), wrong, other, Recv::new().0));
+        gives!(
+            SUCCESS,
+            iRCCE_isend(room.ptr(), wrong, other, Send::new().0)
+        );
+        gives!(
+            SUCCESS,
+            iRCCE_irecv(room.ptr(), wrong, other, Recv::new().0)
+        );
         // These synchronise, as those of no bytes do.
         if ctx.rank == 0 {
             ok!(iRCCE_ssend(room.ptr(), wrong, other));
@@ -246,7 +307,11 @@ fn lengths(ctx: &Ctx) -> Verdict {
 fn requests(_: &Ctx) -> Verdict {
     let (out, into) = (Send::new(), Recv::new());
     for _ in 0..2 {
-        ensure_eq!((out.test(), into.test()), ((SUCCESS, 1), (SUCCESS, 1)), "tests");
+        ensure_eq!(
+            (out.test(), into.test()),
+            ((SUCCESS, 1), (SUCCESS, 1)),
+            "tests"
+        );
         out.wait()?;
         into.wait()?;
         ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
@@ -286,7 +351,11 @@ fn failed_requests(ctx: &Ctx) -> Verdict {
 
 fn lists(_: &Ctx) -> Verdict {
     c!(iRCCE_init_wait_list(null_mut()));
-    c!(iRCCE_add_to_wait_list(null_mut(), Send::new().0, Recv::new().0));
+    c!(iRCCE_add_to_wait_list(
+        null_mut(),
+        Send::new().0,
+        Recv::new().0
+    ));
     c!(iRCCE_add_send_to_wait_list(null_mut(), Send::new().0));
     c!(iRCCE_add_recv_to_wait_list(null_mut(), Recv::new().0));
     let (mut flag, mut send, mut receive) = (-7, Send::new().0, Recv::new().0);

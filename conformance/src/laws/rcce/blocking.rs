@@ -115,7 +115,11 @@ fn each_waits(ctx: &Ctx, lengths: &[usize], call: impl Fn(&Bytes, i32) -> Verdic
             call(&bytes, 1)?;
             let over = c!(RCCE_wtime());
             let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
-            ensure!(over >= begun, "{len} bytes: over {} s before the receive", begun - over);
+            ensure!(
+                over >= begun,
+                "{len} bytes: over {} s before the receive",
+                begun - over
+            );
         } else {
             pause(25);
             let begun = c!(RCCE_wtime());
@@ -155,7 +159,12 @@ fn plain_test(ctx: &Ctx) -> Verdict {
 }
 
 fn test(ctx: &Ctx) -> Verdict {
-    for (source, any) in [(0, false), (ANY_SOURCE, false), (0, true), (ANY_SOURCE, true)] {
+    for (source, any) in [
+        (0, false),
+        (ANY_SOURCE, false),
+        (0, true),
+        (ANY_SOURCE, true),
+    ] {
         each_test(ctx, |room, len| {
             let mut test = -7;
             let len = if any { ANY_LENGTH } else { len as isize };
@@ -214,7 +223,11 @@ fn probe(ctx: &Ctx) -> Verdict {
     for _ in 0..2 {
         ok!(iRCCE_probe(ANY_SOURCE, &mut rank));
         ensure!(rank == 1 || rank == 2, "a message from UE {rank}");
-        ensure_eq!(receive(100, rank)?, content(ctx, rank as u64, 100), "the message");
+        ensure_eq!(
+            receive(100, rank)?,
+            content(ctx, rank as u64, 100),
+            "the message"
+        );
     }
     Ok(())
 }
@@ -244,7 +257,11 @@ fn iprobe(ctx: &Ctx) -> Verdict {
         let (mut rank, mut flag) = (-7, -7);
         ok!(iRCCE_iprobe(ANY_SOURCE, &mut rank, &mut flag));
         ensure_eq!(flag, 1, "{left} messages");
-        ensure_eq!(receive(40, rank)?, vec![rank as u8; 40], "the message from UE {rank}");
+        ensure_eq!(
+            receive(40, rank)?,
+            vec![rank as u8; 40],
+            "the message from UE {rank}"
+        );
     }
     let mut flag = -7;
     ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), &mut flag));
@@ -253,9 +270,16 @@ fn iprobe(ctx: &Ctx) -> Verdict {
 }
 
 fn longer(ctx: &Ctx) -> Verdict {
-    for (nth, (len, room)) in [(33, 32), (100, 1), (8193, 8192), (65_537, 100), (1 << 20, 4096), (10, 0)]
-        .into_iter()
-        .enumerate()
+    for (nth, (len, room)) in [
+        (33, 32),
+        (100, 1),
+        (8193, 8192),
+        (65_537, 100),
+        (1 << 20, 4096),
+        (10, 0),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let expected = content(ctx, nth as u64, len);
         if ctx.rank == 0 {
@@ -265,20 +289,30 @@ fn longer(ctx: &Ctx) -> Verdict {
         }
         let bytes = Bytes::filled(len + 64, 0xc3);
         if nth % 2 == 0 {
-            gives!(code(Code::MessageLength), iRCCE_srecv(bytes.ptr(), room as isize, 0));
+            gives!(
+                code(Code::MessageLength),
+                iRCCE_srecv(bytes.ptr(), room as isize, 0)
+            );
         } else if room > 0 {
             gives!(code(Code::MessageLength), RCCE_recv(bytes.ptr(), room, 0));
         } else {
             gives!(code(Code::MessageLength), iRCCE_srecv(bytes.ptr(), 0, 0));
         }
-        bytes.holds(&expected[..room], 0xc3, &format!("{len} bytes in a buffer of {room}"))?;
+        bytes.holds(
+            &expected[..room],
+            0xc3,
+            &format!("{len} bytes in a buffer of {room}"),
+        )?;
         ensure_eq!(receive(9, 0)?, [9; 9], "the next message");
     }
     Ok(())
 }
 
 fn shorter(ctx: &Ctx) -> Verdict {
-    for (nth, (len, room)) in [(31, 32), (0, 10), (8191, 8193), (65_536, 1 << 20)].into_iter().enumerate() {
+    for (nth, (len, room)) in [(31, 32), (0, 10), (8191, 8193), (65_536, 1 << 20)]
+        .into_iter()
+        .enumerate()
+    {
         let expected = content(ctx, nth as u64, len);
         if ctx.rank == 0 {
             send(&Bytes::of(&expected), 1)?;
@@ -290,7 +324,11 @@ fn shorter(ctx: &Ctx) -> Verdict {
         } else {
             ok!(iRCCE_srecv(bytes.ptr(), room as isize, 0));
         }
-        bytes.holds(&expected, 0xc4, &format!("{len} bytes in a buffer of {room}"))?;
+        bytes.holds(
+            &expected,
+            0xc4,
+            &format!("{len} bytes in a buffer of {room}"),
+        )?;
         ensure_eq!(
             (c!(iRCCE_get_length()), c!(iRCCE_get_source(null_mut()))),
             (len as i32, 0),
@@ -320,7 +358,10 @@ fn pairs(ctx: &Ctx) -> Verdict {
                     bytes.free();
                 } else if me == b {
                     let seen = receive(len, a)?;
-                    ensure!(seen == content(ctx, nth, len), "round {round}: {len} bytes from UE {a}");
+                    ensure!(
+                        seen == content(ctx, nth, len),
+                        "round {round}: {len} bytes from UE {a}"
+                    );
                 }
             }
         }
@@ -332,7 +373,10 @@ fn ring(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let len = 1 + ctx.random(12).below(20_000) as usize;
-    let (mut bytes, mut room) = (Bytes::of(&content(ctx, me as u64, len)), Bytes::filled(len, 0));
+    let (mut bytes, mut room) = (
+        Bytes::of(&content(ctx, me as u64, len)),
+        Bytes::filled(len, 0),
+    );
     for round in 0..2 * n {
         if me == 0 {
             ok!(RCCE_recv(room.ptr(), len, left));

@@ -50,7 +50,11 @@ fn bcast(ctx: &Ctx) -> Verdict {
                 1 => ok!(iRCCE_bcast(bytes.ptr(), len, root, world())),
                 _ => ok!(iRCCE_mcast(bytes.ptr(), len, root)),
             }
-            bytes.holds(&expected, 0x48, &format!("{len} bytes of UE {root}, way {way}"))?;
+            bytes.holds(
+                &expected,
+                0x48,
+                &format!("{len} bytes of UE {root}, way {way}"),
+            )?;
             bytes.free();
         }
     }
@@ -64,14 +68,22 @@ unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
 fn bcast_parts(ctx: &Ctx) -> Verdict {
     let mut comm = Comm::UNDEFINED;
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comm));
-    ensure_eq!((comm.size, comm.my_rank), (2, ctx.rank as i32 % 2), "the part");
+    ensure_eq!(
+        (comm.size, comm.my_rank),
+        (2, ctx.rank as i32 % 2),
+        "the part"
+    );
     for len in LENGTHS {
         for root in 0..2 {
             let from = ctx.rank as i32 / 2 * 2 + root;
             let expected = content(ctx, (len as u64) << 4 | from as u64, len);
             let mine = ctx.rank as i32 == from;
             for improved in [false, true] {
-                let bytes = if mine { Bytes::of(&expected) } else { Bytes::filled(len, 0) };
+                let bytes = if mine {
+                    Bytes::of(&expected)
+                } else {
+                    Bytes::filled(len, 0)
+                };
                 if improved {
                     ok!(iRCCE_bcast(bytes.ptr(), len, root, comm));
                 } else {
@@ -139,7 +151,10 @@ fn multicast_within(ctx: &Ctx) -> Verdict {
         match ctx.rank {
             0 => ok!(iRCCE_msend(Bytes::of(&expected).ptr(), len as isize)),
             1 => {
-                gives!(code(Code::MessageLength), iRCCE_mrecv_within(bytes.ptr(), ANY_LENGTH, 0, 60));
+                gives!(
+                    code(Code::MessageLength),
+                    iRCCE_mrecv_within(bytes.ptr(), ANY_LENGTH, 0, 60)
+                );
                 bytes.holds(&expected[..60], 0x51, "60 bytes of it")?;
             }
             _ => {
@@ -174,7 +189,11 @@ fn multicast_order(ctx: &Ctx) -> Verdict {
         }
         let room = Bytes::filled(*len, 0);
         ok!(iRCCE_mrecv(room.ptr(), *len as isize, 0));
-        room.holds(&content(ctx, nth as u64, *len), 0, &format!("multicast {nth}"))?;
+        room.holds(
+            &content(ctx, nth as u64, *len),
+            0,
+            &format!("multicast {nth}"),
+        )?;
         room.free();
     }
     ensure_eq!(receive(10, 0)?, [ctx.rank as u8; 10], "the message between");

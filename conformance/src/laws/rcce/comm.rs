@@ -47,13 +47,28 @@ fn split(ctx: &Ctx) -> Verdict {
         let mut comm = Comm::UNDEFINED;
         split_by(by, &mut comm)?;
         let members: Vec<i32> = (0..n).filter(|id| id % by == me % by).collect();
-        let rank = members.iter().position(|id| *id == me).map(|rank| rank as i32);
+        let rank = members
+            .iter()
+            .position(|id| *id == me)
+            .map(|rank| rank as i32);
         let (mut size, mut seen) = (-7, -7);
         ok!(RCCE_comm_size(comm, &mut size));
         ok!(RCCE_comm_rank(comm, &mut seen));
-        ensure_eq!((size as usize, Some(seen)), (members.len(), rank), "size and rank by {by}");
-        ensure_eq!((comm.size, comm.my_rank), (size, seen), "the members size and my_rank");
-        ensure_eq!(&comm.member[..members.len()], &members[..], "the member list by {by}");
+        ensure_eq!(
+            (size as usize, Some(seen)),
+            (members.len(), rank),
+            "size and rank by {by}"
+        );
+        ensure_eq!(
+            (comm.size, comm.my_rank),
+            (size, seen),
+            "the members size and my_rank"
+        );
+        ensure_eq!(
+            &comm.member[..members.len()],
+            &members[..],
+            "the member list by {by}"
+        );
         ok!(RCCE_barrier(&mut comm));
     }
     Ok(())
@@ -77,7 +92,11 @@ fn barriers(ctx: &Ctx) -> Verdict {
     }
     let took = begin.elapsed().as_millis();
     if ctx.rank % 2 == 1 {
-        ensure!(took >= 79, "UE {} left a barrier that UE 3 had not come to", ctx.rank);
+        ensure!(
+            took >= 79,
+            "UE {} left a barrier that UE 3 had not come to",
+            ctx.rank
+        );
     }
     let flag = new_flag()?;
     let partner = (ctx.rank as i32 + 2) % 4;
@@ -86,7 +105,10 @@ fn barriers(ctx: &Ctx) -> Verdict {
         ok!(RCCE_barrier(&mut comm));
         let mut value = -7;
         ok!(RCCE_flag_read(flag, &mut value, partner));
-        ensure!(value == round || value == round + 1, "the partner was in round {value}, not {round}");
+        ensure!(
+            value == round || value == round + 1,
+            "the partner was in round {value}, not {round}"
+        );
     }
     ok!(RCCE_barrier(&mut comm));
     Ok(())
@@ -97,7 +119,11 @@ fn works(comm: Comm) -> Verdict {
     ok!(RCCE_barrier(&mut comm));
     for root in 0..comm.size {
         let text = [root as u8 + 1; 40];
-        let bytes = if comm.my_rank == root { Bytes::of(&text) } else { Bytes::filled(40, 0) };
+        let bytes = if comm.my_rank == root {
+            Bytes::of(&text)
+        } else {
+            Bytes::filled(40, 0)
+        };
         ok!(RCCE_bcast(bytes.ptr(), 40, root, comm));
         bytes.holds(&text, 0, "a broadcast")?;
     }
@@ -175,12 +201,23 @@ fn overlapping(ctx: &Ctx) -> Verdict {
             let from = comm.member[root as usize] as u64;
             let expected = content(ctx, from << 32 | len as u64 | (comm.size as u64) << 24, len);
             let mine = comm.my_rank == root;
-            let bytes = if mine { Bytes::of(&expected) } else { Bytes::filled(len, 0) };
+            let bytes = if mine {
+                Bytes::of(&expected)
+            } else {
+                Bytes::filled(len, 0)
+            };
             ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
             bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
             bytes.free();
             let (data, result) = (Bytes::of(&1i32.to_ne_bytes()), Bytes::filled(4, 0));
-            ok!(RCCE_allreduce(data.ptr(), result.ptr(), 1, 63_636_363, 23_232_323, comm));
+            ok!(RCCE_allreduce(
+                data.ptr(),
+                result.ptr(),
+                1,
+                63_636_363,
+                23_232_323,
+                comm
+            ));
             result.holds(&comm.size.to_ne_bytes(), 0, "the number of members")?;
         }
     }
@@ -191,7 +228,10 @@ fn wrong(_: &Ctx) -> Verdict {
     let undefined = code(Code::CommUndefined);
     let mut comm = Comm::UNDEFINED;
     gives!(undefined, RCCE_comm_split(None, null_mut(), &mut comm));
-    gives!(undefined, RCCE_comm_split(Some(modulo), null_mut(), null_mut()));
+    gives!(
+        undefined,
+        RCCE_comm_split(Some(modulo), null_mut(), null_mut())
+    );
     gives!(undefined, RCCE_comm_free(null_mut()));
     let mut shifted = [0u8; size_of::<Comm>()];
     shifted.fill(0xa7);
@@ -209,7 +249,13 @@ fn wrong(_: &Ctx) -> Verdict {
         gives!(code(Code::CommInitialized), RCCE_comm_free(&mut wrong));
         ensure_eq!(number, -7, "a number was told");
     }
-    gives!(code(Code::ValUndefined), RCCE_comm_size(world(), null_mut()));
-    gives!(code(Code::ValUndefined), RCCE_comm_rank(world(), null_mut()));
+    gives!(
+        code(Code::ValUndefined),
+        RCCE_comm_size(world(), null_mut())
+    );
+    gives!(
+        code(Code::ValUndefined),
+        RCCE_comm_rank(world(), null_mut())
+    );
     barrier()
 }

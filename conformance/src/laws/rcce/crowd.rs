@@ -22,11 +22,22 @@ fn collectives(ctx: &Ctx) -> Verdict {
         let root = (round * 17 + 5) % n;
         barrier()?;
         let expected = content(ctx, round as u64, 9000);
-        let bytes = if me == root { Bytes::of(&expected) } else { Bytes::filled(9000, 0) };
+        let bytes = if me == root {
+            Bytes::of(&expected)
+        } else {
+            Bytes::filled(9000, 0)
+        };
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
         bytes.holds(&expected, 0, "the broadcast")?;
         let (data, result) = (Bytes::of(&me.to_ne_bytes()), Bytes::filled(4, 0));
-        ok!(RCCE_allreduce(data.ptr(), result.ptr(), 1, 63_636_363, 23_232_323, world()));
+        ok!(RCCE_allreduce(
+            data.ptr(),
+            result.ptr(),
+            1,
+            63_636_363,
+            23_232_323,
+            world()
+        ));
         result.holds(&(47 * 24i32).to_ne_bytes(), 0, "the sum")?;
         if me == root {
             ok!(iRCCE_msend(bytes.ptr(), 9000));
@@ -41,17 +52,33 @@ fn collectives(ctx: &Ctx) -> Verdict {
 
 fn messages(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let of = |a: i32, b: i32| content(ctx, (a as u64) << 8 | b as u64, 200 + (a * b) as usize % 3000);
+    let of = |a: i32, b: i32| {
+        content(
+            ctx,
+            (a as u64) << 8 | b as u64,
+            200 + (a * b) as usize % 3000,
+        )
+    };
     let mut receives = Vec::new();
     for shift in 1..n {
         let source = (me + n - shift) % n;
         let (request, room) = (Recv::new(), Bytes::filled(of(source, me).len(), 0));
-        c!(iRCCE_irecv(room.ptr(), room.len as isize, source, request.0));
+        c!(iRCCE_irecv(
+            room.ptr(),
+            room.len as isize,
+            source,
+            request.0
+        ));
         receives.push((request, room, source));
     }
     for shift in 1..n {
         let bytes = Bytes::of(&of(me, (me + shift) % n));
-        c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, (me + shift) % n, Send::new().0));
+        c!(iRCCE_isend(
+            bytes.ptr(),
+            bytes.len as isize,
+            (me + shift) % n,
+            Send::new().0
+        ));
     }
     for (request, room, source) in receives {
         request.wait()?;

@@ -42,7 +42,11 @@ const DEBUG: i32 = 111_888;
 
 fn numbers(ctx: &Ctx) -> Verdict {
     for _ in 0..2 {
-        ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), place(ctx), "number and count");
+        ensure_eq!(
+            (c!(RCCE_ue()), c!(RCCE_num_ues())),
+            place(ctx),
+            "number and count"
+        );
         ok!(RCCE_init(null_mut(), null_mut()));
         ok!(iRCCE_init());
     }
@@ -62,14 +66,22 @@ fn variables(ctx: &Ctx) -> Verdict {
     };
     ensure_eq!((iam, np), place(ctx), "RCCE_IAM and RCCE_NP");
     ensure_eq!(&cores[..3], &[0, 1, 2], "the first cores");
-    ensure_eq!((iRCCE_ANY_SOURCE, iRCCE_ANY_LENGTH), (-1, -1), "the wildcards");
+    ensure_eq!(
+        (iRCCE_ANY_SOURCE, iRCCE_ANY_LENGTH),
+        (-1, -1),
+        "the wildcards"
+    );
     let comm = world();
     ensure_eq!((comm.my_rank, comm.size), place(ctx), "RCCE_COMM_WORLD");
     ensure_eq!(&comm.member[..3], &[0, 1, 2], "its members");
     let (mut size, mut rank) = (-7, -7);
     ok!(RCCE_comm_size(comm, &mut size));
     ok!(RCCE_comm_rank(comm, &mut rank));
-    ensure_eq!((rank, size), place(ctx), "RCCE_comm_rank and RCCE_comm_size");
+    ensure_eq!(
+        (rank, size),
+        place(ctx),
+        "RCCE_comm_rank and RCCE_comm_size"
+    );
     Ok(())
 }
 
@@ -154,22 +166,36 @@ fn own_words(_: &Ctx) -> Verdict {
         ensure_eq!(Args::new(line).init()?, line, "the arguments");
         ok!(RCCE_finalize());
     }
-    ensure_eq!(Args::new("program 1 0.8 05").init()?, "program", "the arguments");
+    ensure_eq!(
+        Args::new("program 1 0.8 05").init()?,
+        "program",
+        "the arguments"
+    );
     ok!(RCCE_finalize());
     Ok(())
 }
 
 fn before_init(_: &Ctx) -> Verdict {
     let id = code(Code::Id);
-    ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), (0, 0), "number and count");
+    ensure_eq!(
+        (c!(RCCE_ue()), c!(RCCE_num_ues())),
+        (0, 0),
+        "number and count"
+    );
     gives!(id, iRCCE_init());
     gives!(id, RCCE_barrier(null_mut()));
     gives!(id, iRCCE_isend(null_mut(), 0, 0, null_mut()));
     gives!(id, iRCCE_irecv_wait(null_mut()));
     gives!(id, RCCE_finalize());
     gives!(id, RCCE_acquire_lock(0));
-    ensure!(c!(RCCE_malloc(32)).is_null(), "RCCE_malloc before RCCE_init");
-    ensure!(c!(RCCE_shmalloc(32)).is_null(), "RCCE_shmalloc before RCCE_init");
+    ensure!(
+        c!(RCCE_malloc(32)).is_null(),
+        "RCCE_malloc before RCCE_init"
+    );
+    ensure!(
+        c!(RCCE_shmalloc(32)).is_null(),
+        "RCCE_shmalloc before RCCE_init"
+    );
     c!(RCCE_free(null_mut()));
     ok!(RCCE_init(null_mut(), null_mut()));
     ok!(RCCE_finalize());
@@ -179,7 +205,11 @@ fn before_init(_: &Ctx) -> Verdict {
 fn after_finalize(ctx: &Ctx) -> Verdict {
     ok!(RCCE_init(null_mut(), null_mut()));
     ok!(RCCE_finalize());
-    ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), place(ctx), "number and count");
+    ensure_eq!(
+        (c!(RCCE_ue()), c!(RCCE_num_ues())),
+        place(ctx),
+        "number and count"
+    );
     let id = code(Code::Id);
     gives!(id, RCCE_barrier(null_mut()));
     gives!(id, iRCCE_init());
@@ -196,7 +226,11 @@ fn finalize_waits(ctx: &Ctx) -> Verdict {
         pause(200);
     }
     ok!(RCCE_finalize());
-    ensure!(begin.elapsed().as_millis() >= 190, "after {:?}", begin.elapsed());
+    ensure!(
+        begin.elapsed().as_millis() >= 190,
+        "after {:?}",
+        begin.elapsed()
+    );
     Ok(())
 }
 
@@ -209,19 +243,32 @@ fn texts(_: &Ctx) -> Verdict {
         ok!(RCCE_error_string(number, text.ptr(), &mut len));
         let bytes = text.get();
         let end = bytes.iter().position(|b| *b == 0);
-        ensure_eq!(end, usize::try_from(len).ok(), "the length of the text of {number}");
+        ensure_eq!(
+            end,
+            usize::try_from(len).ok(),
+            "the length of the text of {number}"
+        );
         ensure!(len > 0, "no text for {number}");
         let text = bytes[..len as usize].to_vec();
-        ensure!(!seen.contains(&text), "the text of {number} is another's, too");
+        ensure!(
+            !seen.contains(&text),
+            "the text of {number} is another's, too"
+        );
         seen.push(text);
     }
     ensure_eq!(seen.len(), 27, "texts");
     for wrong in [1, -1, 1_234_321, last + 1, last + 2, i32::MIN, i32::MAX] {
         let text = Bytes::filled(45, 0x55);
         let mut len = -7;
-        gives!(code(Code::InvalidErrorCode), RCCE_error_string(wrong, text.ptr(), &mut len));
+        gives!(
+            code(Code::InvalidErrorCode),
+            RCCE_error_string(wrong, text.ptr(), &mut len)
+        );
         ensure_eq!((len, text.get()[0]), (0, 0), "length and text of {wrong}");
-        gives!(code(Code::InvalidErrorCode), RCCE_error_string(wrong, null_mut(), null_mut()));
+        gives!(
+            code(Code::InvalidErrorCode),
+            RCCE_error_string(wrong, null_mut(), null_mut())
+        );
     }
     ok!(RCCE_error_string(0, null_mut(), null_mut()));
     Ok(())
@@ -233,7 +280,10 @@ fn debug_flags(_: &Ctx) -> Verdict {
         printed(|| {
             gives!(code(Code::Id), RCCE_acquire_lock(99));
             gives!(code(Code::Id), RCCE_send(null_mut(), 1, 99));
-            gives!(code(Code::NoActiveRpcRequest), RCCE_wait_power(&mut Default::default()));
+            gives!(
+                code(Code::NoActiveRpcRequest),
+                RCCE_wait_power(&mut Default::default())
+            );
             gives!(code(Code::DebugFlag), RCCE_debug_set(5));
             Ok(())
         })
@@ -271,7 +321,11 @@ fn debug_barrier(ctx: &Ctx) -> Verdict {
     ok!(RCCE_debug_set(SYNCH));
     let text = printed(barrier);
     ok!(RCCE_debug_unset(SYNCH));
-    ensure_eq!(text?, format!("UE {} has checked into barrier\n", ctx.rank), "what is printed");
+    ensure_eq!(
+        text?,
+        format!("UE {} has checked into barrier\n", ctx.rank),
+        "what is printed"
+    );
     ensure_eq!(printed(barrier)?, "", "what is printed without the flag");
     Ok(())
 }

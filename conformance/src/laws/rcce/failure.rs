@@ -318,29 +318,50 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
     let before = rendezvous_files();
     let mut launch = Launch::new(UES, program);
     let item = format!("{law}@{}+1", ctx.seed);
-    launch.args = ["conform", "--worker", "/dev/null", &ctx.backend, "60", "0", &item]
-        .map(Into::into)
-        .to_vec();
+    launch.args = [
+        "conform",
+        "--worker",
+        "/dev/null",
+        &ctx.backend,
+        "60",
+        "0",
+        &item,
+    ]
+    .map(Into::into)
+    .to_vec();
     launch.seed = Some(ctx.seed);
     launch.backend = std::env::var("UNIPGAS_BACKEND").ok();
     launch.keep_going = true;
     launch.output = Output::Capture;
-    launch.timeout = Some(Duration::from_secs(20));
-    let outcome = launch.run().map_err(|e| format!("the job cannot be started: {e}"))?;
+    launch.timeout = Some(Duration::from_secs(15));
+    let outcome = launch
+        .run()
+        .map_err(|e| format!("the job cannot be started: {e}"))?;
     let now = c!(RCCE_wtime());
     let victim = victim(ctx);
     for (rank, end) in outcome.ranks.iter().enumerate() {
         let text = String::from_utf8_lossy(&end.stderr);
         if rank as i32 == victim {
-            ensure_eq!(end.exit, Exit::Signal(libc::SIGKILL), "the end of the one that is killed");
+            ensure_eq!(
+                end.exit,
+                Exit::Signal(libc::SIGKILL),
+                "the end of the one that is killed"
+            );
             let died: f64 = String::from_utf8_lossy(&end.stdout)
                 .trim()
                 .parse()
                 .map_err(|e| format!("the time of the death: {e}"))?;
-            ensure!(now - died < SOON, "{law}: all had ended {} s after the death", now - died);
+            ensure!(
+                now - died < SOON,
+                "{law}: all had ended {} s after the death",
+                now - died
+            );
             continue;
         }
-        let what = format!("{law}: UE {rank}, with UE {victim} killed, {} ({text:?})", end.exit);
+        let what = format!(
+            "{law}: UE {rank}, with UE {victim} killed, {} ({text:?})",
+            end.exit
+        );
         ensure!(end.exit == Exit::Code(1), "{what}");
         let lines: Vec<_> = text.lines().collect();
         ensure!(

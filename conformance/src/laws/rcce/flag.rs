@@ -72,8 +72,14 @@ fn gory(ctx: &Ctx) -> Verdict {
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
     let flag = new_flag()?;
     for wrong in [2, -1, i32::MAX, i32::MIN] {
-        gives!(code(Code::FlagStatusUndefined), RCCE_flag_write_gory(&mut { flag }, wrong, other));
-        gives!(code(Code::FlagStatusUndefined), RCCE_wait_until_gory(flag, wrong));
+        gives!(
+            code(Code::FlagStatusUndefined),
+            RCCE_flag_write_gory(&mut { flag }, wrong, other)
+        );
+        gives!(
+            code(Code::FlagStatusUndefined),
+            RCCE_wait_until_gory(flag, wrong)
+        );
     }
     ensure_eq!(value(flag, me)?, 0, "the flag after calls that failed");
     ok!(RCCE_wait_until_gory(flag, 0));
@@ -130,9 +136,15 @@ fn as_many(_: &Ctx) -> Verdict {
     let mut none = flags[0];
     gives!(code(Code::FlagUndefined), RCCE_flag_alloc(&mut none));
     ensure!(none.is_null(), "a flag that does not exist");
-    gives!(code(Code::FlagUndefined), iRCCE_flag_alloc_tagged(&mut none));
+    gives!(
+        code(Code::FlagUndefined),
+        iRCCE_flag_alloc_tagged(&mut none)
+    );
     ok!(RCCE_flag_free(&mut flags[100]));
-    gives!(code(Code::FlagUndefined), RCCE_flag_free(&mut flags[100].clone()));
+    gives!(
+        code(Code::FlagUndefined),
+        RCCE_flag_free(&mut flags[100].clone())
+    );
     ok!(RCCE_flag_alloc(&mut none));
     ensure_eq!(none, flags[100], "the flag that was freed");
     Ok(())
@@ -177,11 +189,21 @@ fn tag_comes_along(ctx: &Ctx) -> Verdict {
     for round in 0..100u64 {
         if (round + u64::from(ctx.rank)).is_multiple_of(2) {
             let sent = Bytes::of(&content(ctx, round, 28));
-            ok!(iRCCE_flag_write_tagged(&mut { flag }, 1, other, tag(&sent), 28));
+            ok!(iRCCE_flag_write_tagged(
+                &mut { flag },
+                1,
+                other,
+                tag(&sent),
+                28
+            ));
             sent.free();
         } else {
             ok!(iRCCE_wait_tagged(flag, 1, tag(&got), 28));
-            got.holds(&content(ctx, round, 28), 0, &format!("the tag of round {round}"))?;
+            got.holds(
+                &content(ctx, round, 28),
+                0,
+                &format!("the tag of round {round}"),
+            )?;
             ok!(iRCCE_flag_write(&mut { flag }, 0, me));
         }
     }
@@ -195,18 +217,31 @@ fn tag_length(ctx: &Ctx) -> Verdict {
     set(before, 0x55, ctx.rank as i32)?;
     set(after, 0x66, ctx.rank as i32)?;
     barrier()?;
-    for (nth, len) in [0, 1, 4, 27, 28, 29, 64, i32::MAX, -1].into_iter().enumerate() {
+    for (nth, len) in [0, 1, 4, 27, 28, 29, 64, i32::MAX, -1]
+        .into_iter()
+        .enumerate()
+    {
         let sent = content(ctx, nth as u64, 64);
         let bytes = Bytes::of(&sent);
         let value = nth as i32 + 1;
-        ok!(iRCCE_flag_write_tagged(&mut { flag }, value, other, tag(&bytes), len));
+        ok!(iRCCE_flag_write_tagged(
+            &mut { flag },
+            value,
+            other,
+            tag(&bytes),
+            len
+        ));
         let there = len.clamp(0, 28) as usize;
         for wanted in [0, 5, 28, 40, -3] {
             let room = Bytes::filled(64, 0x77);
             ok!(iRCCE_wait_tagged(flag, value, tag(&room), wanted));
             let most = wanted.clamp(0, 28) as usize;
             let seen = room.get();
-            ensure_eq!(&seen[..there.min(most)], &sent[..there.min(most)], "a tag of {len} read as {wanted}");
+            ensure_eq!(
+                &seen[..there.min(most)],
+                &sent[..there.min(most)],
+                "a tag of {len} read as {wanted}"
+            );
             ensure!(
                 seen[most..].iter().all(|b| *b == 0x77),
                 "reading {wanted} bytes of a tag wrote more"
@@ -232,7 +267,13 @@ fn tag_test(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     let sent = Bytes::of(&content(ctx, 9, 28));
-    ok!(iRCCE_flag_write_tagged(&mut { flag }, 1, other, tag(&sent), 28));
+    ok!(iRCCE_flag_write_tagged(
+        &mut { flag },
+        1,
+        other,
+        tag(&sent),
+        28
+    ));
     until("a test that says 1", || {
         let mut result = -7;
         ok!(iRCCE_test_tagged(flag, 1, &mut result, tag(&room), 28));
@@ -253,7 +294,13 @@ fn tag_read(ctx: &Ctx) -> Verdict {
     let of = |id: i32| content(ctx, id as u64, 28);
     barrier()?;
     let mine = Bytes::of(&of(me));
-    ok!(iRCCE_flag_write_tagged(&mut { flag }, me + 3, me, tag(&mine), 28));
+    ok!(iRCCE_flag_write_tagged(
+        &mut { flag },
+        me + 3,
+        me,
+        tag(&mine),
+        28
+    ));
     barrier()?;
     for id in 0..n {
         let room = Bytes::filled(40, 0x12);
@@ -272,7 +319,13 @@ fn plain_write(ctx: &Ctx) -> Verdict {
     let (plain, tagged) = (new_flag()?, new_tagged()?);
     barrier()?;
     let sent = Bytes::of(&content(ctx, 4, 28));
-    ok!(iRCCE_flag_write_tagged(&mut { plain }, 1, other, tag(&sent), 28));
+    ok!(iRCCE_flag_write_tagged(
+        &mut { plain },
+        1,
+        other,
+        tag(&sent),
+        28
+    ));
     let room = Bytes::filled(28, 0);
     ok!(iRCCE_wait_tagged(plain, 1, tag(&room), 28));
     room.holds(&sent.get(), 0, "the tag of a plain flag")?;

@@ -118,7 +118,11 @@ fn test(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(2048, 0x5b);
     if ctx.rank == 1 {
         for _ in 0..20 {
-            ensure_eq!(way.test(&room, 2000, 0)?, 0, "a test before anything was sent");
+            ensure_eq!(
+                way.test(&room, 2000, 0)?,
+                0,
+                "a test before anything was sent"
+            );
         }
         room.holds(&[], 0x5b, "the buffer of a test that says 0")?;
     }
@@ -140,7 +144,11 @@ fn synchronous(ctx: &Ctx) -> Verdict {
         way.send(&Bytes::filled(100, 1), 1)?;
         let over = c!(RCCE_wtime());
         let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
-        ensure!(over >= begun, "the send was over {} s before the receive", begun - over);
+        ensure!(
+            over >= begun,
+            "the send was over {} s before the receive",
+            begun - over
+        );
     } else {
         pause(60);
         let begun = c!(RCCE_wtime());
@@ -152,7 +160,9 @@ fn synchronous(ctx: &Ctx) -> Verdict {
 
 fn both_ways(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let ways = (0..n).map(|_| Way::new(512)).collect::<Result<Vec<_>, _>>()?;
+    let ways = (0..n)
+        .map(|_| Way::new(512))
+        .collect::<Result<Vec<_>, _>>()?;
     barrier()?;
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let mut random = ctx.random(5);
@@ -188,27 +198,83 @@ fn bad(ctx: &Ctx) -> Verdict {
     let (data, window, chunk) = (bytes.ptr(), way.window, way.chunk);
     for wrong in [-1, 2, 48, i32::MIN] {
         let id = code(Code::Id);
-        gives!(id, RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong));
-        gives!(id, RCCE_recv_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong));
-        gives!(id, RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong, &mut test));
+        gives!(
+            id,
+            RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong)
+        );
+        gives!(
+            id,
+            RCCE_recv_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong)
+        );
+        gives!(
+            id,
+            RCCE_recv_test_gory(
+                data, window, chunk, &mut ready, &mut sent, 64, wrong, &mut test
+            )
+        );
     }
     for wrong in [null_mut(), bytes.raw()] {
         let target = code(Code::Target);
-        gives!(target, RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other));
-        gives!(target, RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other));
+        gives!(
+            target,
+            RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
+        );
+        gives!(
+            target,
+            RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
+        );
     }
     let undefined = code(Code::FlagUndefined);
-    gives!(undefined, RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other));
-    gives!(undefined, RCCE_send_gory(data, window, chunk, &mut ready, null_mut(), 64, other));
-    gives!(undefined, RCCE_send_gory(data, window, chunk, &mut none, &mut sent, 64, other));
-    gives!(undefined, RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other));
+    gives!(
+        undefined,
+        RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other)
+    );
+    gives!(
+        undefined,
+        RCCE_send_gory(data, window, chunk, &mut ready, null_mut(), 64, other)
+    );
+    gives!(
+        undefined,
+        RCCE_send_gory(data, window, chunk, &mut none, &mut sent, 64, other)
+    );
+    gives!(
+        undefined,
+        RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other)
+    );
     let elsewhere = code(Code::FlagNotInCommBuffer);
-    gives!(elsewhere, RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other));
-    gives!(elsewhere, RCCE_recv_gory(data, window, chunk, &mut ready, &mut stray, 64, other));
-    gives!(ERROR, RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other));
-    gives!(ERROR, RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other));
-    gives!(code(Code::MessageLength), RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other));
-    gives!(code(Code::ValUndefined), RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, other, null_mut()));
+    gives!(
+        elsewhere,
+        RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other)
+    );
+    gives!(
+        elsewhere,
+        RCCE_recv_gory(data, window, chunk, &mut ready, &mut stray, 64, other)
+    );
+    gives!(
+        ERROR,
+        RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other)
+    );
+    gives!(
+        ERROR,
+        RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other)
+    );
+    gives!(
+        code(Code::MessageLength),
+        RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other)
+    );
+    gives!(
+        code(Code::ValUndefined),
+        RCCE_recv_test_gory(
+            data,
+            window,
+            chunk,
+            &mut ready,
+            &mut sent,
+            64,
+            other,
+            null_mut()
+        )
+    );
     barrier()?;
     ensure_eq!(way.test(&bytes, 64, other)?, 0, "something was sent");
     barrier()

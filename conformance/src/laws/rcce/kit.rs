@@ -34,7 +34,18 @@ pub(super) const LINE: usize = 32;
 pub(super) const MPB: usize = 8192;
 /// Around what messages are cut at: lines, MPBs, and what the engine does differently.
 pub(super) const LENGTHS: [usize; 12] = [
-    0, 1, 31, 32, 33, 4096, 8191, 8192, 8193, 65_536, 65_537, 1 << 20,
+    0,
+    1,
+    31,
+    32,
+    33,
+    4096,
+    8191,
+    8192,
+    8193,
+    65_536,
+    65_537,
+    1 << 20,
 ];
 
 /// Calls a function of the C interface and gives what it returns.
@@ -296,10 +307,7 @@ pub(super) fn barrier() -> Verdict {
 }
 
 /// Waits until the condition holds.
-pub(super) fn until(
-    what: &str,
-    mut condition: impl FnMut() -> Result<bool, String>,
-) -> Verdict {
+pub(super) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
     let start = Instant::now();
     while !condition()? {
         crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");

@@ -80,7 +80,10 @@ fn each_size(
             pause(3);
             for nth in 0..3 {
                 let seen = receive(len, 0)?;
-                ensure!(seen == content(ctx, nth, len), "message {nth} of {len} bytes is wrong");
+                ensure!(
+                    seen == content(ctx, nth, len),
+                    "message {nth} of {len} bytes is wrong"
+                );
             }
             then(len)?;
         }
@@ -125,7 +128,13 @@ fn before_tag(ctx: &Ctx) -> Verdict {
             Ok(())
         },
         |_| {
-            ok!(iRCCE_flag_write_tagged(&mut { flag }, 1, 0, tag(&Bytes::filled(28, 6)), 28));
+            ok!(iRCCE_flag_write_tagged(
+                &mut { flag },
+                1,
+                0,
+                tag(&Bytes::filled(28, 6)),
+                28
+            ));
             Ok(())
         },
     )
@@ -186,7 +195,11 @@ fn before_probe(ctx: &Ctx) -> Verdict {
 
 fn before_bcast(ctx: &Ctx) -> Verdict {
     let call = |len: usize| {
-        let bytes = if ctx.rank == 1 { Bytes::filled(len, 9) } else { Bytes::filled(len, 0) };
+        let bytes = if ctx.rank == 1 {
+            Bytes::filled(len, 9)
+        } else {
+            Bytes::filled(len, 0)
+        };
         ok!(RCCE_bcast(bytes.ptr(), len, 1, world()));
         bytes.holds(&vec![9; len], 0, "RCCE_bcast")?;
         bytes.fill(if ctx.rank == 1 { 8 } else { 0 });
@@ -199,7 +212,11 @@ fn before_bcast(ctx: &Ctx) -> Verdict {
 fn before_bcast_root(ctx: &Ctx) -> Verdict {
     for len in [20, 8193, 1 << 20] {
         let call = |_: usize| {
-            let bytes = if ctx.rank == 0 { Bytes::filled(len, 9) } else { Bytes::filled(len, 0) };
+            let bytes = if ctx.rank == 0 {
+                Bytes::filled(len, 9)
+            } else {
+                Bytes::filled(len, 0)
+            };
             ok!(RCCE_bcast(bytes.ptr(), len, 0, world()));
             bytes.holds(&vec![9; len], 0, "RCCE_bcast")?;
             ok!(iRCCE_bcast(bytes.ptr(), len, 0, world()));
@@ -220,14 +237,29 @@ fn before_reduce(ctx: &Ctx) -> Verdict {
         for root in 0..3 {
             let data = Bytes::of(&(ctx.rank as i32 + 1).to_le_bytes());
             let result = Bytes::filled(4, 0);
-            ok!(RCCE_reduce(data.ptr(), result.ptr(), 1, INT, SUM, root, world()));
+            ok!(RCCE_reduce(
+                data.ptr(),
+                result.ptr(),
+                1,
+                INT,
+                SUM,
+                root,
+                world()
+            ));
             if ctx.rank as i32 == root {
                 result.holds(&6i32.to_le_bytes(), 0, "the sum")?;
             }
         }
         let data = Bytes::of(&(ctx.rank as i32 + 1).to_le_bytes());
         let result = Bytes::filled(4, 0);
-        ok!(RCCE_allreduce(data.ptr(), result.ptr(), 1, INT, SUM, world()));
+        ok!(RCCE_allreduce(
+            data.ptr(),
+            result.ptr(),
+            1,
+            INT,
+            SUM,
+            world()
+        ));
         result.holds(&6i32.to_le_bytes(), 0, "the sum everywhere")
     };
     each_size(ctx, call, call)
@@ -280,16 +312,48 @@ fn before_gory(ctx: &Ctx) -> Verdict {
         ctx,
         |_| {
             let bytes = Bytes::filled(1000, 1);
-            ok!(RCCE_send_gory(bytes.ptr(), window, 256, ready, sent, 1000, 1));
-            ok!(RCCE_recv_gory(bytes.ptr(), window, 256, ready, sent, 1000, 1));
+            ok!(RCCE_send_gory(
+                bytes.ptr(),
+                window,
+                256,
+                ready,
+                sent,
+                1000,
+                1
+            ));
+            ok!(RCCE_recv_gory(
+                bytes.ptr(),
+                window,
+                256,
+                ready,
+                sent,
+                1000,
+                1
+            ));
             bytes.holds(&[2; 1000], 0, "the message back")
         },
         |_| {
             let bytes = Bytes::filled(1000, 0);
-            ok!(RCCE_recv_gory(bytes.ptr(), window, 256, ready, sent, 1000, 0));
+            ok!(RCCE_recv_gory(
+                bytes.ptr(),
+                window,
+                256,
+                ready,
+                sent,
+                1000,
+                0
+            ));
             bytes.holds(&[1; 1000], 0, "the message")?;
             bytes.fill(2);
-            ok!(RCCE_send_gory(bytes.ptr(), window, 256, ready, sent, 1000, 0));
+            ok!(RCCE_send_gory(
+                bytes.ptr(),
+                window,
+                256,
+                ready,
+                sent,
+                1000,
+                0
+            ));
             Ok(())
         },
     )
@@ -301,7 +365,10 @@ fn before_finalize(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         pause(20);
         for (nth, len) in SIZES.into_iter().enumerate() {
-            ensure!(receive(len, 0)? == content(ctx, len as u64, len), "message {nth}");
+            ensure!(
+                receive(len, 0)? == content(ctx, len as u64, len),
+                "message {nth}"
+            );
         }
     }
     ok!(RCCE_finalize());
@@ -372,13 +439,24 @@ fn collectives_apart(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let room = Bytes::filled(100_000, 0x15);
     let request = Recv::new();
-    gives!(RESERVED, iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0));
+    gives!(
+        RESERVED,
+        iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0)
+    );
     for root in 0..n {
         let bytes = Bytes::filled(9000, if me == root { 5 } else { 0 });
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
         bytes.holds(&[5; 9000], 0, "the broadcast")?;
         let (data, result) = (Bytes::of(&me.to_le_bytes()), Bytes::filled(4, 0));
-        ok!(RCCE_reduce(data.ptr(), result.ptr(), 1, INT, SUM, root, world()));
+        ok!(RCCE_reduce(
+            data.ptr(),
+            result.ptr(),
+            1,
+            INT,
+            SUM,
+            root,
+            world()
+        ));
         let bytes = Bytes::filled(700, if me == root { 6 } else { 0 });
         if me == root {
             ok!(iRCCE_msend(bytes.ptr(), 700));
@@ -417,7 +495,12 @@ fn allocation(ctx: &Ctx) -> Verdict {
         new_flag()?;
         let area = c!(iRCCE_malloc(1024));
         ensure!(!area.is_null(), "no room");
-        ok!(iRCCE_put(area, Bytes::filled(1024, 0x88).raw(), 1024, other));
+        ok!(iRCCE_put(
+            area,
+            Bytes::filled(1024, 0x88).raw(),
+            1024,
+            other
+        ));
         out.wait()?;
         into.wait()?;
         room.holds(&content(ctx, other as u64, len), 0, "the message")?;

@@ -34,14 +34,22 @@ fn length(random: &mut crate::Random) -> usize {
 fn begin_send(ctx: &Ctx, nth: u64, len: usize, dest: i32) -> Result<(Send, Bytes), String> {
     let (request, bytes) = (Send::new(), Bytes::of(&content(ctx, nth, len)));
     let state = c!(iRCCE_isend(bytes.ptr(), len as isize, dest, request.0));
-    ensure!([SUCCESS, PENDING, RESERVED].contains(&state), "iRCCE_isend gave {}", code_name(state));
+    ensure!(
+        [SUCCESS, PENDING, RESERVED].contains(&state),
+        "iRCCE_isend gave {}",
+        code_name(state)
+    );
     Ok((request, bytes))
 }
 
 fn begin_receive(len: usize, source: i32) -> Result<(Recv, Bytes), String> {
     let (request, room) = (Recv::new(), Bytes::filled(len, 0));
     let state = c!(iRCCE_irecv(room.ptr(), len as isize, source, request.0));
-    ensure!([SUCCESS, PENDING, RESERVED].contains(&state), "iRCCE_irecv gave {}", code_name(state));
+    ensure!(
+        [SUCCESS, PENDING, RESERVED].contains(&state),
+        "iRCCE_irecv gave {}",
+        code_name(state)
+    );
     Ok((request, room))
 }
 
@@ -69,7 +77,11 @@ fn same_pair(ctx: &Ctx) -> Verdict {
         for (nth, (request, room)) in receives.into_iter().enumerate() {
             request.wait()?;
             ensure_eq!(request.size(), room.len as i32, "the size of message {nth}");
-            room.holds(&content(ctx, nth as u64, room.len), 0, &format!("message {nth}"))?;
+            room.holds(
+                &content(ctx, nth as u64, room.len),
+                0,
+                &format!("message {nth}"),
+            )?;
             room.free();
         }
     }
@@ -98,7 +110,10 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
             ensure!(now >= ended, "a send that had ended has not");
             if let [first, rest @ ..] = &states[now..] {
                 ensure_eq!(*first, PENDING, "the head of the queue");
-                ensure!(rest.iter().all(|s| *s == RESERVED), "behind the head: {rest:?}");
+                ensure!(
+                    rest.iter().all(|s| *s == RESERVED),
+                    "behind the head: {rest:?}"
+                );
             }
             ended = now;
             Ok(now == states.len())
@@ -114,7 +129,10 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
                 pause(2);
             }
             let seen = receive(*len, 0)?;
-            ensure!(seen == content(ctx, nth as u64, *len), "message {nth} is another one");
+            ensure!(
+                seen == content(ctx, nth as u64, *len),
+                "message {nth} is another one"
+            );
         }
     }
     Ok(())
@@ -127,7 +145,10 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
             ctx.sync();
         }
         for nth in 0..2 {
-            send(&Bytes::of(&content(ctx, u64::from(ctx.rank) * 2 + nth, 500)), 0)?;
+            send(
+                &Bytes::of(&content(ctx, u64::from(ctx.rank) * 2 + nth, 500)),
+                0,
+            )?;
         }
         if ctx.rank == 2 {
             ctx.sync();
@@ -141,11 +162,19 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
     for nth in [2, 3] {
         receives[nth].0.wait()?;
     }
-    ensure_eq!(receives[0].0.test().1, 0, "a receive whose sender has not begun");
+    ensure_eq!(
+        receives[0].0.test().1,
+        0,
+        "a receive whose sender has not begun"
+    );
     ctx.sync();
     for (nth, (request, room)) in receives.iter().enumerate() {
         request.wait()?;
-        room.holds(&content(ctx, 2 + nth as u64, 500), 0, &format!("message {nth}"))?;
+        room.holds(
+            &content(ctx, 2 + nth as u64, 500),
+            0,
+            &format!("message {nth}"),
+        )?;
     }
     Ok(())
 }
@@ -160,8 +189,16 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
             let (length, nth) = (*len as isize, nth as u64);
             match kind {
                 0 => drop(begin_send(ctx, nth, *len, 1)?),
-                1 => ok!(RCCE_send(Bytes::of(&content(ctx, nth, *len)).ptr(), *len, 1)),
-                2 => ok!(iRCCE_ssend(Bytes::of(&content(ctx, nth, *len)).ptr(), length, 1)),
+                1 => ok!(RCCE_send(
+                    Bytes::of(&content(ctx, nth, *len)).ptr(),
+                    *len,
+                    1
+                )),
+                2 => ok!(iRCCE_ssend(
+                    Bytes::of(&content(ctx, nth, *len)).ptr(),
+                    length,
+                    1
+                )),
                 _ => {
                     let bytes = Bytes::of(&content(ctx, nth, *len));
                     c!(iRCCE_issend(bytes.ptr(), length, 1, Send::new().0));
@@ -184,7 +221,11 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
     }
     ok!(iRCCE_irecv_wait(std::ptr::null_mut()));
     for (nth, room) in receives.iter().enumerate() {
-        room.holds(&content(ctx, nth as u64, room.len), 0, &format!("message {nth}"))?;
+        room.holds(
+            &content(ctx, nth as u64, room.len),
+            0,
+            &format!("message {nth}"),
+        )?;
     }
     Ok(())
 }
@@ -198,7 +239,10 @@ fn storm(ctx: &Ctx) -> Verdict {
     for a in 0..n {
         for b in (0..n).filter(|b| *b != a) {
             for nth in 0..25u64 {
-                let what = ((a as u64) << 16 | (b as u64) << 8 | nth, 1 + random.below(12_000) as usize);
+                let what = (
+                    (a as u64) << 16 | (b as u64) << 8 | nth,
+                    1 + random.below(12_000) as usize,
+                );
                 if me == a {
                     out.push((b, what));
                 } else if me == b {
@@ -247,7 +291,11 @@ fn storm(ctx: &Ctx) -> Verdict {
     ok!(iRCCE_irecv_wait(std::ptr::null_mut()));
     for ((request, room), nth) in receives {
         ensure_eq!(request.status(), SUCCESS, "the status of message {nth:#x}");
-        room.holds(&content(ctx, nth, room.len), 0, &format!("message {nth:#x}"))?;
+        room.holds(
+            &content(ctx, nth, room.len),
+            0,
+            &format!("message {nth:#x}"),
+        )?;
         room.free();
     }
     sends.into_iter().for_each(Bytes::free);

@@ -34,7 +34,11 @@ fn request(ctx: &Ctx) -> Verdict {
     let (mut divider, mut level) = (-7, -7);
     ok!(RCCE_iset_power(4, &mut request, &mut divider, &mut level));
     if ctx.rank == 1 {
-        ensure_eq!((divider, level), (-7, -7), "what a UE that is not the master is told");
+        ensure_eq!(
+            (divider, level),
+            (-7, -7),
+            "what a UE that is not the master is told"
+        );
         ok!(RCCE_wait_power(&mut request));
         ok!(RCCE_set_frequency_divider(2, &mut divider));
         ensure_eq!(divider, -7, "its divider");
@@ -42,7 +46,11 @@ fn request(ctx: &Ctx) -> Verdict {
     }
     ensure_eq!((divider, level), (4, 0), "divider and level");
     ensure_eq!(
-        (request.new_frequency_divider, request.new_voltage_level, request.release),
+        (
+            request.new_frequency_divider,
+            request.new_voltage_level,
+            request.release
+        ),
         (4, 0, 0),
         "the request"
     );
@@ -50,36 +58,63 @@ fn request(ctx: &Ctx) -> Verdict {
     ensure_eq!(request.release, 1, "the request after the wait");
     let mut next = PowerRequest::default();
     ok!(RCCE_iset_power(2, &mut next, null_mut(), null_mut()));
-    ensure_eq!((next.old_frequency_divider, next.old_voltage_level), (4, 0), "what was before");
+    ensure_eq!(
+        (next.old_frequency_divider, next.old_voltage_level),
+        (4, 0),
+        "what was before"
+    );
     ok!(RCCE_wait_power(&mut next));
     Ok(())
 }
 
 fn one_at_a_time(_: &Ctx) -> Verdict {
     let mut request = PowerRequest::default();
-    gives!(code(Code::NoActiveRpcRequest), RCCE_wait_power(&mut request));
+    gives!(
+        code(Code::NoActiveRpcRequest),
+        RCCE_wait_power(&mut request)
+    );
     ok!(RCCE_iset_power(8, &mut request, null_mut(), null_mut()));
     let mut other = PowerRequest::default();
-    gives!(code(Code::MultipleRpcRequests), RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
+    gives!(
+        code(Code::MultipleRpcRequests),
+        RCCE_iset_power(8, &mut other, null_mut(), null_mut())
+    );
     ok!(RCCE_wait_power(&mut request));
-    gives!(code(Code::NoActiveRpcRequest), RCCE_wait_power(&mut request));
+    gives!(
+        code(Code::NoActiveRpcRequest),
+        RCCE_wait_power(&mut request)
+    );
     ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
     gives!(code(Code::StaleRpcRequest), RCCE_wait_power(&mut request));
-    gives!(code(Code::RpcNotAllocated), RCCE_iset_power(8, null_mut(), null_mut(), null_mut()));
+    gives!(
+        code(Code::RpcNotAllocated),
+        RCCE_iset_power(8, null_mut(), null_mut(), null_mut())
+    );
     gives!(code(Code::RpcNotAllocated), RCCE_wait_power(null_mut()));
     Ok(())
 }
 
 fn divider(_: &Ctx) -> Verdict {
     let mut seen = -7;
-    for (wanted, given) in [(-5, 2), (0, 2), (2, 2), (7, 7), (16, 16), (17, 16), (i32::MAX, 16)] {
+    for (wanted, given) in [
+        (-5, 2),
+        (0, 2),
+        (2, 2),
+        (7, 7),
+        (16, 16),
+        (17, 16),
+        (i32::MAX, 16),
+    ] {
         let mut request = PowerRequest::default();
         ok!(RCCE_iset_power(wanted, &mut request, &mut seen, null_mut()));
         ensure_eq!(seen, given, "the divider for {wanted}");
         ok!(RCCE_wait_power(&mut request));
     }
     // The lowest voltage now.
-    gives!(code(Code::FrequencyExceeded), RCCE_set_frequency_divider(2, &mut seen));
+    gives!(
+        code(Code::FrequencyExceeded),
+        RCCE_set_frequency_divider(2, &mut seen)
+    );
     ok!(RCCE_set_frequency_divider(16, &mut seen));
     ensure_eq!(seen, 16, "the divider");
     ok!(RCCE_set_frequency_divider(99, null_mut()));

@@ -88,14 +88,31 @@ fn gory_checks(ctx: &Ctx) -> Verdict {
         gives!(id, RCCE_get_gory(mine.raw(), area, 32, wrong));
     }
     let begin = area.wrapping_sub(area as usize % 32);
-    for wrong in [null_mut(), mine.raw(), begin.wrapping_add(MPB), begin.wrapping_sub(64)] {
+    for wrong in [
+        null_mut(),
+        mine.raw(),
+        begin.wrapping_add(MPB),
+        begin.wrapping_sub(64),
+    ] {
         gives!(target, RCCE_put_gory(wrong, mine.raw(), 32, 1));
         gives!(source, RCCE_get_gory(mine.raw(), wrong, 32, 1));
     }
-    gives!(target, RCCE_put_gory(begin.wrapping_add(MPB - 32), mine.raw(), 64, 1));
-    gives!(source, RCCE_get_gory(mine.raw(), begin.wrapping_add(MPB - 32), 64, 1));
-    gives!(alignment, RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1));
-    gives!(alignment, RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1));
+    gives!(
+        target,
+        RCCE_put_gory(begin.wrapping_add(MPB - 32), mine.raw(), 64, 1)
+    );
+    gives!(
+        source,
+        RCCE_get_gory(mine.raw(), begin.wrapping_add(MPB - 32), 64, 1)
+    );
+    gives!(
+        alignment,
+        RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1)
+    );
+    gives!(
+        alignment,
+        RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1)
+    );
     gives!(overlap, RCCE_put_gory(area, area.wrapping_add(32), 64, me));
     gives!(overlap, RCCE_get_gory(area, area.wrapping_add(32), 64, me));
     // Null where memory of the program belongs.
@@ -137,10 +154,18 @@ fn memcpy(ctx: &Ctx) -> Verdict {
         let from = Bytes::of(&content(ctx, len as u64, len));
         let to = Bytes::filled(len + 64, 0x44);
         let (dest, src) = (to.raw().cast(), from.raw().cast_const().cast());
-        ensure_eq!(c!(iRCCE_memcpy_put(dest, src, len)), dest, "what iRCCE_memcpy_put returns");
+        ensure_eq!(
+            c!(iRCCE_memcpy_put(dest, src, len)),
+            dest,
+            "what iRCCE_memcpy_put returns"
+        );
         to.holds(&from.get(), 0x44, "iRCCE_memcpy_put")?;
         to.fill(0x45);
-        ensure_eq!(c!(iRCCE_memcpy_get(dest, src, len)), dest, "what iRCCE_memcpy_get returns");
+        ensure_eq!(
+            c!(iRCCE_memcpy_get(dest, src, len)),
+            dest,
+            "what iRCCE_memcpy_get returns"
+        );
         to.holds(&from.get(), 0x45, "iRCCE_memcpy_get")?;
         from.free();
         to.free();
@@ -150,18 +175,33 @@ fn memcpy(ctx: &Ctx) -> Verdict {
 
 fn gory_malloc(_: &Ctx) -> Verdict {
     for wrong in [0, 1, 31, 33, 8193, 8224, usize::MAX, usize::MAX - 31] {
-        ensure!(c!(RCCE_malloc_gory(wrong)).is_null(), "{wrong} bytes were given");
+        ensure!(
+            c!(RCCE_malloc_gory(wrong)).is_null(),
+            "{wrong} bytes were given"
+        );
     }
     let all = c!(RCCE_malloc_gory(MPB));
     ensure!(!all.is_null(), "the whole MPB was not given");
-    ensure!(c!(RCCE_malloc_gory(32)).is_null(), "a line was given of a full MPB");
+    ensure!(
+        c!(RCCE_malloc_gory(32)).is_null(),
+        "a line was given of a full MPB"
+    );
     c!(RCCE_free(all));
     let places: Vec<_> = (0..4).map(|_| c!(RCCE_malloc_gory(MPB / 4))).collect();
-    ensure!(places.iter().all(|place| !place.is_null()), "a quarter was not given");
+    ensure!(
+        places.iter().all(|place| !place.is_null()),
+        "a quarter was not given"
+    );
     for (i, a) in places.iter().enumerate() {
-        ensure!((*a as usize).is_multiple_of(LINE), "part {i} begins within a line");
+        ensure!(
+            (*a as usize).is_multiple_of(LINE),
+            "part {i} begins within a line"
+        );
         for b in &places[..i] {
-            ensure!((*a as usize).abs_diff(*b as usize) >= MPB / 4, "parts overlap");
+            ensure!(
+                (*a as usize).abs_diff(*b as usize) >= MPB / 4,
+                "parts overlap"
+            );
         }
     }
     for nth in [1, 3, 2, 0] {
@@ -173,13 +213,22 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     c!(RCCE_free(null_mut()));
     let mut chunk = 7;
     let whole = c!(RCCE_malloc_request_gory(3 * MPB, &mut chunk));
-    ensure!(!whole.is_null() && chunk == 3 * MPB / 4, "half of half is {chunk}");
+    ensure!(
+        !whole.is_null() && chunk == 3 * MPB / 4,
+        "half of half is {chunk}"
+    );
     let rest = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
-    ensure!(!rest.is_null() && chunk == MPB / 4, "of what is left: {chunk}");
+    ensure!(
+        !rest.is_null() && chunk == MPB / 4,
+        "of what is left: {chunk}"
+    );
     let none = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "of a full MPB: {chunk}");
     c!(RCCE_free(rest));
-    ensure!(!c!(RCCE_malloc_request_gory(1, null_mut())).is_null(), "without a place for the size");
+    ensure!(
+        !c!(RCCE_malloc_request_gory(1, null_mut())).is_null(),
+        "without a place for the size"
+    );
     Ok(())
 }
 
@@ -188,24 +237,40 @@ fn simple_malloc(_: &Ctx) -> Verdict {
         ensure!(c!(RCCE_malloc(wrong)).is_null(), "{wrong} bytes were given");
     }
     let lines: Vec<_> = (0..MPB / LINE).map(|_| c!(RCCE_malloc(LINE))).collect();
-    ensure!(lines.iter().all(|line| !line.is_null()), "fewer than 256 lines");
+    ensure!(
+        lines.iter().all(|line| !line.is_null()),
+        "fewer than 256 lines"
+    );
     ensure!(c!(RCCE_malloc(LINE)).is_null(), "more than 256 lines");
     c!(RCCE_free(lines[17]));
     ensure_eq!(c!(RCCE_malloc(LINE)), lines[17], "the line that was freed");
     c!(RCCE_free(lines[200]));
     let mut chunk = 7;
-    ensure_eq!(c!(RCCE_malloc_request(MPB, &mut chunk)), lines[200], "a line by request");
+    ensure_eq!(
+        c!(RCCE_malloc_request(MPB, &mut chunk)),
+        lines[200],
+        "a line by request"
+    );
     ensure_eq!(chunk, LINE, "its size");
     Ok(())
 }
 
 fn ircce_malloc(_: &Ctx) -> Verdict {
     for wrong in [0, 1, 31, 33, 1000, 8193, MPB + 32, usize::MAX] {
-        ensure!(c!(iRCCE_malloc(wrong)).is_null(), "{wrong} bytes were given");
+        ensure!(
+            c!(iRCCE_malloc(wrong)).is_null(),
+            "{wrong} bytes were given"
+        );
     }
     let (a, b) = (c!(iRCCE_malloc(96)), c!(iRCCE_malloc(MPB - 96)));
-    ensure!(!a.is_null() && !b.is_null(), "96 bytes and the rest were not given");
-    ensure!(c!(iRCCE_malloc(32)).is_null(), "more than the MPB was given");
+    ensure!(
+        !a.is_null() && !b.is_null(),
+        "96 bytes and the rest were not given"
+    );
+    ensure!(
+        c!(iRCCE_malloc(32)).is_null(),
+        "more than the MPB was given"
+    );
     Ok(())
 }
 
@@ -220,7 +285,8 @@ fn same_place(ctx: &Ctx) -> Verdict {
     let areas: Vec<_> = (0..n).map(|_| c!(iRCCE_malloc(len))).collect();
     let flags = (0..n).map(|_| new_flag()).collect::<Result<Vec<_>, _>>()?;
     for round in 0..20u64 {
-        let of = |from: i32, to: i32| content(ctx, round << 8 | (from as u64) << 4 | to as u64, len);
+        let of =
+            |from: i32, to: i32| content(ctx, round << 8 | (from as u64) << 4 | to as u64, len);
         for to in (0..n).filter(|to| *to != me) {
             let bytes = Bytes::of(&of(me, to));
             ok!(iRCCE_put(areas[me as usize], bytes.raw(), len as i32, to));

@@ -50,11 +50,15 @@ macro_rules! element {
         impl Element for $ty {
             const TYPE: i32 = $code;
             fn bytes(of: &[Self]) -> Vec<u8> {
-                of.iter().flat_map(|element| element.to_ne_bytes()).collect()
+                of.iter()
+                    .flat_map(|element| element.to_ne_bytes())
+                    .collect()
             }
             fn of(bytes: &[u8]) -> Vec<Self> {
                 let chunks = bytes.chunks_exact(size_of::<$ty>());
-                chunks.map(|c| <$ty>::from_ne_bytes(c.try_into().expect("whole"))).collect()
+                chunks
+                    .map(|c| <$ty>::from_ne_bytes(c.try_into().expect("whole")))
+                    .collect()
             }
             fn combine(op: i32, a: Self, b: Self) -> Self {
                 match op {
@@ -68,8 +72,22 @@ macro_rules! element {
     };
 }
 
-element!(i32, INT, i32::wrapping_add, i32::wrapping_mul, Ord::min, Ord::max);
-element!(i64, LONG_TYPE, i64::wrapping_add, i64::wrapping_mul, Ord::min, Ord::max);
+element!(
+    i32,
+    INT,
+    i32::wrapping_add,
+    i32::wrapping_mul,
+    Ord::min,
+    Ord::max
+);
+element!(
+    i64,
+    LONG_TYPE,
+    i64::wrapping_add,
+    i64::wrapping_mul,
+    Ord::min,
+    Ord::max
+);
 element!(f32, FLOAT, |a, b| a + b, |a, b| a * b, f32::min, f32::max);
 element!(f64, DOUBLE, |a, b| a + b, |a, b| a * b, f64::min, f64::max);
 
@@ -91,15 +109,33 @@ fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: Comm) ->
     let result = Bytes::filled(data.len + 16, 0x3f);
     let num = of[me].len() as i32;
     match root {
-        Some(root) => ok!(RCCE_reduce(data.ptr(), result.ptr(), num, T::TYPE, op, root as i32, comm)),
-        None => ok!(RCCE_allreduce(data.ptr(), result.ptr(), num, T::TYPE, op, comm)),
+        Some(root) => ok!(RCCE_reduce(
+            data.ptr(),
+            result.ptr(),
+            num,
+            T::TYPE,
+            op,
+            root as i32,
+            comm
+        )),
+        None => ok!(RCCE_allreduce(
+            data.ptr(),
+            result.ptr(),
+            num,
+            T::TYPE,
+            op,
+            comm
+        )),
     }
     let what = format!("operation {op} of type {} to {root:?}", T::TYPE);
     if root.is_none_or(|root| root == me) {
         let right = expected(op, root.unwrap_or(0), of);
         let seen = T::of(&result.get()[..data.len]);
         // Bits, not values.
-        ensure!(T::bytes(&seen) == T::bytes(&right), "{what}: {seen:?} instead of {right:?}");
+        ensure!(
+            T::bytes(&seen) == T::bytes(&right),
+            "{what}: {seen:?} instead of {right:?}"
+        );
         result.holds(&T::bytes(&right), 0x3f, &what)?;
     } else {
         result.holds(&[], 0x3f, &format!("{what}: the result elsewhere"))?;
@@ -109,7 +145,12 @@ fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: Comm) ->
     Ok(())
 }
 
-fn each<T: Element>(ctx: &Ctx, ops: &[i32], num: usize, draw: impl Fn(&mut crate::Random) -> T) -> Verdict {
+fn each<T: Element>(
+    ctx: &Ctx,
+    ops: &[i32],
+    num: usize,
+    draw: impl Fn(&mut crate::Random) -> T,
+) -> Verdict {
     let mut random = ctx.random(70);
     let of: Vec<Vec<T>> = (0..ctx.size)
         .map(|_| (0..num).map(|_| draw(&mut random)).collect())
@@ -127,7 +168,9 @@ const OPS: [i32; 4] = [SUM, MIN, MAX, PROD];
 
 fn integers(ctx: &Ctx) -> Verdict {
     each::<i32>(ctx, &OPS, 5, |random| random.below(2000) as i32 - 1000)?;
-    each::<i64>(ctx, &OPS, 5, |random| random.below(2_000_000) as i64 - 1_000_000)
+    each::<i64>(ctx, &OPS, 5, |random| {
+        random.below(2_000_000) as i64 - 1_000_000
+    })
 }
 
 /// Of very different sizes, so that another order gives other bits.
@@ -143,8 +186,18 @@ fn floats(ctx: &Ctx) -> Verdict {
 
 fn wraps(_: &Ctx) -> Verdict {
     let comm = world();
-    check(SUM, None, &[vec![i32::MAX, i32::MIN, -1], vec![1, -1, i32::MIN]], comm)?;
-    check(PROD, None, &[vec![i64::MAX, i64::MIN, 3], vec![2, -1, i64::MAX]], comm)
+    check(
+        SUM,
+        None,
+        &[vec![i32::MAX, i32::MIN, -1], vec![1, -1, i32::MIN]],
+        comm,
+    )?;
+    check(
+        PROD,
+        None,
+        &[vec![i64::MAX, i64::MIN, 3], vec![2, -1, i64::MAX]],
+        comm,
+    )
 }
 
 unsafe extern "C" fn by_parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
@@ -156,7 +209,9 @@ fn parts(ctx: &Ctx) -> Verdict {
     ok!(RCCE_comm_split(Some(by_parity), null_mut(), &mut comm));
     let mut random = ctx.random(71 + u64::from(ctx.rank % 2));
     for round in 0..10 {
-        let of: Vec<Vec<f64>> = (0..2).map(|_| (0..round * 10).map(|_| uneven(&mut random)).collect()).collect();
+        let of: Vec<Vec<f64>> = (0..2)
+            .map(|_| (0..round * 10).map(|_| uneven(&mut random)).collect())
+            .collect();
         for op in OPS {
             for root in [Some(0), Some(1), None] {
                 check(op, root, &of, comm)?;
@@ -181,7 +236,15 @@ fn in_place(ctx: &Ctx) -> Verdict {
         let data = Bytes::of(&i32::bytes(&[ctx.rank as i32 + 1, 10]));
         match root {
             None => ok!(RCCE_allreduce(data.ptr(), data.ptr(), 2, INT, SUM, world())),
-            Some(root) => ok!(RCCE_reduce(data.ptr(), data.ptr(), 2, INT, SUM, root, world())),
+            Some(root) => ok!(RCCE_reduce(
+                data.ptr(),
+                data.ptr(),
+                2,
+                INT,
+                SUM,
+                root,
+                world()
+            )),
         }
         if root.is_none_or(|root| root == ctx.rank as i32) {
             ensure_eq!(i32::of(&data.get()), [n * (n + 1) / 2, 10 * n], "the sums");
@@ -195,10 +258,26 @@ fn result_at_root(ctx: &Ctx) -> Verdict {
         let data = Bytes::of(&2i32.to_ne_bytes());
         if ctx.rank as i32 == root {
             let result = Bytes::filled(4, 0);
-            ok!(RCCE_reduce(data.ptr(), result.ptr(), 1, INT, PROD, root, world()));
+            ok!(RCCE_reduce(
+                data.ptr(),
+                result.ptr(),
+                1,
+                INT,
+                PROD,
+                root,
+                world()
+            ));
             ensure_eq!(i32::of(&result.get()), [8], "the product");
         } else {
-            ok!(RCCE_reduce(data.ptr(), null_mut(), 1, INT, PROD, root, world()));
+            ok!(RCCE_reduce(
+                data.ptr(),
+                null_mut(),
+                1,
+                INT,
+                PROD,
+                root,
+                world()
+            ));
         }
     }
     Ok(())
@@ -215,13 +294,22 @@ fn wrong(_: &Ctx) -> Verdict {
         gives!(ty, RCCE_allreduce(data, place, 1, wrong, SUM, world()));
     }
     for wrong in [-1, 2, 48, i32::MIN] {
-        gives!(code(Code::Id), RCCE_reduce(data, place, 1, INT, SUM, wrong, world()));
+        gives!(
+            code(Code::Id),
+            RCCE_reduce(data, place, 1, INT, SUM, wrong, world())
+        );
     }
     let mut sized = Comm::UNDEFINED;
     sized.size = 7;
     for wrong in [Comm::UNDEFINED, sized] {
-        gives!(code(Code::CommUndefined), RCCE_reduce(data, place, 1, INT, SUM, 0, wrong));
-        gives!(code(Code::CommUndefined), RCCE_allreduce(data, place, 1, INT, SUM, wrong));
+        gives!(
+            code(Code::CommUndefined),
+            RCCE_reduce(data, place, 1, INT, SUM, 0, wrong)
+        );
+        gives!(
+            code(Code::CommUndefined),
+            RCCE_allreduce(data, place, 1, INT, SUM, wrong)
+        );
     }
     result.holds(&[], 0x21, "the result")
 }

@@ -47,7 +47,11 @@ fn memory(ctx: &Ctx) -> Verdict {
         barrier()?;
         for nth in 0..1024 {
             let seen = word(nth).load(Ordering::Relaxed);
-            ensure_eq!(seen, round * 10_000 + nth as u32, "word {nth} in round {round}");
+            ensure_eq!(
+                seen,
+                round * 10_000 + nth as u32,
+                "word {nth} in round {round}"
+            );
         }
         barrier()?;
     }
@@ -62,13 +66,22 @@ fn allocation(_: &Ctx) -> Verdict {
         return not_offered("the memory of other processes is not mapped");
     }
     ensure!(!whole.is_null(), "64 MiB were not given");
-    ensure!(c!(RCCE_shmalloc(1)).is_null(), "more than 64 MiB were given");
+    ensure!(
+        c!(RCCE_shmalloc(1)).is_null(),
+        "more than 64 MiB were given"
+    );
     c!(RCCE_shfree(whole));
     for wrong in [0, ALL + 1, usize::MAX, usize::MAX - 63] {
-        ensure!(c!(RCCE_shmalloc(wrong)).is_null(), "{wrong} bytes were given");
+        ensure!(
+            c!(RCCE_shmalloc(wrong)).is_null(),
+            "{wrong} bytes were given"
+        );
     }
     let parts: Vec<_> = (0..4).map(|_| c!(RCCE_shmalloc(ALL / 4 - 3))).collect();
-    ensure!(parts.iter().all(|part| !part.is_null()), "a quarter was not given");
+    ensure!(
+        parts.iter().all(|part| !part.is_null()),
+        "a quarter was not given"
+    );
     for nth in [2, 0, 1, 3] {
         c!(RCCE_shfree(parts[nth]));
         c!(RCCE_shfree(parts[nth]));
@@ -78,16 +91,26 @@ fn allocation(_: &Ctx) -> Verdict {
     c!(RCCE_shfree(&mut odd));
     let mut chunk = 7;
     let found = c!(RCCE_shmalloc_request(3 * ALL, &mut chunk));
-    ensure!(!found.is_null() && chunk == 3 * ALL / 4, "half of half: {chunk}");
+    ensure!(
+        !found.is_null() && chunk == 3 * ALL / 4,
+        "half of half: {chunk}"
+    );
     let none = c!(RCCE_shmalloc_request(0, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "nothing: {chunk}");
-    ensure!(!c!(RCCE_shmalloc_request(100, null_mut())).is_null(), "without a place for the size");
+    ensure!(
+        !c!(RCCE_shmalloc_request(100, null_mut())).is_null(),
+        "without a place for the size"
+    );
     // SAFETY:
     // - the first and the last of the bytes that were given.
     unsafe {
         found.write(1);
         found.add(3 * ALL / 4 - 1).write(2);
-        ensure_eq!((found.read(), found.add(3 * ALL / 4 - 1).read()), (1, 2), "what was written");
+        ensure_eq!(
+            (found.read(), found.add(3 * ALL / 4 - 1).read()),
+            (1, 2),
+            "what was written"
+        );
     }
     Ok(())
 }
@@ -110,7 +133,12 @@ fn lock(ctx: &Ctx) -> Verdict {
         if random.below(20) == 0 {
             std::thread::yield_now();
         }
-        ok!(iRCCE_put(place, Bytes::of(&(before + 1).to_ne_bytes()).raw(), 4, 1));
+        ok!(iRCCE_put(
+            place,
+            Bytes::of(&(before + 1).to_ne_bytes()).raw(),
+            4,
+            1
+        ));
         ok!(RCCE_release_lock(2));
     }
     barrier()?;
@@ -172,11 +200,19 @@ fn register(ctx: &Ctx) -> Verdict {
         if ctx.rank == round {
             for value in [5, 0, -1, i32::MAX, i32::MIN, 100] {
                 ok!(iRCCE_atomic_write(register as *const _, value));
-                ensure_eq!((read(register)?, read(register)?), (value, value), "what was written");
+                ensure_eq!(
+                    (read(register)?, read(register)?),
+                    (value, value),
+                    "what was written"
+                );
             }
             let mut before = -7;
             ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-            ensure_eq!((before, read(register)?), (100, 101), "before and after the increment");
+            ensure_eq!(
+                (before, read(register)?),
+                (100, 101),
+                "before and after the increment"
+            );
             ok!(iRCCE_atomic_inc(register as *const _, null_mut()));
             ok!(iRCCE_atomic_read(register as *const _, null_mut()));
         }
@@ -188,7 +224,9 @@ fn register(ctx: &Ctx) -> Verdict {
 }
 
 fn registers(ctx: &Ctx) -> Verdict {
-    let registers = (0..96).map(|_| new_register()).collect::<Result<Vec<_>, _>>()?;
+    let registers = (0..96)
+        .map(|_| new_register())
+        .collect::<Result<Vec<_>, _>>()?;
     for _ in 0..2 {
         let mut none = registers[0] as *const _;
         gives!(ERROR, iRCCE_atomic_alloc(&mut none));
@@ -208,7 +246,11 @@ fn registers(ctx: &Ctx) -> Verdict {
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
         let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
-        ensure_eq!(read(*register)?, expected, "register {nth} after two increments of another");
+        ensure_eq!(
+            read(*register)?,
+            expected,
+            "register {nth} after two increments of another"
+        );
     }
     Ok(())
 }
@@ -222,21 +264,46 @@ fn concurrent(ctx: &Ctx) -> Verdict {
     for _ in 0..each {
         let mut before = -7;
         ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-        ensure!(seen.last().is_none_or(|last| *last < before), "an increment gave {before} after {:?}", seen.last());
+        ensure!(
+            seen.last().is_none_or(|last| *last < before),
+            "an increment gave {before} after {:?}",
+            seen.last()
+        );
         seen.push(before);
     }
     barrier()?;
-    ensure_eq!(read(register)?, (each * n) as i32, "the register at the end");
+    ensure_eq!(
+        read(register)?,
+        (each * n) as i32,
+        "the register at the end"
+    );
     // All values together are there once: their number and two sums say so.
     let sums: Vec<u8> = [1u32, 2]
         .iter()
-        .flat_map(|power| seen.iter().map(|v| i64::from(*v).pow(*power)).sum::<i64>().to_ne_bytes())
+        .flat_map(|power| {
+            seen.iter()
+                .map(|v| i64::from(*v).pow(*power))
+                .sum::<i64>()
+                .to_ne_bytes()
+        })
         .collect();
     let (data, result) = (Bytes::of(&sums), Bytes::filled(16, 0));
-    ok!(RCCE_allreduce(data.ptr(), result.ptr(), 2, 63_636_364, 23_232_323, world()));
+    ok!(RCCE_allreduce(
+        data.ptr(),
+        result.ptr(),
+        2,
+        63_636_364,
+        23_232_323,
+        world()
+    ));
     let right: Vec<u8> = [1u32, 2]
         .iter()
-        .flat_map(|power| (0..(each * n) as i64).map(|v| v.pow(*power)).sum::<i64>().to_ne_bytes())
+        .flat_map(|power| {
+            (0..(each * n) as i64)
+                .map(|v| v.pow(*power))
+                .sum::<i64>()
+                .to_ne_bytes()
+        })
         .collect();
     result.holds(&right, 0, "the sums of all values")
 }

@@ -51,13 +51,23 @@ impl List {
 
 fn isend(bytes: &Bytes, dest: i32) -> Send {
     let request = Send::new();
-    c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, dest, request.0));
+    c!(iRCCE_isend(
+        bytes.ptr(),
+        bytes.len as isize,
+        dest,
+        request.0
+    ));
     request
 }
 
 fn irecv(room: &Bytes, source: i32) -> Recv {
     let request = Recv::new();
-    c!(iRCCE_irecv(room.ptr(), room.len as isize, source, request.0));
+    c!(iRCCE_irecv(
+        room.ptr(),
+        room.len as isize,
+        source,
+        request.0
+    ));
     request
 }
 
@@ -69,7 +79,10 @@ fn exchange(ctx: &Ctx, list: &List, each: u64) -> Vec<(Recv, Bytes, u64)> {
     for a in 0..n {
         for b in (0..n).filter(|b| *b != a) {
             for nth in 0..each {
-                let (nth, len) = ((a as u64) << 16 | (b as u64) << 8 | nth, 1 + random.below(20_000) as usize);
+                let (nth, len) = (
+                    (a as u64) << 16 | (b as u64) << 8 | nth,
+                    1 + random.below(20_000) as usize,
+                );
                 if me == a {
                     list.add(Some(isend(&Bytes::of(&content(ctx, nth, len)), b)), None);
                 } else if me == b {
@@ -87,7 +100,11 @@ fn exchange(ctx: &Ctx, list: &List, each: u64) -> Vec<(Recv, Bytes, u64)> {
 fn check(ctx: &Ctx, receives: &[(Recv, Bytes, u64)]) -> Verdict {
     for (request, room, nth) in receives {
         ensure_eq!(request.status(), SUCCESS, "the status of {nth:#x}");
-        room.holds(&content(ctx, *nth, room.len), 0, &format!("message {nth:#x}"))?;
+        room.holds(
+            &content(ctx, *nth, room.len),
+            0,
+            &format!("message {nth:#x}"),
+        )?;
     }
     Ok(())
 }
@@ -116,7 +133,10 @@ fn test_all(ctx: &Ctx) -> Verdict {
     let receives = exchange(ctx, &list, 8);
     until("all", || {
         let code = c!(iRCCE_test_all(list.0, &mut flag));
-        ensure!([(SUCCESS, 1), (PENDING, 0)].contains(&(code, flag)), "code {code} with flag {flag}");
+        ensure!(
+            [(SUCCESS, 1), (PENDING, 0)].contains(&(code, flag)),
+            "code {code} with flag {flag}"
+        );
         Ok(flag == 1)
     })?;
     room.holds(&[5; 10], 0, "the first message")?;
@@ -136,7 +156,10 @@ fn one_by_one(
     until("all, one by one", || {
         let (mut send, mut receive) = (Send(null_mut()), Recv(null_mut()));
         if call(&list, &mut send, &mut receive)? {
-            ensure!(send.0.is_null() != receive.0.is_null(), "two at once, or none");
+            ensure!(
+                send.0.is_null() != receive.0.is_null(),
+                "two at once, or none"
+            );
             if receive.0.is_null() {
                 ensure_eq!(send.status(), SUCCESS, "a send that was given");
                 sent += 1;
@@ -146,11 +169,18 @@ fn one_by_one(
                 received.push(receive.0);
             }
         } else {
-            ensure!(send.0.is_null() && receive.0.is_null(), "one that has not ended was given");
+            ensure!(
+                send.0.is_null() && receive.0.is_null(),
+                "one that has not ended was given"
+            );
         }
         Ok(sent + received.len() == total)
     })?;
-    ensure_eq!((sent, received.len()), (total / 2, total / 2), "sends and receives");
+    ensure_eq!(
+        (sent, received.len()),
+        (total / 2, total / 2),
+        "sends and receives"
+    );
     let mut flag = -7;
     ok!(iRCCE_test_all(list.0, &mut flag));
     ensure_eq!(flag, 1, "the list at the end");
@@ -168,7 +198,11 @@ fn test_any(ctx: &Ctx) -> Verdict {
     one_by_one(ctx, 12, |list, send, receive| {
         (send.0, receive.0) = (Send::new().0, Recv::new().0);
         let code = c!(iRCCE_test_any(list.0, &mut send.0, &mut receive.0));
-        ensure!([SUCCESS, PENDING].contains(&code), "iRCCE_test_any gave {}", code_name(code));
+        ensure!(
+            [SUCCESS, PENDING].contains(&code),
+            "iRCCE_test_any gave {}",
+            code_name(code)
+        );
         Ok(code == SUCCESS)
     })
 }
@@ -177,7 +211,9 @@ fn adders(ctx: &Ctx) -> Verdict {
     let list = List::new();
     let other = 1 - ctx.rank as i32;
     let bytes = Bytes::filled(30, 1);
-    let receives: Vec<_> = (0..3).map(|_| irecv(&Bytes::filled(30, 0), other)).collect();
+    let receives: Vec<_> = (0..3)
+        .map(|_| irecv(&Bytes::filled(30, 0), other))
+        .collect();
     ctx.sync();
     let sends: Vec<_> = (0..3).map(|_| isend(&bytes, other)).collect();
     list.add(Some(sends[0]), Some(receives[0]));
@@ -205,7 +241,9 @@ fn adders(ctx: &Ctx) -> Verdict {
 fn null_places(ctx: &Ctx) -> Verdict {
     let list = List::new();
     let other = 1 - ctx.rank as i32;
-    let receives: Vec<_> = (0..4).map(|_| irecv(&Bytes::filled(30, 0), other)).collect();
+    let receives: Vec<_> = (0..4)
+        .map(|_| irecv(&Bytes::filled(30, 0), other))
+        .collect();
     for request in &receives {
         list.add(None, Some(*request));
     }
@@ -220,7 +258,9 @@ fn null_places(ctx: &Ctx) -> Verdict {
     let mut send = Send::new().0;
     ok!(iRCCE_wait_any(list.0, &mut send, null_mut()));
     ensure!(send.is_null(), "a send was given");
-    until("the last", || Ok(c!(iRCCE_test_any(list.0, null_mut(), null_mut())) == SUCCESS))?;
+    until("the last", || {
+        Ok(c!(iRCCE_test_any(list.0, null_mut(), null_mut())) == SUCCESS)
+    })?;
     for request in sends {
         request.wait()?;
     }
@@ -235,10 +275,16 @@ fn empty(_: &Ctx) -> Verdict {
     ensure_eq!(flag, 1, "the test of an empty list");
     let (mut send, mut receive) = (Send::new().0, Recv::new().0);
     c!(iRCCE_test_any(list.0, &mut send, &mut receive));
-    ensure!(send.is_null() && receive.is_null(), "a request of an empty list");
+    ensure!(
+        send.is_null() && receive.is_null(),
+        "a request of an empty list"
+    );
     (send, receive) = (Send::new().0, Recv::new().0);
     ok!(iRCCE_wait_any(list.0, &mut send, &mut receive));
-    ensure!(send.is_null() && receive.is_null(), "a request of an empty list");
+    ensure!(
+        send.is_null() && receive.is_null(),
+        "a request of an empty list"
+    );
     Ok(())
 }
 
@@ -291,7 +337,10 @@ fn too_long(ctx: &Ctx) -> Verdict {
     let mut flag = -7;
     until("the last", || {
         let code = c!(iRCCE_test_all(list.0, &mut flag));
-        ensure!([(wrong, 1), (PENDING, 0)].contains(&(code, flag)), "code {code} with flag {flag}");
+        ensure!(
+            [(wrong, 1), (PENDING, 0)].contains(&(code, flag)),
+            "code {code} with flag {flag}"
+        );
         Ok(flag == 1)
     })
 }

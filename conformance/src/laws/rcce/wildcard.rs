@@ -52,7 +52,11 @@ fn any_length(ctx: &Ctx) -> Verdict {
             }
             room.holds(&expected, 0x29, &format!("{len} bytes"))?;
             ensure_eq!(c!(iRCCE_get_length()), len as i32, "iRCCE_get_length");
-            ensure_eq!(c!(iRCCE_get_size(null_mut(), null_mut())), len as i32, "iRCCE_get_size");
+            ensure_eq!(
+                c!(iRCCE_get_size(null_mut(), null_mut())),
+                len as i32,
+                "iRCCE_get_size"
+            );
             room.free();
         }
     }
@@ -72,12 +76,17 @@ fn numbered(ctx: &Ctx, each: u32) -> Verdict {
 
 /// Fails unless the message is the next one of its source.
 fn next_of(next: &mut [u32], source: i32, room: &Bytes, len: i32) -> Verdict {
-    let place = usize::try_from(source).ok().and_then(|source| next.get_mut(source));
+    let place = usize::try_from(source)
+        .ok()
+        .and_then(|source| next.get_mut(source));
     let expected = place.ok_or(format!("a message of UE {source}"))?;
     let text = &room.get()[..len as usize];
     let nth = u32::from_le_bytes(text[..4].try_into().expect("4 bytes"));
     ensure_eq!(nth, *expected, "the number of the message of UE {source}");
-    ensure!(text[4..].iter().all(|b| i32::from(*b) == source), "message {nth} of UE {source} is another's");
+    ensure!(
+        text[4..].iter().all(|b| i32::from(*b) == source),
+        "message {nth} of UE {source} is another's"
+    );
     *expected += 1;
     Ok(())
 }
@@ -91,7 +100,12 @@ fn any_source(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(9100, 0);
     for _ in 0..each * (ctx.size - 1) {
         ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-        next_of(&mut next, c!(iRCCE_get_source(null_mut())), &room, c!(iRCCE_get_length()))?;
+        next_of(
+            &mut next,
+            c!(iRCCE_get_source(null_mut())),
+            &room,
+            c!(iRCCE_get_length()),
+        )?;
     }
     ensure_eq!(&next[1..], &[each; 3], "messages of each");
     Ok(())
@@ -150,7 +164,11 @@ fn found(ctx: &Ctx) -> Verdict {
     arrived(ANY_SOURCE)?;
     let (request, room) = (Recv::new(), Bytes::filled(20, 0));
     gives!(SUCCESS, iRCCE_irecv(room.ptr(), 20, ANY_SOURCE, request.0));
-    ensure_eq!((request.status(), request.source(), request.size()), (SUCCESS, 1, 20), "the request");
+    ensure_eq!(
+        (request.status(), request.source(), request.size()),
+        (SUCCESS, 1, 20),
+        "the request"
+    );
     room.holds(&[1; 20], 0, "the message")
 }
 
@@ -164,8 +182,16 @@ fn master_worker(ctx: &Ctx) -> Verdict {
         let room = Bytes::filled(24, 0);
         ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
         let source = c!(iRCCE_get_source(null_mut()));
-        room.holds(text(source).as_bytes(), 0, &format!("the string of UE {source}"))?;
-        ensure_eq!(c!(iRCCE_get_length()), text(source).len() as i32, "its length");
+        room.holds(
+            text(source).as_bytes(),
+            0,
+            &format!("the string of UE {source}"),
+        )?;
+        ensure_eq!(
+            c!(iRCCE_get_length()),
+            text(source).len() as i32,
+            "its length"
+        );
         seen.push(source);
     }
     seen.sort_unstable();
@@ -174,9 +200,18 @@ fn master_worker(ctx: &Ctx) -> Verdict {
 }
 
 fn known_size(ctx: &Ctx) -> Verdict {
-    for (nth, (len, room)) in [(5, 4), (40, 33), (9000, 8192), (70_000, 10), (1 << 20, 65_536), (8, 8), (3, 100), (1, 0)]
-        .into_iter()
-        .enumerate()
+    for (nth, (len, room)) in [
+        (5, 4),
+        (40, 33),
+        (9000, 8192),
+        (70_000, 10),
+        (1 << 20, 65_536),
+        (8, 8),
+        (3, 100),
+        (1, 0),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for way in 0..3u64 {
             let expected = content(ctx, nth as u64 * 3 + way, len);
@@ -186,11 +221,27 @@ fn known_size(ctx: &Ctx) -> Verdict {
             }
             let bytes = Bytes::filled(len + 128, 0x6e);
             let request = Recv::new();
-            let right = if len > room { code(Code::MessageLength) } else { SUCCESS };
+            let right = if len > room {
+                code(Code::MessageLength)
+            } else {
+                SUCCESS
+            };
             match way {
                 0 => gives!(right, iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, room)),
-                1 => drop(c!(iRCCE_irecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, room))),
-                _ => drop(c!(iRCCE_isrecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, room))),
+                1 => drop(c!(iRCCE_irecv_within(
+                    bytes.ptr(),
+                    ANY_LENGTH,
+                    0,
+                    request.0,
+                    room
+                ))),
+                _ => drop(c!(iRCCE_isrecv_within(
+                    bytes.ptr(),
+                    ANY_LENGTH,
+                    0,
+                    request.0,
+                    room
+                ))),
             }
             if way > 0 {
                 gives!(right, iRCCE_irecv_wait(request.0));
@@ -205,7 +256,10 @@ fn known_size(ctx: &Ctx) -> Verdict {
         return send(&Bytes::filled(50, 1), 1);
     }
     let bytes = Bytes::filled(100, 0x6f);
-    gives!(code(Code::MessageLength), iRCCE_srecv_within(bytes.ptr(), 50, 0, 20));
+    gives!(
+        code(Code::MessageLength),
+        iRCCE_srecv_within(bytes.ptr(), 50, 0, 20)
+    );
     bytes.holds(&[1; 20], 0x6f, "a length beyond the buffer")
 }
 
@@ -221,7 +275,13 @@ fn unknown_size(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, usize::MAX));
         bytes.holds(&expected, 0, "by srecv")?;
         bytes.fill(0);
-        c!(iRCCE_irecv_within(bytes.ptr(), ANY_LENGTH, 0, request.0, usize::MAX));
+        c!(iRCCE_irecv_within(
+            bytes.ptr(),
+            ANY_LENGTH,
+            0,
+            request.0,
+            usize::MAX
+        ));
         request.wait()?;
         bytes.holds(&expected, 0, "by irecv")?;
     }
@@ -244,7 +304,10 @@ fn requests_by_length(ctx: &Ctx) -> Verdict {
             ensure!([PENDING, RESERVED, wrong].contains(&state), "state {state}");
         }
         gives!(wrong, iRCCE_irecv_wait(requests[0].0));
-        until("the second message", || Ok(requests[1].test() == (wrong, 1)))?;
+        until(
+            "the second message",
+            || Ok(requests[1].test() == (wrong, 1)),
+        )?;
         for (request, bytes) in requests.iter().zip(&rooms) {
             bytes.holds(&expected[..room], 0x71, "the message")?;
             ensure_eq!(request.status(), wrong, "the status");
@@ -279,7 +342,12 @@ fn last(ctx: &Ctx) -> Verdict {
             _ => {
                 arrived(source)?;
                 let mut test = -7;
-                ok!(iRCCE_srecv_test(room.ptr(), ANY_LENGTH, ANY_SOURCE, &mut test));
+                ok!(iRCCE_srecv_test(
+                    room.ptr(),
+                    ANY_LENGTH,
+                    ANY_SOURCE,
+                    &mut test
+                ));
                 ensure_eq!(test, 1, "the test");
             }
         }
