@@ -9,7 +9,7 @@ use unipgas_core::Error;
 use unipgas_core::transport::Life;
 
 use crate::launch::Wishes;
-use crate::process::Ue;
+use crate::process::{Ue, name_the_dead};
 use crate::status::{Code, Failure, Result};
 
 /// The running UE, null outside.
@@ -122,10 +122,14 @@ pub fn give_up(error: &Error) -> ! {
             std::thread::park();
         }
     }
+    let error = match current() {
+        Ok(ue) => name_the_dead(ue.world(), error.clone()),
+        Err(_) => error.clone(),
+    };
     let me = place().map_or(String::from("this UE"), |(id, _)| format!("UE {id}"));
     let left = |id: u32| current().is_ok_and(|ue| ue.world().life(id) == Life::Left);
     match error {
-        Error::RankDead(id) if left(*id) => {
+        Error::RankDead(id) if left(id) => {
             tell_on_stderr(&format!("UE {id} has ended, and {me} waits for it"));
         }
         Error::RankDead(id) => tell_on_stderr(&format!("UE {id} has died: {me} ends")),

@@ -30,6 +30,17 @@ const LIVES: u32 = 4096;
 /// Writes between two questions whether somebody has died.
 const WRITES: u32 = 64;
 
+/// Memory of others goes only with their processes: where it is not known whose it was, finds one that has gone.
+#[cold]
+pub(crate) fn name_the_dead(world: &World, error: Error) -> Error {
+    match error {
+        Error::PeerDead | Error::StaleRegion => (0..world.size())
+            .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
+            .map_or(error, Error::RankDead),
+        other => other,
+    }
+}
+
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
     pub(crate) endpoint: Endpoint,
@@ -71,6 +82,14 @@ impl Ue {
         })?;
         let engine = Engine::new(vec![transport])?;
         let world = Arc::new(World::join(engine, job)?);
+        Ue::among(world.clone(), wishes, cores).map_err(|failure| match failure {
+            Failure::Engine(error) => Failure::Engine(name_the_dead(&world, error)),
+            other => other,
+        })
+    }
+
+    /// Waits for the others, and finds their memory.
+    fn among(world: Arc<World>, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
         world.publish_region(REGION, &mine.key())?;

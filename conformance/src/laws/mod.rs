@@ -24,5 +24,6 @@ pub fn find(id: &str) -> Option<&'static Law> {
         .chain(selftest::LAWS)
         .chain(core::BREAKABLE)
         .chain(rcce::VICTIMS)
+        .chain(rcce::JOBS)
         .find(|law| law.id == id)
 }

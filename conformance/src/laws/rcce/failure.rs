@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::time::Duration;
 
 use unipgas::core::job::Launch;
-use unipgas::core::job::launch::{Exit, Output};
+use unipgas::core::job::launch::{Exit, Outcome, Output};
 use unipgas::ircce::Comm;
 
 use super::kit::*;
@@ -312,11 +312,10 @@ fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
     Ok(())
 }
 
-/// Runs the job and looks at how everybody ended.
-fn killed(ctx: &Ctx, law: &str) -> Verdict {
+/// Runs a hidden law in a job of its own, in which everybody goes on when one has ended.
+pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
-    let before = rendezvous_files();
-    let mut launch = Launch::new(UES, program);
+    let mut launch = Launch::new(size, program);
     let item = format!("{law}@{}+1", ctx.seed);
     launch.args = [
         "conform",
@@ -334,9 +333,15 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
     launch.keep_going = true;
     launch.output = Output::Capture;
     launch.timeout = Some(Duration::from_secs(15));
-    let outcome = launch
+    launch
         .run()
-        .map_err(|e| format!("the job cannot be started: {e}"))?;
+        .map_err(|e| format!("the job cannot be started: {e}"))
+}
+
+/// Runs the job and looks at how everybody ended.
+fn killed(ctx: &Ctx, law: &str) -> Verdict {
+    let before = rendezvous_files();
+    let outcome = job(ctx, law, UES)?;
     let now = c!(RCCE_wtime());
     let victim = victim(ctx);
     for (rank, end) in outcome.ranks.iter().enumerate() {

@@ -7,6 +7,7 @@ mod blocking;
 mod collective;
 mod comm;
 mod crowd;
+mod ending;
 mod environment;
 mod failure;
 mod flag;
@@ -21,6 +22,7 @@ mod shared;
 mod wait_list;
 mod wildcard;
 
+pub use ending::JOBS;
 pub use failure::VICTIMS;
 
 use crate::law::Law;
@@ -29,6 +31,7 @@ use crate::law::Law;
 pub fn laws() -> Vec<&'static Law> {
     [
         environment::laws(),
+        ending::laws(),
         put_get::laws(),
         flag::laws(),
         gory::laws(),

@@ -1,0 +1,213 @@
+//! Ends that are no deaths, jobs that cannot begin, and what the environment asks for. Some of these laws start a job of their own.
+
+use std::ptr::null_mut;
+
+use unipgas::core::job::launch::{Exit, RankOutcome};
+use unipgas::ircce::status::Code;
+
+use super::failure::job;
+use super::kit::*;
+use crate::law::{Api, Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    without_finalize: "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,
+        "a UE may return from main without RCCE_finalize: the others end well";
+    waited_for: "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
+        "who waits for a UE that has returned from main ends with one line that says so, and status 1";
+    too_many: "ending.too-many", "RCCE RCCE_ERROR_NUM_UES", 1, [RCCE_init] + bare,
+        "in a job of 49 processes RCCE_init gives ERROR_NUM_UES everywhere";
+    alone: "ending.alone", "RCCE RCCE_init", 1, [RCCE_init, RCCE_finalize] + bare,
+        "the same process can begin and end again and again";
+    mpb_size: "ending.mpb-size", "RCCE.h UNIPGAS_RCCE_MPB", 1, [RCCE_malloc_gory, RCCE_init] + bare,
+        "the environment says how large an MPB is";
+    cores: "ending.cores", "RCCE.h UNIPGAS_RCCE_CORES", 1, [RCCE_power_domain, RCCE_init] + bare,
+        "the environment says which cores the UEs stand for";
+    wrong_environment: "ending.wrong-environment", "RCCE.h", 1, [RCCE_init] + bare,
+        "where the environment is wrong RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE, and works when it is right";
+}
+
+const fn hidden(id: &'static str, processes: u32, body: fn(&Ctx) -> Verdict) -> Law {
+    Law {
+        bare: true,
+        ..Law::new(
+            Api::Rcce,
+            id,
+            "unipgas conformance",
+            "a job of a law of its own",
+            processes,
+            &[],
+            body,
+        )
+    }
+}
+
+/// Found by name only.
+pub const JOBS: &[Law] = &[
+    hidden("rcce.job.without-finalize", 3, |ctx| {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        barrier()?;
+        if ctx.rank == 1 {
+            returns();
+        }
+        ok!(RCCE_finalize());
+        // The framework would wait for the one that has ended.
+        returns()
+    }),
+    hidden("rcce.job.waited-for", 3, |ctx| {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        barrier()?;
+        match ctx.rank {
+            0 => receive(8, 1).map(drop),
+            1 => returns(),
+            _ => barrier(),
+        }
+    }),
+    hidden("rcce.job.too-many", 49, |_| {
+        gives!(code(Code::NumUes), RCCE_init(null_mut(), null_mut()));
+        Ok(())
+    }),
+];
+
+/// As from main.
+fn returns() -> ! {
+    // SAFETY:
+    // - handlers of the library run as at every end of a program.
+    unsafe { libc::exit(0) }
+}
+
+fn told(end: &RankOutcome) -> String {
+    String::from_utf8_lossy(&end.stderr).into_owned()
+}
+
+fn without_finalize(ctx: &Ctx) -> Verdict {
+    let outcome = job(ctx, "rcce.job.without-finalize", 3)?;
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let (exit, text) = (end.exit, told(end));
+        ensure!(
+            exit.success() && text.is_empty(),
+            "UE {rank} {exit} ({text:?})"
+        );
+    }
+    Ok(())
+}
+
+fn waited_for(ctx: &Ctx) -> Verdict {
+    let outcome = job(ctx, "rcce.job.waited-for", 3)?;
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let (exit, text) = (end.exit, told(end));
+        if rank == 1 {
+            ensure!(exit.success() && text.is_empty(), "UE 1 {exit} ({text:?})");
+            continue;
+        }
+        let lines: Vec<_> = text.lines().collect();
+        let ended = "unipgas: UE 1 has ended, and UE ";
+        // Whoever is second may have seen the end of the first.
+        let well = matches!(lines.as_slice(), [line] if line.starts_with(ended) || line.contains(" has died"));
+        ensure!(exit == Exit::Code(1) && well, "UE {rank} {exit} ({text:?})");
+    }
+    let all = outcome.ranks.iter().map(told).collect::<String>();
+    ensure!(
+        all.contains("has ended"),
+        "nobody says that UE 1 has ended: {all:?}"
+    );
+    Ok(())
+}
+
+fn too_many(ctx: &Ctx) -> Verdict {
+    let outcome = job(ctx, "rcce.job.too-many", 49)?;
+    ensure_eq!(outcome.ranks.len(), 49, "processes");
+    for (rank, end) in outcome.ranks.iter().enumerate() {
+        let (exit, text) = (end.exit, told(end));
+        let line = text == "unipgas: RCCE_init: a job has at most 48 UEs\n";
+        ensure!(exit.success() && line, "process {rank} {exit} ({text:?})");
+    }
+    Ok(())
+}
+
+fn alone(_: &Ctx) -> Verdict {
+    for _ in 0..20 {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        let flag = new_flag()?;
+        ok!(RCCE_flag_write(&mut { flag }, 1, 0));
+        barrier()?;
+        ok!(RCCE_finalize());
+    }
+    Ok(())
+}
+
+/// Begins and ends with a variable of the environment.
+fn with(name: &str, value: &str, body: impl FnOnce() -> Verdict) -> Verdict {
+    // SAFETY:
+    // - a process of a bare law has one thread when it calls this.
+    unsafe { std::env::set_var(name, value) };
+    let verdict = body();
+    // SAFETY:
+    // - as above: the library's threads have ended, or read no environment.
+    unsafe { std::env::remove_var(name) };
+    verdict
+}
+
+fn mpb_size(_: &Ctx) -> Verdict {
+    for (text, size) in [
+        ("32", 32),
+        ("33", 64),
+        ("100000", 100_000),
+        ("1048576", 1 << 20),
+    ] {
+        with("UNIPGAS_RCCE_MPB", text, || {
+            ok!(RCCE_init(null_mut(), null_mut()));
+            ensure!(
+                c!(RCCE_malloc_gory(size + 32)).is_null(),
+                "{text}: more was given"
+            );
+            let all = c!(RCCE_malloc_gory(size));
+            ensure!(!all.is_null(), "{text}: {size} bytes were not given");
+            let bytes = Bytes::filled(size, 7);
+            ok!(RCCE_put(all, bytes.raw(), size as i32, 0));
+            bytes.fill(0);
+            ok!(RCCE_get(bytes.raw(), all, size as i32, 0));
+            bytes.holds(&vec![7; size], 0, "the whole MPB")?;
+            ok!(RCCE_finalize());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn cores(_: &Ctx) -> Verdict {
+    for (core, domain) in [("0", 0), ("4", 1), ("47", 5), ("24", 3)] {
+        with("UNIPGAS_RCCE_CORES", core, || {
+            ok!(RCCE_init(null_mut(), null_mut()));
+            ensure_eq!(c!(RCCE_power_domain()), domain, "the domain of core {core}");
+            ok!(RCCE_finalize());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn wrong_environment(_: &Ctx) -> Verdict {
+    for (name, value) in [
+        ("UNIPGAS_RCCE_MPB", "31"),
+        ("UNIPGAS_RCCE_MPB", "many"),
+        ("UNIPGAS_RCCE_CORES", "48"),
+        ("UNIPGAS_RCCE_CORES", "1,1"),
+        ("UNIPGAS_RCCE_CORES", "0,1"),
+    ] {
+        with(name, value, || {
+            let seen = c!(RCCE_init(null_mut(), null_mut()));
+            ensure_eq!(
+                seen,
+                code(Code::CoreNotInHostfile),
+                "RCCE_init with {name}={value}"
+            );
+            Ok(())
+        })?;
+    }
+    ok!(RCCE_init(null_mut(), null_mut()));
+    barrier()?;
+    ok!(RCCE_finalize());
+    Ok(())
+}
