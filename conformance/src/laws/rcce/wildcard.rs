@@ -330,7 +330,7 @@ fn last(ctx: &Ctx) -> Verdict {
     }
     for turn in 0..4 {
         ctx.sync();
-        let source = ((turn + 1) % 2 + 1) as i32;
+        let source = (turn + 1) % 2 + 1;
         let (room, request) = (Bytes::filled(64, 0), Recv::new());
         match turn {
             0 => ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, source)),
@@ -353,7 +353,7 @@ fn last(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(
             (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length())),
-            (source, 10 + turn as i32),
+            (source, 10 + turn),
             "source and length in turn {turn}"
         );
     }
