@@ -86,6 +86,11 @@ fn everything_of_simple_programs() {
     everywhere(&compile("plain.c", "plain", &[]));
 }
 
+#[test]
+fn open_sends_get_on_while_their_unit_waits_for_anything() {
+    everywhere(&compile("open.c", "open", &[]));
+}
+
 /// Executables have copies of the library's variables, or not; both kinds read what the library has written.
 #[test]
 fn variables_of_any_executable() {
@@ -176,7 +181,7 @@ fn the_launchers_words_are_removed() {
 fn the_death_of_one_ends_the_waits_of_the_others() {
     let program = compile("death.c", "death", &[]);
     for backend in ["shm", "chaos"] {
-        for way in ["b", "f", "l", "z", "p", "t"] {
+        for way in ["b", "f", "l", "z", "p", "t", "s", "r"] {
             let options = format!("--backend {backend} --keep-going -n 3");
             let output = job(&options, &program, &[way]);
             let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -75,6 +75,8 @@ pub(crate) struct Target {
     keys: RemoteKeys,
     pub inbox: RemoteRegion,
     pub events: bool,
+    /// It has been found dead.
+    gone: bool,
     /// Its number among the peers of the mailbox here.
     pub number: Option<u32>,
 }
@@ -90,6 +92,7 @@ impl Target {
             events: directory.events != 0,
             connection,
             directory: region,
+            gone: false,
             number: None,
         })
     }
@@ -97,18 +100,17 @@ impl Target {
     /// The memory under `key`.
     #[inline(always)]
     pub fn key(&mut self, domain: &Domain, key: u64) -> Result<&RemoteKey, Errno> {
-        if !self.directory.is_current() {
+        if self.gone || !self.directory.is_current() {
             return Err(Errno::CONNRESET);
         }
-        let alive = &self.connection;
         let found = self.keys.find(domain.engine(), domain.service(), key);
-        found.map_err(|error| blame(alive, error))
+        found.map_err(|error| blame(&self.connection, &mut self.gone, error))
     }
 
     /// What an error of an operation means: memory that is not there any more may have gone with its owner.
     #[cold]
-    pub fn why(&self, error: Error) -> Errno {
-        blame(&self.connection, error)
+    pub fn why(&mut self, error: Error) -> Errno {
+        blame(&self.connection, &mut self.gone, error)
     }
 
     /// Whether its process has ended, or it has been closed.
@@ -118,9 +120,16 @@ impl Target {
 }
 
 #[cold]
-fn blame(connection: &Connection, error: Error) -> Errno {
-    if error == Error::StaleRegion && connection.life() != Life::Alive {
-        return Errno::CONNRESET;
+fn blame(connection: &Connection, gone: &mut bool, error: Error) -> Errno {
+    // What has been seen to die does not come back, even if it is not quite dead yet.
+    *gone |= match error {
+        Error::PeerDead => true,
+        Error::StaleRegion => connection.life() != Life::Alive,
+        _ => false,
+    };
+    if *gone {
+        Errno::CONNRESET
+    } else {
+        error.into()
     }
-    error.into()
 }

@@ -111,6 +111,105 @@ fn messages() {
     }
 }
 
+/// libfabric's own test, if it is installed (Debian: libfabric-bin).
+#[test]
+fn fi_pingpong() {
+    let port = (20_000 + std::process::id() % 20_000).to_string();
+    for backend in BACKENDS {
+        for mode in ["msg", "tagged"] {
+            let start = |extra: &[&str]| {
+                under(&providers(), "fi_pingpong")
+                    .args(["-p", "unipgas", "-e", "rdm", "-I", "5", "-c", "-m", mode])
+                    .args(extra)
+                    .envs(backend.iter().copied())
+                    .stdout(std::process::Stdio::null())
+                    .spawn()
+            };
+            let Ok(mut server) = start(&["-B", &port]) else {
+                eprintln!("skipped: fi_pingpong is not installed (Debian: libfabric-bin)");
+                return;
+            };
+            // It gives up if nobody listens yet.
+            let done = (0..50).any(|_| {
+                std::thread::sleep(Duration::from_millis(100));
+                let mut client =
+                    start(&["-P", &port, "127.0.0.1"]).expect("it has been started before");
+                end(&mut client, LIMIT).success()
+            });
+            let server = if done {
+                end(&mut server, LIMIT)
+            } else {
+                server.kill().and_then(|()| server.wait()).expect("a child")
+            };
+            assert!(
+                done && server.success(),
+                "fi_pingpong -m {mode} {backend:?}: {server}"
+            );
+        }
+    }
+}
+
+/// One symbol is libfabric's business, and libfabric itself is not needed.
+#[test]
+fn the_library_exports_one_function() {
+    let library = common::library();
+    let symbols = demand(
+        std::process::Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(&library),
+    );
+    let ours: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .filter(|name| name.starts_with("fi_"))
+        .collect();
+    assert_eq!(ours, ["fi_prov_ini"]);
+    let needs = demand(
+        std::process::Command::new("readelf")
+            .arg("-d")
+            .arg(&library),
+    );
+    assert!(!needs.contains("libfabric"), "{needs}");
+    assert!(needs.contains("NODELETE"), "{needs}");
+}
+
+#[test]
+fn threads_share_an_endpoint() {
+    let Some(program) = compiled("threads") else {
+        return;
+    };
+    for backend in BACKENDS {
+        pair(&program, "0", backend, false);
+    }
+}
+
+#[test]
+fn many_hands_on_one_element() {
+    let Some(program) = compiled("contend") else {
+        return;
+    };
+    for backend in BACKENDS {
+        let meeting = scratch(&format!("contend-{}", backend.len()));
+        let _ = std::fs::remove_dir_all(&meeting);
+        std::fs::create_dir_all(&meeting).expect("scratch directory is writable");
+        let mut hands: Vec<_> = ["0", "1", "2"]
+            .iter()
+            .map(|role| {
+                let mut command = under(&providers(), &program);
+                command.arg(&meeting).args([role, "3"]);
+                command
+                    .envs(backend.iter().copied())
+                    .spawn()
+                    .expect("the program starts")
+            })
+            .collect();
+        for hand in &mut hands {
+            let ended = end(hand, LIMIT);
+            assert!(ended.success(), "{backend:?}: {ended}");
+        }
+    }
+}
+
 #[test]
 fn the_provider_is_listed_once_and_keeps_to_hints() {
     let Some(program) = compiled("hints") else {

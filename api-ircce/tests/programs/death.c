@@ -10,6 +10,7 @@ int RCCE_APP(int argc, char **argv)
 {
   RCCE_FLAG flag;
   char way, line[32] = "";
+  iRCCE_SEND_REQUEST first, second;
   OK(RCCE_init(&argc, &argv));
   CHECK(argc == 2);
   way = argv[1][0];
@@ -36,6 +37,16 @@ int RCCE_APP(int argc, char **argv)
     break;
   case 'z':
     RCCE_finalize();
+    break;
+  case 's':
+  case 'r':
+    /* What stands behind a send to the dead one is never sent, here and there. */
+    iRCCE_isend(line, 32, 1, &first);
+    iRCCE_isend(line, 32, 2 - RCCE_ue(), &second);
+    if (way == 's')
+      iRCCE_isend_wait(&second);
+    else
+      iRCCE_srecv(line, 32, 2 - RCCE_ue());
     break;
   case 'p':
     for (;;)

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Of this crate.
@@ -26,27 +27,27 @@ pub fn demand(command: &mut Command) -> String {
 
 /// A C compiler; `None`, with a message, where libfabric's headers or library are not installed.
 pub fn compiler() -> Option<Command> {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let probe = scratch("probe.c");
-    std::fs::write(
-        &probe,
-        "#include <rdma/fabric.h>\nint main(void) { return fi_version() == 0; }\n",
-    )
-    .expect("scratch directory is writable");
-    let found = Command::new(&compiler)
-        .arg(&probe)
-        .arg("-o")
-        .arg(scratch("probe"))
-        .arg("-lfabric")
-        .stderr(Stdio::null())
-        .status();
-    if found.is_ok_and(|status| status.success()) {
-        let mut command = Command::new(compiler);
-        command.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"]);
-        return Some(command);
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    let name = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    if !INSTALLED.get_or_init(|| is_installed(&name)) {
+        eprintln!("skipped: libfabric is not installed (Debian: libfabric-dev)");
+        return None;
     }
-    eprintln!("skipped: libfabric is not installed (Debian: libfabric-dev)");
-    None
+    let mut command = Command::new(name);
+    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1"]);
+    // Depends on how much the compiler looks at.
+    command.arg("-Wno-maybe-uninitialized");
+    Some(command)
+}
+
+fn is_installed(compiler: &str) -> bool {
+    let probe = scratch("probe.c");
+    let text = "#include <rdma/fabric.h>\nint main(void) { return fi_version() == 0; }\n";
+    std::fs::write(&probe, text).expect("scratch directory is writable");
+    let mut command = Command::new(compiler);
+    command.arg(&probe).arg("-o").arg(scratch("probe"));
+    let found = command.arg("-lfabric").stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
 }
 
 /// A file for this process's use.
@@ -77,6 +78,11 @@ pub fn library() -> PathBuf {
 
 /// A directory with the library under the name by which libfabric finds it.
 pub fn providers() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(make_providers).clone()
+}
+
+fn make_providers() -> PathBuf {
     let directory = scratch("providers");
     std::fs::create_dir_all(&directory).expect("scratch directory is writable");
     let link = directory.join("libunipgas-fi.so");

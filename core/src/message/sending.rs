@@ -135,7 +135,10 @@ impl Mailbox {
             self.outgoing(peer)?;
         }
         let readers = to.clone().count();
-        let (kind, exposed, offset, staged) = if len <= INLINE || readers == 0 {
+        if readers == 0 {
+            return Ok(Multicast::Staged);
+        }
+        let (kind, exposed, offset, staged) = if len <= INLINE {
             (Kind::Eager, None, 0, None)
         } else if Staging::holds(len) {
             if self.staging.is_none() {
