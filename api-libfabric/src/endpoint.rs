@@ -13,7 +13,8 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::messages::Messages;
 use crate::name::Name;
-use crate::operation::{Counted, Reports, State};
+use crate::operation::{Counted, Reports};
+use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_RMA_EVENT, FI_SOURCE, FI_TAGGED,

@@ -149,6 +149,40 @@ fn fi_pingpong() {
     }
 }
 
+/// One symbol is libfabric's business, and libfabric itself is not needed.
+#[test]
+fn the_library_exports_one_function() {
+    let library = common::library();
+    let symbols = demand(
+        std::process::Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(&library),
+    );
+    let ours: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .filter(|name| name.starts_with("fi_"))
+        .collect();
+    assert_eq!(ours, ["fi_prov_ini"]);
+    let needs = demand(
+        std::process::Command::new("readelf")
+            .arg("-d")
+            .arg(&library),
+    );
+    assert!(!needs.contains("libfabric"), "{needs}");
+    assert!(needs.contains("NODELETE"), "{needs}");
+}
+
+#[test]
+fn threads_share_an_endpoint() {
+    let Some(program) = compiled("threads") else {
+        return;
+    };
+    for backend in BACKENDS {
+        pair(&program, "0", backend, false);
+    }
+}
+
 #[test]
 fn many_hands_on_one_element() {
     let Some(program) = compiled("contend") else {

@@ -116,6 +116,8 @@ constants! { MODES, i32:
     FI_OPT_MIN_MULTI_RECV = 0,
     FI_OPT_CM_DATA_SIZE = 1,
     FI_HMEM_SYSTEM = 0,
+    FI_UINT64 = 7,
+    FI_SUM = 2,
     FI_INT128 = 14,
     FI_UINT128 = 15,
 }

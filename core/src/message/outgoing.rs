@@ -127,10 +127,28 @@ impl Outgoing {
         self.ends[self.sent as usize & (self.shape.lines - 1)] = end;
         self.data_end = end;
         self.sent += 1;
+        self.prefetch_next();
         if !self.greeted {
             self.greet(endpoint, context)?;
         }
         Ok(true)
+    }
+
+    /// Asks for the line that comes next, where it can be written by stores.
+    #[inline(always)]
+    fn prefetch_next(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let base = self.mailbox.parts().base;
+            let line = base.wrapping_add(self.shape.line(self.lane, self.sent));
+            if !base.is_null() {
+                // SAFETY:
+                // - a prefetch touches nothing; processors without the instruction take it for a no-op.
+                unsafe {
+                    std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+                }
+            }
+        }
     }
 
     #[inline(always)]

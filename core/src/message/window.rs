@@ -141,6 +141,21 @@ impl Window {
         Some(Line(line))
     }
 
+    /// Asks for `peer`'s line after the next one, so that it comes while the next one is dealt with.
+    #[inline(always)]
+    pub fn prefetch_second(&self, peer: u32) {
+        let position = self.taken[peer as usize].load(Ordering::Relaxed) + 1;
+        let word = std::ptr::from_ref(self.line_word(peer, position, 0));
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY:
+        // - a prefetch touches nothing.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+
     /// The line and its data are not needed any more. Gives the number of lines taken from this peer.
     #[inline(always)]
     pub fn took(&self, peer: u32) -> u64 {

@@ -1,0 +1,279 @@
+//! The same objects from Rust, over the loopback and over chaos: several processes in one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use unipgas_chaos::{Chaos, ChaosConfig};
+use unipgas_core::loopback::{Loopback, LoopbackNet};
+use unipgas_core::transport::Transport;
+use unipgas_core::{Deadline, Engine};
+use unipgas_libfabric::atomics::{Family, Operands};
+use unipgas_libfabric::completion::Wait;
+use unipgas_libfabric::endpoint::Posting;
+use unipgas_libfabric::messages::Tag;
+use unipgas_libfabric::operation::Counted;
+use unipgas_libfabric::rma::{Direction, Part, RemotePart};
+use unipgas_libfabric::sys::*;
+use unipgas_libfabric::{
+    AddressVector, CompletionQueue, Counter, Domain, DomainOptions, Endpoint, EndpointOptions,
+    Entry, Errno, MemoryRegion, Name,
+};
+
+struct Node {
+    domain: Arc<Domain>,
+    av: Arc<AddressVector>,
+    queue: Arc<CompletionQueue>,
+    remote: Arc<Counter>,
+    endpoint: Arc<Endpoint>,
+}
+
+fn late() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+impl Node {
+    fn new(net: &Arc<LoopbackNet>, chaos: Option<u64>, options: DomainOptions) -> Node {
+        let transport: Arc<dyn Transport> = Arc::new(Loopback::join(net));
+        let transport = match chaos {
+            Some(seed) => {
+                Arc::new(Chaos::wrap(transport, ChaosConfig::seeded(seed))) as Arc<dyn Transport>
+            }
+            None => transport,
+        };
+        let engine = Arc::new(Engine::new(vec![transport]).unwrap());
+        let domain = Domain::on(engine, options).unwrap();
+        let av = Arc::new(AddressVector::new(&domain));
+        let queue = CompletionQueue::new(&domain, 0, Wait::Call).unwrap();
+        let remote = Counter::new(&domain);
+        let options = EndpointOptions {
+            caps: FI_RMA | FI_ATOMIC | FI_MSG | FI_TAGGED | FI_SOURCE | FI_RMA_EVENT,
+            order: FI_ORDER_STRICT,
+        };
+        let endpoint = Endpoint::new(&domain, options).unwrap();
+        assert_eq!(endpoint.enable(), Err(Errno::NOAV));
+        endpoint.bind_av(&av).unwrap();
+        assert_eq!(endpoint.enable(), Err(Errno::NOCQ));
+        endpoint.bind_queue(&queue, true, true, false).unwrap();
+        assert_eq!(
+            endpoint.bind_queue(&queue, true, false, false),
+            Err(Errno::INVAL)
+        );
+        endpoint
+            .bind_counter(&remote, Counted::RemoteWrite)
+            .unwrap();
+        endpoint.enable().unwrap();
+        Node {
+            domain,
+            av,
+            queue,
+            remote,
+            endpoint,
+        }
+    }
+
+    fn knows(&self, other: &Node) -> u64 {
+        self.av
+            .insert(Name::from_bytes(other.endpoint.name().as_bytes()).unwrap())
+    }
+
+    fn next(&self) -> Entry {
+        let mut entry = None;
+        let read = self.queue.wait(1, 1, late(), |next| entry = Some(next));
+        assert_eq!(read, Ok(1), "{:?}", self.queue.read_failure());
+        entry.expect("just read")
+    }
+
+    fn failure(&self) -> Errno {
+        assert_eq!(self.queue.wait(1, 1, late(), |_| ()), Err(Errno::AVAIL));
+        self.queue.read_failure().unwrap().errno
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.endpoint.detach();
+    }
+}
+
+fn part<T>(values: &mut [T]) -> Part {
+    Part {
+        ptr: values.as_mut_ptr().cast(),
+        len: size_of_val(values),
+    }
+}
+
+fn with_context(context: usize) -> Posting {
+    Posting {
+        context,
+        ..Posting::default()
+    }
+}
+
+fn on_each(what: impl Fn(Node, Node)) {
+    let kinds = [
+        DomainOptions::default(),
+        DomainOptions {
+            virtual_addresses: true,
+            own_keys: true,
+            one_thread: true,
+            automatic: false,
+        },
+        DomainOptions {
+            automatic: true,
+            ..DomainOptions::default()
+        },
+    ];
+    for options in kinds {
+        for chaos in [None, Some(1), Some(2)] {
+            let net = Arc::new(LoopbackNet::default());
+            let node = || Node::new(&net, chaos, options);
+            what(node(), node());
+        }
+    }
+}
+
+#[test]
+fn remote_memory() {
+    on_each(|mine, yours| {
+        let to = mine.knows(&yours);
+        yours.knows(&mine);
+        let mut memory = vec![0u64; 512];
+        let base = memory.as_mut_ptr().cast();
+        let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+        // SAFETY:
+        // - the vector outlives the registration, and its buffer does not move.
+        let region =
+            unsafe { MemoryRegion::register(&yours.domain, base, 4096, access, 5) }.unwrap();
+        let start = if yours.domain.options().virtual_addresses {
+            base as u64
+        } else {
+            0
+        };
+        let at = |offset: u64, len| RemotePart {
+            address: start + offset,
+            len,
+            key: region.key(),
+        };
+        let mut values: Vec<u64> = (0..64).collect();
+        let posting = Posting {
+            data: Some(77),
+            ..with_context(1)
+        };
+        let mut fetched = [0u64; 64];
+        let mut before = [0u64; 2];
+        let mut one = [1u64; 2];
+        // SAFETY:
+        // - the buffers stay as they are until the operations have ended.
+        unsafe {
+            let local = [part(&mut values)];
+            mine.endpoint
+                .transfer(Direction::Write, &local, &[at(1024, 512)], to, &posting)
+                .unwrap();
+            assert_eq!(mine.next().context, 1);
+            let local = [part(&mut fetched)];
+            mine.endpoint
+                .transfer(
+                    Direction::Read,
+                    &local,
+                    &[at(1024, 512)],
+                    to,
+                    &with_context(2),
+                )
+                .unwrap();
+            assert_eq!(mine.next().context, 2);
+            let elements = |values: &mut [u64]| {
+                [Part {
+                    len: values.len(),
+                    ..part(values)
+                }]
+            };
+            let operands = Operands {
+                operand: &elements(&mut one),
+                compare: &[],
+                result: &elements(&mut before),
+                remote: &[at(1024 + 8, 2)],
+            };
+            let sum = (FI_UINT64, FI_SUM);
+            mine.endpoint
+                .atomic(Family::Fetch, sum, &operands, to, &with_context(3))
+                .unwrap();
+            assert_eq!(mine.next().context, 3);
+            let operands = Operands {
+                result: &[],
+                ..operands
+            };
+            mine.endpoint
+                .atomic(Family::Base, sum, &operands, to, &with_context(4))
+                .unwrap();
+            assert_eq!(mine.next().context, 4);
+            let operands = Operands {
+                remote: &[at(4096 - 8, 2)],
+                ..operands
+            };
+            mine.endpoint
+                .atomic(Family::Base, sum, &operands, to, &with_context(5))
+                .unwrap();
+            assert_eq!(mine.failure(), Errno::ACCES);
+        }
+        assert_eq!(values, fetched);
+        assert_eq!(before, [1, 2]);
+        // The write with data, and the atomic write; what was only fetched is a read as well.
+        yours.remote.wait(2, late()).unwrap();
+        let notice = yours.next();
+        assert_eq!((notice.data, notice.len), (77, 512));
+        assert_eq!(notice.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+        drop(region);
+        assert_eq!(memory[128..132], [0, 3, 4, 3]);
+    });
+}
+
+#[test]
+fn messages_to_and_fro() {
+    on_each(|mine, yours| {
+        let (to, back) = (mine.knows(&yours), yours.knows(&mine));
+        let tag = Tag {
+            tag: Some(9),
+            ignore: 0,
+        };
+        for len in [0usize, 5, 3000, 100_000] {
+            let mut out: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let mut here = vec![0u8; len + 1];
+            // SAFETY:
+            // - the buffers stay as they are until the operations have ended.
+            unsafe {
+                yours
+                    .endpoint
+                    .receive(tag, &[part(&mut here)], FI_ADDR_UNSPEC, &with_context(6))
+                    .unwrap();
+                mine.endpoint
+                    .send(tag, &[part(&mut out)], to, &with_context(7))
+                    .unwrap();
+            }
+            let received = yours.next();
+            assert_eq!(
+                (
+                    received.context,
+                    received.len,
+                    received.tag,
+                    received.source
+                ),
+                (6, len, 9, back)
+            );
+            assert_eq!(mine.next().context, 7);
+            assert_eq!(here[..len], out[..]);
+            // SAFETY:
+            // - as above.
+            unsafe {
+                mine.endpoint
+                    .receive(Tag::NONE, &[part(&mut out)], to, &with_context(8))
+                    .unwrap();
+                yours
+                    .endpoint
+                    .send(Tag::NONE, &[part(&mut here[..len])], back, &with_context(9))
+                    .unwrap();
+            }
+            assert_eq!((mine.next().context, yours.next().context), (8, 9));
+        }
+        assert_eq!(mine.endpoint.cancel(99), Err(Errno::NOENT));
+    });
+}
