@@ -72,7 +72,15 @@ impl Ue {
         };
         self.world()
             .engine()
-            .wait_for(Deadline::Never, &mut check, || attempt().transpose())?
+            .wait_for(Deadline::Never, &mut check, || {
+                // The holder may wait for one of them.
+                if self.has_messages_under_way()
+                    && let Err(failure) = self.move_messages_on()
+                {
+                    return Some(Err(failure));
+                }
+                attempt().transpose()
+            })?
     }
 
     /// Gives the lock at UE `id` back, whoever holds it. Errors: [`Code::Id`](crate::Code::Id).

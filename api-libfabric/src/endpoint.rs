@@ -95,7 +95,7 @@ impl Endpoint {
             InboxReader::attach(inbox_memory.base(), inbox_memory.len())?
         };
         let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
-        let name = Name::new(id, &engine.address()?, &directory.key());
+        let name = Name::new(id, &engine.address()?, &directory.key())?;
         let messages = match options.caps & (FI_MSG | FI_TAGGED) {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
