@@ -180,7 +180,8 @@ impl Outgoing {
     #[cold]
     fn greet(&mut self, endpoint: &Endpoint, context: u64) -> Result<()> {
         self.greeted = true;
-        self.notify(endpoint, self.shape.hello_of(self.lane), 1, context)
+        self.notify(endpoint, self.shape.hello_of(self.lane), 1, context)?;
+        self.notify(endpoint, self.shape.news(), 1, context)
     }
 
     /// Tells the peer how many of its lines have been taken here.
