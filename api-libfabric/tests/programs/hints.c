@@ -67,6 +67,12 @@ int main(void)
 		refused(bad[i]);
 	EXPECT(fi_getinfo(FI_VERSION(1, 17), "no.such.machine.invalid", "1", 0, NULL, &found) == 0 &&
 		strstr(found->fabric_attr->prov_name, "unipgas") != NULL, 0);
+	/* The user may say that all processes are here. */
+	setenv("FI_PROVIDER", "tcp,unipgas", 1);
+	EXPECT(ask(remote, FI_VERSION(1, 17), &found), 0);
+	CHECK((found->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM)) == (FI_LOCAL_COMM | FI_REMOTE_COMM));
+	fi_freeinfo(found);
+	unsetenv("FI_PROVIDER");
 	uint32_t versions[] = { FI_VERSION(1, 5), FI_VERSION(1, 9), FI_VERSION(1, 17) };
 	for (int v = 0; v < 3; v++) {
 		EXPECT(ask(ours, versions[v], &found), 0);
