@@ -134,12 +134,13 @@ impl State {
     }
 
     fn received(&mut self, reports: &Reports, awaited: &Awaited, received: &Received) {
-        let capacity: usize = awaited.parts.iter().map(|part| part.len).sum();
+        let parts = awaited.parts.list();
+        let capacity: usize = parts.iter().map(|part| part.len).sum();
         if let Some(bounce) = &awaited.bounce {
-            scatter(&bounce[..received.len.min(bounce.len())], &awaited.parts);
+            scatter(&bounce[..received.len.min(bounce.len())], parts);
         }
         let mut entry = self.entry(received);
-        let discarded = awaited.parts.is_empty() && awaited.bounce.is_some();
+        let discarded = parts.is_empty() && awaited.bounce.is_some();
         if received.len <= capacity || discarded {
             reports.succeed_with(&awaited.report, entry);
         } else {

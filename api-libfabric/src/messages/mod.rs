@@ -60,12 +60,34 @@ struct Sent {
     _held: Option<Box<[u8]>>,
 }
 
+/// Where a message goes; mostly one place.
+enum Parts {
+    One(Part),
+    Many(Box<[Part]>),
+}
+
+impl Parts {
+    fn of(parts: &[Part]) -> Parts {
+        match parts {
+            [part] => Parts::One(*part),
+            parts => Parts::Many(parts.into()),
+        }
+    }
+
+    fn list(&self) -> &[Part] {
+        match self {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Many(parts) => parts,
+        }
+    }
+}
+
 /// A receive that has not ended.
 struct Awaited {
     ticket: ReceiveTicket,
     report: Report,
     source: Option<u32>,
-    parts: Vec<Part>,
+    parts: Parts,
     /// Where the message goes first, if there is more than one part.
     bounce: Option<Box<[u8]>>,
 }
@@ -192,7 +214,7 @@ impl Messages {
             ticket,
             report,
             source,
-            parts: parts.to_vec(),
+            parts: Parts::of(parts),
             bounce,
         });
     }
