@@ -73,7 +73,7 @@ impl Ue {
         self.world()
             .engine()
             .wait_for(Deadline::Never, &mut check, || {
-                // The holder may wait for a message before it gives the lock back.
+                // The holder may wait for one of them.
                 if self.has_messages_under_way()
                     && let Err(failure) = self.move_messages_on()
                 {

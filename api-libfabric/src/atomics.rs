@@ -4,8 +4,9 @@ use unipgas_core::atomic::{AtomicForm, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags};
 
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Job, Report};
+use crate::operation::{Counted, Report};
 use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
+use crate::state::Job;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ATOMIC, FI_INJECT, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_WRITE,

@@ -13,7 +13,8 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::messages::Messages;
 use crate::name::Name;
-use crate::operation::{Counted, Reports, State};
+use crate::operation::{Counted, Reports};
+use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_RMA_EVENT, FI_SOURCE, FI_TAGGED,
@@ -94,7 +95,7 @@ impl Endpoint {
             InboxReader::attach(inbox_memory.base(), inbox_memory.len())?
         };
         let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
-        let name = Name::new(id, &engine.address()?, &directory.key());
+        let name = Name::new(id, &engine.address()?, &directory.key())?;
         let messages = match options.caps & (FI_MSG | FI_TAGGED) {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),

@@ -17,6 +17,7 @@ pub mod name;
 pub mod operation;
 pub mod process;
 pub mod rma;
+mod state;
 pub mod status;
 pub mod sys;
 mod target;

@@ -4,7 +4,8 @@ use unipgas_core::inbox::Record;
 use unipgas_core::{Flags, Local, Remote};
 
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, DATA, Job, Report};
+use crate::operation::{Counted, Report};
+use crate::state::{DATA, Job};
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,

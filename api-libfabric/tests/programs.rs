@@ -149,6 +149,74 @@ fn fi_pingpong() {
     }
 }
 
+/// An MPI library whose messages, and whose one-sided communication, go over libfabric.
+#[test]
+fn open_mpi() {
+    let program = scratch("mpi");
+    let source = crate_dir().join("tests/programs/mpi.c");
+    let compiled = std::process::Command::new("mpicc.openmpi")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: Open MPI is not installed (Debian: libopenmpi-dev)");
+        return;
+    }
+    for processes in ["2", "3"] {
+        let mut run = under(&providers(), "mpirun.openmpi");
+        // Programs that insist on processes of other machines, too, get the provider if the user names it.
+        run.env("FI_PROVIDER", "unipgas");
+        for (name, value) in [
+            ("ALLOW_RUN_AS_ROOT", "1"),
+            ("ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("MCA_pml", "cm"),
+            ("MCA_mtl", "ofi"),
+            ("MCA_mtl_ofi_provider_include", "unipgas"),
+            ("MCA_osc", "rdma"),
+            ("MCA_btl", "ofi,self"),
+        ] {
+            run.env(format!("OMPI_{name}"), value);
+        }
+        run.args(["--oversubscribe", "-n", processes]).arg(&program);
+        demand(&mut run);
+    }
+}
+
+/// One symbol is libfabric's business, and libfabric itself is not needed.
+#[test]
+fn the_library_exports_one_function() {
+    let library = common::library();
+    let symbols = demand(
+        std::process::Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(&library),
+    );
+    let ours: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .filter(|name| name.starts_with("fi_"))
+        .collect();
+    assert_eq!(ours, ["fi_prov_ini"]);
+    let needs = demand(
+        std::process::Command::new("readelf")
+            .arg("-d")
+            .arg(&library),
+    );
+    assert!(!needs.contains("libfabric"), "{needs}");
+    assert!(needs.contains("NODELETE"), "{needs}");
+}
+
+#[test]
+fn threads_share_an_endpoint() {
+    let Some(program) = compiled("threads") else {
+        return;
+    };
+    for backend in BACKENDS {
+        pair(&program, "0", backend, false);
+    }
+}
+
 #[test]
 fn many_hands_on_one_element() {
     let Some(program) = compiled("contend") else {

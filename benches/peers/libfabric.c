@@ -1,5 +1,5 @@
-/* libfabric's shm provider between two processes that this program forks: writes with remote completion data,
- * injected writes, fetching atomics. The target drives its provider, which the provider needs. */
+/* A provider of libfabric between two processes that this program forks: writes, reads, atomics, messages. The target drives its
+ * provider, which most need. PEER_PROVIDER names it (shm), PEER_COLUMN its column. */
 #include "peer.h"
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -8,6 +8,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@ struct hello {
     uint64_t base, key;
 };
 
+static const char *provider = "shm", *column = "libfabric";
 static int rank, wire;
 static char *base, *from;
 static struct fid_ep *ep;
@@ -140,6 +142,133 @@ static double fetch_add(void)
     return ns;
 }
 
+/* Waits until `open` operations have completed. */
+static void drain(long open)
+{
+    uint64_t data;
+    while (open > 0)
+        open -= look(&data) != 0;
+}
+
+#define POST(call)                        \
+    do {                                  \
+        long rc_;                         \
+        while ((rc_ = (call)) == -FI_EAGAIN) \
+            step();                       \
+        must(#call, rc_);                 \
+    } while (0)
+
+/* The initiator alone, one operation after the other. */
+#define ALONE(ns, each, BODY)                 \
+    do {                                      \
+        meet();                               \
+        if (rank == 0)                        \
+            PEER_MEASURE(ns, each, {          \
+                for (int i = 0; i < (each); i++) { \
+                    BODY;                     \
+                    drain(1);                 \
+                }                             \
+            });                               \
+        meet();                               \
+    } while (0)
+
+static double compare_swap(void)
+{
+    double ns = 0;
+    uint64_t value = 1, compare = 0;
+    ALONE(ns, 500, {
+        POST(fi_compare_atomic(ep, &value, 1, NULL, &compare, NULL, &result, result_desc, peer, peer_base + 4096, peer_key,
+                               FI_UINT64, FI_CSWAP, NULL));
+    });
+    return ns;
+}
+
+static double write_ns(void)
+{
+    double ns = 0;
+    ALONE(ns, 500, { POST(fi_write(ep, from, 8, desc, peer, peer_base, peer_key, NULL)); });
+    return ns;
+}
+
+static double read_ns(size_t bytes)
+{
+    double ns = 1;
+    int each = peer_each(bytes);
+    ALONE(ns, each, { POST(fi_read(ep, from, bytes, desc, peer, peer_base, peer_key, NULL)); });
+    return ns;
+}
+
+static double sums_ns(size_t bytes)
+{
+    double ns = 1;
+    size_t count = bytes / 8;
+    memset(from, 0, bytes);
+    ALONE(ns, 200, { POST(fi_atomic(ep, from, count, desc, peer, peer_base + 8192, peer_key, FI_DOUBLE, FI_SUM, NULL)); });
+    return ns;
+}
+
+/* Injected additions; the last word is that of an addition that is waited for, and finds them all. */
+static double inject_ns(void)
+{
+    enum { EACH = 2000 };
+    double ns = 1;
+    uint64_t one = 1, none = 0;
+    meet();
+    if (rank == 0) {
+        PEER_MEASURE(ns, EACH, {
+            for (int i = 0; i < EACH; i++)
+                POST(fi_inject_atomic(ep, &one, 1, peer, peer_base + 16384, peer_key, FI_UINT64, FI_SUM));
+            POST(fi_fetch_atomic(ep, &none, 1, NULL, &result, result_desc, peer, peer_base + 16384, peer_key, FI_UINT64,
+                                 FI_SUM, NULL));
+            drain(1);
+        });
+        /* Not before the provider has carried out what it was given. */
+        for (int tries = 0; result != (uint64_t)(peer_batches() + 1) * EACH; tries++) {
+            if (tries == 1000000)
+                die("additions were lost", -FI_EIO);
+            POST(fi_fetch_atomic(ep, &none, 1, NULL, &result, result_desc, peer, peer_base + 16384, peer_key, FI_UINT64,
+                                 FI_SUM, NULL));
+            drain(1);
+        }
+    }
+    meet();
+    return ns;
+}
+
+/* Ping-pong of messages; what has not completed at the end is waited for. */
+static double messages_ns(size_t bytes, int tagged)
+{
+    enum { TAG = 0x1234 };
+    double ns;
+    long open = 0;
+    uint64_t data;
+    meet();
+    PEER_MEASURE(ns, 500, {
+        for (int i = 0; i < 500; i++) {
+            if (tagged)
+                POST(fi_trecv(ep, base, bytes, NULL, FI_ADDR_UNSPEC, TAG, 0, NULL));
+            else
+                POST(fi_recv(ep, base, bytes, NULL, FI_ADDR_UNSPEC, NULL));
+            for (int turn = 0; turn < 2; turn++) {
+                if (turn == rank) {
+                    if (tagged)
+                        POST(fi_tsend(ep, from, bytes, desc, peer, TAG, NULL));
+                    else
+                        POST(fi_send(ep, from, bytes, desc, peer, NULL));
+                    open++;
+                } else {
+                    uint64_t flags;
+                    while (!((flags = look(&data)) & FI_RECV))
+                        open -= flags != 0;
+                }
+            }
+        }
+    });
+    drain(open);
+    meet();
+    return ns / 2;
+}
+
 static double puts_ns(size_t bytes, int each, size_t window)
 {
     double ns = 1;
@@ -184,11 +313,16 @@ static void set_up(void)
     char service[32];
 
     hints->ep_attr->type = FI_EP_RDM;
-    hints->caps = FI_RMA | FI_ATOMIC;
-    hints->fabric_attr->prov_name = strdup("shm");
+    hints->caps = FI_RMA | FI_ATOMIC | FI_MSG | FI_TAGGED;
+    hints->fabric_attr->prov_name = strdup(provider);
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     snprintf(service, sizeof service, "peer-%d", (int)getpid());
-    must("fi_getinfo", fi_getinfo(FI_VERSION(1, 11), service, NULL, FI_SOURCE, hints, &info));
+    /* The shm provider is found by a name, others by an address. */
+    if (!strcmp(provider, "shm"))
+        must("fi_getinfo", fi_getinfo(FI_VERSION(1, 11), service, NULL, FI_SOURCE, hints, &info));
+    else
+        must("fi_getinfo", fi_getinfo(FI_VERSION(1, 11), strncmp(provider, "tcp", 3) ? NULL : "127.0.0.1", NULL,
+                                      strncmp(provider, "tcp", 3) ? 0 : FI_SOURCE, hints, &info));
     must("fi_fabric", fi_fabric(info->fabric_attr, &fabric, NULL));
     must("fi_domain", fi_domain(fabric, info, &domain, NULL));
     must("fi_cq_open", fi_cq_open(domain, &cq_attr, &cq, NULL));
@@ -223,6 +357,10 @@ int main(int argc, char **argv)
     int ends[2], status = 0;
     pid_t child;
     peer_quick = argc > 1 && atoi(argv[1]);
+    if (getenv("PEER_PROVIDER"))
+        provider = getenv("PEER_PROVIDER");
+    if (getenv("PEER_COLUMN"))
+        column = getenv("PEER_COLUMN");
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
         die("set-up", -FI_ENOMEM);
@@ -245,6 +383,24 @@ int main(int argc, char **argv)
             value = put_notice(bytes);
         else if (!strcmp(metric, "fetch_add"))
             value = fetch_add();
+        else if (!strcmp(metric, "fi_fetch_add"))
+            value = fetch_add();
+        else if (!strcmp(metric, "fi_compare_swap"))
+            value = compare_swap();
+        else if (!strcmp(metric, "fi_inject_atomic"))
+            value = 1e3 / inject_ns();
+        else if (!strcmp(metric, "fi_sum"))
+            value = bytes / sums_ns(bytes);
+        else if (!strcmp(metric, "fi_write"))
+            value = write_ns();
+        else if (!strcmp(metric, "fi_write_bandwidth"))
+            value = bytes / puts_ns(bytes, peer_each(bytes), bytes);
+        else if (!strcmp(metric, "fi_read_bandwidth"))
+            value = bytes / read_ns(bytes);
+        else if (!strcmp(metric, "fi_message"))
+            value = messages_ns(bytes, 0);
+        else if (!strcmp(metric, "fi_tagged"))
+            value = messages_ns(bytes, 1);
         else if (!strcmp(metric, "put_rate"))
             value = 1e3 / puts_ns(8, 4096, 4096);
         else if (!strcmp(metric, "bandwidth"))
@@ -252,7 +408,7 @@ int main(int argc, char **argv)
         else
             continue;
         if (rank == 0)
-            peer_say(metric, 2, bytes, "libfabric", value);
+            peer_say(metric, 2, bytes, column, value);
     }
     meet();
     /* Closing the endpoint removes the provider's shared memory. */

@@ -40,13 +40,31 @@ pub enum Metric {
     Multicast,
     /// CPU time that processes burn which wait in a barrier, in % of a core each.
     IdleCpu,
+    /// Through libfabric: fi_fetch_atomic of a u64, in ns.
+    FiFetchAdd,
+    /// Through libfabric: fi_compare_atomic of a u64, in ns.
+    FiCompareSwap,
+    /// Through libfabric: fi_inject_atomic of a u64, in M/s.
+    FiInjectAtomic,
+    /// Through libfabric: fi_atomic, sums of doubles, in GB/s.
+    FiSum,
+    /// Through libfabric: fi_write and its completion, in ns.
+    FiWrite,
+    /// Through libfabric: fi_write, in GB/s.
+    FiWriteBandwidth,
+    /// Through libfabric: fi_read, one after the other, in GB/s.
+    FiReadBandwidth,
+    /// Through libfabric: fi_send to fi_recv, one way, in ns.
+    FiMessage,
+    /// Through libfabric: fi_tsend to fi_trecv, one way, in ns.
+    FiTagged,
     /// From the launch of a job to the first line of main work in all its processes, in ms.
     Start,
 }
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 18] = [
+    pub const ALL: [Metric; 27] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
@@ -64,6 +82,15 @@ impl Metric {
         Metric::Tagged,
         Metric::Multicast,
         Metric::IdleCpu,
+        Metric::FiFetchAdd,
+        Metric::FiCompareSwap,
+        Metric::FiInjectAtomic,
+        Metric::FiSum,
+        Metric::FiWrite,
+        Metric::FiWriteBandwidth,
+        Metric::FiReadBandwidth,
+        Metric::FiMessage,
+        Metric::FiTagged,
         Metric::Start,
     ];
 
@@ -87,6 +114,15 @@ impl Metric {
             Metric::Tagged => "tagged",
             Metric::Multicast => "multicast",
             Metric::IdleCpu => "idle_cpu",
+            Metric::FiFetchAdd => "fi_fetch_add",
+            Metric::FiCompareSwap => "fi_compare_swap",
+            Metric::FiInjectAtomic => "fi_inject_atomic",
+            Metric::FiSum => "fi_sum",
+            Metric::FiWrite => "fi_write",
+            Metric::FiWriteBandwidth => "fi_write_bandwidth",
+            Metric::FiReadBandwidth => "fi_read_bandwidth",
+            Metric::FiMessage => "fi_message",
+            Metric::FiTagged => "fi_tagged",
             Metric::Start => "start",
         }
     }
@@ -100,9 +136,19 @@ impl Metric {
             | Metric::ProcessVm
             | Metric::Relay
             | Metric::Message
-            | Metric::Tagged => "ns",
-            Metric::PutRate => "M/s",
-            Metric::Bandwidth | Metric::CopyNt | Metric::MessageBandwidth => "GB/s",
+            | Metric::Tagged
+            | Metric::FiFetchAdd
+            | Metric::FiCompareSwap
+            | Metric::FiWrite
+            | Metric::FiMessage
+            | Metric::FiTagged => "ns",
+            Metric::PutRate | Metric::FiInjectAtomic => "M/s",
+            Metric::Bandwidth
+            | Metric::CopyNt
+            | Metric::MessageBandwidth
+            | Metric::FiSum
+            | Metric::FiWriteBandwidth
+            | Metric::FiReadBandwidth => "GB/s",
             Metric::Multicast => "MB/s",
             Metric::IdleCpu => "%",
             Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
@@ -119,6 +165,10 @@ impl Metric {
                 | Metric::CopyNt
                 | Metric::MessageBandwidth
                 | Metric::Multicast
+                | Metric::FiInjectAtomic
+                | Metric::FiSum
+                | Metric::FiWriteBandwidth
+                | Metric::FiReadBandwidth
         )
     }
 
@@ -164,6 +214,15 @@ impl Metric {
                 "one process to all others (limit: a loop of blocking sends through a window of 8 KiB)"
             }
             Metric::IdleCpu => "CPU time of a process that waits in a barrier",
+            Metric::FiFetchAdd => "fi_fetch_atomic of a u64",
+            Metric::FiCompareSwap => "fi_compare_atomic of a u64",
+            Metric::FiInjectAtomic => "fi_inject_atomic of a u64",
+            Metric::FiSum => "fi_atomic, sums of doubles",
+            Metric::FiWrite => "fi_write and its completion",
+            Metric::FiWriteBandwidth => "fi_write",
+            Metric::FiReadBandwidth => "fi_read, one after the other",
+            Metric::FiMessage => "fi_send to fi_recv, one way",
+            Metric::FiTagged => "fi_tsend to fi_trecv, one way",
             Metric::Start => "from launch to the first line of main work in every process",
         }
     }
@@ -272,6 +331,19 @@ pub fn all(quick: bool) -> Vec<Case> {
     add(Metric::Tagged, 2, &[28]);
     add(Metric::Multicast, 48, &[64 * KIB]);
     add(Metric::IdleCpu, 48, &[0]);
+    for metric in [
+        Metric::FiFetchAdd,
+        Metric::FiCompareSwap,
+        Metric::FiInjectAtomic,
+        Metric::FiWrite,
+        Metric::FiMessage,
+        Metric::FiTagged,
+    ] {
+        add(metric, 2, &[8]);
+    }
+    add(Metric::FiSum, 2, &[4 * KIB]);
+    add(Metric::FiWriteBandwidth, 2, &[MIB]);
+    add(Metric::FiReadBandwidth, 2, &[MIB]);
     add(Metric::Start, 48, &[0]);
     cases
 }

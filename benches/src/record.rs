@@ -49,7 +49,7 @@ pub fn is_bare(family: &str) -> bool {
 
 /// Whether a column is ours.
 pub fn is_ours(family: &str) -> bool {
-    ["core", "gaspi", "utofu", "ircce"].contains(&family)
+    ["core", "gaspi", "utofu", "ircce", "unipgas"].contains(&family)
 }
 
 /// Whether a column is a peer's.

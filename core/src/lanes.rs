@@ -11,7 +11,7 @@ use crate::region::{Region, RemoteRegion, Rights};
 use crate::{Error, Result};
 
 /// Bytes of a peer's name.
-pub const NAME_LEN: usize = 144;
+pub const NAME_LEN: usize = 64;
 
 /// A number: whose it is (0: nobody's), and how its owner is reached.
 #[repr(C)]

@@ -102,6 +102,17 @@ struct Offer {
     tag_format: u64,
 }
 
+/// Where peers may be: on this machine. Programs that insist on others as well (MPI libraries do, wherever their processes run) get us
+/// only if the user has said so by FI_PROVIDER; processes of other machines are refused when they are talked to.
+fn reach() -> u64 {
+    let chosen = std::env::var("FI_PROVIDER").unwrap_or_default();
+    if chosen.split(',').any(|name| name.trim() == NAME) {
+        FI_LOCAL_COMM | FI_REMOTE_COMM
+    } else {
+        FI_LOCAL_COMM
+    }
+}
+
 fn allowed(wanted: u64, known: u64) -> Option<()> {
     (wanted & !known == 0).then_some(())
 }
@@ -170,7 +181,8 @@ impl Offer {
         let Some(wishes) = wishes else {
             return Some(offer);
         };
-        allowed(wishes.info.caps, CAPS)?;
+        let reach = reach();
+        allowed(wishes.info.caps, CAPS | reach)?;
         offer.caps = completed(wishes.info.caps);
         if wishes.info.addr_format != FI_FORMAT_UNSPEC && wishes.info.addr_format != ADDRESS_FORMAT
         {
@@ -244,7 +256,7 @@ impl Offer {
         within(wanted.mr_cnt, MOST)?;
         within(wanted.auth_key_size, 0)?;
         within(wanted.max_err_data, 0)?;
-        allowed(wanted.caps, FI_LOCAL_COMM)?;
+        allowed(wanted.caps, reach())?;
         if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&wanted.threading)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.data_progress)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.control_progress)
@@ -356,7 +368,7 @@ impl Offer {
         domain.cntr_cnt = MOST;
         domain.mr_iov_limit = 1;
         domain.mr_cnt = MOST;
-        domain.caps = FI_LOCAL_COMM;
+        domain.caps = self.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         // The library fills in the provider's name and versions.
         fabric.name = library::duplicate(NAME)?;
         Ok(())

@@ -67,6 +67,12 @@ int main(void)
 		refused(bad[i]);
 	EXPECT(fi_getinfo(FI_VERSION(1, 17), "no.such.machine.invalid", "1", 0, NULL, &found) == 0 &&
 		strstr(found->fabric_attr->prov_name, "unipgas") != NULL, 0);
+	/* The user may say that all processes are here. */
+	setenv("FI_PROVIDER", "tcp,unipgas", 1);
+	EXPECT(ask(remote, FI_VERSION(1, 17), &found), 0);
+	CHECK((found->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM)) == (FI_LOCAL_COMM | FI_REMOTE_COMM));
+	fi_freeinfo(found);
+	unsetenv("FI_PROVIDER");
 	uint32_t versions[] = { FI_VERSION(1, 5), FI_VERSION(1, 9), FI_VERSION(1, 17) };
 	for (int v = 0; v < 3; v++) {
 		EXPECT(ask(ours, versions[v], &found), 0);
@@ -159,6 +165,49 @@ int main(void)
 	flags = FI_TRANSMIT;
 	EXPECT(fi_control(&ep->fid, FI_GETOPSFLAG, &flags), 0);
 	EXPECT(flags, FI_INJECT_COMPLETE);
+	/* Selective completion, and the formats of completions, whose entries are prefixes of each other. */
+	struct fid_cq *quiet, *rest;
+	struct fid_cntr *counter;
+	enum fi_cq_format formats[] = { FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA };
+	size_t sizes[] = { sizeof(struct fi_cq_entry), sizeof(struct fi_cq_msg_entry), sizeof(struct fi_cq_data_entry) };
+	for (int f = 0; f < 3; f++) {
+		struct fid_av *own;
+		EXPECT(fi_cq_open(domain, &(struct fi_cq_attr){ .format = formats[f], .size = 2 }, &quiet, NULL), 0);
+		EXPECT(fi_cq_open(domain, &(struct fi_cq_attr){ .format = formats[f] }, &rest, NULL), 0);
+		EXPECT(fi_cntr_open(domain, NULL, &counter, NULL), 0);
+		EXPECT(fi_av_open(domain, NULL, &own, NULL), 0);
+		EXPECT(fi_endpoint(domain, info, &other, NULL), 0);
+		EXPECT(fi_ep_bind(other, &own->fid, 0), 0);
+		EXPECT(fi_ep_bind(other, &quiet->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), 0);
+		EXPECT(fi_ep_bind(other, &rest->fid, FI_RECV), 0);
+		EXPECT(fi_ep_bind(other, &counter->fid, FI_SEND), 0);
+		EXPECT(fi_ep_bind(other, &counter->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+		EXPECT(fi_enable(other), 0);
+		EXPECT(fi_av_insert(own, name, 1, NULL, 0, NULL), 1);
+		struct fi_msg msg = { .msg_iov = &(struct iovec){ &byte, 1 }, .iov_count = 1, .addr = 0, .context = &msg, .data = 6 };
+		EXPECT(fi_send(other, &byte, 1, NULL, 0, &byte), 0);
+		EXPECT(fi_cntr_wait(counter, 1, 10000), 0);
+		EXPECT(fi_cntr_wait(counter, 2, 10), -FI_ETIMEDOUT);
+		char entries[3 * 48];
+		memset(entries, 0x77, sizeof entries);
+		EXPECT(fi_cq_read(quiet, entries, 3), -FI_EAGAIN);
+		EXPECT(fi_cq_sread(quiet, entries, 1, NULL, 0), -FI_EINVAL);
+		EXPECT(fi_sendmsg(other, &msg, FI_COMPLETION | FI_INJECT), 0);
+		EXPECT(fi_sendmsg(other, &msg, FI_COMPLETION | FI_REMOTE_CQ_DATA), 0);
+		/* The queue is full. */
+		EXPECT(fi_sendmsg(other, &msg, FI_COMPLETION), -FI_EAGAIN);
+		EXPECT(fi_cq_read(quiet, entries, 3), 2);
+		CHECK(*(void **) entries == &msg && *(void **) (entries + sizes[f]) == &msg && entries[2 * sizes[f]] == 0x77);
+		for (int n = 0; n < 3; n++) {
+			EXPECT(fi_recv(ep, &in, 1, NULL, FI_ADDR_UNSPEC, &in), 0);
+			next(rxcq);
+		}
+		EXPECT(fi_close(&other->fid), 0);
+		EXPECT(fi_close(&quiet->fid), 0);
+		EXPECT(fi_close(&rest->fid), 0);
+		EXPECT(fi_close(&counter->fid), 0);
+		EXPECT(fi_close(&own->fid), 0);
+	}
 	/* An asynchronous address vector tells an event queue. */
 	EXPECT(fi_eq_open(fabric, &(struct fi_eq_attr){ .wait_obj = FI_WAIT_UNSPEC }, &eq, NULL), 0);
 	uint32_t event;

@@ -47,6 +47,8 @@ impl Peers {
             Box::new(programs::oshmem()),
             Box::new(ucx::Ucx::default()),
             Box::new(programs::libfabric()),
+            Box::new(programs::libfabric_tcp()),
+            Box::new(programs::unipgas()),
         ];
         let mut ready = Vec::new();
         for mut peer in all {

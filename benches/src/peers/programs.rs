@@ -17,6 +17,8 @@ pub struct Program {
     /// Arguments of the launcher before the program.
     options: &'static [&'static str],
     source: &'static str,
+    /// Of libfabric.
+    provider: Option<&'static str>,
     metrics: &'static [Metric],
     path: PathBuf,
 }
@@ -42,6 +44,7 @@ pub fn openmpi() -> Program {
         launcher: Some("mpirun.openmpi"),
         options: OPEN_MPI,
         source: include_str!("../../peers/mpi.c"),
+        provider: None,
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -66,6 +69,7 @@ pub fn mpich() -> Program {
         launcher: Some("mpirun.mpich"),
         options: &["-bind-to", "none"],
         source: include_str!("../../peers/mpi.c"),
+        provider: None,
         metrics: &[Metric::Message, Metric::MessageBandwidth],
         path: PathBuf::new(),
     }
@@ -81,6 +85,7 @@ pub fn oshmem() -> Program {
         launcher: Some("oshrun"),
         options: OPEN_MPI,
         source: include_str!("../../peers/oshmem.c"),
+        provider: None,
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -92,30 +97,84 @@ pub fn oshmem() -> Program {
     }
 }
 
+const FABRIC: &[Metric] = &[
+    Metric::FiFetchAdd,
+    Metric::FiCompareSwap,
+    Metric::FiInjectAtomic,
+    Metric::FiSum,
+    Metric::FiWrite,
+    Metric::FiWriteBandwidth,
+    Metric::FiReadBandwidth,
+    Metric::FiMessage,
+    Metric::FiTagged,
+];
+
 /// libfabric's shm provider.
 pub fn libfabric() -> Program {
     Program {
-        name: "libfabric",
+        metrics: &[
+            Metric::PutNotice,
+            Metric::FetchAdd,
+            Metric::PutRate,
+            Metric::Bandwidth,
+            Metric::FiFetchAdd,
+            Metric::FiCompareSwap,
+            Metric::FiInjectAtomic,
+            Metric::FiSum,
+            Metric::FiWrite,
+            Metric::FiWriteBandwidth,
+            Metric::FiReadBandwidth,
+            Metric::FiMessage,
+            Metric::FiTagged,
+        ],
+        ..provider("libfabric", "shm")
+    }
+}
+
+/// libfabric's tcp provider.
+pub fn libfabric_tcp() -> Program {
+    provider("libfabric_tcp", "tcp;ofi_rxm")
+}
+
+/// Ours, as libfabric loads it.
+pub fn unipgas() -> Program {
+    provider("unipgas", "unipgas")
+}
+
+fn provider(name: &'static str, provider: &'static str) -> Program {
+    Program {
+        name,
         packages: "gcc libfabric-dev",
         compiler: "cc",
         libraries: &["-lfabric"],
         launcher: None,
         options: &[],
         source: include_str!("../../peers/libfabric.c"),
-        metrics: &[
-            Metric::PutNotice,
-            Metric::FetchAdd,
-            Metric::PutRate,
-            Metric::Bandwidth,
-        ],
+        provider: Some(provider),
+        metrics: FABRIC,
         path: PathBuf::new(),
     }
+}
+
+/// The directory of the installed library, from which libfabric loads providers.
+fn provider_path() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let lib = program.parent()?.parent()?.join("lib");
+    lib.join("libunipgas-fi.so").exists().then_some(lib)
 }
 
 impl Program {
     fn command(&self, processes: u32) -> Command {
         let Some(launcher) = self.launcher else {
-            return Command::new(&self.path);
+            let mut command = Command::new(&self.path);
+            if let Some(provider) = self.provider {
+                command.env("PEER_PROVIDER", provider);
+                command.env("PEER_COLUMN", self.name);
+            }
+            if let Some(path) = provider_path() {
+                command.env("FI_PROVIDER_PATH", path);
+            }
+            return command;
         };
         let mut command = Command::new(launcher);
         command.args(["-np", &processes.to_string()]);
@@ -147,6 +206,11 @@ impl Peer for Program {
     fn prepare(&mut self, workshop: &Workshop) -> Result<(), String> {
         if let Some(launcher) = self.launcher.filter(|l| !tool::exists(l)) {
             return Err(format!("no {launcher}"));
+        }
+        if self.provider == Some("unipgas") && provider_path().is_none() {
+            return Err(
+                "this command has not been installed with its libraries: make install".into(),
+            );
         }
         self.path = workshop.compile(self.compiler, self.name, self.source, self.libraries)?;
         Ok(())

@@ -59,8 +59,13 @@ impl Shape {
         self.peers * LINE + peer * 4
     }
 
+    /// The word that every peer sets after its own: somebody has begun to send.
+    pub(super) fn news(self) -> usize {
+        self.hello_of(self.peers)
+    }
+
     fn lines_of(self, peer: usize) -> usize {
-        self.hello_of(self.peers).next_multiple_of(LINE) + peer * self.lines * LINE
+        (self.news() + 4).next_multiple_of(LINE) + peer * self.lines * LINE
     }
 
     fn data_of(self, peer: usize) -> usize {
@@ -254,7 +259,8 @@ mod tests {
     #[test]
     fn lanes_do_not_overlap() {
         assert_eq!(SHAPE.hello_of(0), SHAPE.credit_of(SHAPE.peers));
-        let mut ends = vec![SHAPE.hello_of(SHAPE.peers).next_multiple_of(LINE)];
+        assert_eq!(SHAPE.hello_of(SHAPE.peers), SHAPE.news());
+        let mut ends = vec![(SHAPE.news() + 4).next_multiple_of(LINE)];
         for peer in 0..SHAPE.peers {
             assert_eq!(SHAPE.line(peer, 0), *ends.last().unwrap());
             assert_eq!(SHAPE.line(peer, 8), SHAPE.line(peer, 0));

@@ -116,6 +116,28 @@ impl Mailbox {
         }
     }
 
+    /// [`Mailbox::progress`] by one line of each peer, for those who look again anyway: looking for a second line would mean to wait for it
+    /// while the first may be all that matters.
+    #[inline]
+    pub fn progress_a_little(&mut self, engine: &Engine) {
+        if engine.asynchronous() {
+            self.poll_endpoint();
+        }
+        self.window.notice();
+        // SAFETY:
+        // - as in `progress`.
+        let window = unsafe { &*Arc::as_ptr(&self.window) };
+        for peer in window.active() {
+            if let Some(line) = window.next_line(peer) {
+                window.prefetch_second(peer);
+                self.take(window, peer, &line);
+            }
+        }
+        if window.restless.load(Ordering::Relaxed) {
+            self.push_on();
+        }
+    }
+
     /// Everything that has to do with `peer` ends: sends to it, and receives from it that nothing has come for.
     pub fn forget(&mut self, peer: u32, why: &Error) {
         for (_, sending) in &mut self.sends {

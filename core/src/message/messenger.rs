@@ -135,7 +135,8 @@ impl Messenger {
             if !look {
                 return None;
             }
-            let mut mailbox = self.advanced();
+            let mut mailbox = self.mailbox();
+            mailbox.progress_a_little(engine);
             seen = Some(self.window.lines_taken());
             poll(&mut mailbox)
         })

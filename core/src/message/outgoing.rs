@@ -127,10 +127,28 @@ impl Outgoing {
         self.ends[self.sent as usize & (self.shape.lines - 1)] = end;
         self.data_end = end;
         self.sent += 1;
+        self.prefetch_next();
         if !self.greeted {
             self.greet(endpoint, context)?;
         }
         Ok(true)
+    }
+
+    /// Asks for the line that comes next, where it can be written by stores.
+    #[inline(always)]
+    fn prefetch_next(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let base = self.mailbox.parts().base;
+            let line = base.wrapping_add(self.shape.line(self.lane, self.sent));
+            if !base.is_null() {
+                // SAFETY:
+                // - a prefetch touches nothing; processors without the instruction take it for a no-op.
+                unsafe {
+                    std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -162,7 +180,8 @@ impl Outgoing {
     #[cold]
     fn greet(&mut self, endpoint: &Endpoint, context: u64) -> Result<()> {
         self.greeted = true;
-        self.notify(endpoint, self.shape.hello_of(self.lane), 1, context)
+        self.notify(endpoint, self.shape.hello_of(self.lane), 1, context)?;
+        self.notify(endpoint, self.shape.news(), 1, context)
     }
 
     /// Tells the peer how many of its lines have been taken here.

@@ -74,10 +74,16 @@ impl Window {
     /// Takes note of peers that have begun to send. For the one thread that takes lines.
     #[inline(always)]
     pub fn notice(&self) {
-        let mut number = self.actives.load(Ordering::Relaxed);
-        if number == self.shape.peers {
-            return;
+        if self.has_greeting() {
+            self.notice_all();
         }
+    }
+
+    #[cold]
+    fn notice_all(&self) {
+        // Before the words of the peers are looked at: who comes meanwhile sets it again.
+        self.word(self.shape.news()).swap(0, Ordering::AcqRel);
+        let mut number = self.actives.load(Ordering::Relaxed);
         for peer in 0..self.shape.peers {
             if !self.known[peer].load(Ordering::Relaxed) && self.has_greeted(peer) {
                 self.known[peer].store(true, Ordering::Relaxed);
@@ -102,12 +108,12 @@ impl Window {
     pub fn has_news(&self) -> bool {
         self.active().any(|peer| self.last_word(peer).is_some())
             || self.restless.load(Ordering::Relaxed)
-            || self.actives.load(Ordering::Relaxed) < self.shape.peers && self.has_greeting()
+            || self.has_greeting()
     }
 
+    #[inline(always)]
     fn has_greeting(&self) -> bool {
-        (0..self.shape.peers)
-            .any(|peer| !self.known[peer].load(Ordering::Relaxed) && self.has_greeted(peer))
+        self.word(self.shape.news()).load(Ordering::Acquire) != 0
     }
 
     #[inline(always)]
@@ -139,6 +145,21 @@ impl Window {
             *value = self.line_word(peer, position, nth).load(Ordering::Relaxed);
         }
         Some(Line(line))
+    }
+
+    /// Asks for `peer`'s line after the next one, so that it comes while the next one is dealt with.
+    #[inline(always)]
+    pub fn prefetch_second(&self, peer: u32) {
+        let position = self.taken[peer as usize].load(Ordering::Relaxed) + 1;
+        let word = std::ptr::from_ref(self.line_word(peer, position, 0));
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY:
+        // - a prefetch touches nothing.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
     }
 
     /// The line and its data are not needed any more. Gives the number of lines taken from this peer.

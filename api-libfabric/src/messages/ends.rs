@@ -1,0 +1,152 @@
+//! What becomes of messages.
+
+use unipgas_core::message::{MARK, Received};
+
+use super::{Awaited, errno};
+use crate::completion::Entry;
+use crate::operation::Reports;
+use crate::rma::Part;
+use crate::state::State;
+use crate::status::{Errno, Result};
+use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA};
+
+fn scatter(bytes: &[u8], parts: &[Part]) {
+    let mut rest = bytes;
+    for part in parts {
+        let (now, later) = rest.split_at(part.len.min(rest.len()));
+        // SAFETY:
+        // - valid for writes by the word of the receive's caller; the bytes are ours.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.ptr, now.len()) };
+        rest = later;
+    }
+}
+
+impl State {
+    /// The number of the endpoint at `to` among the peers of the mailbox. Errors: as for [`State::target`].
+    #[inline]
+    pub(super) fn number(&mut self, to: u64) -> Result<std::result::Result<u32, Errno>> {
+        let name = match self.target(to)? {
+            Ok(target) => match target.number {
+                Some(number) => return Ok(Ok(number)),
+                None => target.name,
+            },
+            Err(errno) => return Ok(Err(errno)),
+        };
+        let messages = self.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
+        let number = messages.number(&name);
+        if let (Ok(number), Ok(Ok(target))) = (&number, self.target(to)) {
+            target.number = Some(*number);
+        }
+        Ok(number.map_err(Errno::from))
+    }
+
+    pub fn messages_under_way(&self) -> bool {
+        self.messages
+            .as_ref()
+            .is_some_and(|messages| !messages.sent.is_empty())
+    }
+
+    #[inline]
+    pub fn progress_messages(&mut self, reports: &Reports) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        messages.mailbox.progress(self.domain.engine());
+        if !(messages.sent.is_empty()
+            && messages.awaited.is_empty()
+            && messages.discarded.is_empty())
+        {
+            self.report_messages(reports);
+        }
+    }
+
+    /// What a message says of itself, for a completion queue.
+    pub(super) fn entry(&mut self, received: &Received) -> Entry {
+        let marked = received.envelope.context & MARK != 0;
+        Entry {
+            flags: if marked { FI_REMOTE_CQ_DATA } else { 0 },
+            len: received.len,
+            data: if marked { received.envelope.extra } else { 0 },
+            tag: received.envelope.tag,
+            source: if self.tells_sources {
+                self.source(received.source)
+            } else {
+                FI_ADDR_NOTAVAIL
+            },
+            ..Entry::default()
+        }
+    }
+
+    fn source(&mut self, number: u32) -> u64 {
+        let (Some(messages), Some(av)) = (&mut self.messages, &self.av) else {
+            return FI_ADDR_NOTAVAIL;
+        };
+        let at = number as usize;
+        if let Some(known) = messages.sources.get(at)
+            && av.name(*known).is_ok()
+        {
+            return *known;
+        }
+        let name = messages.acquaintances.name_of(number);
+        let address = name.map_or(FI_ADDR_NOTAVAIL, |name| av.address_of(name.id()));
+        if messages.sources.len() <= at {
+            messages.sources.resize(at + 1, FI_ADDR_NOTAVAIL);
+        }
+        messages.sources[at] = address;
+        address
+    }
+
+    /// Tells of the messages that have ended.
+    pub(super) fn report_messages(&mut self, reports: &Reports) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        messages
+            .sent
+            .retain(|sent| match messages.mailbox.test_send(sent.ticket) {
+                None => true,
+                Some(Ok(())) => {
+                    reports.succeed(&sent.report);
+                    false
+                }
+                Some(Err(error)) => {
+                    let _ = reports.fail(&sent.report, errno(error));
+                    false
+                }
+            });
+        messages
+            .discarded
+            .retain(|ticket| messages.mailbox.test_receive(*ticket).is_none());
+        let mut at = 0;
+        while let Some(messages) = &mut self.messages
+            && let Some(awaited) = messages.awaited.get(at)
+        {
+            let Some(result) = messages.mailbox.test_receive(awaited.ticket) else {
+                at += 1;
+                continue;
+            };
+            let awaited = messages.awaited.remove(at);
+            match result {
+                Ok(received) => self.received(reports, &awaited, &received),
+                Err(error) => drop(reports.fail(&awaited.report, errno(error))),
+            }
+        }
+    }
+
+    fn received(&mut self, reports: &Reports, awaited: &Awaited, received: &Received) {
+        let parts = awaited.parts.list();
+        let capacity: usize = parts.iter().map(|part| part.len).sum();
+        if let Some(bounce) = &awaited.bounce {
+            scatter(&bounce[..received.len.min(bounce.len())], parts);
+        }
+        let mut entry = self.entry(received);
+        let discarded = parts.is_empty() && awaited.bounce.is_some();
+        if received.len <= capacity || discarded {
+            reports.succeed_with(&awaited.report, entry);
+        } else {
+            entry.len = capacity;
+            let excess = received.len - capacity;
+            let _ = reports.fail_with(&awaited.report, Errno::TRUNC, entry, excess);
+        }
+    }
+}

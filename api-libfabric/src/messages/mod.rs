@@ -1,0 +1,221 @@
+//! Messages (fi_msg(3), fi_tagged(3)).
+
+mod ends;
+mod post;
+
+use std::sync::Arc;
+
+use unipgas_core::lanes::{Lanes, number_there};
+use unipgas_core::message::{Mailbox, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket};
+use unipgas_core::transport::Life;
+use unipgas_core::{Error, RegionKey};
+
+use crate::domain::Domain;
+use crate::name::Name;
+use crate::operation::Report;
+use crate::rma::Part;
+use crate::status::{Errno, Result};
+use crate::sys::{FI_MSG, FI_TAGGED};
+use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
+
+/// Who is known here by which number, and how they are reached.
+struct Acquaintances {
+    domain: Arc<Domain>,
+    lanes: Lanes,
+    name: Name,
+}
+
+impl Acquaintances {
+    fn name_of(&self, number: u32) -> std::result::Result<Name, Error> {
+        let bytes = self.lanes.name(number)?;
+        Name::from_bytes(&bytes).map_err(|_| Error::PeerDead)
+    }
+}
+
+impl Peers for Acquaintances {
+    fn find(&self, number: u32) -> std::result::Result<PeerMailbox, Error> {
+        let name = self.name_of(number)?;
+        let (connection, _, directory) = read_directory(&self.domain, &name)?;
+        if directory.shape != SHAPE_WORDS || directory.mailbox == [0; 64] {
+            return Err(Error::Unreachable(
+                "the peer takes no messages of this kind".into(),
+            ));
+        }
+        let lanes = connection.import(&RegionKey::from_bytes(&directory.lanes)?)?;
+        let domain = &self.domain;
+        let (id, name) = (self.name.id(), self.name.as_bytes());
+        Ok(PeerMailbox {
+            lane: number_there(domain.engine(), domain.service(), &lanes, id, name)?,
+            region: connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?,
+            connection,
+        })
+    }
+}
+
+/// A send that has not ended.
+struct Sent {
+    ticket: SendTicket,
+    report: Report,
+    /// Bytes that were collected from several places, or taken over from the caller.
+    _held: Option<Box<[u8]>>,
+}
+
+/// Where a message goes; mostly one place.
+enum Parts {
+    One(Part),
+    Many(Box<[Part]>),
+}
+
+impl Parts {
+    fn of(parts: &[Part]) -> Parts {
+        match parts {
+            [part] => Parts::One(*part),
+            parts => Parts::Many(parts.into()),
+        }
+    }
+
+    fn list(&self) -> &[Part] {
+        match self {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Many(parts) => parts,
+        }
+    }
+}
+
+/// A receive that has not ended.
+struct Awaited {
+    ticket: ReceiveTicket,
+    report: Report,
+    source: Option<u32>,
+    parts: Parts,
+    /// Where the message goes first, if there is more than one part.
+    bounce: Option<Box<[u8]>>,
+}
+
+/// A message that was found by FI_PEEK | FI_CLAIM and is kept for a receive with that context.
+struct Claimed {
+    context: usize,
+    ticket: ReceiveTicket,
+    bytes: Box<[u8]>,
+}
+
+/// The messages of one endpoint.
+pub(crate) struct Messages {
+    mailbox: Mailbox,
+    acquaintances: Arc<Acquaintances>,
+    sent: Vec<Sent>,
+    awaited: Vec<Awaited>,
+    claimed: Vec<Claimed>,
+    /// Receives whose message nobody wants.
+    discarded: Vec<ReceiveTicket>,
+    /// Addresses of peers, by their numbers.
+    sources: Vec<u64>,
+}
+
+/// The way a message is addressed: with a tag, or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// `None`: fi_msg(3).
+    pub tag: Option<u64>,
+    /// For receives: bits that need not agree.
+    pub ignore: u64,
+}
+
+impl Tag {
+    /// A message without a tag.
+    pub const NONE: Tag = Tag {
+        tag: None,
+        ignore: 0,
+    };
+
+    fn context(self) -> u8 {
+        u8::from(self.tag.is_some())
+    }
+
+    fn kind(self) -> u64 {
+        if self.tag.is_some() {
+            FI_TAGGED
+        } else {
+            FI_MSG
+        }
+    }
+}
+
+impl Messages {
+    pub fn new(domain: &Arc<Domain>, name: &Name) -> Result<Messages> {
+        let acquaintances = Arc::new(Acquaintances {
+            domain: domain.clone(),
+            lanes: Lanes::new(domain.engine(), SHAPE.peers)?,
+            name: *name,
+        });
+        Ok(Messages {
+            mailbox: Mailbox::new(
+                domain.engine(),
+                SHAPE,
+                Precedence::Posted,
+                acquaintances.clone(),
+            )?,
+            acquaintances,
+            sent: Vec::new(),
+            awaited: Vec::new(),
+            claimed: Vec::new(),
+            discarded: Vec::new(),
+            sources: Vec::new(),
+        })
+    }
+
+    /// Keys of the mailbox and of the table of lanes.
+    pub fn keys(&self) -> ([u8; 64], [u8; 64]) {
+        let lanes = self.acquaintances.lanes.region().key();
+        (*self.mailbox.key().as_bytes(), *lanes.as_bytes())
+    }
+
+    fn number(&self, name: &Name) -> std::result::Result<u32, Error> {
+        self.acquaintances.lanes.number(name.id(), name.as_bytes())
+    }
+
+    pub fn forget(&mut self, number: u32) {
+        self.mailbox.forget(number, &Error::PeerDead);
+    }
+
+    /// Peers that somebody waits to hear from may never have been talked to.
+    pub fn forget_the_dead(&mut self, domain: &Domain) {
+        let mut waited_for: Vec<u32> = self.awaited.iter().filter_map(|a| a.source).collect();
+        waited_for.sort_unstable();
+        waited_for.dedup();
+        for number in waited_for {
+            let name = self.acquaintances.name_of(number);
+            let life = name.and_then(|name| Ok(domain.engine().connect(&name.address())?.life()));
+            if life != Ok(Life::Alive) {
+                self.forget(number);
+            }
+        }
+    }
+}
+
+/// Messages have no keys: a mailbox that is not there any more has gone with its owner.
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::StaleRegion => Errno::CONNRESET,
+        error => error.into(),
+    }
+}
+
+impl Messages {
+    fn await_message(
+        &mut self,
+        ticket: ReceiveTicket,
+        report: Report,
+        source: Option<u32>,
+        parts: &[Part],
+        bounce: Option<Box<[u8]>>,
+    ) {
+        self.awaited.push(Awaited {
+            ticket,
+            report,
+            source,
+            parts: Parts::of(parts),
+            bounce,
+        });
+    }
+}

@@ -1,0 +1,404 @@
+//! Operations under way: their parts, the notices of their ends to targets, and what others tell of theirs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use unipgas_core::inbox::{InboxReader, Record};
+use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region};
+
+use crate::av::AddressVector;
+use crate::completion::Entry;
+use crate::domain::Domain;
+use crate::messages::Messages;
+use crate::operation::{Counted, Report, Reports};
+use crate::status::{Errno, Result};
+use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
+use crate::target::Target;
+
+/// Operations after which, at the earliest, the lives of peers are looked at, and the time.
+const POSTS: u32 = 512;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// An operation that has not ended.
+struct Operation {
+    to: u64,
+    report: Report,
+    /// Parts under way.
+    left: u32,
+    error: Option<Errno>,
+    notice: Option<Record>,
+    /// The notice is under way.
+    telling: bool,
+}
+
+/// Kinds of notices.
+pub(crate) const DATA: u32 = 1;
+pub(crate) const WRITTEN: u32 = 2;
+pub(crate) const READ: u32 = 3;
+
+/// How an operation is to be carried out, and what is known of it beside its memory.
+pub(crate) struct Job {
+    pub to: u64,
+    pub report: Report,
+    /// For the target, when everything is visible there.
+    pub notice: Option<Record>,
+}
+
+/// What an endpoint knows of its operations; used by one thread at a time.
+pub(crate) struct State {
+    pub domain: Arc<Domain>,
+    pub av: Option<Arc<AddressVector>>,
+    pub channel: Channel,
+    removals: u64,
+    targets: Vec<Option<Box<Target>>>,
+    operations: Slab<Operation>,
+    /// Operations whose target has not been told of them.
+    notices: VecDeque<usize>,
+    /// Targets that a notice is on its way to.
+    told: Vec<u64>,
+    inbox: InboxReader,
+    /// Dropped after its reader.
+    _inbox_memory: Region,
+    pub messages: Option<Messages>,
+    /// Completions say who has sent.
+    pub tells_sources: bool,
+    posts: u32,
+    last_look: Instant,
+}
+
+impl State {
+    pub fn new(
+        domain: &Arc<Domain>,
+        channel: Channel,
+        inbox: InboxReader,
+        inbox_memory: Region,
+        messages: Option<Messages>,
+    ) -> State {
+        State {
+            domain: domain.clone(),
+            av: None,
+            channel,
+            removals: 0,
+            targets: Vec::new(),
+            operations: Slab::new(),
+            notices: VecDeque::new(),
+            told: Vec::new(),
+            inbox,
+            _inbox_memory: inbox_memory,
+            messages,
+            tells_sources: false,
+            posts: 0,
+            last_look: Instant::now(),
+        }
+    }
+
+    /// Operations under way.
+    pub fn under_way(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The endpoint at `address`. Errors: `Err` for an address that is not there; else why it cannot be reached.
+    #[inline(always)]
+    pub fn target(&mut self, address: u64) -> Result<std::result::Result<&mut Target, Errno>> {
+        let known = self
+            .av
+            .as_ref()
+            .is_some_and(|av| av.removals() == self.removals)
+            && matches!(self.targets.get(address as usize), Some(Some(_)));
+        if !known && let Err(errno) = self.find(address)? {
+            return Ok(Err(errno));
+        }
+        match self.targets.get_mut(address as usize) {
+            Some(Some(target)) => Ok(Ok(target)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, address: u64) -> Result<std::result::Result<(), Errno>> {
+        let av = self.av.as_ref().ok_or(Errno::OPBADSTATE)?;
+        let removals = av.removals();
+        if removals != self.removals {
+            for (index, place) in self.targets.iter_mut().enumerate() {
+                if av.name(index as u64).is_err() {
+                    *place = None;
+                }
+            }
+            self.removals = removals;
+        }
+        let name = av.name(address)?;
+        let place = address as usize;
+        if self.targets.len() <= place {
+            self.targets.resize_with(place + 1, || None);
+        }
+        if self.targets[place].is_none() {
+            match Target::open(&self.domain, name) {
+                Ok(target) => self.targets[place] = Some(Box::new(target)),
+                Err(error) => return Ok(Err(error.into())),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Carries out an operation: `step` issues its parts, one a call, until it gives `None`. Errors: those of the call itself; what
+    /// becomes of the operation is reported.
+    #[inline(always)]
+    pub fn run(
+        &mut self,
+        reports: &Reports,
+        job: Job,
+        mut step: impl FnMut(
+            &Domain,
+            &Channel,
+            &mut Target,
+            u64,
+        ) -> Option<std::result::Result<Outcome, Errno>>,
+    ) -> Result<()> {
+        self.posts = self.posts.wrapping_add(1);
+        if self.posts.is_multiple_of(POSTS) && self.last_look.elapsed() >= LOOK {
+            self.look_at_peers(reports);
+        }
+        let asynchronous = self.domain.engine().asynchronous();
+        if let Err(errno) = self.target(job.to)? {
+            return reports.fail(&job.report, errno);
+        }
+        let context = match asynchronous {
+            true => self.operations.vacant_key() as u64 + 1,
+            false => 0,
+        };
+        let target = self.targets[job.to as usize].as_mut().expect("just found");
+        let (mut left, mut error) = (0, None);
+        let mut notice = job.notice;
+        if target.events && notice.is_none() {
+            notice = event(&job.report);
+        }
+        while let Some(outcome) = step(&self.domain, &self.channel, target, context) {
+            match outcome {
+                Ok(Outcome::Complete) => {}
+                Ok(Outcome::Pending) => left += 1,
+                Err(errno) => {
+                    error = Some(errno);
+                    break;
+                }
+            }
+        }
+        if left == 0 && notice.is_none() {
+            return match error {
+                None => {
+                    reports.succeed(&job.report);
+                    Ok(())
+                }
+                Some(errno) => reports.fail(&job.report, errno),
+            };
+        }
+        let operation = Operation {
+            to: job.to,
+            report: job.report,
+            left,
+            error,
+            notice,
+            telling: false,
+        };
+        let key = self.operations.insert(operation);
+        if notice.is_some() {
+            self.notices.push_back(key);
+            if left == 0 {
+                self.tell_targets(reports);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells targets of operations whose parts have all ended, in the order of their posting.
+    #[cold]
+    fn tell_targets(&mut self, reports: &Reports) {
+        let mut stuck = self.told.clone();
+        for _ in 0..self.notices.len() {
+            let Some(key) = self.notices.pop_front() else {
+                return;
+            };
+            let Some(operation) = self.operations.get(key) else {
+                continue;
+            };
+            let to = operation.to;
+            if stuck.contains(&to) {
+                self.notices.push_back(key);
+            } else if operation.left > 0 || !self.tell_target(reports, key) {
+                self.notices.push_back(key);
+                stuck.push(to);
+            } else if self.told.contains(&to) {
+                stuck.push(to);
+            }
+        }
+    }
+
+    /// False: there is no room.
+    fn tell_target(&mut self, reports: &Reports, key: usize) -> bool {
+        let Some(operation) = self.operations.get_mut(key) else {
+            return true;
+        };
+        if operation.error.is_none()
+            && let Some(notice) = operation.notice
+        {
+            let target = match self.targets.get_mut(operation.to as usize) {
+                Some(Some(target)) => Ok(target),
+                _ => Err(Errno::CANCELED),
+            };
+            let outcome = target.and_then(|target| {
+                let context = key as u64 + 1;
+                let channel = &self.channel;
+                match channel.deliver(&target.inbox, notice, Flags::ORDERED, context) {
+                    Err(Error::InboxFull) if !target.has_gone() => Ok(None),
+                    Err(Error::InboxFull) => Err(Errno::CONNRESET),
+                    Ok(outcome) => Ok(Some(outcome)),
+                    Err(error) => Err(target.why(error)),
+                }
+            });
+            match outcome {
+                Ok(Some(Outcome::Complete)) => {}
+                Ok(Some(Outcome::Pending)) => {
+                    (operation.telling, operation.left) = (true, 1);
+                    self.told.push(operation.to);
+                    return true;
+                }
+                Ok(None) => return false,
+                Err(errno) => operation.error = Some(errno),
+            }
+        }
+        self.end(reports, key);
+        true
+    }
+
+    fn end(&mut self, reports: &Reports, key: usize) {
+        let operation = self.operations.remove(key);
+        match operation.error {
+            None => reports.succeed(&operation.report),
+            // Nobody calls who could be told that nothing is bound.
+            Some(errno) => drop(reports.fail(&operation.report, errno)),
+        }
+    }
+
+    /// Moves everything on.
+    #[inline]
+    pub fn progress(&mut self, reports: &Reports) {
+        if self.channel.pending() > 0 {
+            self.poll(reports);
+        }
+        if !self.notices.is_empty() {
+            self.tell_targets(reports);
+        }
+        if self.inbox.has_work() {
+            self.take_notices(reports);
+        }
+        if self.messages.is_some() {
+            self.progress_messages(reports);
+        }
+    }
+
+    #[cold]
+    pub fn poll(&mut self, reports: &Reports) {
+        let mut ends = Vec::new();
+        self.channel.poll(&mut |completion| ends.push(completion));
+        for completion in ends {
+            let key = (completion.context as usize).wrapping_sub(1);
+            let Some(operation) = self.operations.get_mut(key) else {
+                continue;
+            };
+            operation.left -= 1;
+            let told = std::mem::take(&mut operation.telling);
+            if told {
+                let to = operation.to;
+                self.told.retain(|other| *other != to);
+            }
+            match completion.result {
+                Ok(()) if told => operation.notice = None,
+                Ok(()) => {}
+                Err(Error::InboxFull) if told => {
+                    // It was the first, and stays that.
+                    self.notices.push_front(key);
+                    continue;
+                }
+                Err(error) => {
+                    let errno = match self.targets.get_mut(operation.to as usize) {
+                        Some(Some(target)) => target.why(error),
+                        _ => error.into(),
+                    };
+                    operation.error.get_or_insert(errno);
+                }
+            }
+            // Those with a notice are waited for by [`State::tell_targets`].
+            if operation.left == 0 && (told || operation.notice.is_none()) {
+                self.end(reports, key);
+            }
+        }
+    }
+
+    #[cold]
+    fn take_notices(&mut self, reports: &Reports) {
+        while reports
+            .receive
+            .as_ref()
+            .is_none_or(|queue| !queue.is_full())
+        {
+            let Some(record) = self.inbox.take(has_ended) else {
+                return;
+            };
+            match record.kind {
+                DATA => {
+                    if let Some(queue) = &reports.receive {
+                        let av = self.av.as_ref();
+                        queue.push(Entry {
+                            flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                            len: record.offset as usize,
+                            data: record.value,
+                            source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
+                            ..Entry::default()
+                        });
+                    }
+                    reports.count(Counted::RemoteWrite);
+                }
+                WRITTEN => reports.count(Counted::RemoteWrite),
+                READ => reports.count(Counted::RemoteRead),
+                _ => {}
+            }
+        }
+    }
+
+    /// What has to do with peers that have ended ends, too.
+    #[cold]
+    pub fn look_at_peers(&mut self, reports: &Reports) {
+        self.last_look = Instant::now();
+        for target in self.targets.iter().flatten() {
+            if target.has_gone()
+                && let (Some(number), Some(messages)) = (target.number, &mut self.messages)
+            {
+                messages.forget(number);
+            }
+        }
+        if let Some(messages) = &mut self.messages {
+            messages.forget_the_dead(&self.domain);
+        }
+        self.progress(reports);
+    }
+}
+
+fn event(report: &Report) -> Option<Record> {
+    let kind = match report.counted {
+        Counted::Write => WRITTEN,
+        Counted::Read => READ,
+        _ => return None,
+    };
+    Some(Record {
+        kind,
+        ..Record::default()
+    })
+}
+
+fn has_ended(pid: u32) -> bool {
+    // SAFETY:
+    // - signal 0 only asks whether the process exists.
+    let answer = unsafe { libc::kill(pid as i32, 0) };
+    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
