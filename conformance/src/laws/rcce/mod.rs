@@ -18,6 +18,7 @@ mod order;
 mod power;
 mod put_get;
 mod reduce;
+mod requests;
 mod shared;
 mod wait_list;
 mod wildcard;
@@ -37,6 +38,7 @@ pub fn laws() -> Vec<&'static Law> {
         gory::laws(),
         blocking::laws(),
         nonblocking::laws(),
+        requests::laws(),
         order::laws(),
         wildcard::laws(),
         wait_list::laws(),
