@@ -49,6 +49,7 @@ struct Bindings {
     receive: Option<Arc<CompletionQueue>>,
     selective: [bool; 2],
     counters: [Option<Arc<Counter>>; 6],
+    least_room: usize,
     /// Until the endpoint is enabled.
     state: Option<State>,
 }
@@ -127,6 +128,26 @@ impl Endpoint {
             }),
             live: OnceLock::new(),
         }))
+    }
+
+    /// Below which room a buffer for several messages is given back (FI_OPT_MIN_MULTI_RECV).
+    pub fn set_least_room(&self, bytes: usize) {
+        if let Ok((_, mut state)) = self.live() {
+            state.least_room = bytes;
+        }
+        let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        bindings.least_room = bytes;
+        if let Some(state) = &mut bindings.state {
+            state.least_room = bytes;
+        }
+    }
+
+    /// See [`Endpoint::set_least_room`].
+    pub fn least_room(&self) -> usize {
+        self.bindings
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .least_room
     }
 
     /// Its domain.

@@ -20,7 +20,7 @@ const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
 const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Given only to those who ask: they cost something.
-const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV;
+const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
 const ALWAYS: u64 = FI_LOCAL_COMM;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
 const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND;
@@ -220,7 +220,7 @@ impl Offer {
         }
         if let Some(wanted) = wishes.receive {
             allowed(wanted.caps, RECEIVE_CAPS & offer.caps)?;
-            allowed(wanted.op_flags, FI_COMPLETION)?;
+            allowed(wanted.op_flags, FI_COMPLETION | FI_MULTI_RECV)?;
             allowed(wanted.msg_order, ORDERS)?;
             within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
             within(wanted.size, MOST)?;
