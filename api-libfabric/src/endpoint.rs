@@ -257,7 +257,7 @@ impl Endpoint {
         };
         let live = Live {
             reports,
-            state: Guarded::new(state, watched || !domain.one_thread),
+            state: Guarded::new(state, watched || !domain.one_thread.is_promised()),
         };
         self.live.set(live).map_err(|_| Errno::OPBADSTATE)?;
         if automatic {
@@ -286,7 +286,7 @@ impl Endpoint {
     pub(crate) fn live(&self) -> Result<(&Reports, Held<'_, State>)> {
         let live = self.live.get().ok_or(Errno::OPBADSTATE)?;
         // SAFETY:
-        // - there is a lock, unless the domain was opened for programs that use its objects one at a time.
+        // - there is a lock, unless threads have promised to come one at a time; the library's own thread does not come then.
         Ok((&live.reports, unsafe { live.state.hold() }))
     }
 
