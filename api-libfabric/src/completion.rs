@@ -277,7 +277,8 @@ impl CompletionQueue {
             self.attached.progress();
             let ready = self.entries.len() + self.overflow.len() >= least
                 || !self.failures.is_empty()
-                || self.interrupted.swap(false, Ordering::AcqRel);
+                || self.interrupted.load(Ordering::Acquire)
+                    && self.interrupted.swap(false, Ordering::AcqRel);
             ready.then_some(())
         });
         match waited {

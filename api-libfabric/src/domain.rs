@@ -18,10 +18,29 @@ pub struct DomainOptions {
     pub virtual_addresses: bool,
     /// FI_MR_PROV_KEY: keys are chosen here; else by whoever registers.
     pub own_keys: bool,
-    /// Threads use the domain's objects one at a time (FI_THREAD_DOMAIN, FI_THREAD_COMPLETION): locks are spared.
-    pub one_thread: bool,
+    /// Locks are spared if threads promise to use the domain's objects one at a time.
+    pub one_thread: OneThread,
     /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
     pub automatic: bool,
+}
+
+/// Whether threads use the objects of a domain one at a time (FI_THREAD_DOMAIN), or at least those that share a completion queue or
+/// counter (FI_THREAD_COMPLETION). By default they need not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OneThread(bool);
+
+impl OneThread {
+    /// The promise.
+    ///
+    /// # Safety
+    /// It is kept, as long as the domain and its objects exist.
+    pub unsafe fn promised() -> OneThread {
+        OneThread(true)
+    }
+
+    pub(crate) fn is_promised(self) -> bool {
+        self.0
+    }
 }
 
 /// A domain.

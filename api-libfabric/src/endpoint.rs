@@ -49,6 +49,7 @@ struct Bindings {
     receive: Option<Arc<CompletionQueue>>,
     selective: [bool; 2],
     counters: [Option<Arc<Counter>>; 6],
+    least_room: usize,
     /// Until the endpoint is enabled.
     state: Option<State>,
 }
@@ -127,6 +128,26 @@ impl Endpoint {
             }),
             live: OnceLock::new(),
         }))
+    }
+
+    /// Below which room a buffer for several messages is given back (FI_OPT_MIN_MULTI_RECV).
+    pub fn set_least_room(&self, bytes: usize) {
+        if let Ok((_, mut state)) = self.live() {
+            state.least_room = bytes;
+        }
+        let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        bindings.least_room = bytes;
+        if let Some(state) = &mut bindings.state {
+            state.least_room = bytes;
+        }
+    }
+
+    /// See [`Endpoint::set_least_room`].
+    pub fn least_room(&self) -> usize {
+        self.bindings
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .least_room
     }
 
     /// Its domain.
@@ -236,7 +257,7 @@ impl Endpoint {
         };
         let live = Live {
             reports,
-            state: Guarded::new(state, watched || !domain.one_thread),
+            state: Guarded::new(state, watched || !domain.one_thread.is_promised()),
         };
         self.live.set(live).map_err(|_| Errno::OPBADSTATE)?;
         if automatic {
@@ -265,7 +286,7 @@ impl Endpoint {
     pub(crate) fn live(&self) -> Result<(&Reports, Held<'_, State>)> {
         let live = self.live.get().ok_or(Errno::OPBADSTATE)?;
         // SAFETY:
-        // - there is a lock, unless the domain was opened for programs that use its objects one at a time.
+        // - there is a lock, unless threads have promised to come one at a time; the library's own thread does not come then.
         Ok((&live.reports, unsafe { live.state.hold() }))
     }
 

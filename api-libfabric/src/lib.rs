@@ -26,7 +26,7 @@ mod watcher;
 pub use av::AddressVector;
 pub use completion::{CompletionQueue, Entry, Failure};
 pub use counter::Counter;
-pub use domain::{Domain, DomainOptions};
+pub use domain::{Domain, DomainOptions, OneThread};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::MemoryRegion;
 pub use name::Name;

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub messages: Option<Messages>,
     /// Completions say who has sent.
     pub tells_sources: bool,
+    /// A buffer for several messages with less room than this is given back (FI_OPT_MIN_MULTI_RECV).
+    pub least_room: usize,
     posts: u32,
     last_look: Instant,
 }
@@ -89,6 +91,7 @@ impl State {
             _inbox_memory: inbox_memory,
             messages,
             tells_sources: false,
+            least_room: 0,
             posts: 0,
             last_look: Instant::now(),
         }

@@ -237,6 +237,18 @@ fn many_hands_on_one_element() {
                     .expect("the program starts")
             })
             .collect();
+        // Others are killed while they hold the lock of an element, or anywhere else; nobody waits for them.
+        for nth in 0..15 {
+            let mut doomed = under(&providers(), &program);
+            doomed.arg(&meeting).args(["doomed", "3"]);
+            let mut doomed = doomed
+                .envs(backend.iter().copied())
+                .spawn()
+                .expect("the program starts");
+            std::thread::sleep(Duration::from_millis(60 + nth));
+            doomed.kill().expect("a child");
+            doomed.wait().expect("a child");
+        }
         for hand in &mut hands {
             let ended = end(hand, LIMIT);
             assert!(ended.success(), "{backend:?}: {ended}");

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::av::{AvObject, copy_out};
 use super::counter::CounterObject;
@@ -21,7 +21,6 @@ pub(super) struct EndpointPart {
     /// Flags of calls that have none of their own.
     transmit: AtomicU64,
     receive: AtomicU64,
-    multi_receive: AtomicUsize,
     /// Another name of an endpoint (fi_ep_alias): closing it leaves the endpoint alone.
     alias: bool,
     events: std::sync::Mutex<Option<Arc<EventQueue>>>,
@@ -105,7 +104,6 @@ pub(super) unsafe extern "C" fn open_endpoint(
                 endpoint: Endpoint::new(domain, options)?,
                 transmit: AtomicU64::new(transmit.map_or(0, |attr| attr.op_flags)),
                 receive: AtomicU64::new(receive.map_or(0, |attr| attr.op_flags)),
-                multi_receive: AtomicUsize::new(0),
                 alias: false,
                 events: std::sync::Mutex::new(None),
             }
@@ -221,7 +219,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                     let side = *flags & (FI_TRANSMIT | FI_RECV);
                     let (kept, known) = match side {
                         FI_TRANSMIT => (&part.transmit, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA),
-                        FI_RECV => (&part.receive, FI_COMPLETION),
+                        FI_RECV => (&part.receive, FI_COMPLETION | FI_MULTI_RECV),
                         _ => return Err(Errno::INVAL),
                     };
                     if command == FI_GETOPSFLAG {
@@ -251,7 +249,6 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                         endpoint: part.endpoint.clone(),
                         transmit: own(FI_TRANSMIT, &part.transmit),
                         receive: own(FI_RECV, &part.receive),
-                        multi_receive: AtomicUsize::new(0),
                         alias: true,
                         events: std::sync::Mutex::new(None),
                     };
@@ -287,9 +284,7 @@ unsafe extern "C" fn getopt(
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             let found = match (level, name) {
-                (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => {
-                    part.multi_receive.load(Ordering::Relaxed)
-                }
+                (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => part.endpoint.least_room(),
                 (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => 0,
                 _ => return Err(Errno::NOPROTOOPT),
             };
@@ -321,8 +316,8 @@ unsafe extern "C" fn setopt(
             let value = value.cast::<usize>().read_unaligned();
             EndpointObject::at(fid)?
                 .inner
-                .multi_receive
-                .store(value, Ordering::Relaxed);
+                .endpoint
+                .set_least_room(value);
         }
         Ok(())
     })

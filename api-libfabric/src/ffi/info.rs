@@ -20,7 +20,7 @@ const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
 const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Given only to those who ask: they cost something.
-const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV;
+const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
 const ALWAYS: u64 = FI_LOCAL_COMM;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
 const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND;
@@ -28,7 +28,10 @@ const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 /// Modes of memory registration that programs may leave to us and that we take up.
 const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+/// Queues and counters, which cost nothing that is shared with peers; endpoints, and memory regions.
 const MOST: usize = 1 << 16;
+const MOST_ENDPOINTS: usize = 256;
+const MOST_REGIONS: usize = 8192;
 
 /// The getinfo of the provider's table.
 pub unsafe extern "C" fn getinfo(
@@ -220,7 +223,7 @@ impl Offer {
         }
         if let Some(wanted) = wishes.receive {
             allowed(wanted.caps, RECEIVE_CAPS & offer.caps)?;
-            allowed(wanted.op_flags, FI_COMPLETION)?;
+            allowed(wanted.op_flags, FI_COMPLETION | FI_MULTI_RECV)?;
             allowed(wanted.msg_order, ORDERS)?;
             within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
             within(wanted.size, MOST)?;
@@ -244,16 +247,16 @@ impl Offer {
         within(wanted.mr_key_size, 8)?;
         within(wanted.cq_data_size, 8)?;
         within(wanted.cq_cnt, MOST)?;
-        within(wanted.ep_cnt, MOST)?;
-        within(wanted.tx_ctx_cnt, MOST)?;
-        within(wanted.rx_ctx_cnt, MOST)?;
+        within(wanted.ep_cnt, MOST_ENDPOINTS)?;
+        within(wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
+        within(wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
         within(wanted.max_ep_tx_ctx, 1)?;
         within(wanted.max_ep_rx_ctx, 1)?;
         within(wanted.max_ep_stx_ctx, 0)?;
         within(wanted.max_ep_srx_ctx, 0)?;
         within(wanted.cntr_cnt, MOST)?;
         within(wanted.mr_iov_limit, 1)?;
-        within(wanted.mr_cnt, MOST)?;
+        within(wanted.mr_cnt, MOST_REGIONS)?;
         within(wanted.auth_key_size, 0)?;
         within(wanted.max_err_data, 0)?;
         allowed(wanted.caps, reach())?;
@@ -360,14 +363,14 @@ impl Offer {
         domain.mr_key_size = 8;
         domain.cq_data_size = 8;
         domain.cq_cnt = MOST;
-        domain.ep_cnt = MOST;
-        domain.tx_ctx_cnt = MOST;
-        domain.rx_ctx_cnt = MOST;
+        domain.ep_cnt = MOST_ENDPOINTS;
+        domain.tx_ctx_cnt = MOST_ENDPOINTS;
+        domain.rx_ctx_cnt = MOST_ENDPOINTS;
         domain.max_ep_tx_ctx = 1;
         domain.max_ep_rx_ctx = 1;
         domain.cntr_cnt = MOST;
         domain.mr_iov_limit = 1;
-        domain.mr_cnt = MOST;
+        domain.mr_cnt = MOST_REGIONS;
         domain.caps = self.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         // The library fills in the provider's name and versions.
         fabric.name = library::duplicate(NAME)?;

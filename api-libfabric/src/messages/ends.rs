@@ -1,14 +1,17 @@
 //! What becomes of messages.
 
-use unipgas_core::message::{MARK, Received};
+use unipgas_core::message::{MARK, Pattern, Received};
 
-use super::{Awaited, errno};
+use super::{Awaited, Parts, errno};
 use crate::completion::Entry;
 use crate::operation::Reports;
 use crate::rma::Part;
 use crate::state::State;
 use crate::status::{Errno, Result};
-use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA};
+use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
+
+/// Messages in one buffer begin at multiples of this from its beginning.
+const ALIGN: usize = 8;
 
 fn scatter(bytes: &[u8], parts: &[Part]) {
     let mut rest = bytes;
@@ -140,6 +143,9 @@ impl State {
             scatter(&bounce[..received.len.min(bounce.len())], parts);
         }
         let mut entry = self.entry(received);
+        if let (Some(pattern), Parts::One(part)) = (awaited.several, &awaited.parts) {
+            return self.one_of_several(reports, awaited, pattern, *part, entry);
+        }
         let discarded = parts.is_empty() && awaited.bounce.is_some();
         if received.len <= capacity || discarded {
             reports.succeed_with(&awaited.report, entry);
@@ -147,6 +153,40 @@ impl State {
             entry.len = capacity;
             let excess = received.len - capacity;
             let _ = reports.fail_with(&awaited.report, Errno::TRUNC, entry, excess);
+        }
+    }
+
+    /// A message has come into a buffer for several: the rest of it is for the next one, if it is large enough.
+    fn one_of_several(
+        &mut self,
+        reports: &Reports,
+        awaited: &Awaited,
+        pattern: Pattern,
+        part: Part,
+        mut entry: Entry,
+    ) {
+        entry.buffer = part.ptr.addr();
+        let used = entry.len.next_multiple_of(ALIGN);
+        let rest = part.len.saturating_sub(used);
+        let over = rest < self.least_room || rest == 0;
+        if over || entry.len > part.len {
+            entry.flags |= FI_MULTI_RECV;
+        }
+        if entry.len > part.len {
+            let excess = entry.len - part.len;
+            entry.len = part.len;
+            let _ = reports.fail_with(&awaited.report, Errno::TRUNC, entry, excess);
+            return;
+        }
+        reports.succeed_with(&awaited.report, entry);
+        if let (false, Some(messages)) = (over, &mut self.messages) {
+            let next = Part {
+                ptr: part.ptr.wrapping_add(used),
+                len: rest,
+            };
+            // SAFETY:
+            // - the buffer is the library's until it has said by the flag that it needs it no more.
+            unsafe { messages.await_several(pattern, awaited.report, next) };
         }
     }
 }

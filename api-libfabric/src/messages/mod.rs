@@ -6,7 +6,9 @@ mod post;
 use std::sync::Arc;
 
 use unipgas_core::lanes::{Lanes, number_there};
-use unipgas_core::message::{Mailbox, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket};
+use unipgas_core::message::{
+    Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
+};
 use unipgas_core::transport::Life;
 use unipgas_core::{Error, RegionKey};
 
@@ -90,6 +92,8 @@ struct Awaited {
     parts: Parts,
     /// Where the message goes first, if there is more than one part.
     bounce: Option<Box<[u8]>>,
+    /// The buffer is for several messages, of this kind (FI_MULTI_RECV).
+    several: Option<Pattern>,
 }
 
 /// A message that was found by FI_PEEK | FI_CLAIM and is kept for a receive with that context.
@@ -202,6 +206,24 @@ fn errno(error: Error) -> Errno {
 }
 
 impl Messages {
+    /// Receives messages one after the other into one buffer.
+    ///
+    /// # Safety
+    /// The memory is valid for writes until the last of them has ended.
+    unsafe fn await_several(&mut self, pattern: Pattern, report: Report, part: Part) {
+        // SAFETY:
+        // - the caller's word.
+        let ticket = unsafe { self.mailbox.receive(pattern, part.ptr, part.len) };
+        self.awaited.push(Awaited {
+            ticket,
+            report,
+            source: pattern.source,
+            parts: Parts::One(part),
+            bounce: None,
+            several: Some(pattern),
+        });
+    }
+
     fn await_message(
         &mut self,
         ticket: ReceiveTicket,
@@ -216,6 +238,7 @@ impl Messages {
             source,
             parts: Parts::of(parts),
             bounce,
+            several: None,
         });
     }
 }

@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_DISCARD,
-    FI_INJECT, FI_MATCH_COMPLETE, FI_MORE, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
+    FI_INJECT, FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
 };
 
 fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
@@ -24,7 +24,7 @@ fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
     bytes.into()
 }
 
-const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE;
+const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 impl Endpoint {
@@ -141,6 +141,9 @@ impl Endpoint {
         if parts.len() > IOV_LIMIT || parts.iter().any(|part| part.ptr.is_null() && part.len > 0) {
             return Err(Errno::INVAL);
         }
+        if flags & FI_MULTI_RECV != 0 && self.options().caps & FI_MULTI_RECV == 0 {
+            return Err(Errno::BADFLAGS);
+        }
         let len = total(parts.iter().map(|part| part.len), LONGEST)?;
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
@@ -193,6 +196,16 @@ impl Endpoint {
                 messages.await_message(claim.ticket, report, None, parts, Some(claim.bytes));
             }
             state.report_messages(reports);
+            return Ok(());
+        }
+        if flags & FI_MULTI_RECV != 0 {
+            let [part] = parts else {
+                return Err(Errno::INVAL);
+            };
+            // SAFETY:
+            // - the caller's word.
+            unsafe { messages.await_several(pattern, report, *part) };
+            state.progress(reports);
             return Ok(());
         }
         let mut bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());

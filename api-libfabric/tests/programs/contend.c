@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-#define TURNS 1000
+#define TURNS 4000
 
 struct shared {
 	_Alignas(64) uint64_t plain;
@@ -48,7 +48,21 @@ int main(int argc, char **argv)
 	};
 	CHECK(offsetof(struct shared, crooked) % 16 == 8 && offsetof(struct shared, small) % 8 == 4);
 	char before[32];
-	for (int turn = 0; turn < TURNS; turn++)
+	if (strcmp(argv[2], "doomed") == 0) {
+		/* Another element under the same lock as `wide`, until somebody kills this process. */
+		size_t beside = offsetof(struct shared, wide) + 1024;
+		for (;;) {
+			ssize_t posted = fi_fetch_atomic(ep, &wide, 1, NULL, before, NULL, peer, beside, 1, FI_LONG_DOUBLE_COMPLEX,
+				FI_SUM, NULL);
+			if (posted != -FI_EAGAIN) {
+				EXPECT(posted, 0);
+				next(txcq);
+			}
+		}
+	}
+	for (int turn = 0; turn < TURNS; turn++) {
+		/* Long enough for others to be killed meanwhile. */
+		usleep(200);
 		for (int i = 0; i < 5; i++) {
 			ssize_t posted;
 			while ((posted = fi_fetch_atomic(ep, each[i].operand, 1, NULL, before, NULL, peer, each[i].offset, 1,
@@ -57,6 +71,7 @@ int main(int argc, char **argv)
 			EXPECT(posted, 0);
 			next(txcq);
 		}
+	}
 	char label[20];
 	snprintf(label, sizeof label, "done%d", me);
 	show(label, "", 1);

@@ -56,6 +56,48 @@ static void automatic(bool is_server)
 	}
 }
 
+/* One buffer for many messages, then another one. */
+static void several(bool is_server)
+{
+	enum { MESSAGES = 40, BUFFER = 1000, LEAST = 200 };
+	char seen;
+	if (!is_server) {
+		see("multi", &seen, 1);
+		for (int i = 0; i < MESSAGES; i++) {
+			fill(out, 50 + (size_t) i, i);
+			POST(fi_inject(ep, out, 50 + (size_t) i, peer));
+		}
+		see("multi.done", &seen, 1);
+		return;
+	}
+	size_t least = LEAST;
+	EXPECT(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+	struct iovec whole = { in, BUFFER };
+	struct fi_msg msg = { .msg_iov = &whole, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = in };
+	EXPECT(fi_recvmsg(ep, &msg, FI_MULTI_RECV), 0);
+	show("multi", "", 1);
+	char *at = in;
+	int buffers = 0;
+	for (int i = 0; i < MESSAGES; i++) {
+		struct fi_cq_tagged_entry entry = received();
+		size_t len = 50 + (size_t) i;
+		CHECK(entry.op_context == in && entry.len == len && entry.buf == at);
+		expect_filled(at, len, i);
+		at += (len + 7) / 8 * 8;
+		bool over = in + BUFFER - at < LEAST;
+		CHECK(entry.flags == (FI_MSG | FI_RECV | (over ? FI_MULTI_RECV : 0)));
+		if (over) {
+			at = in;
+			buffers++;
+			EXPECT(fi_recvmsg(ep, &msg, FI_MULTI_RECV), 0);
+		}
+	}
+	CHECK(buffers >= 3);
+	EXPECT(fi_cancel(&ep->fid, in), 0);
+	CHECK(next_error(rxcq).err == FI_ECANCELED);
+	show("multi.done", "", 1);
+}
+
 static void client(void)
 {
 	for (int i = 0; i < LENS; i++) {
@@ -232,7 +274,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 4);
 	directory = argv[1];
 	bool is_server = strcmp(argv[2], "server") == 0;
-	struct wishes wishes = { .caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE, .wait = FI_WAIT_UNSPEC,
+	struct wishes wishes = { .caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE | FI_MULTI_RECV, .wait = FI_WAIT_UNSPEC,
 		.order = atoi(argv[3]) ? FI_ORDER_STRICT : 0, .progress = atoi(argv[3]) ? FI_PROGRESS_AUTO : FI_PROGRESS_UNSPEC };
 	open_endpoint(&wishes, NULL, 0);
 	meet(argv[2], is_server ? "client" : "server");
@@ -240,6 +282,7 @@ int main(int argc, char **argv)
 	in = malloc(LONG);
 	if (atoi(argv[3]))
 		automatic(is_server);
+	several(is_server);
 	if (is_server)
 		server();
 	client();

@@ -257,6 +257,16 @@ int main(int argc, char **argv)
 	EXPECT(fi_mr_reg(domain, memory, ROOM, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 11, 0, &mr, NULL), 0);
 	EXPECT(fi_mr_reg(domain, memory, 0, FI_REMOTE_READ, 0, 12, 0, &mr, NULL), -FI_EINVAL);
 	exchange(argv[2], is_server ? "client" : "server", mr);
+	/* As many regions at a time as are promised, but for those above; each can be closed. */
+	if (!is_server) {
+		size_t many = info->domain_attr->mr_cnt - 2;
+		struct fid_mr **all = calloc(many, sizeof *all);
+		for (size_t i = 0; i < many; i++)
+			EXPECT(fi_mr_reg(domain, memory + i % 64 * 64, 64, FI_REMOTE_READ, 0, 1000 + i * 0x100000001, 0, &all[i], NULL), 0);
+		for (size_t i = 0; i < many; i++)
+			EXPECT(fi_close(&all[i]->fid), 0);
+		free(all);
+	}
 	if (is_server)
 		server(mr);
 	client();
