@@ -16,8 +16,8 @@ laws! {
         "one UE at a time has a lock; what it wrote is seen by the next";
     locks_apart: "lock.apart", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
         "each UE has a lock of its own; any UE may give one back";
-    lock_fair: "lock.turns", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
-        "every UE that waits for a lock gets it";
+    lock_fair: "lock.turns", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock, RCCE_flag_read],
+        "every UE that waits for a lock gets it, also from one that takes it again and again";
     register: "air.register", "iRCCE 2.0 §9.10", 3, [iRCCE_atomic_alloc, iRCCE_atomic_inc, iRCCE_atomic_read, iRCCE_atomic_write],
         "a register is 0 at first, holds what is written, is read unchanged, and an increment gives what was there before";
     registers: "air.96", "iRCCE 2.0 §4.5", 2, [iRCCE_atomic_alloc, iRCCE_atomic_inc],
@@ -165,14 +165,25 @@ fn locks_apart(ctx: &Ctx) -> Verdict {
 }
 
 fn lock_fair(ctx: &Ctx) -> Verdict {
-    let begin = std::time::Instant::now();
-    let mut times = 0;
-    while begin.elapsed().as_millis() < 300 {
-        ok!(RCCE_acquire_lock(0));
-        times += 1;
-        ok!(RCCE_release_lock(0));
+    let flags = [new_flag()?, new_flag()?];
+    barrier()?;
+    if ctx.rank > 0 {
+        for _ in 0..20 {
+            ok!(RCCE_acquire_lock(0));
+            ok!(RCCE_release_lock(0));
+        }
+        ok!(RCCE_flag_write(&mut { flags[ctx.rank as usize - 1] }, 1, 0));
+        return barrier();
     }
-    ensure!(times > 0, "UE {} never had the lock", ctx.rank);
+    // Takes it again as soon as it has given it back, until the others have had it, too.
+    until("the others' turns", || {
+        ok!(RCCE_acquire_lock(0));
+        ok!(RCCE_release_lock(0));
+        let mut values = [-7, -7];
+        ok!(RCCE_flag_read(flags[0], &mut values[0], 0));
+        ok!(RCCE_flag_read(flags[1], &mut values[1], 0));
+        Ok(values == [1, 1])
+    })?;
     barrier()
 }
 
