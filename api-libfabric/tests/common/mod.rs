@@ -50,9 +50,10 @@ fn is_installed(compiler: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// A file for this process's use.
+/// A file for this test's use.
 pub fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fabric-{}-{name}", std::process::id()))
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("fabric-{}-{name}", env!("CARGO_CRATE_NAME")))
 }
 
 /// The library that UNIPGAS_LIB names, or else the development one, brought up to date.
