@@ -8,6 +8,7 @@ use slab::Slab;
 
 use super::layout::Shape;
 use super::outgoing::Outgoing;
+use super::quick::Waited;
 use super::staging::Staging;
 use super::state::{Arrival, Precedence, ReceiveStage, Receiving, Sending, no_such_peer};
 use super::window::Window;
@@ -49,6 +50,7 @@ pub struct Mailbox {
     /// Receives that no message has been found for, in the order of posting; and messages that no receive has been found for.
     pub(super) posted: VecDeque<u32>,
     pub(super) arrivals: VecDeque<Arrival>,
+    pub(super) waited: Waited,
     pub(super) sends: Slab<Sending>,
     pub(super) receives: Slab<Receiving>,
     /// Peers that something waits to be sent to, and sends that stream.
@@ -83,6 +85,7 @@ impl Mailbox {
             debts: vec![Debt::default(); shape.peers].into(),
             posted: VecDeque::new(),
             arrivals: VecDeque::new(),
+            waited: Waited::default(),
             sends: Slab::new(),
             receives: Slab::new(),
             busy: Vec::new(),

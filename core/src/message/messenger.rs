@@ -114,6 +114,22 @@ impl Messenger {
         &self,
         deadline: Deadline,
         needs: Needs<'_>,
+        ask: impl FnMut() -> Option<T>,
+        mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
+    ) -> Result<T> {
+        let engine = self.world.engine();
+        self.wait_with(deadline, needs, ask, |mailbox| {
+            mailbox.progress_a_little(engine);
+            poll(mailbox)
+        })
+    }
+
+    /// As [`Messenger::wait_beside`], with a `poll` that makes the progress itself.
+    #[inline(always)]
+    fn wait_with<T>(
+        &self,
+        deadline: Deadline,
+        needs: Needs<'_>,
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
@@ -136,9 +152,9 @@ impl Messenger {
                 return None;
             }
             let mut mailbox = self.mailbox();
-            mailbox.progress_a_little(engine);
+            let value = poll(&mut mailbox);
             seen = Some(self.window.lines_taken());
-            poll(&mut mailbox)
+            value
         })
     }
 
@@ -156,6 +172,14 @@ impl Messenger {
         deadline: Deadline,
     ) -> Result<()> {
         let engine = self.world.engine();
+        if mode == Mode::Synchronous && !engine.asynchronous() {
+            // SAFETY:
+            // - the caller's word.
+            let sent = unsafe { self.mailbox().send_waited(to, envelope, bytes) }?;
+            if let Some(serial) = sent {
+                return self.wait_receipt(to, serial, deadline);
+            }
+        }
         let ticket = {
             let mut mailbox = self.mailbox();
             // SAFETY:
@@ -166,6 +190,17 @@ impl Messenger {
             None => Ok(()),
             Some(ticket) => self.wait_sent(to, ticket, deadline),
         }
+    }
+
+    #[inline(always)]
+    fn wait_receipt(&self, to: u32, serial: u32, deadline: Deadline) -> Result<()> {
+        let received = self.wait(deadline, Needs::Ranks(&[to]), |mailbox| {
+            mailbox.is_received(serial).then_some(())
+        });
+        if received.is_err() {
+            self.mailbox().stop_waiting(serial);
+        }
+        received
     }
 
     /// Waits until a send to `to` has ended.
@@ -187,10 +222,36 @@ impl Messenger {
         (buffer, capacity): (*mut u8, usize),
         deadline: Deadline,
     ) -> Result<Received> {
-        // SAFETY:
-        // - the caller's word.
-        let ticket = unsafe { self.mailbox().receive(pattern, buffer, capacity) };
-        self.wait_received(pattern.source, ticket, deadline)
+        let needs = pattern.source.as_ref().map(std::slice::from_ref);
+        let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
+        let engine = self.world.engine();
+        let mut ticket: Option<ReceiveTicket> = None;
+        let received = self.wait_with(
+            deadline,
+            needs,
+            || None,
+            |mailbox| {
+                if ticket.is_none() && !engine.asynchronous() {
+                    // SAFETY:
+                    // - the caller's word.
+                    let received = unsafe { mailbox.receive_next(&pattern, buffer, capacity) };
+                    if let Some(received) = received {
+                        return Some(Ok(received));
+                    }
+                }
+                mailbox.progress_a_little(engine);
+                if ticket.is_none() && !mailbox.must_be_posted(&pattern, engine) {
+                    return None;
+                }
+                let ticket = *ticket.get_or_insert_with(|| {
+                    // SAFETY:
+                    // - the caller's word.
+                    unsafe { mailbox.receive(pattern, buffer, capacity) }
+                });
+                mailbox.test_receive(ticket)
+            },
+        );
+        received?
     }
 
     /// Waits until a receive from `source` has ended.

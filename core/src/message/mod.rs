@@ -12,6 +12,7 @@ mod layout;
 mod mailbox;
 mod messenger;
 mod outgoing;
+mod quick;
 mod receiving;
 mod sending;
 mod staging;

@@ -91,6 +91,12 @@ impl Mailbox {
                 bytes = self.take_rare(window, peer, &head, line);
             }
         }
+        self.took(window, peer, bytes);
+    }
+
+    /// A line has been dealt with, and so many bytes of the data ring are free.
+    #[inline(always)]
+    pub(super) fn took(&mut self, window: &Window, peer: u32, bytes: usize) {
         let taken = window.took(peer);
         let debt = &mut self.debts[peer as usize];
         debt.bytes += bytes;

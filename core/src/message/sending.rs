@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::layout::{Head, INLINE, Kind};
 use super::mailbox::Mailbox;
 use super::outgoing::{Bytes, Waiting};
+use super::quick::WAITED;
 use super::staging::Staging;
 use super::state::{Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
 use crate::engine::Engine;
@@ -109,7 +110,7 @@ impl Mailbox {
     /// # Safety
     /// The payload is readable.
     #[inline(always)]
-    unsafe fn push(&mut self, to: u32, head: &Head, payload: Bytes) -> Result<bool> {
+    pub(super) unsafe fn push(&mut self, to: u32, head: &Head, payload: Bytes) -> Result<bool> {
         let told = self.window.credit(to);
         let Some(outgoing) = &mut self.outgoing[to as usize] else {
             return Err(Error::PeerDead);
@@ -229,6 +230,10 @@ impl Mailbox {
 
     /// The other side has received a message.
     pub(super) fn done(&mut self, peer: u32, ticket: u32) {
+        if ticket & WAITED != 0 {
+            self.receipt(peer, ticket);
+            return;
+        }
         let Some(sending) = self.sends.get_mut(ticket as usize) else {
             return;
         };

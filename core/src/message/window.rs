@@ -103,6 +103,14 @@ impl Window {
             .map(|peer| peer.load(Ordering::Relaxed))
     }
 
+    /// Whether `peer` has been noticed.
+    #[inline(always)]
+    pub fn is_active(&self, peer: u32) -> bool {
+        self.known
+            .get(peer as usize)
+            .is_some_and(|known| known.load(Ordering::Relaxed))
+    }
+
     /// Whether progress would find anything to do.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
