@@ -28,7 +28,7 @@ pub struct Args {
     measure: bool,
 }
 
-const ENVIRONMENT: [(&str, &str); 18] = [
+const ENVIRONMENT: [(&str, &str); 20] = [
     ("UNIPGAS_JOB", "the job, set by unipgas run"),
     (
         "UNIPGAS_RANK",
@@ -82,6 +82,14 @@ const ENVIRONMENT: [(&str, &str); 18] = [
     (
         "UTOFU_SWAP_PROTECT",
         "1: registered memory is locked, so that it is not swapped out (0)",
+    ),
+    (
+        "UNIPGAS_RCCE_MPB",
+        "RCCE: bytes of each message-passing buffer (8192)",
+    ),
+    (
+        "UNIPGAS_RCCE_CORES",
+        "RCCE: the cores that the UEs stand for, with commas between them",
     ),
 ];
 

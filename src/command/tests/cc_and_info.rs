@@ -170,6 +170,8 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "UTOFU_NUM_MRQ_ENTRIES ",
         "UTOFU_NUM_MRQ_ENTRIES_SESSION",
         "UTOFU_SWAP_PROTECT",
+        "UNIPGAS_RCCE_MPB",
+        "UNIPGAS_RCCE_CORES",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
