@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::matrix::{self, COLUMNS, Column, Seeds};
 use crate::runner::Runner;
-use crate::{Api, Law, coverage, laws, report, worker};
+use crate::{Api, Law, coverage, laws, report, sentences, worker};
 
 const HELP: &str = "\
 Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
@@ -24,6 +24,7 @@ Usage: unipgas conform [OPTIONS]
   --json FILE     writes one record a line (- is standard output, without the table)
   --list          shows the laws
   --coverage      shows which laws check which procedure
+  --sentences     shows the normative sentences of the specifications (with --api: of one) and what keeps each
 ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,7 @@ struct Wishes {
     json: Option<String>,
     list: bool,
     coverage: bool,
+    sentences: bool,
     help: bool,
 }
 
@@ -50,7 +52,10 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             }
             _ => (arg, None),
         };
-        let flag = matches!(name.as_str(), "--list" | "--coverage" | "--help" | "-h");
+        let flag = matches!(
+            name.as_str(),
+            "--list" | "--coverage" | "--sentences" | "--help" | "-h"
+        );
         let known = [
             "--api",
             "--backend",
@@ -72,6 +77,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             match name.as_str() {
                 "--list" => wishes.list = true,
                 "--coverage" => wishes.coverage = true,
+                "--sentences" => wishes.sentences = true,
                 _ => wishes.help = true,
             }
             continue;
@@ -196,6 +202,10 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
     };
     if wishes.help {
         say(HELP);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if wishes.sentences {
+        say(&sentences::table(wishes.api));
         return Ok(ExitCode::SUCCESS);
     }
     let laws = select(wishes)?;

@@ -12,6 +12,7 @@ pub mod matrix;
 mod place;
 pub mod report;
 pub mod runner;
+pub mod sentences;
 mod worker;
 
 pub use law::{Api, Ctx, Law, Random, Verdict, not_offered};

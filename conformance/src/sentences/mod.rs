@@ -1,0 +1,178 @@
+//! The normative sentences of the specifications, and what keeps each of them.
+
+mod utofu_chapter2;
+mod utofu_chapter3;
+
+use std::fmt::Write as _;
+
+use crate::Api;
+
+/// A normative sentence in short words.
+#[derive(Debug, Clone, Copy)]
+pub struct Sentence {
+    /// The section that it stands in.
+    pub section: &'static str,
+    /// What it asks for.
+    pub says: &'static str,
+    /// What finds out whether it holds.
+    pub kept: Kept,
+}
+
+/// What finds out whether a sentence holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Kept {
+    /// These laws.
+    By(&'static [&'static str]),
+    /// A test outside the laws: its file, from the top of the repository.
+    Test(&'static str),
+    /// Nothing can: why no program sees a difference.
+    Unseen(&'static str),
+    /// It does not hold: what happens instead.
+    Not(&'static str),
+}
+
+const fn by(section: &'static str, says: &'static str, laws: &'static [&'static str]) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::By(laws),
+    }
+}
+
+const fn test(section: &'static str, says: &'static str, file: &'static str) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::Test(file),
+    }
+}
+
+const fn unseen(section: &'static str, says: &'static str, why: &'static str) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::Unseen(why),
+    }
+}
+
+/// A part of a specification whose sentences are listed one by one.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Its name.
+    pub title: &'static str,
+    /// Whose laws keep it.
+    pub api: Api,
+    /// In the order of the text.
+    pub sentences: &'static [Sentence],
+}
+
+/// All of them.
+pub const PARTS: &[Part] = &[
+    Part {
+        title: "uTofu, chapter 2",
+        api: Api::Utofu,
+        sentences: utofu_chapter2::SENTENCES,
+    },
+    Part {
+        title: "uTofu, chapter 3",
+        api: Api::Utofu,
+        sentences: utofu_chapter3::SENTENCES,
+    },
+];
+
+/// Every sentence of `api` (without one: of all) with what keeps it, and below how many there are.
+pub fn table(api: Option<Api>) -> String {
+    let mut text = String::new();
+    let mut counts = String::new();
+    for part in PARTS
+        .iter()
+        .filter(|part| api.is_none_or(|api| part.api == api))
+    {
+        let _ = writeln!(text, "{}", part.title);
+        let (mut laws, mut tests, mut unseen, mut not) = (0, 0, 0, 0);
+        for sentence in part.sentences {
+            let kept = match sentence.kept {
+                Kept::By(names) => {
+                    laws += 1;
+                    names.join(" ")
+                }
+                Kept::Test(file) => {
+                    tests += 1;
+                    file.into()
+                }
+                Kept::Unseen(why) => {
+                    unseen += 1;
+                    format!("not to be seen: {why}")
+                }
+                Kept::Not(instead) => {
+                    not += 1;
+                    format!("not kept: {instead}")
+                }
+            };
+            let _ = writeln!(
+                text,
+                "  §{:10} {}\n{:14}{kept}",
+                sentence.section, sentence.says, ""
+            );
+        }
+        let _ = writeln!(
+            counts,
+            "{}: {} sentences, {laws} with laws, {tests} with tests, {unseen} not to be seen, {not} not kept",
+            part.title,
+            part.sentences.len(),
+        );
+    }
+    text + "\n" + &counts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::laws;
+
+    #[test]
+    fn what_keeps_a_sentence_exists() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for part in PARTS {
+            for sentence in part.sentences {
+                let at = format!("{} §{}: {}", part.title, sentence.section, sentence.says);
+                match sentence.kept {
+                    Kept::By(names) => {
+                        assert!(!names.is_empty(), "{at}");
+                        for name in names {
+                            let law = laws::find(name);
+                            assert_eq!(law.map(|law| law.api), Some(part.api), "{at}: {name}");
+                        }
+                    }
+                    Kept::Test(file) => assert!(root.join(file).is_file(), "{at}: {file}"),
+                    Kept::Unseen(why) | Kept::Not(why) => assert!(!why.is_empty(), "{at}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sentence_is_listed_once() {
+        for part in PARTS {
+            let said: BTreeSet<_> = part.sentences.iter().map(|s| (s.section, s.says)).collect();
+            assert_eq!(said.len(), part.sentences.len(), "{}", part.title);
+        }
+    }
+
+    #[test]
+    fn sections_come_in_their_order() {
+        let numbers = |section: &str| -> Vec<u32> {
+            section
+                .split('.')
+                .map(|n| n.parse().expect("a section is numbers with dots"))
+                .collect()
+        };
+        for part in PARTS {
+            let sections: Vec<_> = part.sentences.iter().map(|s| numbers(s.section)).collect();
+            assert!(sections.is_sorted(), "{}", part.title);
+        }
+    }
+}
