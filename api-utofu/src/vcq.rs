@@ -327,10 +327,10 @@ fn check_range(addr: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The STADD of memory registered under a STag, of whatever VCQ (§3.6.1.3). Errors: [`Code::InvalidStag`].
-pub fn query_stadd(stag: u32) -> Result<u64> {
+/// The STADD of memory registered under a STag with this VCQ, whosever it is (§3.6.1.3). Errors: [`Code::InvalidStag`].
+pub fn query_stadd(vcq: VcqId, stag: u32) -> Result<u64> {
     if stag < RESERVED_STAGS {
-        Ok(ShortKey::reserved(stag).0)
+        Ok(ShortKey::reserved(vcq.port(), stag).0)
     } else {
         Err(Code::InvalidStag)
     }

@@ -43,7 +43,7 @@ functions! {
         current()?.node(&id.coords()).map_err(|_| Code::InvalidVcqId)?;
         // SAFETY:
         // - null or valid, by the C contract.
-        unsafe { put(stadd, query_stadd(stag)?) }
+        unsafe { put(stadd, query_stadd(id, stag)?) }
     }
 
     fn utofu_dereg_mem(vcq_hdl: usize, stadd: u64, flags: c_ulong) {

@@ -127,7 +127,7 @@ impl Port {
             endpoint: engine.endpoint(u32::MAX)?,
             direct: !engine.asynchronous(),
             quick: !engine.asynchronous() && !options.session,
-            keys: KeyTable::new(),
+            keys: KeyTable::new(options.index),
             queues: Guarded::new(
                 Queues {
                     completions: Completions::new(),
@@ -209,7 +209,7 @@ impl Port {
         }
     }
 
-    /// Registers memory under [`ShortKey::reserved`]`(index)`. Errors: [`Error::Taken`], and as [`Port::register`].
+    /// Registers memory under [`ShortKey::reserved`]`(self.options().index, index)`. Errors: [`Error::Taken`], and as [`Port::register`].
     ///
     /// # Safety
     /// As [`Port::register`].

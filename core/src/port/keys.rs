@@ -23,24 +23,29 @@ pub const RESERVED_KEYS: u32 = 256;
 
 const OFFSET_BITS: u32 = 40;
 const INDEX_BITS: u32 = 13;
-const GENERATION_BITS: u32 = 8;
-const MARK: u64 = 1 << 62;
+const GENERATION_BITS: u32 = 7;
+const PORT_SHIFT: u32 = OFFSET_BITS + INDEX_BITS + GENERATION_BITS;
+/// Ports whose indices differ in these bits alone never give out the same key.
+const PORTS: u64 = 8;
 
-/// A byte of registered memory as a 64-bit number: offsets can be added to it. Bit 62 is set; bits 40 to 60 are the key, the
-/// rest the offset. A key of memory that has been released names nothing, until 255 other registrations have used its place.
+/// A byte of registered memory as a 64-bit number: offsets can be added to it. It is never 0. Bits 40 to 63 are the key, the rest
+/// the offset. Keys differ among the eight ports of a block of indices (0 to 7, 8 to 15, ...). A key of memory that has been released
+/// names nothing, until 127 other registrations have used its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShortKey(pub u64);
 
 impl ShortKey {
-    /// Byte 0 under reserved key `index`, whether or not anything is registered there.
-    pub fn reserved(index: u32) -> Self {
-        ShortKey(MARK | u64::from(index) << OFFSET_BITS)
+    /// Byte 0 under reserved key `index` of the port with index `port`, whether or not anything is registered there.
+    pub fn reserved(port: u16, index: u32) -> Self {
+        ShortKey::new(port, index as usize, 0)
     }
 
-    fn new(index: usize, generation: u8) -> Self {
+    fn new(port: u16, index: usize, generation: u8) -> Self {
+        let port = u64::from(port) % PORTS + 1;
         ShortKey(
-            MARK | (index as u64) << OFFSET_BITS
-                | u64::from(generation) << (OFFSET_BITS + INDEX_BITS),
+            port << PORT_SHIFT
+                | u64::from(generation) << (OFFSET_BITS + INDEX_BITS)
+                | (index as u64) << OFFSET_BITS,
         )
     }
 
@@ -114,6 +119,8 @@ struct Registrations {
 
 /// The keys of a port, as its owner has them.
 pub(super) struct KeyTable {
+    /// Index of the port.
+    port: u16,
     own: Box<[Own; KEYS]>,
     registrations: Mutex<Registrations>,
     /// Guards writing of the shared table.
@@ -121,9 +128,10 @@ pub(super) struct KeyTable {
 }
 
 impl KeyTable {
-    pub fn new() -> Self {
+    pub fn new(port: u16) -> Self {
         let own: Vec<_> = (0..KEYS).map(|_| Own::default()).collect();
         KeyTable {
+            port,
             own: own.try_into().expect("as many as the array has"),
             registrations: Mutex::default(),
             writing: Mutex::default(),
@@ -163,8 +171,8 @@ impl KeyTable {
             fresh
         });
         let generation = all.generations.entry(index).or_insert(0);
-        *generation = generation.wrapping_add(1);
-        let key = ShortKey::new(index, *generation);
+        *generation = (*generation + 1) % (1 << GENERATION_BITS);
+        let key = ShortKey::new(self.port, index, *generation);
         self.list(table, key, &region, rights)?;
         all.by_range.insert(range, index);
         all.by_index.insert(
@@ -198,7 +206,7 @@ impl KeyTable {
         // SAFETY:
         // - the caller's word.
         let region = unsafe { engine.register(base, len, rights) }?;
-        let key = ShortKey::reserved(index);
+        let key = ShortKey::reserved(self.port, index);
         self.list(table, key, &region, rights)?;
         all.by_index.insert(
             index as usize,
@@ -331,4 +339,5 @@ fn outside(offset: usize, region_len: usize) -> Reach {
     }
 }
 
-const _: () = assert!(INDEX_BITS + GENERATION_BITS + OFFSET_BITS < 62 && KEYS == 1 << INDEX_BITS);
+const _: () =
+    assert!(PORT_SHIFT == 60 && PORTS < 1 << (64 - PORT_SHIFT) && KEYS == 1 << INDEX_BITS);

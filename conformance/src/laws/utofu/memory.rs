@@ -1,5 +1,6 @@
 //! §2.2.2, §3.6 STADD management.
 
+use std::collections::BTreeSet;
 use std::ptr::null_mut;
 
 use unipgas::utofu::status::Code;
@@ -29,6 +30,8 @@ laws! {
         "one region can be registered with and without read-only";
     two_vcqs: "memory.two-vcqs", "§3.6", 2, [reg_mem],
         "memory is registered with each VCQ that uses it; the STADD of one is no address of the other";
+    unique: "memory.unique-in-cq", "§2.2.2", 2, [reg_mem, reg_mem_with_stag, query_stadd, put],
+        "STADDs of the VCQs of one CQ are all different, with a reserved STag as without, and each leads to its own memory";
     many: "memory.many", "§3.6.1.1", 1, [reg_mem, dereg_mem],
         "thousands of regions can be registered, each with a STADD of its own";
     stale: "memory.stale", "§3.6.1.4", 2, [dereg_mem, put_piggyback8, get] + ordering,
@@ -499,6 +502,63 @@ fn two_vcqs(ctx: &Ctx) -> Verdict {
         second.deregister(two)?;
         second.free()?;
         memory.free();
+        Ok(())
+    })
+}
+
+fn unique(ctx: &Ctx) -> Verdict {
+    const STAGS: [u32; 3] = [0, 7, 255];
+    with(ctx, 256, |job| {
+        let others = (1..8).map(|component| Queue::with_component(TNI, component, 0));
+        let others = others.collect::<Result<Vec<_>, _>>()?;
+        let mut registered = Vec::new();
+        let mut seen = BTreeSet::new();
+        for queue in &others {
+            for stag in STAGS.map(Some).into_iter().chain([None; 3]) {
+                let memory = Memory::leaked(256);
+                let stadd = match stag {
+                    Some(stag) => queue.register_as(memory, stag)?,
+                    None => queue.register(memory)?,
+                };
+                ensure!(
+                    seen.insert(stadd),
+                    "STADD {stadd:#x} was given twice in a CQ"
+                );
+                registered.push((queue, stadd, memory));
+            }
+        }
+        job.meet();
+        for component in 1..8 {
+            let vcq = vcq_of(job.right(), TNI, component)?;
+            for stag in STAGS {
+                let value = u64::from(component) << 32 | u64::from(stag) | 1 << 63;
+                let code = put_code(job, vcq, stadd_of(vcq, stag)?, value, 8)?;
+                ensure_eq!(
+                    code,
+                    SUCCESS,
+                    "a put to STag {stag} of component {component}"
+                );
+            }
+        }
+        job.meet();
+        for (i, (queue, stadd, memory)) in registered.into_iter().enumerate() {
+            let component = i as u64 / 6 + 1;
+            let value = match STAGS.get(i % 6) {
+                Some(stag) => component << 32 | u64::from(*stag) | 1 << 63,
+                None => 0,
+            };
+            ensure_eq!(
+                memory.get(0),
+                value,
+                "memory {} of component {component}",
+                i % 6
+            );
+            queue.deregister(stadd)?;
+            memory.free();
+        }
+        for queue in others {
+            queue.free()?;
+        }
         Ok(())
     })
 }
