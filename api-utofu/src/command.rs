@@ -3,9 +3,9 @@
 use unipgas_core::Error;
 use unipgas_core::port::{Aim, Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw, ShortKey};
 
+use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
 use crate::ids::{VcqId, path_coords};
-use crate::process;
 use crate::status::{Code, Result, from_engine};
 use crate::vcq::Vcq;
 
@@ -359,20 +359,10 @@ impl Vcq {
         }
     }
 
-    /// Ends the program, as chapter 7 says.
     #[cold]
     pub(crate) fn overflow(&self) -> ! {
-        eprintln!(
-            "utofu: asynchronous error: MRQ Overflow on TNI {} CQ {}",
-            self.id().tni(),
-            self.id().cq()
-        );
-        if let Ok(process) = process::current() {
-            process.network().leave();
-        }
-        // SAFETY:
-        // - ends the program at once: other threads may be anywhere, so that no exit handler may run.
-        unsafe { libc::_exit(1) }
+        let (tni, cq) = (self.id().tni(), self.id().cq());
+        asynchronous_error(format_args!("MRQ Overflow on TNI {tni} CQ {cq}"))
     }
 }
 

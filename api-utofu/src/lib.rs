@@ -4,6 +4,7 @@
 //! places, ports, keys, commands and gates. Whatever moves bytes, waits or is shared with other processes lives in `unipgas-core`.
 //! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
 
+mod asynchronous;
 pub mod caps;
 pub mod command;
 pub mod environment;

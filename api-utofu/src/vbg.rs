@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
 use unipgas_core::{Region, Rights};
 
+use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
 use crate::ids::VbgId;
 use crate::process::{Process, is_child};
@@ -270,7 +271,10 @@ impl Process {
     /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
     pub fn start_barrier(&self, vbg: u64, kind: Kind, payload: &Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
-        gate::start(self.own_gate(id)?, vbg, payload, self).map_err(from_gate)?;
+        if let Err(error) = gate::start(self.own_gate(id)?, vbg, payload, self) {
+            self.end_if_input_lost(set)?;
+            return Err(from_gate(error));
+        }
         set.idle.store(0, Ordering::Relaxed);
         set.started.store(kind as u32, Ordering::Release);
         Ok(())
@@ -291,9 +295,22 @@ impl Process {
             Ok(false) => self.not_yet(set),
             Err(error) => {
                 set.started.store(0, Ordering::Release);
+                self.end_if_input_lost(set)?;
                 Err(from_gate(error))
             }
         }
+    }
+
+    /// A gate that could not keep what came to it ends the program, as chapter 7 says.
+    #[cold]
+    fn end_if_input_lost(&self, set: &Set) -> Result<()> {
+        for id in &set.ids {
+            if gate::has_lost_input(self.own_gate(*id)?) {
+                let (tni, bg) = (id.tni(), id.bg());
+                asynchronous_error(format_args!("Barrier Input Lost on TNI {tni} BG {bg}"));
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -323,6 +340,7 @@ impl Process {
             return Ok(());
         }
         *last = Instant::now();
+        self.end_if_input_lost(set)?;
         for id in &set.ids {
             if gate::is_broken(self.own_gate(*id)?) {
                 return Err(Code::BarrierOther);

@@ -1,7 +1,7 @@
 //! A gate in shared memory: its state, its settings and the payloads of its inputs.
 
 use super::payload::{Head, MAX_WORDS, Payload};
-use super::state::{PORTS, Port, State};
+use super::state::{Lost, PORTS, Port, State};
 use super::{Error, Result};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -176,10 +176,10 @@ impl Gate {
 
     /// Notes that the circuit does not work any more, for settings like those of `seen`.
     #[cold]
-    pub(super) fn break_down(&self, seen: State) {
+    pub(super) fn break_down(&self, seen: State, by: Lost) {
         let mut old = seen;
-        while old.same_settings(seen) && !old.is_broken() {
-            match self.replace(old, old.broken()) {
+        while old.same_settings(seen) && old.broken(by) != old {
+            match self.replace(old, old.broken(by)) {
                 Ok(()) => return,
                 Err(found) => old = found,
             }
@@ -196,11 +196,11 @@ impl Gate {
             }
             let expected = self.settled.sources[port as usize].load(Relaxed);
             if !old.waits_for(port) || expected != source {
-                self.break_down(old);
+                self.break_down(old, Lost::Input);
                 return Err(Error::NotTheSource);
             }
             if usize::from(old.unused(port)) >= ROUNDS {
-                self.break_down(old);
+                self.break_down(old, Lost::Input);
                 return Err(Error::Overrun);
             }
             let place = old.arrived(port);

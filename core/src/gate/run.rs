@@ -3,7 +3,7 @@
 use super::cell::{Arrival, Gate, Settings};
 use super::inline::Inline;
 use super::payload::{Head, Payload};
-use super::state::{PORTS, State};
+use super::state::{Lost, PORTS, State};
 use super::{Error, Result};
 use crate::sync::atomic::Ordering::*;
 
@@ -50,6 +50,12 @@ pub fn clear(gate: &Gate) {
 #[inline(always)]
 pub fn is_broken(gate: &Gate) -> bool {
     gate.state().is_broken()
+}
+
+/// Whether the gate is broken since it has got an input that it could not keep: its source ran too far ahead, or is not the one
+/// that is set.
+pub fn has_lost_input(gate: &Gate) -> bool {
+    gate.state().has_lost_input()
 }
 
 /// The gates that this one is set to get inputs from and to send outputs to, whosever it is. Who follows these names from gate to
@@ -225,7 +231,7 @@ impl<'r, R: Resolve> Run<'r, R> {
     /// An output of the gate is lost: its owner and the caller get to know.
     #[cold]
     fn fail(&mut self, name: u64, gate: &Gate, state: State, error: Error) {
-        gate.break_down(state);
+        gate.break_down(state, Lost::Output);
         self.resolve.wake(name);
         self.failed.get_or_insert(error);
     }

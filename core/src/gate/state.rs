@@ -15,6 +15,13 @@ pub(super) enum Port {
     Packet = 1,
 }
 
+/// What a broken gate has lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    Input,
+    Output,
+}
+
 pub(super) const PORTS: [Port; 2] = [Port::Signal, Port::Packet];
 
 const COUNTER: u64 = 0xffff;
@@ -24,7 +31,8 @@ const WAITS: u64 = 1 << 49;
 const SENDS: u64 = 1 << 51;
 const END: u64 = 1 << 53;
 const BROKEN: u64 = 1 << 54;
-const EPOCH: u64 = 1 << 55;
+const LOST_INPUT: u64 = 1 << 55;
+const EPOCH: u64 = 1 << 56;
 const EPOCH_MASK: u64 = !(EPOCH - 1);
 
 impl State {
@@ -59,8 +67,17 @@ impl State {
         self.0 & BROKEN != 0
     }
 
-    pub(super) fn broken(self) -> Self {
-        Self(self.0 | BROKEN)
+    pub(super) fn has_lost_input(self) -> bool {
+        self.0 & LOST_INPUT != 0
+    }
+
+    /// Broken by an input that it cannot keep, or by an output that is lost.
+    pub(super) fn broken(self, by: Lost) -> Self {
+        let lost = match by {
+            Lost::Input => LOST_INPUT,
+            Lost::Output => 0,
+        };
+        Self(self.0 | BROKEN | lost)
     }
 
     #[inline(always)]

@@ -170,6 +170,7 @@ fn inputs_that_come_too_early_are_not_lost_silently() {
         assert!(!gate::is_broken(gates.at(1)));
         assert_eq!(gates.start(0, &input(9)), Err(Error::Overrun));
         assert!(gate::is_broken(gates.at(0)) && gate::is_broken(gates.at(1)));
+        assert!(!gate::has_lost_input(gates.at(0)) && gate::has_lost_input(gates.at(1)));
         assert_eq!(gates.poll(0).unwrap_err(), Error::Broken);
         if started {
             assert_eq!(gates.poll(1).unwrap_err(), Error::Broken);
@@ -222,6 +223,7 @@ fn inputs_from_elsewhere_are_refused() {
     // Not the source, and then not the input that it has.
     assert_eq!(gates.start(1, &barrier), Err(Error::NotTheSource));
     assert!(gate::is_broken(gates.at(2)) && gate::is_broken(gates.at(1)));
+    assert!(gate::has_lost_input(gates.at(2)) && !gate::has_lost_input(gates.at(1)));
     let packet = Settings {
         src_packet: Some(name(0)),
         ..Settings::default()
@@ -249,6 +251,7 @@ fn a_gate_that_is_not_there_breaks_the_one_that_sends_to_it() {
     let missing = Err(Error::Engine(unipgas_core::Error::PeerDead));
     assert_eq!(gates.start(circuit.start(1), &barrier), missing);
     assert!(gate::is_broken(gates.at(1)) && !gate::is_broken(gates.at(0)));
+    assert!(!gate::has_lost_input(gates.at(1)));
     gates.start(circuit.start(2), &barrier).unwrap();
     gates.start(circuit.start(3), &barrier).unwrap();
     for rank in [0, 1, 3] {

@@ -37,8 +37,6 @@ laws! {
         "VBGs that were freed are allocated again, and circuits of them work";
     asleep: "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
         "gates send on what they have received although their process calls nothing after its start";
-    overrun: "barrier.overrun", "§3.8.2, chapter 7", 2, [barrier, poll_barrier, set_vbg],
-        "a gate whose peer runs ahead without waiting, too far for it to keep what comes, ends with an error; set again, it works";
     not_before: "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
@@ -1066,87 +1064,6 @@ fn not_before(ctx: &Ctx) -> Verdict {
             job.meet();
             circuit.free()?;
         }
-        Ok(())
-    })
-}
-
-/// Rank 0 tells rank 1 and waits for nobody: what the guide's circuits never do.
-fn overrun(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut id = 0;
-        ok!(utofu_alloc_vbg(TNI, 1, 0, &mut id));
-        for round in 1..=3u64 {
-            job.write(job.right(), 8, id)?;
-            job.meet();
-            let peer = job.memory.get(8);
-            let (from, to) = if job.rank == 0 {
-                (NULL, peer)
-            } else {
-                (peer, NULL)
-            };
-            let settings = VbgSetting {
-                vbg_id: id,
-                src_lcl_vbg_id: NULL,
-                src_rmt_vbg_id: from,
-                dst_lcl_vbg_id: NULL,
-                dst_rmt_vbg_id: to,
-                dst_path_coords: [u8::MAX; 3],
-            };
-            ok!(utofu_set_vbg(&settings, 1));
-            job.meet();
-            // Some rounds ahead are kept.
-            for _ in 0..2 {
-                if job.rank == 0 {
-                    ok!(utofu_barrier(id, 0));
-                    ok!(utofu_poll_barrier(id, 0));
-                }
-            }
-            job.meet();
-            if job.rank == 1 {
-                for _ in 0..2 {
-                    ok!(utofu_barrier(id, 0));
-                    ok!(utofu_poll_barrier(id, 0));
-                }
-            }
-            job.meet();
-            if job.rank == 0 {
-                let mut failed = SUCCESS;
-                for _ in 0..100 {
-                    failed = match c!(utofu_barrier(id, 0)) {
-                        SUCCESS => c!(utofu_poll_barrier(id, 0)),
-                        code => code,
-                    };
-                    if failed != SUCCESS {
-                        break;
-                    }
-                }
-                ensure_eq!(
-                    failed,
-                    Code::BarrierOther as i32,
-                    "running ahead, round {round}"
-                );
-            }
-            job.meet();
-            if job.rank == 1 {
-                let mut code = SUCCESS;
-                for _ in 0..100 {
-                    code = match c!(utofu_barrier(id, 0)) {
-                        SUCCESS => ended("a barrier", || c!(utofu_poll_barrier(id, 0)))?,
-                        code => code,
-                    };
-                    if code != SUCCESS {
-                        break;
-                    }
-                }
-                ensure_eq!(
-                    code,
-                    Code::BarrierOther as i32,
-                    "the gate that has lost inputs"
-                );
-            }
-            job.meet();
-        }
-        ok!(utofu_free_vbg(&id, 1));
         Ok(())
     })
 }

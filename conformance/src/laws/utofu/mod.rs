@@ -8,6 +8,7 @@ mod barrier;
 mod delay;
 mod failure;
 mod lives;
+mod lost_input;
 mod mapped;
 mod memory;
 mod mrq;
@@ -47,6 +48,7 @@ pub fn laws() -> Vec<&'static Law> {
         resources::laws(),
         barrier::laws(),
         failure::laws(),
+        lost_input::laws(),
         lives::laws(),
         bad_input::laws(),
     ]

@@ -1,0 +1,183 @@
+//! Chapter 7: a barrier gate that gets what it cannot keep.
+
+use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
+
+use super::barrier::NULL;
+use super::kit::*;
+use super::processes::child;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    overrun: "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+        "a gate whose peer runs ahead too far ends its program with the guide's message; the peer gets BARRIER_OTHER";
+    relay: "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+        "the message names the gate, also if it is a relay";
+    stranger: "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+        "a packet from another gate than the one that is set ends the program too";
+}
+
+/// Bytes 0 to 7 of each rank's memory: a VBG of the other's, and behind it whether the other is ready.
+const ID: usize = 0;
+const READY: usize = 8;
+const BUSY: i32 = Code::Busy as i32;
+/// More rounds than a gate keeps.
+const MANY: usize = 100;
+
+fn setting(vbg_id: u64, src_packet: u64, dst_packet: u64) -> VbgSetting {
+    VbgSetting {
+        vbg_id,
+        src_lcl_vbg_id: NULL,
+        src_rmt_vbg_id: src_packet,
+        dst_lcl_vbg_id: NULL,
+        dst_rmt_vbg_id: dst_packet,
+        dst_path_coords: [u8::MAX; 3],
+    }
+}
+
+/// A rank with memory that the other may write to.
+struct Side {
+    other: u32,
+    queue: Queue,
+    memory: Memory,
+}
+
+impl Side {
+    fn new(rank: u32) -> Result<Side, String> {
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let memory = Memory::leaked(256);
+        queue.register_as(memory, STAG)?;
+        Ok(Side {
+            other: 1 - rank,
+            queue,
+            memory,
+        })
+    }
+
+    /// Until the other has its memory registered.
+    fn tell(&self, at: usize, value: u64) -> Verdict {
+        let to = vcq_of(self.other, TNI, 0)?;
+        let stadd = stadd_of(to, STAG)? + at as u64;
+        until("the other's memory", || {
+            let posted = c!(utofu_put_piggyback8(
+                self.queue.hdl,
+                to,
+                value,
+                stadd,
+                8,
+                0,
+                TCQ | LOCAL,
+                cb(0)
+            ));
+            pause(1);
+            posted == SUCCESS
+                && self.queue.next_tcq().is_ok()
+                && self.queue.next_mrq().is_ok_and(|(code, _)| code == SUCCESS)
+        })
+    }
+
+    fn hear(&self, at: usize) -> Result<u64, String> {
+        until("the other's word", || self.memory.get(at) != 0)?;
+        Ok(self.memory.get(at))
+    }
+}
+
+/// What is wrong with the packets that rank 0 sends to a gate of rank 1.
+#[derive(Clone, Copy, PartialEq)]
+enum Wrong {
+    /// There are too many of them.
+    TooMany,
+    /// They come from another gate than the one that is set.
+    Source,
+}
+
+/// Rank 1's program, whose gate `gate` of two gets the packets. It waits at its first one, for something that never comes if the
+/// packets do not go there.
+fn victim(gate: usize, wrong: Wrong) -> Verdict {
+    let side = Side::new(1)?;
+    let mut ids = [0; 2];
+    ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
+    let peer = side.hear(ID)?;
+    let source = match wrong {
+        Wrong::TooMany => peer,
+        // A relay of the other, which never sends.
+        Wrong::Source => peer + 16,
+    };
+    let settings = match gate {
+        0 => [setting(ids[0], source, NULL), setting(ids[1], NULL, NULL)],
+        // What comes to the relay waits for a signal that never comes.
+        _ => {
+            let relay = VbgSetting {
+                src_lcl_vbg_id: ids[0],
+                ..setting(ids[1], source, NULL)
+            };
+            [setting(ids[0], peer + 16, NULL), relay]
+        }
+    };
+    ok!(utofu_set_vbg(settings.as_ptr(), 2));
+    side.tell(ID, ids[gate])?;
+    side.hear(READY)?;
+    let mut code = SUCCESS;
+    until("the end of this program", || {
+        code = match c!(utofu_barrier(ids[0], 0)) {
+            SUCCESS | BUSY => c!(utofu_poll_barrier(ids[0], 0)),
+            code => code,
+        };
+        code < 0 && code != Code::NotCompleted as i32
+    })?;
+    Err(format!("the gate gave {}", code_name(code)))
+}
+
+fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
+    if ctx.rank == 1 {
+        let (status, text) = child(&[], || victim(gate, wrong))?;
+        // The start/end VBGs of a TNI are 0 to 15, the relays come behind them.
+        let bg = if gate == 0 { 0 } else { 16 };
+        ensure_eq!(
+            text,
+            format!("utofu: asynchronous error: Barrier Input Lost on TNI {TNI} BG {bg}\n"),
+            "standard error of the program"
+        );
+        ensure!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0,
+            "the program's status is {status:#x}"
+        );
+    } else {
+        let side = Side::new(0)?;
+        let mut ids = [0; 2];
+        ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
+        ensure_eq!(
+            ids[1] - ids[0],
+            16,
+            "the first relay behind the first start/end VBG"
+        );
+        // The other computes the relay's name from that of the start/end VBG.
+        side.tell(ID, ids[0])?;
+        let target = side.hear(ID)?;
+        ok!(utofu_set_vbg(&setting(ids[0], NULL, target), 1));
+        let code = (0..MANY).find_map(|_| {
+            let code = match c!(utofu_barrier(ids[0], 0)) {
+                SUCCESS => c!(utofu_poll_barrier(ids[0], 0)),
+                code => code,
+            };
+            (code != SUCCESS).then_some(code)
+        });
+        ensure_eq!(code, Some(Code::BarrierOther as i32), "running ahead");
+        side.tell(READY, 1)?;
+    }
+    ctx.sync();
+    Ok(())
+}
+
+fn overrun(ctx: &Ctx) -> Verdict {
+    runs_ahead(ctx, 0, Wrong::TooMany)
+}
+
+fn relay(ctx: &Ctx) -> Verdict {
+    runs_ahead(ctx, 1, Wrong::TooMany)
+}
+
+fn stranger(ctx: &Ctx) -> Verdict {
+    runs_ahead(ctx, 0, Wrong::Source)
+}
