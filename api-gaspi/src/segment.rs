@@ -87,10 +87,10 @@ impl Process {
         }
         let engine = self.world.engine();
         let region = match *source {
-            Source::Library => engine.allocate(size as usize, Rights::all()),
+            Source::Library => engine.allocate(size as usize, Rights::FULL),
             // SAFETY:
             // - the caller of `segment_bind` or `segment_use` keeps the memory valid.
-            Source::User(base) => unsafe { engine.register(base, size as usize, Rights::all()) },
+            Source::User(base) => unsafe { engine.register(base, size as usize, Rights::FULL) },
         }
         .map_err(from_engine)?;
         let words = self.config.notification_num as usize;

@@ -91,7 +91,7 @@ impl Ue {
     /// Waits for the others, and finds their memory.
     fn among(world: Arc<World>, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let engine = world.engine();
-        let mine = engine.allocate(MPB + wishes.mpb, Rights::all())?;
+        let mine = engine.allocate(MPB + wishes.mpb, Rights::FULL)?;
         world.publish_region(REGION, &mine.key())?;
         let shared = Shared::publish(&world)?;
         let messages = Messages::new(&world)?;

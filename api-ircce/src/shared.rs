@@ -31,7 +31,7 @@ impl Shared {
         if world.rank() != 0 {
             return Ok(Published(None));
         }
-        let region = world.engine().allocate(SHARED_LEN, Rights::all())?;
+        let region = world.engine().allocate(SHARED_LEN, Rights::FULL)?;
         world.publish_region(REGION, &region.key())?;
         Ok(Published(Some(region)))
     }

@@ -88,7 +88,7 @@ impl Endpoint {
     pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
         let engine = domain.engine();
         let id = fresh_id()?;
-        let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), Rights::all())?;
+        let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), Rights::FULL)?;
         // SAFETY:
         // - new, zeroed memory that nobody else knows yet, of the size that the layout needs; it stays until the state is dropped.
         let inbox = unsafe {

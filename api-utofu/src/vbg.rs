@@ -139,7 +139,7 @@ impl Process {
         let _changing = vbgs.changes.lock().expect("no panic under this lock");
         if vbgs.region.get().is_none() {
             let gates = usize::from(TNIS * VBGS) * size_of::<Gate>();
-            let region = self.network().engine().allocate(gates, Rights::all());
+            let region = self.network().engine().allocate(gates, Rights::FULL);
             let region = region.map_err(from_engine)?;
             let listed = self.directory().list_gates(&region.key());
             listed.map_err(from_engine)?;

@@ -306,7 +306,7 @@ fn rights(read_only: bool) -> Rights {
     if read_only {
         Rights::READ
     } else {
-        Rights::all()
+        Rights::FULL
     }
 }
 

@@ -412,6 +412,25 @@ impl Endpoint {
         }
     }
 
+    /// An atomic operation, if it is complete when the call returns; `None`: nothing has happened, and [`Endpoint::atomic`] says why or
+    /// takes longer. Errors: as there.
+    ///
+    /// # Safety
+    /// As [`Channel::atomic`].
+    #[inline(always)]
+    pub unsafe fn atomic_at_once(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+    ) -> Option<Result<()>> {
+        if !self.direct {
+            return None;
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { mapped::atomic_at_once(dst, request) }
+    }
+
     /// See [`Channel::deliver`].
     pub fn deliver(
         &self,
@@ -432,7 +451,7 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
-        if self.is_direct(dst.region) {
+        if self.is_direct(dst.region) && !dst.region.is_exclusive() {
             return Ok(mapped::value(dst)?.fetch_add(value, Ordering::AcqRel));
         }
         self.fetch(engine, dst, AtomicOp::Sum, value, 0, deadline)
@@ -448,7 +467,7 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
-        if self.is_direct(dst.region) {
+        if self.is_direct(dst.region) && !dst.region.is_exclusive() {
             let at = mapped::value(dst)?;
             return Ok(
                 match at.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire) {

@@ -247,7 +247,7 @@ impl Forming {
         if self.formed.is_none() {
             let (all, len) = areas(n, self.me, crowded);
             if self.arena.is_none() {
-                let arena = world.engine().allocate(len, Rights::all())?;
+                let arena = world.engine().allocate(len, Rights::FULL)?;
                 self.place = world.directory().list_group(self.name, &arena.key())?;
                 self.arena = Some(arena);
             }

@@ -367,7 +367,7 @@ mod tests {
         let mut regions = Vec::new();
         for nth in 0..500u64 {
             let key = nth.wrapping_mul(nth << 40 | 1);
-            let region = yours.allocate(64, Rights::all()).unwrap();
+            let region = yours.allocate(64, Rights::FULL).unwrap();
             let keyed = Keyed {
                 base: nth,
                 len: 64,

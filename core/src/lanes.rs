@@ -40,7 +40,7 @@ impl Lanes {
     /// Errors: those of [`Engine::allocate`].
     pub fn new(engine: &Engine, numbers: usize) -> Result<Self> {
         Ok(Lanes {
-            region: engine.allocate(offset(numbers), Rights::all())?,
+            region: engine.allocate(offset(numbers), Rights::FULL)?,
             numbers,
         })
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::atomic;
+use crate::atomic::{self, Exclusion};
 use crate::copy::copy;
 use crate::inbox::{InboxWriter, Record};
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
@@ -64,6 +64,40 @@ unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
+/// # Safety
+/// As [`Channel::atomic`], with the target in bounds at `at`.
+#[inline]
+unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) -> Result<()> {
+    let AtomicRequest {
+        op,
+        ty,
+        count,
+        operand,
+        compare,
+        result,
+    } = *request;
+    let locks = region.locks();
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        match locks {
+            Some(locks) if region.is_exclusive() => {
+                if count == 1 {
+                    return atomic::apply_locked(locks, op, ty, at, operand, compare, result);
+                }
+                let exclusion = Exclusion::Locks(locks);
+                atomic::apply_in(exclusion, op, ty, at, count, operand, compare, result)
+            }
+            Some(locks) if ty.size() != ty.alignment() => {
+                let exclusion = Exclusion::Words(locks);
+                atomic::apply_in(exclusion, op, ty, at, count, operand, compare, result)
+            }
+            _ if count == 1 => atomic::apply(op, ty, at, operand, compare, result),
+            _ => atomic::apply_vector(op, ty, at, count, operand, compare, result),
+        }
+    }
+}
+
 #[inline(always)]
 fn set_word(notice: &Notice<'_>, word: *mut u8) {
     // SAFETY:
@@ -112,6 +146,25 @@ pub(crate) unsafe fn put_notify_at_once(
     unsafe { transfer(src.ptr, to.wrapping_add(dst.offset), len) };
     set_word(&notice, word);
     true
+}
+
+/// An atomic operation on one or more elements, likewise; `None`: nothing is done.
+///
+/// # Safety
+/// As [`Channel::atomic`].
+#[inline(always)]
+pub(crate) unsafe fn atomic_at_once(
+    dst: Remote<'_>,
+    request: &AtomicRequest,
+) -> Option<Result<()>> {
+    let len = request.ty.size().checked_mul(request.count)?;
+    if !dst.region.is_open(dst.offset, len, Rights::ATOMIC) {
+        return None;
+    }
+    let at = dst.region.parts().base.wrapping_add(dst.offset);
+    // SAFETY:
+    // - the caller's word; in bounds, as just seen.
+    Some(unsafe { change(dst.region, request, at) })
 }
 
 /// A line of 64 bytes whose last word becomes visible last, likewise.
@@ -163,12 +216,22 @@ pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> boo
     true
 }
 
-/// Where the u64 at `dst` is mapped, for the two atomics that every interface has.
+#[cold]
+fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
+    if region.is_exclusive() {
+        Error::Unsupported
+    } else {
+        Error::Misaligned(alignment)
+    }
+}
+
+/// Where the u64 at `dst` is mapped, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`]
+/// where the CPU's atomics do not count ([`Rights::EXCLUSIVE`]).
 #[inline(always)]
 pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
     let at = place(dst, 8, Rights::ATOMIC)?;
-    if (at as usize) & 7 != 0 {
-        return Err(Error::Misaligned(8));
+    if ((at as usize) & 7 != 0) | dst.region.is_exclusive() {
+        return Err(no_value(dst.region, 8));
     }
     // SAFETY:
     // - 8 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
@@ -179,8 +242,8 @@ pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
 #[inline(always)]
 pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
     let at = place(dst, 4, Rights::ATOMIC)?;
-    if (at as usize) & 3 != 0 {
-        return Err(Error::Misaligned(4));
+    if ((at as usize) & 3 != 0) | dst.region.is_exclusive() {
+        return Err(no_value(dst.region, 4));
     }
     // SAFETY:
     // - 4 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
@@ -271,43 +334,7 @@ impl Channel for MappedChannel {
         let at = place(dst, len, Rights::ATOMIC)?;
         // SAFETY:
         // - the target is in bounds (`place`); operands and results are valid by the caller's word.
-        unsafe {
-            if let Some(locks) = dst
-                .region
-                .locks()
-                .filter(|_| request.ty.size() != request.ty.alignment())
-            {
-                atomic::apply_in(
-                    locks,
-                    request.op,
-                    request.ty,
-                    at,
-                    request.count,
-                    request.operand,
-                    request.compare,
-                    request.result,
-                )?;
-            } else if request.count == 1 {
-                atomic::apply(
-                    request.op,
-                    request.ty,
-                    at,
-                    request.operand,
-                    request.compare,
-                    request.result,
-                )?;
-            } else {
-                atomic::apply_vector(
-                    request.op,
-                    request.ty,
-                    at,
-                    request.count,
-                    request.operand,
-                    request.compare,
-                    request.result,
-                )?;
-            }
-        }
+        unsafe { change(dst.region, request, at) }?;
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
         }

@@ -21,6 +21,11 @@ bitflags::bitflags! {
         const WRITE = 2;
         /// Peers may use atomic operations.
         const ATOMIC = 4;
+        /// Peers may do everything.
+        const FULL = 7;
+        /// Atomic operations exclude each other by [locks](crate::atomic::Exclusion::Locks), and not the CPU's atomics of programs:
+        /// those on arrays are much faster so. Not for memory that is also registered without this.
+        const EXCLUSIVE = 8;
     }
 }
 
@@ -250,12 +255,18 @@ impl RemoteRegion {
             & self.is_current()
     }
 
-    /// The owner's locks for elements that no CPU changes atomically, where the region is mapped here.
-    #[inline]
+    /// The owner's locks for elements, where the region is mapped here.
+    #[inline(always)]
     pub(crate) fn locks(&self) -> Option<&ElementLocks> {
         // SAFETY:
         // - null, or valid while `_alive` lives (contract of `new`).
         unsafe { self.parts.locks.as_ref() }
+    }
+
+    /// Whether atomic operations are done under locks alone.
+    #[inline(always)]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.parts.rights.contains(Rights::EXCLUSIVE)
     }
 
     /// The owner's bell, if this process can ring it.

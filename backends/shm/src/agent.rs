@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use unipgas_core::atomic::Exclusion;
 use unipgas_core::bell::SLICE;
 use unipgas_core::op::{AtomicRequest, Remote};
 use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{AtomicOp, AtomicType, Error, Result, atomic};
+use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
 use crate::control::{Control, DONE, POSTED, REQUESTS, Request};
 use crate::peer::{PeerProcess, ShmPeer};
@@ -147,12 +148,17 @@ fn execute(control: &Control, request: &Request) -> u32 {
     let compare = load(&request.compare);
     let mut result = Value::default();
     let target = (entry.address + offset) as *mut u8;
+    let exclusion = if entry.rights.contains(Rights::EXCLUSIVE) {
+        Exclusion::Locks(&control.locks)
+    } else {
+        Exclusion::Words(&control.locks)
+    };
     // SAFETY:
     // - the target lies in a region that this process has registered, and whose registrant keeps it valid.
     // - operand, comparand and result are locals that hold the largest element.
     let outcome = unsafe {
         atomic::apply_in(
-            &control.locks,
+            exclusion,
             op,
             ty,
             target,

@@ -37,7 +37,7 @@ impl Core {
     pub fn new(ctx: &Ctx, world: &Arc<World>) -> Result<Core, String> {
         let engine = world.engine();
         let len = if ctx.size == 2 { LEN } else { 4096 };
-        let region = engine.allocate(len, Rights::all()).map_err(text)?;
+        let region = engine.allocate(len, Rights::FULL).map_err(text)?;
         let mut remote = None;
         if ctx.size == 2 {
             let key = region.key();
@@ -364,7 +364,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
         case,
         // SAFETY:
         // - `registration` keeps the buffer until the region has been dropped
-        |base, len| unsafe { engine.register(base, len, Rights::all()) }.map_err(text),
+        |base, len| unsafe { engine.register(base, len, Rights::FULL) }.map_err(text),
         |region| {
             drop(region);
             Ok(())

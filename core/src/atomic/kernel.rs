@@ -1,7 +1,7 @@
 //! The functions that fill the cells of the table.
 //!
 //! Each performs one operation on the element at `args.target` and writes the value before to `args.result`, unless
-//! that is null.
+//! that is null. With `ALONE`, nobody else changes the element meanwhile, and it may have any alignment: loads and stores do.
 
 use super::element::{Element, Integer};
 use super::word::{Bits, Word};
@@ -16,6 +16,23 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// The element with this number in arrays of elements of `size` bytes.
+    #[inline(always)]
+    pub(super) fn nth(&self, index: usize, size: usize) -> Args {
+        // Arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
+        let result = if self.result.is_null() {
+            self.result
+        } else {
+            self.result.wrapping_add(index * size)
+        };
+        Args {
+            target: self.target.wrapping_add(index * size),
+            operand: self.operand.wrapping_add(index * size),
+            compare: self.compare.wrapping_add(index * size),
+            result,
+        }
+    }
+
     /// # Safety
     /// `operand` is valid for reading a `T`, at any alignment.
     #[inline(always)]
@@ -46,13 +63,42 @@ impl Args {
     }
 }
 
+/// Runs a kernel on `count` elements.
+#[inline(always)]
+pub(super) fn each<T, const ALONE: bool>(args: Args, count: usize, kernel: impl Fn(Args)) {
+    if ALONE && args.result.is_null() {
+        // A loop of its own: it becomes vector instructions.
+        for index in 0..count {
+            let result = std::ptr::null_mut();
+            kernel(Args {
+                result,
+                ..args.nth(index, size_of::<T>())
+            });
+        }
+    } else {
+        for index in 0..count {
+            kernel(args.nth(index, size_of::<T>()));
+        }
+    }
+}
+
 /// Replaces the element by `new(element)`; leaves it alone when that gives `None`.
 ///
 /// # Safety
 /// As for the kernels, and `args.operand` is not looked at.
 #[inline(always)]
-unsafe fn update<T: Element>(args: Args, new: impl Fn(T) -> Option<T>) {
+unsafe fn update<T: Element, const ALONE: bool>(args: Args, new: impl Fn(T) -> Option<T>) {
     let target = args.target.cast::<T::Word>();
+    if ALONE {
+        // SAFETY:
+        // - valid for reads and writes, by the promise of `super::dispatch`, which also says that nobody else is here.
+        unsafe {
+            let old = target.read_unaligned();
+            let word = new(T::from_word(old)).map_or(old, Element::to_word);
+            target.write_unaligned(word);
+            return args.give(old);
+        }
+    }
     // SAFETY:
     // - target and machine are as `Word` asks for, by the promise of `super::dispatch`.
     let mut old = unsafe { T::Word::load(target) };
@@ -74,12 +120,12 @@ macro_rules! updates {
     ($($(#[$doc:meta])* $name:ident<$bound:ident $(+ $more:ident)*>($t:ident, $b:ident) = $new:expr;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub(super) unsafe fn $name<T: $bound $(+ $more)*>(args: Args) {
+        pub(super) unsafe fn $name<T: $bound $(+ $more)*, const ALONE: bool>(args: Args) {
             // SAFETY:
             // - the operand is readable and the rest is as `update` needs it, by the promise of `super::dispatch`.
             unsafe {
                 let $b: T = args.operand();
-                update(args, |$t: T| $new)
+                update::<T, ALONE>(args, |$t: T| $new)
             }
         }
     )*};
@@ -99,13 +145,13 @@ updates! {
 macro_rules! compares {
     ($($name:ident<$bound:ident $(+ $more:ident)*>($c:ident, $t:ident) = $condition:expr;)*) => {$(
         #[inline(always)]
-        pub(super) unsafe fn $name<T: $bound $(+ $more)*>(args: Args) {
+        pub(super) unsafe fn $name<T: $bound $(+ $more)*, const ALONE: bool>(args: Args) {
             // SAFETY:
             // - operand and compare value are readable and the rest is as `update` needs it, by the promise of
             //   `super::dispatch`.
             unsafe {
                 let (b, $c): (T, T) = (args.operand(), args.compare());
-                update(args, |$t: T| $condition.then_some(b))
+                update::<T, ALONE>(args, |$t: T| $condition.then_some(b))
             }
         }
     )*};
@@ -122,14 +168,19 @@ compares! {
 
 /// Kernels that are one instruction of the CPU, on the word.
 macro_rules! natives {
-    ($($name:ident => $method:ident, $plain:ident;)*) => {$(
+    ($($name:ident => $method:ident, $plain:ident, $pure:ident;)*) => {$(
         #[inline(always)]
-        pub(super) unsafe fn $name<T: Integer>(args: Args) {
+        pub(super) unsafe fn $name<T: Integer, const ALONE: bool>(args: Args) {
             // SAFETY:
             // - the operand is readable, target and machine are as `Word` asks for, `result` is null or writable, by the
             //   promise of `super::dispatch`.
             unsafe {
                 let (target, operand) = (args.target.cast::<T::Word>(), args.operand::<T>().to_word());
+                if ALONE {
+                    return update::<T, ALONE>(args, |old| {
+                        Some(T::from_word(T::Word::$pure(old.to_word(), operand)))
+                    });
+                }
                 // Two calls, since the CPU has shorter instructions when the value before is not wanted.
                 if args.result.is_null() {
                     T::Word::$plain(target, operand);
@@ -142,15 +193,20 @@ macro_rules! natives {
 }
 
 natives! {
-    integer_sum => fetch_add, add;
-    bit_or => fetch_or, or;
-    bit_and => fetch_and, and;
-    bit_xor => fetch_xor, xor;
+    integer_sum => fetch_add, add, sum;
+    bit_or => fetch_or, or, either;
+    bit_and => fetch_and, and, both;
+    bit_xor => fetch_xor, xor, one;
 }
 
 /// Compare-exchange by one instruction: for integers, equal values are equal words.
 #[inline(always)]
-pub(super) unsafe fn integer_cswap<T: Integer>(args: Args) {
+pub(super) unsafe fn integer_cswap<T: Integer, const ALONE: bool>(args: Args) {
+    if ALONE {
+        // SAFETY:
+        // - the same promise.
+        return unsafe { cswap::<T, ALONE>(args) };
+    }
     // SAFETY:
     // - operand and compare value are readable, target and machine are as `Word` asks for, `result` is null or writable,
     //   by the promise of `super::dispatch`.
@@ -164,12 +220,12 @@ pub(super) unsafe fn integer_cswap<T: Integer>(args: Args) {
 
 /// The bits of the operand that the compare value selects.
 #[inline(always)]
-pub(super) unsafe fn masked_swap<T: Integer>(args: Args) {
+pub(super) unsafe fn masked_swap<T: Integer, const ALONE: bool>(args: Args) {
     // SAFETY:
     // - operand and compare value are readable and the rest is as `update` needs it, by the promise of `super::dispatch`.
     unsafe {
         let (new, mask) = (args.operand::<T>().to_word(), args.compare::<T>().to_word());
-        update(args, |old: T| {
+        update::<T, ALONE>(args, |old: T| {
             Some(T::from_word(T::Word::masked(old.to_word(), new, mask)))
         });
     }
@@ -177,23 +233,35 @@ pub(super) unsafe fn masked_swap<T: Integer>(args: Args) {
 
 /// Fetches the element; the operand is not looked at.
 #[inline(always)]
-pub(super) unsafe fn read<T: Element>(args: Args) {
+pub(super) unsafe fn read<T: Element, const ALONE: bool>(args: Args) {
+    let target = args.target.cast::<T::Word>();
     // SAFETY:
-    // - target and machine are as `Word` asks for, `result` is writable, by the promise of `super::dispatch`.
-    unsafe { args.give(T::Word::load(args.target.cast())) }
+    // - target and machine are as `Word` asks for (or nobody else is here), `result` is writable, by the promise of
+    //   `super::dispatch`.
+    unsafe {
+        if ALONE {
+            args.give(target.read_unaligned());
+        } else {
+            args.give(T::Word::load(target));
+        }
+    }
 }
 
 /// Stores the operand, or swaps it with the element.
 #[inline(always)]
-pub(super) unsafe fn write<T: Element>(args: Args) {
+pub(super) unsafe fn write<T: Element, const ALONE: bool>(args: Args) {
     let target = args.target.cast::<T::Word>();
     // SAFETY:
-    // - the operand is readable, target and machine are as `Word` asks for, `result` is null or writable, by the promise of
-    //   `super::dispatch`.
+    // - the operand is readable, target and machine are as `Word` asks for (or nobody else is here), `result` is null or writable,
+    //   by the promise of `super::dispatch`.
     unsafe {
         // The word, not the value: converting a signalling NaN through a float could change it.
         let word = args.operand.cast::<T::Word>().read_unaligned();
-        if args.result.is_null() {
+        if ALONE {
+            let before = target.read_unaligned();
+            target.write_unaligned(word);
+            args.give(before);
+        } else if args.result.is_null() {
             T::Word::store(target, word);
         } else {
             args.give(T::Word::swap(target, word));

@@ -1,4 +1,5 @@
-//! Locks for elements that no CPU changes atomically: wider than 16 bytes, or aligned as C asks for and less than the CPU does.
+//! Locks for elements that no CPU changes atomically (wider than 16 bytes, or aligned as C asks for and less than the CPU does), and for
+//! memory whose elements nobody changes by the CPU's atomics.
 //!
 //! All who can reach the memory find the same lock: it lies in memory that they share with its owner, and is chosen by the element's
 //! offset in its page, which every mapping of the page agrees on.
@@ -10,10 +11,29 @@ use crate::inbox::process;
 use crate::{Error, Result};
 
 const LOCKS: usize = 64;
+/// The part of an address that every mapping agrees on.
+const PAGE: usize = 4096;
 /// Looks at a lock between two looks at its holder's life.
 const LOOKS: u32 = 1024;
 /// How long a living holder, stopped by a debugger perhaps, is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stretches of memory that have a lock each (and share it with others).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stretch {
+    /// Their length; a power of two that divides a page.
+    pub(super) bytes: usize,
+    /// Places from one stretch's lock to the next one's: neighbours are not to share a cache line.
+    step: usize,
+}
+
+/// For elements that need a lock among others that do not.
+pub(super) const ELEMENT: Stretch = Stretch { bytes: 16, step: 1 };
+/// For memory where every element is changed under its lock.
+pub(super) const STRIPE: Stretch = Stretch {
+    bytes: 256,
+    step: 17,
+};
 
 /// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
 /// has held can be taken over; the element that it worked on may then be half written.
@@ -30,29 +50,37 @@ impl ElementLocks {
         ElementLocks([const { AtomicU32::new(0) }; LOCKS])
     }
 
-    /// Takes the lock of the element at `address`. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
-    pub(super) fn hold(&self, address: usize) -> Result<Held<'_>> {
-        let lock = &self.0[(address >> 4) % LOCKS];
+    /// Takes the lock of the stretch that `address` is in. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
+    #[inline(always)]
+    pub(super) fn hold(&self, address: usize, stretch: Stretch) -> Result<Held<'_>> {
+        let nth = address % PAGE / stretch.bytes;
+        let lock = &self.0[nth * stretch.step % LOCKS];
         let me = process::id();
-        let free = |holder| lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed);
-        if free(0).is_ok() {
+        let free = lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_ok() {
             return Ok(Held(lock));
         }
-        let start = Instant::now();
-        loop {
-            for _ in 0..LOOKS {
-                if free(0).is_ok() {
-                    return Ok(Held(lock));
-                }
-                std::thread::yield_now();
-            }
-            let holder = lock.load(Ordering::Relaxed);
-            if holder != 0 && has_ended(holder) && free(holder).is_ok() {
+        wait_for(lock, me)
+    }
+}
+
+#[cold]
+fn wait_for(lock: &AtomicU32, me: u32) -> Result<Held<'_>> {
+    let free = |holder| lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed);
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if free(0).is_ok() {
                 return Ok(Held(lock));
             }
-            if start.elapsed() >= PATIENCE {
-                return Err(Error::Timeout);
-            }
+            std::thread::yield_now();
+        }
+        let holder = lock.load(Ordering::Relaxed);
+        if holder != 0 && has_ended(holder) && free(holder).is_ok() {
+            return Ok(Held(lock));
+        }
+        if start.elapsed() >= PATIENCE {
+            return Err(Error::Timeout);
         }
     }
 }
@@ -86,7 +114,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         locks.0[3].store(child.id(), Ordering::Relaxed);
-        drop(locks.hold(3 << 4).unwrap());
+        drop(locks.hold(3 << 4, ELEMENT).unwrap());
         assert_eq!(locks.0[3].load(Ordering::Relaxed), 0);
     }
 
@@ -99,7 +127,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        let _held = locks.hold(at).unwrap();
+                        let _held = locks.hold(at, ELEMENT).unwrap();
                         // SAFETY:
                         // - the variable outlives the threads, and the lock lets one in at a time.
                         unsafe { *(at as *mut u64) += 1 };

@@ -96,33 +96,34 @@ macro_rules! table {
             use crate::{Error, Result};
 
             #[inline(always)]
-            pub(super) unsafe fn integer<T: Integer>(op: AtomicOp, args: Args) -> Result<()> {
-                match op { $(AtomicOp::$op => cell!($integer, T, args),)* }
+            pub(super) unsafe fn integer<T: Integer, const ALONE: bool>(op: AtomicOp, args: Args, count: usize) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($integer, T, ALONE, args, count),)* }
             }
 
             #[inline(always)]
-            pub(super) unsafe fn real<T: Real>(op: AtomicOp, args: Args) -> Result<()> {
-                match op { $(AtomicOp::$op => cell!($real, T, args),)* }
+            pub(super) unsafe fn real<T: Real, const ALONE: bool>(op: AtomicOp, args: Args, count: usize) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($real, T, ALONE, args, count),)* }
             }
 
             #[inline(always)]
-            pub(super) unsafe fn complex<T: Complex>(op: AtomicOp, args: Args) -> Result<()> {
-                match op { $(AtomicOp::$op => cell!($complex, T, args),)* }
+            pub(super) unsafe fn complex<T: Complex, const ALONE: bool>(op: AtomicOp, args: Args, count: usize) -> Result<()> {
+                match op { $(AtomicOp::$op => cell!($complex, T, ALONE, args, count),)* }
             }
         }
 
-        /// Performs the operation; a combination that is not defined touches nothing.
+        /// Performs the operation on `count` elements; a combination that is not defined touches nothing.
         ///
         /// # Safety
-        /// As for [`apply`], and `args.target` is aligned to the type's size, which the machine can access atomically.
+        /// As for [`apply`], for each element. Either nobody else changes them meanwhile (`ALONE`), or `args.target` is aligned to the
+        /// type's size, which the machine can access atomically.
         #[inline(never)]
-        unsafe fn dispatch(op: AtomicOp, ty: AtomicType, args: Args) -> Result<()> {
+        unsafe fn dispatch<const ALONE: bool>(op: AtomicOp, ty: AtomicType, args: Args, count: usize) -> Result<()> {
             match ty {
                 $(AtomicType::$ty => {
                     // SAFETY:
                     // - the pointers and the alignment are the caller's promise, in terms of `ty`;
                     // - the Rust type in this arm is the one that belongs to `ty`.
-                    unsafe { cells::$class::<$rust>(op, args) }
+                    unsafe { cells::$class::<$rust, ALONE>(op, args, count) }
                 })*
             }
         }
@@ -139,14 +140,16 @@ macro_rules! defined {
 }
 
 macro_rules! cell {
-    (-, $t:ty, $args:ident) => {{
-        let _ = $args;
+    (-, $t:ty, $alone:ident, $args:ident, $count:ident) => {{
+        let _ = ($args, $count);
         Err(Error::Unsupported)
     }};
-    ($kernel:ident, $t:ty, $args:ident) => {{
-        // SAFETY:
-        // - `cells::*` pass on the promise of `dispatch`, of which they are part.
-        unsafe { kernel::$kernel::<$t>($args) };
+    ($kernel:ident, $t:ty, $alone:ident, $args:ident, $count:ident) => {{
+        kernel::each::<$t, $alone>($args, $count, |args| {
+            // SAFETY:
+            // - `cells::*` pass on the promise of `dispatch`, of which they are part.
+            unsafe { kernel::$kernel::<$t, $alone>(args) }
+        });
         Ok(())
     }};
 }
@@ -257,33 +260,6 @@ fn is_word(ty: AtomicType, target: *mut u8) -> bool {
 /// For whoever does not share its locks: no other process knows these.
 static OWN: ElementLocks = ElementLocks::new();
 
-/// [`dispatch`] on an element that needs a lock.
-///
-/// # Safety
-/// As for [`apply_in`], of one element; [`check`] has been passed.
-#[cold]
-unsafe fn locked(locks: &ElementLocks, op: AtomicOp, ty: AtomicType, args: Args) -> Result<()> {
-    let _held = locks.hold(args.target.addr())?;
-    let mut element = word::Copied([0; 4]);
-    let copy = (&raw mut element).cast::<u8>();
-    // SAFETY:
-    // - the element is valid, aligned to 4 bytes at least and not longer than the copy, by the caller's promise and `check`; the copy
-    //   is aligned to more than any type's size and stays until the end; whoever else works on the element waits for the lock.
-    unsafe {
-        word::move_shared(args.target, copy, ty.size());
-        let before = element;
-        let local = Args {
-            target: copy,
-            ..args
-        };
-        dispatch(op, ty, local)?;
-        if element != before {
-            word::move_shared(copy, args.target, ty.size());
-        }
-    }
-    Ok(())
-}
-
 /// Performs `op` atomically on the one element of type `ty` at `target`.
 ///
 /// `operand` and `compare` are read, `result` receives the value that the target had immediately before; these three
@@ -324,13 +300,13 @@ pub unsafe fn apply(
         if op == AtomicOp::Sum {
             // SAFETY:
             // - the pointers are the caller's promise, the alignment has been tested.
-            unsafe { kernel::integer_sum::<u64>(args) };
+            unsafe { kernel::integer_sum::<u64, false>(args) };
             return Ok(());
         }
         if op == AtomicOp::Cswap {
             // SAFETY:
             // - the pointers are the caller's promise, the alignment has been tested.
-            unsafe { kernel::integer_cswap::<u64>(args) };
+            unsafe { kernel::integer_cswap::<u64, false>(args) };
             return Ok(());
         }
     }
@@ -338,12 +314,12 @@ pub unsafe fn apply(
     if !is_word(ty, target) {
         // SAFETY:
         // - the caller's promise; and just checked.
-        return unsafe { locked(&OWN, op, ty, args) };
+        return unsafe { in_turn(&OWN, lock::ELEMENT, op, ty, args, 1) };
     }
     // SAFETY:
     // - the pointers are the caller's promise;
     // - `check` has tested the alignment and that the machine can access the width.
-    unsafe { dispatch(op, ty, args) }
+    unsafe { dispatch::<false>(op, ty, args, 1) }
 }
 
 /// Performs `op` on each of `count` consecutive elements, in order of their addresses. Each element is updated
@@ -366,10 +342,31 @@ pub unsafe fn apply_vector(
 ) -> Result<()> {
     // SAFETY:
     // - the caller's promise.
-    unsafe { apply_in(&OWN, op, ty, target, count, operand, compare, result) }
+    unsafe {
+        apply_in(
+            Exclusion::Words(&OWN),
+            op,
+            ty,
+            target,
+            count,
+            operand,
+            compare,
+            result,
+        )
+    }
 }
 
-/// [`apply_vector`] on memory that is shared with processes that know `locks` as well.
+/// What keeps two from changing one element at once.
+#[derive(Debug, Clone, Copy)]
+pub enum Exclusion<'a> {
+    /// The CPU's atomics, where it has them; elsewhere these locks. Atomic with the program's own atomics, too.
+    Words(&'a ElementLocks),
+    /// These locks alone: arrays are changed by plain loads and stores, many elements at a time. Atomic only with others who use the
+    /// same locks in this way.
+    Locks(&'a ElementLocks),
+}
+
+/// [`apply_vector`] on memory that is shared with processes that use the same exclusion.
 ///
 /// # Errors
 /// As for [`apply_vector`].
@@ -378,7 +375,7 @@ pub unsafe fn apply_vector(
 /// As for [`apply_vector`].
 #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
 pub unsafe fn apply_in(
-    locks: &ElementLocks,
+    exclusion: Exclusion<'_>,
     op: AtomicOp,
     ty: AtomicType,
     target: *mut u8,
@@ -387,31 +384,92 @@ pub unsafe fn apply_in(
     compare: *const u8,
     result: *mut u8,
 ) -> Result<()> {
+    let args = Args {
+        target,
+        operand,
+        compare,
+        result,
+    };
     check(op, ty, target, result)?;
-    let (size, word) = (ty.size(), is_word(ty, target));
-    for index in 0..count {
-        // `wrapping_add`, because arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
-        let result = if result.is_null() {
-            result
-        } else {
-            result.wrapping_add(index * size)
-        };
+    // SAFETY:
+    // - the pointers are the caller's promise;
+    // - `check` has tested the alignment of the first element, which that of the others follows from, and the width.
+    unsafe {
+        match exclusion {
+            Exclusion::Words(_) if is_word(ty, target) => dispatch::<false>(op, ty, args, count),
+            Exclusion::Words(locks) => in_turn(locks, lock::ELEMENT, op, ty, args, count),
+            Exclusion::Locks(locks) => in_turn(locks, lock::STRIPE, op, ty, args, count),
+        }
+    }
+}
+
+/// One element under [`Exclusion::Locks`], as [`apply`]. The operations that programs live on come before the table.
+///
+/// # Errors
+/// As for [`apply`].
+///
+/// # Safety
+/// As for [`apply_in`].
+#[inline]
+pub unsafe fn apply_locked(
+    locks: &ElementLocks,
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+) -> Result<()> {
+    let common = (op == AtomicOp::Sum) | (op == AtomicOp::Cswap);
+    if common & (ty == AtomicType::U64) & target.addr().is_multiple_of(size_of::<u64>()) {
         let args = Args {
-            target: target.wrapping_add(index * size),
-            operand: operand.wrapping_add(index * size),
-            compare: compare.wrapping_add(index * size),
+            target,
+            operand,
+            compare,
             result,
         };
+        let _held = locks.hold(target.addr(), lock::STRIPE)?;
         // SAFETY:
-        // - the caller promises `count` valid elements, and `index < count`;
-        // - `check` has tested the alignment of the first, which that of the others follows from, and the width.
+        // - the pointers are the caller's promise; whoever else works on the element waits for the lock.
         unsafe {
-            if word {
-                dispatch(op, ty, args)?;
+            if op == AtomicOp::Sum {
+                kernel::integer_sum::<u64, true>(args);
             } else {
-                locked(locks, op, ty, args)?;
+                kernel::integer_cswap::<u64, true>(args);
             }
         }
+        return Ok(());
+    }
+    let exclusion = Exclusion::Locks(locks);
+    // SAFETY:
+    // - the caller's promise.
+    unsafe { apply_in(exclusion, op, ty, target, 1, operand, compare, result) }
+}
+
+/// [`dispatch`] under locks, as many elements at a time as begin in one stretch of memory.
+///
+/// # Safety
+/// As for [`apply_in`]; [`check`] has been passed.
+#[cold]
+unsafe fn in_turn(
+    locks: &ElementLocks,
+    stretch: lock::Stretch,
+    op: AtomicOp,
+    ty: AtomicType,
+    args: Args,
+    count: usize,
+) -> Result<()> {
+    let size = ty.size();
+    let mut done = 0;
+    while done < count {
+        let now = args.nth(done, size);
+        let room = stretch.bytes - now.target.addr() % stretch.bytes;
+        let many = room.div_ceil(size).min(count - done);
+        let _held = locks.hold(now.target.addr(), stretch)?;
+        // SAFETY:
+        // - the caller's promise; whoever else works on these elements waits for the lock.
+        unsafe { dispatch::<true>(op, ty, now, many) }?;
+        done += many;
     }
     Ok(())
 }

@@ -42,6 +42,40 @@ pub(super) trait Bits: Word {
     unsafe fn add(target: *mut Self, value: Self);
     /// `(value & mask)` in the bits of `mask`, the old value elsewhere.
     fn masked(old: Self, value: Self, mask: Self) -> Self;
+    /// `old + value`, wrapping.
+    fn sum(old: Self, value: Self) -> Self;
+    /// `old | value`.
+    fn either(old: Self, value: Self) -> Self;
+    /// `old & value`.
+    fn both(old: Self, value: Self) -> Self;
+    /// `old ^ value`.
+    fn one(old: Self, value: Self) -> Self;
+}
+
+/// The methods of [`Bits`] that touch no memory.
+macro_rules! pure {
+    () => {
+        #[inline(always)]
+        fn masked(old: Self, value: Self, mask: Self) -> Self {
+            (value & mask) | (old & !mask)
+        }
+        #[inline(always)]
+        fn sum(old: Self, value: Self) -> Self {
+            old.wrapping_add(value)
+        }
+        #[inline(always)]
+        fn either(old: Self, value: Self) -> Self {
+            old | value
+        }
+        #[inline(always)]
+        fn both(old: Self, value: Self) -> Self {
+            old & value
+        }
+        #[inline(always)]
+        fn one(old: Self, value: Self) -> Self {
+            old ^ value
+        }
+    };
 }
 
 macro_rules! native {
@@ -73,8 +107,7 @@ macro_rules! native {
             native!(@method $atomic, or(target: $word, value) -> () = { target.fetch_or(value, SeqCst); });
             native!(@method $atomic, xor(target: $word, value) -> () = { target.fetch_xor(value, SeqCst); });
             native!(@method $atomic, add(target: $word, value) -> () = { target.fetch_add(value, SeqCst); });
-            #[inline(always)]
-            fn masked(old: Self, value: Self, mask: Self) -> Self { (value & mask) | (old & !mask) }
+            pure!();
         }
     )*};
 }
@@ -174,10 +207,7 @@ impl Bits for u128 {
         xor(target, value) -> () = { Self::fetch_xor(target, value); };
         add(target, value) -> () = { Self::fetch_add(target, value); };
     }
-    #[inline(always)]
-    fn masked(old: Self, value: Self, mask: Self) -> Self {
-        (value & mask) | (old & !mask)
-    }
+    pure!();
 }
 
 /// An element of up to 32 bytes in this thread's own copy, which no CPU changes atomically: whoever works on it holds the
@@ -212,29 +242,6 @@ impl Word for Copied {
             }
             target.write(new);
             Ok(found)
-        }
-    }
-}
-
-/// Copies an element between shared memory and a copy, by words of 4 or 8 bytes.
-///
-/// # Safety
-/// `len` bytes, a multiple of 4 at addresses that are multiples of 4, are valid at both ends.
-pub(super) unsafe fn move_shared(from: *const u8, to: *mut u8, len: usize) {
-    let wide = (from.addr() | to.addr() | len).is_multiple_of(8);
-    let step = if wide { 8 } else { 4 };
-    for at in (0..len).step_by(step) {
-        // SAFETY:
-        // - in bounds and aligned by the caller's promise; atomic, since garbled peers may write at the same time.
-        unsafe {
-            let (from, to) = (from.add(at).cast_mut(), to.add(at));
-            if step == 8 {
-                let value = AtomicU64::from_ptr(from.cast()).load(Relaxed);
-                AtomicU64::from_ptr(to.cast()).store(value, Relaxed);
-            } else {
-                let value = AtomicU32::from_ptr(from.cast()).load(Relaxed);
-                AtomicU32::from_ptr(to.cast()).store(value, Relaxed);
-            }
         }
     }
 }

@@ -34,7 +34,7 @@ unsafe impl Sync for Window {}
 
 impl Window {
     pub fn new(engine: &Engine, shape: Shape) -> Result<Self> {
-        let region = engine.allocate(shape.size(), Rights::all())?;
+        let region = engine.allocate(shape.size(), Rights::FULL)?;
         Ok(Window {
             base: region.base(),
             region,

@@ -100,14 +100,14 @@ impl Port {
             .place()
             .ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
         let part =
-            |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), Rights::all());
+            |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), Rights::FULL);
         let (inbox, spill) = (part(small)?, part(large)?);
         let table_len = if options.session {
             SESSION_LEN
         } else {
             PLAIN_LEN
         };
-        let table = engine.allocate(table_len, Rights::all())?;
+        let table = engine.allocate(table_len, Rights::FULL)?;
         // SAFETY:
         // - fresh, zeroed, page-aligned memory of the layouts' sizes, which nobody has the keys of yet; it stays as long as `self`, and
         //   these are its only readers.

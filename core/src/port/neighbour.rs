@@ -136,7 +136,7 @@ impl Network {
         if base.is_null() {
             return Err(Error::Unsupported);
         }
-        gates.check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::all())?;
+        gates.check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
         // SAFETY:
         // - in bounds, as just checked, and mapped as long as the region is kept, which self does; regions are page-aligned.
         Ok(unsafe { Gate::at(base, index) })

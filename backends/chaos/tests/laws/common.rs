@@ -38,11 +38,11 @@ impl Rig {
         let net = Arc::new(LoopbackNet::default());
         let issuer = chaotic(&net, config, layers);
         let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
-        let target = owner.allocate(len, Rights::all()).unwrap();
+        let target = owner.allocate(len, Rights::FULL).unwrap();
         let connection = issuer.connect(&owner.address().unwrap()).unwrap();
         Rig {
             endpoint: issuer.endpoint(4096).unwrap(),
-            local: issuer.allocate(len.max(1 << 16), Rights::all()).unwrap(),
+            local: issuer.allocate(len.max(1 << 16), Rights::FULL).unwrap(),
             remote: connection.import(&target.key()).unwrap(),
             target: Some(target),
             issuer,

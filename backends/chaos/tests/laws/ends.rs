@@ -250,7 +250,7 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
             Arc::new(Chaos::wrap(Arc::new(Loopback::join(&net)), config));
         let issuer = Engine::new(vec![chaos.clone()]).unwrap();
         let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
-        let target = owner.allocate(4096, Rights::all()).unwrap();
+        let target = owner.allocate(4096, Rights::FULL).unwrap();
         let peer = issuer.connect(&owner.address().unwrap()).unwrap();
         let remote = peer.import(&target.key()).unwrap();
         let endpoint = issuer.endpoint(10).unwrap();
@@ -293,7 +293,7 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
         let issuer = chaotic(&net, pending_always(seed), 1 + seed as usize % 2);
         let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
         let layout = InboxLayout::new(4).unwrap();
-        let memory = owner.allocate(layout.size(), Rights::all()).unwrap();
+        let memory = owner.allocate(layout.size(), Rights::FULL).unwrap();
         // SAFETY:
         // - the region is long enough, and new.
         unsafe { inbox::initialise(memory.base(), 4) }.unwrap();

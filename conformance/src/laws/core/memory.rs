@@ -94,7 +94,7 @@ fn reached(ctx: &Ctx, memory: *mut u8, len: usize) -> Verdict {
         for round in 0..3 {
             // SAFETY:
             // - the memory outlives the region, which is dropped in `one_round`.
-            let region = unsafe { rank.engine().register(memory, len, Rights::all()) };
+            let region = unsafe { rank.engine().register(memory, len, Rights::FULL) };
             one_round(rank, region.says("registering memory of the user")?, round)?;
             // SAFETY:
             // - as above; nobody writes there any more.
@@ -239,7 +239,7 @@ fn shared_page(ctx: &Ctx) -> Verdict {
                     rank.engine().register(
                         memory.wrapping_add(4000 + piece * 128),
                         64,
-                        Rights::all(),
+                        Rights::FULL,
                     )
                 };
                 regions.push(region.says("registering a piece of a page")?);
@@ -296,14 +296,14 @@ fn nothing(ctx: &Ctx) -> Verdict {
         ] {
             // SAFETY:
             // - it is refused.
-            let result = unsafe { rank.engine().register(base, len, Rights::all()) };
+            let result = unsafe { rank.engine().register(base, len, Rights::FULL) };
             refused(
                 result.map(drop),
                 |e| matches!(e, Error::InvalidArgument(_)),
                 &format!("{len} bytes at {base:p}"),
             )?;
         }
-        let result = rank.engine().allocate(0, Rights::all());
+        let result = rank.engine().allocate(0, Rights::FULL);
         refused(
             result.map(drop),
             |e| matches!(e, Error::InvalidArgument(_)),
@@ -318,7 +318,7 @@ fn wakes(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 16384, |rank| {
         // SAFETY:
         // - the vector outlives the region.
-        let region = unsafe { rank.engine().register(memory, 8192, Rights::all()) };
+        let region = unsafe { rank.engine().register(memory, 8192, Rights::FULL) };
         let region = region.says("registering memory of the user")?;
         rank.list(EXTRA, &region).says("list")?;
         rank.ctx.sync();

@@ -132,7 +132,7 @@ fn open_inbox(rank: &Rank<'_>, capacity: usize) -> Result<(Region, InboxReader),
     let layout = InboxLayout::new(capacity).says("layout")?;
     let region = rank
         .engine()
-        .allocate(layout.size(), Rights::all())
+        .allocate(layout.size(), Rights::FULL)
         .says("allocate")?;
     // SAFETY:
     // - as many bytes as the layout says, of a region that peers do not know yet.

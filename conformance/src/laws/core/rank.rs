@@ -82,9 +82,9 @@ impl<'a> Rank<'a> {
         Ok(Rank {
             ctx,
             endpoint: engine.endpoint(u32::MAX)?,
-            data: engine.allocate(len, Rights::all())?,
-            notes: Notifications::new(engine.allocate(NOTES * 4, Rights::all())?, NOTES)?,
-            scratch: engine.allocate(len, Rights::all())?,
+            data: engine.allocate(len, Rights::FULL)?,
+            notes: Notifications::new(engine.allocate(NOTES * 4, Rights::FULL)?, NOTES)?,
+            scratch: engine.allocate(len, Rights::FULL)?,
             world,
         })
     }

@@ -393,7 +393,7 @@ fn refused_whole(ctx: &Ctx) -> Verdict {
         // - the vector outlives the region, which is dropped first.
         let region = unsafe {
             rank.engine()
-                .register(own.as_mut_ptr().cast(), 4096, Rights::all())
+                .register(own.as_mut_ptr().cast(), 4096, Rights::FULL)
         };
         let region = region.says("registering memory of the user")?;
         rank.list(EXTRA, &region).says("list")?;
@@ -450,7 +450,7 @@ fn stale(ctx: &Ctx) -> Verdict {
         for round in 0..10u8 {
             let region = rank
                 .engine()
-                .allocate(8192, Rights::all())
+                .allocate(8192, Rights::FULL)
                 .says("allocate")?;
             rank.list(EXTRA, &region).says("list")?;
             ctx.sync();
