@@ -16,7 +16,7 @@ use crate::sys::{
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// `enum fi_datatype`, in its order.
-const TYPES: [AtomicType; 16] = [
+pub(crate) const TYPES: [AtomicType; 16] = [
     AtomicType::I8,
     AtomicType::U8,
     AtomicType::I16,

@@ -1,11 +1,13 @@
 //! Completion queues (fi_cq(3)).
 
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use crossbeam::queue::{ArrayQueue, SegQueue};
+use crossbeam::queue::SegQueue;
 use rustix::event::{EventfdFlags, eventfd};
+use unipgas_core::biased::Biased;
 use unipgas_core::{Deadline, Error};
 
 use crate::domain::Domain;
@@ -17,6 +19,8 @@ use crate::watcher::Watched;
 const PATIENCE: u32 = 64;
 /// Reads in vain after which the lives of peers are looked at.
 const LOOK: u32 = 1 << 16;
+/// Reads of what is there after which endpoints get on nevertheless.
+const TURN: u32 = 16;
 /// Entries of a queue whose user does not say how many.
 const DEFAULT_SIZE: usize = 1024;
 /// The largest queue that is made at once; what it has no room for is kept nevertheless.
@@ -53,36 +57,42 @@ pub struct Failure {
 }
 
 /// Endpoints that get on when somebody looks at a queue or a counter.
-#[derive(Default)]
-pub(crate) struct Attached(RwLock<Vec<Arc<Endpoint>>>);
+pub(crate) struct Attached(Biased<Vec<Arc<Endpoint>>>);
+
+impl Default for Attached {
+    fn default() -> Self {
+        Attached(Biased::new(Vec::new()))
+    }
+}
 
 impl Attached {
     pub fn add(&self, endpoint: &Arc<Endpoint>) {
-        let mut all = self.0.write().unwrap_or_else(|e| e.into_inner());
+        let mut all = self.0.lock();
         if !all.iter().any(|known| Arc::ptr_eq(known, endpoint)) {
             all.push(endpoint.clone());
         }
     }
 
     pub fn remove(&self, endpoint: &Endpoint) {
-        let mut all = self.0.write().unwrap_or_else(|e| e.into_inner());
-        all.retain(|known| !std::ptr::eq(&**known, endpoint));
+        self.0
+            .lock()
+            .retain(|known| !std::ptr::eq(&**known, endpoint));
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(|e| e.into_inner()).is_empty()
+        self.0.lock().is_empty()
     }
 
     #[inline]
     pub fn progress(&self) {
-        for endpoint in &*self.0.read().unwrap_or_else(|e| e.into_inner()) {
+        for endpoint in &*self.0.lock() {
             endpoint.progress();
         }
     }
 
     /// Looks whether peers still live.
     pub fn look(&self) {
-        for endpoint in &*self.0.read().unwrap_or_else(|e| e.into_inner()) {
+        for endpoint in &*self.0.lock() {
             endpoint.look_at_peers();
         }
     }
@@ -102,9 +112,12 @@ pub enum Wait {
 /// A completion queue.
 pub struct CompletionQueue {
     domain: Arc<Domain>,
-    entries: ArrayQueue<Entry>,
-    /// What came when `entries` was full; nothing is ever lost.
-    overflow: SegQueue<Entry>,
+    /// What comes when it is full is kept nevertheless: nothing is ever lost.
+    entries: Biased<VecDeque<Entry>>,
+    /// How many there are, for whoever only looks.
+    count: AtomicUsize,
+    /// From so many on it is full.
+    size: usize,
     failures: SegQueue<Failure>,
     pub(crate) attached: Attached,
     wait: Wait,
@@ -113,6 +126,8 @@ pub struct CompletionQueue {
     armed: AtomicBool,
     interrupted: AtomicBool,
     vain: AtomicU32,
+    /// Reads since endpoints got on.
+    turn: AtomicU32,
 }
 
 impl CompletionQueue {
@@ -132,8 +147,9 @@ impl CompletionQueue {
         };
         let queue = Arc::new(CompletionQueue {
             domain: domain.clone(),
-            entries: ArrayQueue::new(size),
-            overflow: SegQueue::new(),
+            entries: Biased::new(VecDeque::with_capacity(size)),
+            count: AtomicUsize::new(0),
+            size,
             failures: SegQueue::new(),
             attached: Attached::default(),
             wait,
@@ -141,6 +157,7 @@ impl CompletionQueue {
             armed: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             vain: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
         });
         if queue.descriptor.is_some() {
             let watched: Arc<dyn Watched> = queue.clone();
@@ -162,15 +179,20 @@ impl CompletionQueue {
     /// Whether there is no room for a completion: operations are to be tried again later.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.is_full()
+        self.len() >= self.size
     }
 
-    #[inline]
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
     pub(crate) fn push(&self, entry: Entry) {
-        let full = !self.overflow.is_empty();
-        if full || self.entries.push(entry).is_err() {
-            self.overflow.push(entry);
-        }
+        let mut entries = self.entries.lock();
+        entries.push_back(entry);
+        self.count.store(entries.len(), Ordering::Release);
+        drop(entries);
         self.wake();
     }
 
@@ -198,7 +220,7 @@ impl CompletionQueue {
     }
 
     fn has_something(&self) -> bool {
-        !(self.entries.is_empty() && self.overflow.is_empty() && self.failures.is_empty())
+        self.len() > 0 || !self.failures.is_empty()
     }
 
     /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: there is something to read.
@@ -218,28 +240,39 @@ impl CompletionQueue {
     }
 
     /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes first.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, most: usize, mut sink: impl FnMut(Entry)) -> Result<usize> {
-        self.attached.progress();
+        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
+        self.turn.store(turn, Ordering::Relaxed);
+        // What is there need not wait for what may come; but it must not keep it from coming.
+        if self.len() == 0 || turn >= TURN {
+            self.turn.store(0, Ordering::Relaxed);
+            self.attached.progress();
+        }
         if !self.failures.is_empty() {
             return Err(Errno::AVAIL);
         }
+        if self.len() == 0 && most > 0 {
+            self.in_vain();
+            return Err(Errno::AGAIN);
+        }
+        let mut entries = self.entries.lock();
         let mut count = 0;
-        while count < most {
-            let Some(entry) = self.entries.pop().or_else(|| self.overflow.pop()) else {
-                break;
-            };
+        while count < most
+            && let Some(entry) = entries.pop_front()
+        {
             sink(entry);
             count += 1;
         }
+        self.count.store(entries.len(), Ordering::Release);
         if count == 0 && most > 0 {
-            self.in_vain();
             return Err(Errno::AGAIN);
         }
         Ok(count)
     }
 
     /// Programs that poll keep the core from whoever they wait for.
+    #[inline]
     fn in_vain(&self) {
         let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1);
         self.vain.store(vain, Ordering::Relaxed);
@@ -275,7 +308,7 @@ impl CompletionQueue {
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.attached.progress();
-            let ready = self.entries.len() + self.overflow.len() >= least
+            let ready = self.len() >= least
                 || !self.failures.is_empty()
                 || self.interrupted.load(Ordering::Acquire)
                     && self.interrupted.swap(false, Ordering::AcqRel);

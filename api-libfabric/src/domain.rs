@@ -11,36 +11,15 @@ use crate::process;
 use crate::status::Result;
 use crate::watcher::Watcher;
 
-/// How a domain's memory is addressed, and by whom its objects may be used.
+/// How a domain's memory is addressed, and its objects get on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DomainOptions {
     /// FI_MR_VIRT_ADDR: remote addresses are those that the memory has in its owner; else they begin at 0.
     pub virtual_addresses: bool,
     /// FI_MR_PROV_KEY: keys are chosen here; else by whoever registers.
     pub own_keys: bool,
-    /// Locks are spared if threads promise to use the domain's objects one at a time.
-    pub one_thread: OneThread,
     /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
     pub automatic: bool,
-}
-
-/// Whether threads use the objects of a domain one at a time (FI_THREAD_DOMAIN), or at least those that share a completion queue or
-/// counter (FI_THREAD_COMPLETION). By default they need not.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OneThread(bool);
-
-impl OneThread {
-    /// The promise.
-    ///
-    /// # Safety
-    /// It is kept, as long as the domain and its objects exist.
-    pub unsafe fn promised() -> OneThread {
-        OneThread(true)
-    }
-
-    pub(crate) fn is_promised(self) -> bool {
-        self.0
-    }
 }
 
 /// A domain.

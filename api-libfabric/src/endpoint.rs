@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use unipgas_core::port::{Guarded, Held};
 use unipgas_core::{Deadline, Error, Flags, Region, Rights};
 
 use crate::av::AddressVector;
@@ -56,7 +56,7 @@ struct Bindings {
 
 struct Live {
     reports: Reports,
-    state: Guarded<State>,
+    state: Biased<State>,
 }
 
 /// An endpoint.
@@ -237,9 +237,8 @@ impl Endpoint {
             return Err(Errno::NOCQ);
         }
         let queues = queues.into_iter().flatten();
-        let domain = *self.domain.options();
-        let automatic = domain.automatic && self.options.caps & (FI_MSG | FI_TAGGED) != 0;
-        let watched = automatic || queues.clone().any(|queue| queue.descriptor().is_some());
+        let automatic =
+            self.domain.options().automatic && self.options.caps & (FI_MSG | FI_TAGGED) != 0;
         for queue in queues {
             queue.attached.add(self);
         }
@@ -257,7 +256,7 @@ impl Endpoint {
         };
         let live = Live {
             reports,
-            state: Guarded::new(state, watched || !domain.one_thread.is_promised()),
+            state: Biased::new(state),
         };
         self.live.set(live).map_err(|_| Errno::OPBADSTATE)?;
         if automatic {
@@ -283,11 +282,9 @@ impl Endpoint {
 
     /// The reports and the state. Errors: [`Errno::OPBADSTATE`] before the endpoint is enabled.
     #[inline(always)]
-    pub(crate) fn live(&self) -> Result<(&Reports, Held<'_, State>)> {
+    pub(crate) fn live(&self) -> Result<(&Reports, BiasedGuard<'_, State>)> {
         let live = self.live.get().ok_or(Errno::OPBADSTATE)?;
-        // SAFETY:
-        // - there is a lock, unless threads have promised to come one at a time; the library's own thread does not come then.
-        Ok((&live.reports, unsafe { live.state.hold() }))
+        Ok((&live.reports, live.state.lock()))
     }
 
     /// Moves everything on: takes what has come, sends what had to wait.

@@ -44,6 +44,8 @@ impl MemoryRegion {
         rights.set(Rights::READ, access & FI_REMOTE_READ != 0);
         rights.set(Rights::WRITE, access & FI_REMOTE_WRITE != 0);
         rights.set(Rights::ATOMIC, !rights.is_empty());
+        // Of several actors only one may operate atomically on memory at a time (fi_atomic(3), "Completions").
+        rights.set(Rights::EXCLUSIVE, !rights.is_empty());
         let region = if rights.is_empty() {
             None
         } else {

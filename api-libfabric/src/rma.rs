@@ -1,6 +1,7 @@
 //! Remote memory access (fi_rma(3)).
 
 use unipgas_core::inbox::Record;
+use unipgas_core::keyring::RemoteKey;
 use unipgas_core::{Flags, Local, Remote};
 
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
@@ -106,6 +107,20 @@ impl<const LISTS: usize> Walk<LISTS> {
     }
 }
 
+#[inline(always)]
+fn part_of(known: &RemoteKey, address: u64, len: usize, access: u64) -> Option<Remote<'_>> {
+    let keyed = &known.keyed;
+    let offset = address.wrapping_sub(keyed.base);
+    let inside = (offset <= keyed.len) & (len as u64 <= keyed.len.wrapping_sub(offset));
+    if !inside | (keyed.access & access != access) {
+        return None;
+    }
+    Some(Remote {
+        region: known.region.as_ref()?,
+        offset: offset as usize,
+    })
+}
+
 impl Target {
     /// `len` bytes at `address` of the memory under `key`, which must allow `access`.
     #[inline(always)]
@@ -117,17 +132,19 @@ impl Target {
         len: usize,
         access: u64,
     ) -> std::result::Result<Remote<'_>, Errno> {
-        let known = self.key(domain, key)?;
-        let keyed = &known.keyed;
-        let offset = address.wrapping_sub(keyed.base);
-        let inside = offset <= keyed.len && len as u64 <= keyed.len - offset;
-        match &known.region {
-            Some(region) if inside && keyed.access & access == access => Ok(Remote {
-                region,
-                offset: offset as usize,
-            }),
-            _ => Err(Errno::ACCES),
-        }
+        part_of(self.key(domain, key)?, address, len, access).ok_or(Errno::ACCES)
+    }
+
+    /// The same, if the key is at hand.
+    #[inline(always)]
+    pub fn place_at_hand(
+        &self,
+        key: u64,
+        address: u64,
+        len: usize,
+        access: u64,
+    ) -> Option<Remote<'_>> {
+        part_of(self.key_at_hand(key)?, address, len, access)
     }
 }
 

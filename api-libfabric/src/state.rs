@@ -102,6 +102,24 @@ impl State {
         self.operations.len()
     }
 
+    /// The endpoint at `address`, if it is known, nothing is under way, and it is not yet time to look after peers: then an operation
+    /// may be carried out at once.
+    #[inline(always)]
+    pub fn target_at_hand(&mut self, address: u64) -> Option<(&Channel, &mut Target)> {
+        let posts = self.posts.wrapping_add(1);
+        let av = self.av.as_ref()?;
+        let free = self.operations.is_empty() & !posts.is_multiple_of(POSTS);
+        if !free | (av.removals() != self.removals) {
+            return None;
+        }
+        let target = self.targets.get_mut(address as usize)?.as_mut()?;
+        if target.events {
+            return None;
+        }
+        self.posts = posts;
+        Some((&self.channel, target))
+    }
+
     /// The endpoint at `address`. Errors: `Err` for an address that is not there; else why it cannot be reached.
     #[inline(always)]
     pub fn target(&mut self, address: u64) -> Result<std::result::Result<&mut Target, Errno>> {

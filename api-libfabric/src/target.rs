@@ -107,6 +107,15 @@ impl Target {
         found.map_err(|error| blame(&self.connection, &mut self.gone, error))
     }
 
+    /// The memory under `key`, if it has been looked up before and is still there.
+    #[inline(always)]
+    pub fn key_at_hand(&self, key: u64) -> Option<&RemoteKey> {
+        if self.gone | !self.directory.is_current() {
+            return None;
+        }
+        self.keys.at_hand(key)
+    }
+
     /// What an error of an operation means: memory that is not there any more may have gone with its owner.
     #[cold]
     pub fn why(&mut self, error: Error) -> Errno {

@@ -16,7 +16,7 @@ use unipgas_libfabric::rma::{Direction, Part, RemotePart};
 use unipgas_libfabric::sys::*;
 use unipgas_libfabric::{
     AddressVector, CompletionQueue, Counter, Domain, DomainOptions, Endpoint, EndpointOptions,
-    Entry, Errno, MemoryRegion, Name, OneThread,
+    Entry, Errno, MemoryRegion, Name,
 };
 
 struct Node {
@@ -115,9 +115,6 @@ fn on_each(what: impl Fn(Node, Node)) {
         DomainOptions {
             virtual_addresses: true,
             own_keys: true,
-            // SAFETY:
-            // - one thread uses each domain of these tests.
-            one_thread: unsafe { OneThread::promised() },
             automatic: false,
         },
         DomainOptions {

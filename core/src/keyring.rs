@@ -238,16 +238,20 @@ impl RemoteKeys {
         (key ^ key >> 32) as usize % RECENT
     }
 
+    /// What is under `key`, if it was found lately and is still there.
+    #[inline(always)]
+    pub fn at_hand(&self, key: u64) -> Option<&RemoteKey> {
+        let known = self.recent[Self::recent_place(key)].as_deref()?;
+        (known.key == key && known.is_current()).then_some(known)
+    }
+
     /// What is under `key`. Errors: [`Error::StaleRegion`] if nothing is; [`Error::PeerDead`].
     #[inline(always)]
     pub fn find(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<&RemoteKey> {
-        let place = Self::recent_place(key);
-        let at_hand =
-            matches!(&self.recent[place], Some(known) if known.key == key && known.is_current());
-        if !at_hand {
+        if self.at_hand(key).is_none() {
             self.find_slowly(engine, service, key)?;
         }
-        match &self.recent[place] {
+        match &self.recent[Self::recent_place(key)] {
             Some(known) => Ok(known),
             None => Err(Error::StaleRegion),
         }

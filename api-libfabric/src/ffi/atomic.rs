@@ -7,6 +7,7 @@ use super::rma::{one, parts};
 use super::{code, list, posted, put};
 use crate::atomics::{Family, Operands, valid};
 use crate::endpoint::{IOV_LIMIT, Posting};
+use crate::quick::Elements;
 use crate::rma::{Part, RemotePart, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -55,6 +56,29 @@ unsafe fn plain(
     } else {
         call.operand
     };
+    // SAFETY:
+    // - the caller's word.
+    let endpoint = &unsafe { part(endpoint) }?.endpoint;
+    let first = |list: &[Part]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
+    let short = [call.operand, call.compare, call.result]
+        .iter()
+        .all(|list| list.is_empty() || list.len() == 1 && list[0].len == counted[0].len);
+    if short && counted.len() == 1 {
+        let len = counted[0].len;
+        let elements = Elements {
+            family: call.family,
+            what: call.what,
+            operand: first(call.operand),
+            compare: first(call.compare),
+            result: first(call.result),
+            remote: RemotePart { address, len, key },
+        };
+        // SAFETY:
+        // - the caller's word.
+        if let Some(done) = unsafe { endpoint.atomic_now(&elements, call.to, posting) } {
+            return done;
+        }
+    }
     let len = total(counted.iter().map(|part| part.len), usize::MAX)?;
     let remote = [RemotePart { address, len, key }];
     let operands = Operands {
@@ -65,11 +89,7 @@ unsafe fn plain(
     };
     // SAFETY:
     // - the caller's word.
-    unsafe {
-        part(endpoint)?
-            .endpoint
-            .atomic(call.family, call.what, &operands, call.to, posting)
-    }
+    unsafe { endpoint.atomic(call.family, call.what, &operands, call.to, posting) }
 }
 
 /// # Safety

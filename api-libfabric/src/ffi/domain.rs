@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, fid_of, given, is_free, no, no_control, put};
 use crate::atomics::{Family, valid};
-use crate::domain::{Domain, DomainOptions, OneThread};
+use crate::domain::{Domain, DomainOptions};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -68,16 +68,9 @@ pub(super) unsafe fn open_domain(
         )
     };
     let basic = attr.mr_mode & FI_MR_BASIC != 0;
-    let one_thread = match attr.threading {
-        // SAFETY:
-        // - the program has asked for it, and promises by that what the word of the interface says.
-        FI_THREAD_DOMAIN | FI_THREAD_COMPLETION => unsafe { OneThread::promised() },
-        _ => OneThread::default(),
-    };
     let options = DomainOptions {
         virtual_addresses: basic || attr.mr_mode & FI_MR_VIRT_ADDR != 0,
         own_keys: basic || attr.mr_mode & FI_MR_PROV_KEY != 0,
-        one_thread,
         automatic: attr.data_progress == FI_PROGRESS_AUTO,
     };
     let raw = fid_domain {

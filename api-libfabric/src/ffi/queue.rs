@@ -144,7 +144,14 @@ impl Sink {
         // SAFETY:
         // - the caller's word; an entry is a prefix of the whole.
         unsafe {
-            std::ptr::copy_nonoverlapping((&raw const whole).cast(), self.at, self.len);
+            // Word by word: a copy of any length would be a call.
+            let words = (&raw const whole).cast::<u64>();
+            for word in 0..self.len / 8 {
+                self.at
+                    .cast::<u64>()
+                    .add(word)
+                    .write_unaligned(words.add(word).read());
+            }
             self.at = self.at.add(self.len);
             if !self.sources.is_null() {
                 self.sources.write_unaligned(entry.source);

@@ -87,7 +87,7 @@ macro_rules! table {
 
         /// Whether the cell of the table is filled, whatever this machine can do.
         #[inline]
-        const fn defined(op: AtomicOp, ty: AtomicType) -> bool {
+        pub const fn defined(op: AtomicOp, ty: AtomicType) -> bool {
             match ty { $(AtomicType::$ty => defined::$class(op),)* }
         }
 

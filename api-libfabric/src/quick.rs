@@ -1,0 +1,157 @@
+//! The short way of operations on one piece of a peer's memory that are done when the call returns. Whatever is not so takes the long
+//! way, which also finds out what is wrong.
+
+use unipgas_core::atomic::{AtomicForm, defined};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType};
+
+use crate::atomics::{Family, MOST_BYTES, TYPES};
+use crate::endpoint::{Endpoint, INJECT_SIZE, Posting};
+use crate::operation::{Counted, Report, Reports};
+use crate::rma::RemotePart;
+use crate::status::Result;
+use crate::sys::{
+    FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
+    FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_TRANSMIT_COMPLETE, FI_WRITE,
+};
+
+/// Flags that make no difference where everything is done at once.
+const SIMPLE: u64 = FI_COMPLETION
+    | FI_MORE
+    | FI_INJECT
+    | FI_INJECT_COMPLETE
+    | FI_TRANSMIT_COMPLETE
+    | FI_DELIVERY_COMPLETE;
+
+/// By family and type: a bit for each operation that every machine can do.
+const DEFINED: [[u32; TYPES.len()]; 3] = [
+    defined_for(Family::Base),
+    defined_for(Family::Fetch),
+    defined_for(Family::Compare),
+];
+
+const fn defined_for(family: Family) -> [u32; TYPES.len()] {
+    let mut masks = [0; TYPES.len()];
+    let mut ty = 0;
+    while ty < TYPES.len() {
+        let mut op = 0;
+        while op < AtomicOp::ALL.len() {
+            let this = AtomicOp::ALL[op];
+            let usable = matches!(
+                (family, this.form()),
+                (Family::Base, AtomicForm::Update)
+                    | (Family::Fetch, AtomicForm::Update | AtomicForm::FetchOnly)
+                    | (Family::Compare, AtomicForm::Compare)
+            );
+            if usable && TYPES[ty].size() <= 8 && defined(this, TYPES[ty]) {
+                masks[ty] |= 1 << op;
+            }
+            op += 1;
+        }
+        ty += 1;
+    }
+    masks
+}
+
+/// An atomic operation on consecutive elements.
+pub(crate) struct Elements {
+    pub family: Family,
+    /// `enum fi_datatype`, `enum fi_op`.
+    pub what: (i32, i32),
+    pub operand: *const u8,
+    pub compare: *const u8,
+    pub result: *mut u8,
+    /// Where there, and how many.
+    pub remote: RemotePart,
+}
+
+impl Reports {
+    /// Whether an operation that `posting` describes can be reported now, and whether its success is to be told.
+    #[inline(always)]
+    fn admits(&self, posting: &Posting) -> Option<bool> {
+        let wanted = !posting.quiet & (!self.selective[0] | (posting.flags & FI_COMPLETION != 0));
+        let room = match &self.transmit {
+            Some(queue) if wanted => !queue.is_full(),
+            _ => true,
+        };
+        (room & (posting.flags & !SIMPLE == 0)).then_some(wanted)
+    }
+}
+
+impl Endpoint {
+    /// `None`: nothing has happened. Errors: as for [`Endpoint::atomic`].
+    ///
+    /// # Safety
+    /// As for [`Endpoint::atomic`].
+    #[inline(always)]
+    pub(crate) unsafe fn atomic_now(
+        &self,
+        elements: &Elements,
+        to: u64,
+        posting: &Posting,
+    ) -> Option<Result<()>> {
+        let Elements {
+            family,
+            what: (datatype, op),
+            operand,
+            compare,
+            result,
+            remote,
+        } = *elements;
+        let defined = DEFINED[family as usize].get(datatype as usize)?;
+        let known = (op as usize) < AtomicOp::ALL.len();
+        if !known || defined >> op & 1 == 0 {
+            return None;
+        }
+        let (ty, op) = (TYPES[datatype as usize], AtomicOp::ALL[op as usize]);
+        let (reads, fetches) = (op == AtomicOp::Read, family != Family::Base);
+        let missing = (operand.is_null() & !reads)
+            | (compare.is_null() & (family == Family::Compare))
+            | (result.is_null() & fetches);
+        let inline = posting.quiet | (posting.flags & FI_INJECT != 0);
+        let most = if inline { INJECT_SIZE } else { MOST_BYTES };
+        let size = ty.size();
+        if missing | (remote.len == 0) | (remote.len > most / size) {
+            return None;
+        }
+        let (reports, mut state) = self.live().ok()?;
+        let wanted = reports.admits(posting)?;
+        let access = match (fetches, reads) {
+            (_, true) => FI_REMOTE_READ,
+            (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
+            (false, _) => FI_REMOTE_WRITE,
+        };
+        let (channel, target) = state.target_at_hand(to)?;
+        let len = remote.len * size;
+        let place = target.place_at_hand(remote.key, remote.address, len, access)?;
+        let request = AtomicRequest {
+            op,
+            ty,
+            count: remote.len,
+            operand,
+            compare,
+            result,
+        };
+        // SAFETY:
+        // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
+        let done = unsafe { channel.atomic_at_once(place, &request) }?;
+        let (flags, counted) = match fetches {
+            true => (FI_ATOMIC | FI_READ, Counted::Read),
+            false => (FI_ATOMIC | FI_WRITE, Counted::Write),
+        };
+        let report = Report {
+            context: posting.context,
+            flags,
+            wanted,
+            counted,
+        };
+        Some(match done {
+            Ok(()) => {
+                reports.succeed(&report);
+                Ok(())
+            }
+            Err(error) => reports.fail(&report, target.why(error)),
+        })
+    }
+}
+
+const _: () = assert!(AtomicOp::ALL.len() <= 32 && AtomicType::ALL.len() == TYPES.len());
