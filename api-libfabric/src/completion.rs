@@ -26,8 +26,9 @@ const DEFAULT_SIZE: usize = 1024;
 /// The largest queue that is made at once; what it has no room for is kept nevertheless.
 const LARGEST: usize = 1 << 16;
 
-/// A completed operation: the fields of `struct fi_cq_tagged_entry`.
+/// A completed operation: the fields of `struct fi_cq_tagged_entry`, and where a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
 pub struct Entry {
     /// The operation's context.
     pub context: usize,
@@ -109,11 +110,71 @@ pub enum Wait {
     Descriptor,
 }
 
+/// Entries that have not been read, in the order in which they came.
+struct Entries {
+    ring: Box<[Entry]>,
+    first: usize,
+    len: usize,
+    /// What came when the ring was full: nothing is ever lost.
+    overflow: VecDeque<Entry>,
+}
+
+impl Entries {
+    fn new(size: usize) -> Self {
+        Entries {
+            ring: vec![Entry::default(); size.next_power_of_two()].into(),
+            first: 0,
+            len: 0,
+            overflow: VecDeque::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len + self.overflow.len()
+    }
+
+    /// How many there are now.
+    #[inline(always)]
+    fn push(&mut self, entry: Entry) -> usize {
+        let mask = self.ring.len() - 1;
+        if self.len > mask || !self.overflow.is_empty() {
+            return self.keep(entry);
+        }
+        self.ring[(self.first + self.len) & mask] = entry;
+        self.len += 1;
+        self.len
+    }
+
+    #[cold]
+    fn keep(&mut self, entry: Entry) -> usize {
+        self.overflow.push_back(entry);
+        self.len()
+    }
+
+    /// Gives the oldest entry to `sink`; false if there is none.
+    #[inline(always)]
+    fn take(&mut self, sink: &mut impl FnMut(&Entry)) -> bool {
+        if self.len == 0 {
+            return self.take_kept(sink);
+        }
+        let mask = self.ring.len() - 1;
+        sink(&self.ring[self.first & mask]);
+        self.first = (self.first + 1) & mask;
+        self.len -= 1;
+        true
+    }
+
+    #[cold]
+    fn take_kept(&mut self, sink: &mut impl FnMut(&Entry)) -> bool {
+        self.overflow.pop_front().inspect(sink).is_some()
+    }
+}
+
 /// A completion queue.
 pub struct CompletionQueue {
     domain: Arc<Domain>,
-    /// What comes when it is full is kept nevertheless: nothing is ever lost.
-    entries: Biased<VecDeque<Entry>>,
+    entries: Biased<Entries>,
     /// How many there are, for whoever only looks.
     count: AtomicUsize,
     /// From so many on it is full.
@@ -147,7 +208,7 @@ impl CompletionQueue {
         };
         let queue = Arc::new(CompletionQueue {
             domain: domain.clone(),
-            entries: Biased::new(VecDeque::with_capacity(size)),
+            entries: Biased::new(Entries::new(size)),
             count: AtomicUsize::new(0),
             size,
             failures: SegQueue::new(),
@@ -190,8 +251,7 @@ impl CompletionQueue {
     #[inline(always)]
     pub(crate) fn push(&self, entry: Entry) {
         let mut entries = self.entries.lock();
-        entries.push_back(entry);
-        self.count.store(entries.len(), Ordering::Release);
+        self.count.store(entries.push(entry), Ordering::Release);
         drop(entries);
         self.wake();
     }
@@ -241,7 +301,7 @@ impl CompletionQueue {
 
     /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes first.
     #[inline(always)]
-    pub fn read(&self, most: usize, mut sink: impl FnMut(Entry)) -> Result<usize> {
+    pub fn read(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
         // What is there need not wait for what may come; but it must not keep it from coming.
@@ -258,13 +318,11 @@ impl CompletionQueue {
         }
         let mut entries = self.entries.lock();
         let mut count = 0;
-        while count < most
-            && let Some(entry) = entries.pop_front()
-        {
-            sink(entry);
+        while count < most && entries.take(&mut sink) {
             count += 1;
         }
         self.count.store(entries.len(), Ordering::Release);
+        drop(entries);
         if count == 0 && most > 0 {
             return Err(Errno::AGAIN);
         }
@@ -296,7 +354,7 @@ impl CompletionQueue {
         most: usize,
         least: usize,
         deadline: Deadline,
-        sink: impl FnMut(Entry),
+        sink: impl FnMut(&Entry),
     ) -> Result<usize> {
         if self.wait == Wait::None {
             return Err(Errno::INVAL);

@@ -78,7 +78,7 @@ impl Node {
 
     fn next(&self) -> Entry {
         let mut entry = None;
-        let read = self.queue.wait(1, 1, late(), |next| entry = Some(next));
+        let read = self.queue.wait(1, 1, late(), |next| entry = Some(*next));
         assert_eq!(read, Ok(1), "{:?}", self.queue.read_failure());
         entry.expect("just read")
     }

@@ -1,9 +1,12 @@
 //! A lock for what one thread uses nearly always: that thread takes it without a locked instruction, until another thread comes.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
 
 /// A value that threads use one at a time. The thread that made it is its owner: for it, locking is two stores and a load. The first other
 /// thread makes it an ordinary lock for good.
@@ -14,7 +17,7 @@ pub struct Biased<T> {
     owner: usize,
     inside: AtomicBool,
     shared: AtomicBool,
-    others: Mutex<()>,
+    others: RawMutex,
     value: UnsafeCell<T>,
 }
 
@@ -26,10 +29,12 @@ unsafe impl<T: Send> Send for Biased<T> {}
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 /// Access to the value, until it is dropped.
+///
+/// One pointer, so that it travels in a register: a flag beside it would be written and read back by pieces of different widths.
 pub struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
-    /// `None`: held as the owner.
-    _others: Option<MutexGuard<'a, ()>>,
+    /// The thread that took it gives it back.
+    _here: PhantomData<*const ()>,
 }
 
 /// A number that no other living thread has.
@@ -76,7 +81,7 @@ impl<T> Biased<T> {
             owner: thread(),
             inside: AtomicBool::new(false),
             shared: AtomicBool::new(!register()),
-            others: Mutex::new(()),
+            others: RawMutex::INIT,
             value: UnsafeCell::new(value),
         }
     }
@@ -92,20 +97,24 @@ impl<T> Biased<T> {
             self.inside.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             if !self.shared.load(Ordering::Acquire) {
-                return BiasedGuard {
-                    lock: self,
-                    _others: None,
-                };
+                return self.guard();
             }
             self.inside.store(false, Ordering::Release);
         }
         self.lock_shared()
     }
 
+    #[inline(always)]
+    fn guard(&self) -> BiasedGuard<'_, T> {
+        BiasedGuard {
+            lock: self,
+            _here: PhantomData,
+        }
+    }
+
     #[cold]
     fn lock_shared(&self) -> BiasedGuard<'_, T> {
-        // What a panic in another thread left half done is that thread's.
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        self.others.lock();
         if !self.shared.load(Ordering::Relaxed) {
             self.shared.store(true, Ordering::SeqCst);
             assert!(barrier_everywhere(), "could be registered when it was made");
@@ -116,10 +125,16 @@ impl<T> Biased<T> {
                 std::thread::yield_now();
             }
         }
-        BiasedGuard {
-            lock: self,
-            _others: Some(others),
-        }
+        self.guard()
+    }
+
+    /// # Safety
+    /// The calling thread holds the mutex, and gives it up.
+    #[cold]
+    unsafe fn unlock_shared(&self) {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.others.unlock() }
     }
 }
 
@@ -146,8 +161,13 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 impl<T> Drop for BiasedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self._others.is_none() {
+        // The owner is either inside or holds the mutex; nobody else is ever inside.
+        if thread() == self.lock.owner && self.lock.inside.load(Ordering::Relaxed) {
             self.lock.inside.store(false, Ordering::Release);
+        } else {
+            // SAFETY:
+            // - taken by `lock_shared` in this thread, as the guard cannot leave it.
+            unsafe { self.lock.unlock_shared() }
         }
     }
 }

@@ -66,7 +66,7 @@ unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
 
 /// # Safety
 /// As [`Channel::atomic`], with the target in bounds at `at`.
-#[inline]
+#[inline(never)]
 unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) -> Result<()> {
     let AtomicRequest {
         op,
@@ -162,6 +162,21 @@ pub(crate) unsafe fn atomic_at_once(
         return None;
     }
     let at = dst.region.parts().base.wrapping_add(dst.offset);
+    if let Some(locks) = dst.region.locks()
+        && dst.region.is_exclusive() & (request.count == 1)
+    {
+        let AtomicRequest {
+            op,
+            ty,
+            operand,
+            compare,
+            result,
+            ..
+        } = *request;
+        // SAFETY:
+        // - the caller's word; in bounds, as just seen.
+        return Some(unsafe { atomic::apply_locked(locks, op, ty, at, operand, compare, result) });
+    }
     // SAFETY:
     // - the caller's word; in bounds, as just seen.
     Some(unsafe { change(dst.region, request, at) })

@@ -1,6 +1,7 @@
 //! Completion queues.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::domain::DomainObject;
@@ -19,6 +20,15 @@ pub(super) struct QueuePart {
 }
 
 pub(super) type QueueObject = Object<fid_cq, QueuePart>;
+
+const _: () = assert!(
+    offset_of!(Entry, context) == offset_of!(fi_cq_tagged_entry, op_context)
+        && offset_of!(Entry, flags) == offset_of!(fi_cq_tagged_entry, flags)
+        && offset_of!(Entry, len) == offset_of!(fi_cq_tagged_entry, len)
+        && offset_of!(Entry, buffer) == offset_of!(fi_cq_tagged_entry, buf)
+        && offset_of!(Entry, data) == offset_of!(fi_cq_tagged_entry, data)
+        && offset_of!(Entry, tag) == offset_of!(fi_cq_tagged_entry, tag)
+);
 
 static FID: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
@@ -132,25 +142,25 @@ impl Sink {
     /// # Safety
     /// There is room for one more entry, and one more source unless that is null.
     #[inline(always)]
-    unsafe fn take(&mut self, entry: Entry) {
-        let whole = fi_cq_tagged_entry {
-            op_context: entry.context as *mut c_void,
-            flags: entry.flags,
-            len: entry.len,
-            buf: entry.buffer as *mut c_void,
-            data: entry.data,
-            tag: entry.tag,
-        };
+    unsafe fn take(&mut self, entry: &Entry) {
+        let words = std::ptr::from_ref(entry).cast::<u64>();
         // SAFETY:
-        // - the caller's word; an entry is a prefix of the whole.
+        // - the caller's word; what is asked for is a prefix of the entry.
         unsafe {
-            // Word by word: a copy of any length would be a call.
-            let words = (&raw const whole).cast::<u64>();
-            for word in 0..self.len / 8 {
-                self.at
-                    .cast::<u64>()
-                    .add(word)
-                    .write_unaligned(words.add(word).read());
+            // Word by word, as it was written a moment ago: wider loads would wait until that has reached the cache.
+            let copy = |nth: usize| {
+                let word = words.add(nth).read_volatile();
+                self.at.cast::<u64>().add(nth).write_unaligned(word);
+            };
+            copy(0);
+            if self.len > 8 {
+                (1..3).for_each(copy);
+            }
+            if self.len > 24 {
+                (3..5).for_each(copy);
+            }
+            if self.len > 40 {
+                copy(5);
             }
             self.at = self.at.add(self.len);
             if !self.sources.is_null() {
@@ -226,7 +236,7 @@ unsafe fn wait_for_some(
             len: part.entry,
             sources,
         };
-        let take = |entry| sink.take(entry);
+        let take = |entry: &Entry| sink.take(entry);
         part.queue.wait(count, least, deadline(timeout), take)
     }
 }

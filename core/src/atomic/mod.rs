@@ -49,13 +49,13 @@ macro_rules! table {
             pub const ALL: &'static [AtomicType] = &[$(AtomicType::$ty),*];
 
             /// Size of one element in bytes.
-            #[inline]
+            #[inline(always)]
             pub const fn size(self) -> usize {
                 match self { $(AtomicType::$ty => size_of::<$rust>(),)* }
             }
 
             /// The alignment that a target must have: that of the type in C.
-            #[inline]
+            #[inline(always)]
             pub const fn alignment(self) -> usize {
                 match self { $(AtomicType::$ty => $alignment,)* }
             }
@@ -410,7 +410,7 @@ pub unsafe fn apply_in(
 ///
 /// # Safety
 /// As for [`apply_in`].
-#[inline]
+#[inline(always)]
 pub unsafe fn apply_locked(
     locks: &ElementLocks,
     op: AtomicOp,
