@@ -302,9 +302,10 @@ impl State {
     }
 
     /// Moves everything on.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self, reports: &Reports) {
-        if self.channel.pending() > 0 {
+        // Nothing is ever pending elsewhere, and to ask costs a call.
+        if self.domain.engine().asynchronous() && self.channel.pending() > 0 {
             self.poll(reports);
         }
         if !self.notices.is_empty() {
@@ -313,9 +314,7 @@ impl State {
         if self.inbox.has_work() {
             self.take_notices(reports);
         }
-        if self.messages.is_some() {
-            self.progress_messages(reports);
-        }
+        self.progress_messages(reports);
     }
 
     #[cold]

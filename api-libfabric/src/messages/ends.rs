@@ -1,8 +1,8 @@
 //! What becomes of messages.
 
-use unipgas_core::message::{MARK, Pattern, Received};
+use unipgas_core::message::{MARK, Pattern, ReceiveTicket, Received};
 
-use super::{Awaited, Parts, errno};
+use super::{Awaited, Messages, Parts, errno};
 use crate::completion::Entry;
 use crate::operation::Reports;
 use crate::rma::Part;
@@ -21,6 +21,33 @@ fn scatter(bytes: &[u8], parts: &[Part]) {
         // - valid for writes by the word of the receive's caller; the bytes are ours.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.ptr, now.len()) };
         rest = later;
+    }
+}
+
+impl Messages {
+    fn report_sends(&mut self, reports: &Reports) {
+        self.sent
+            .retain(|sent| match self.mailbox.test_send(sent.ticket) {
+                None => true,
+                Some(Ok(())) => {
+                    reports.succeed(&sent.report);
+                    false
+                }
+                Some(Err(error)) => {
+                    let _ = reports.fail(&sent.report, errno(error));
+                    false
+                }
+            });
+    }
+
+    /// The end of a receive that nobody waits for: of one that was discarded, or claimed and not asked for yet.
+    #[cold]
+    fn discard(&mut self, ticket: ReceiveTicket) {
+        if let Some(at) = self.discarded.iter().position(|known| *known == ticket)
+            && self.mailbox.test_receive(ticket).is_some()
+        {
+            self.discarded.swap_remove(at);
+        }
     }
 }
 
@@ -49,16 +76,21 @@ impl State {
             .is_some_and(|messages| !messages.sent.is_empty())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn progress_messages(&mut self, reports: &Reports) {
         let Some(messages) = &mut self.messages else {
             return;
         };
-        messages.mailbox.progress(self.domain.engine());
-        if !(messages.sent.is_empty()
-            && messages.awaited.is_empty()
-            && messages.discarded.is_empty())
-        {
+        let news = messages.mailbox.has_news(self.domain.engine());
+        if news | messages.stale {
+            self.take_messages(reports);
+        }
+    }
+
+    #[inline(never)]
+    fn take_messages(&mut self, reports: &Reports) {
+        if let Some(messages) = &mut self.messages {
+            messages.mailbox.progress_a_little(self.domain.engine());
             self.report_messages(reports);
         }
     }
@@ -104,35 +136,33 @@ impl State {
         let Some(messages) = &mut self.messages else {
             return;
         };
-        messages
-            .sent
-            .retain(|sent| match messages.mailbox.test_send(sent.ticket) {
-                None => true,
-                Some(Ok(())) => {
-                    reports.succeed(&sent.report);
-                    false
-                }
-                Some(Err(error)) => {
-                    let _ = reports.fail(&sent.report, errno(error));
-                    false
-                }
-            });
-        messages
-            .discarded
-            .retain(|ticket| messages.mailbox.test_receive(*ticket).is_none());
-        let mut at = 0;
+        messages.stale = false;
+        if !messages.sent.is_empty() {
+            messages.report_sends(reports);
+        }
         while let Some(messages) = &mut self.messages
-            && let Some(awaited) = messages.awaited.get(at)
+            && let Some(ticket) = messages.mailbox.take_ended()
         {
-            let Some(result) = messages.mailbox.test_receive(awaited.ticket) else {
-                at += 1;
-                continue;
-            };
-            let awaited = messages.awaited.remove(at);
-            match result {
-                Ok(received) => self.received(reports, &awaited, &received),
-                Err(error) => drop(reports.fail(&awaited.report, errno(error))),
-            }
+            self.report_receive(reports, ticket);
+        }
+    }
+
+    /// Tells of a receive, if it has ended and somebody waits for it.
+    pub(super) fn report_receive(&mut self, reports: &Reports, ticket: ReceiveTicket) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let Some(place) = messages.awaited.get_mut(ticket.index()) else {
+            return messages.discard(ticket);
+        };
+        let Some(awaited) = place.take() else {
+            return messages.discard(ticket);
+        };
+        match messages.mailbox.test_receive(ticket) {
+            Some(Ok(received)) => self.received(reports, &awaited, &received),
+            Some(Err(error)) => drop(reports.fail(&awaited.report, errno(error))),
+            // Its predecessor under this index has ended.
+            None => *place = Some(awaited),
         }
     }
 

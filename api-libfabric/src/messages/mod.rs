@@ -108,7 +108,10 @@ pub(crate) struct Messages {
     mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     sent: Vec<Sent>,
-    awaited: Vec<Awaited>,
+    /// By the index of the ticket.
+    awaited: Vec<Option<Awaited>>,
+    /// Sends may have ended since they were looked at.
+    stale: bool,
     claimed: Vec<Claimed>,
     /// Receives whose message nobody wants.
     discarded: Vec<ReceiveTicket>,
@@ -152,16 +155,19 @@ impl Messages {
             lanes: Lanes::new(domain.engine(), SHAPE.peers)?,
             name: *name,
         });
+        let mut mailbox = Mailbox::new(
+            domain.engine(),
+            SHAPE,
+            Precedence::Posted,
+            acquaintances.clone(),
+        )?;
+        mailbox.tell_ends();
         Ok(Messages {
-            mailbox: Mailbox::new(
-                domain.engine(),
-                SHAPE,
-                Precedence::Posted,
-                acquaintances.clone(),
-            )?,
+            mailbox,
             acquaintances,
             sent: Vec::new(),
             awaited: Vec::new(),
+            stale: false,
             claimed: Vec::new(),
             discarded: Vec::new(),
             sources: Vec::new(),
@@ -180,11 +186,13 @@ impl Messages {
 
     pub fn forget(&mut self, number: u32) {
         self.mailbox.forget(number, &Error::PeerDead);
+        self.stale = true;
     }
 
     /// Peers that somebody waits to hear from may never have been talked to.
     pub fn forget_the_dead(&mut self, domain: &Domain) {
-        let mut waited_for: Vec<u32> = self.awaited.iter().filter_map(|a| a.source).collect();
+        let awaited = self.awaited.iter().flatten();
+        let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();
         waited_for.sort_unstable();
         waited_for.dedup();
         for number in waited_for {
@@ -214,7 +222,7 @@ impl Messages {
         // SAFETY:
         // - the caller's word.
         let ticket = unsafe { self.mailbox.receive(pattern, part.ptr, part.len) };
-        self.awaited.push(Awaited {
+        self.keep(Awaited {
             ticket,
             report,
             source: pattern.source,
@@ -224,6 +232,16 @@ impl Messages {
         });
     }
 
+    #[inline]
+    fn keep(&mut self, awaited: Awaited) {
+        let index = awaited.ticket.index();
+        if self.awaited.len() <= index {
+            self.awaited.resize_with(index + 1, || None);
+        }
+        self.awaited[index] = Some(awaited);
+    }
+
+    #[inline]
     fn await_message(
         &mut self,
         ticket: ReceiveTicket,
@@ -232,7 +250,7 @@ impl Messages {
         parts: &[Part],
         bounce: Option<Box<[u8]>>,
     ) {
-        self.awaited.push(Awaited {
+        self.keep(Awaited {
             ticket,
             report,
             source,

@@ -2,7 +2,7 @@
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
-use super::{Claimed, Sent, Tag, errno};
+use super::{Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
 use crate::operation::{Counted, Report, Reports};
@@ -114,6 +114,7 @@ impl Endpoint {
                     report,
                     _held: held,
                 });
+                messages.stale = true;
                 Ok(())
             }
             Err(error) => reports.fail(&report, errno(error)),
@@ -189,13 +190,12 @@ impl Endpoint {
                 .iter()
                 .position(|claim| claim.context == context);
             let claim = messages.claimed.swap_remove(claim.ok_or(Errno::INVAL)?);
-            if flags & FI_DISCARD != 0 {
-                // The bytes may still be on their way.
-                messages.await_message(claim.ticket, report, None, &[], Some(claim.bytes));
-            } else {
-                messages.await_message(claim.ticket, report, None, parts, Some(claim.bytes));
-            }
-            state.report_messages(reports);
+            // Of what is discarded the bytes may still be on their way.
+            let discards = flags & FI_DISCARD != 0;
+            let parts = if discards { &[] } else { parts };
+            messages.await_message(claim.ticket, report, None, parts, Some(claim.bytes));
+            // Its end may have been told before anybody waited for it.
+            state.report_receive(reports, claim.ticket);
             return Ok(());
         }
         if flags & FI_MULTI_RECV != 0 {
@@ -205,7 +205,7 @@ impl Endpoint {
             // SAFETY:
             // - the caller's word.
             unsafe { messages.await_several(pattern, report, *part) };
-            state.progress(reports);
+            state.report_messages(reports);
             return Ok(());
         }
         let mut bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());
@@ -218,7 +218,7 @@ impl Endpoint {
         // - held here until the receive has ended, or valid by the caller's word.
         let ticket = unsafe { messages.mailbox.receive(pattern, buffer, len) };
         messages.await_message(ticket, report, source, parts, bounce);
-        state.progress(reports);
+        state.report_messages(reports);
         Ok(())
     }
 
@@ -231,7 +231,9 @@ impl Endpoint {
         report: &Report,
         flags: u64,
     ) -> Result<()> {
-        state.progress(reports);
+        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        messages.mailbox.progress(self.domain().engine());
+        state.report_messages(reports);
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         let Some(found) = messages.mailbox.probe(pattern) else {
             return reports.fail(report, Errno::NOMSG);
@@ -270,14 +272,17 @@ impl Endpoint {
     pub fn cancel(&self, context: usize) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::NOENT)?;
+        let meant = |awaited: &Awaited| awaited.report.context == context;
         let known = messages
             .awaited
-            .iter()
-            .position(|a| a.report.context == context);
-        if let Some(at) = known
-            && messages.mailbox.cancel_receive(messages.awaited[at].ticket)
+            .iter_mut()
+            .find(|place| place.as_ref().is_some_and(meant));
+        if let Some(place) = known
+            && let Some(awaited) = place
+            && messages.mailbox.cancel_receive(awaited.ticket)
         {
-            let report = messages.awaited.remove(at).report;
+            let report = awaited.report;
+            *place = None;
             return reports.fail(&report, Errno::CANCELED);
         }
         let known = messages

@@ -10,7 +10,9 @@ use super::layout::Shape;
 use super::outgoing::Outgoing;
 use super::quick::Waited;
 use super::staging::Staging;
-use super::state::{Arrival, Precedence, ReceiveStage, Receiving, Sending, no_such_peer};
+use super::state::{
+    Arrival, Precedence, ReceiveStage, ReceiveTicket, Receiving, Sending, no_such_peer,
+};
 use super::window::Window;
 use crate::bundle::RegionKey;
 use crate::engine::{Connection, Engine};
@@ -53,6 +55,9 @@ pub struct Mailbox {
     pub(super) waited: Waited,
     pub(super) sends: Slab<Sending>,
     pub(super) receives: Slab<Receiving>,
+    /// Receives that have ended, where somebody takes them by [`Mailbox::take_ended`].
+    pub(super) ended: VecDeque<u32>,
+    pub(super) tells_ends: bool,
     /// Peers that something waits to be sent to, and sends that stream.
     pub(super) busy: Vec<u32>,
     pub(super) streams: Vec<u32>,
@@ -88,6 +93,8 @@ impl Mailbox {
             waited: Waited::default(),
             sends: Slab::new(),
             receives: Slab::new(),
+            ended: VecDeque::new(),
+            tells_ends: false,
             busy: Vec::new(),
             streams: Vec::new(),
             staging: None,
@@ -97,6 +104,23 @@ impl Mailbox {
     /// The key of the registered memory, which peers need.
     pub fn key(&self) -> RegionKey {
         self.window.key()
+    }
+
+    /// From now on [`Mailbox::take_ended`] tells which receives have ended, and must be called.
+    pub fn tell_ends(&mut self) {
+        self.tells_ends = true;
+    }
+
+    /// The next of the receives that have ended, in that order. Its result may have been taken before.
+    #[inline]
+    pub fn take_ended(&mut self) -> Option<ReceiveTicket> {
+        self.ended.pop_front().map(ReceiveTicket)
+    }
+
+    /// Whether [`Mailbox::progress`] would find anything to do.
+    #[inline(always)]
+    pub fn has_news(&self, engine: &Engine) -> bool {
+        engine.asynchronous() || self.window.has_news()
     }
 
     /// Moves everything on: takes what has come, sends what waited for room.
@@ -148,6 +172,7 @@ impl Mailbox {
                 sending.end(Err(why.clone()));
             }
         }
+        let mut ended = Vec::new();
         for (key, receiving) in &mut self.receives {
             let waits = match &receiving.stage {
                 ReceiveStage::Posted => receiving.pattern.source == Some(peer),
@@ -157,9 +182,13 @@ impl Mailbox {
                 ReceiveStage::Ended(_) => false,
             };
             if waits {
-                self.posted.retain(|known| *known != key as u32);
+                ended.push(key as u32);
                 receiving.stage = ReceiveStage::Ended(Err(why.clone()));
             }
+        }
+        self.posted.retain(|known| !ended.contains(known));
+        if self.tells_ends {
+            self.ended.extend(ended);
         }
         if let Some(Some(outgoing)) = self.outgoing.get_mut(peer as usize) {
             outgoing.waiting.clear();

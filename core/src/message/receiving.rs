@@ -208,15 +208,24 @@ impl Mailbox {
         }
     }
 
+    /// A receive has ended.
+    #[inline(always)]
+    fn end_receive(&mut self, key: usize, result: Result<Received>) {
+        self.receives[key].stage = ReceiveStage::Ended(result);
+        if self.tells_ends {
+            self.ended.push_back(key as u32);
+        }
+    }
+
     /// Ends a receive by a payload that is here.
     #[inline]
     fn fill(&mut self, key: usize, source: u32, head: &Head, bytes: Bytes) {
-        let receiving = &mut self.receives[key];
+        let receiving = &self.receives[key];
         let len = bytes.len.min(receiving.capacity);
         // SAFETY:
         // - `capacity` bytes of the buffer are valid by the word of `receive`'s caller; the payload is held by our caller.
         unsafe { crate::copy(bytes.ptr, receiving.buffer, len) };
-        receiving.stage = ReceiveStage::Ended(Ok(received(source, head)));
+        self.end_receive(key, Ok(received(source, head)));
         if head.kind == Kind::Synchronous {
             self.answer(source, Kind::Done, head.ticket, 0);
         }
@@ -257,7 +266,7 @@ impl Mailbox {
         };
         match result {
             Ok(Outcome::Complete) => {
-                self.receives[key].stage = ReceiveStage::Ended(Ok(coming.received));
+                self.end_receive(key, Ok(coming.received));
                 self.answer(source, Kind::Done, head.ticket, 0);
             }
             Ok(Outcome::Pending) => {
@@ -272,7 +281,7 @@ impl Mailbox {
                 self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 self.answer(source, Kind::Stream, head.ticket, key as u64);
             }
-            Err(error) => self.receives[key].stage = ReceiveStage::Ended(Err(error)),
+            Err(error) => self.end_receive(key, Err(error)),
         }
     }
 
@@ -291,14 +300,14 @@ impl Mailbox {
         let (source, ticket, received) = (coming.received.source, coming.ticket, coming.received);
         match result {
             Ok(()) => {
-                receiving.stage = ReceiveStage::Ended(Ok(received));
+                self.end_receive(key, Ok(received));
                 self.answer(source, Kind::Done, ticket, 0);
             }
             Err(Error::Os(_)) => {
                 coming.from = None;
                 self.answer(source, Kind::Stream, ticket, key as u64);
             }
-            Err(error) => receiving.stage = ReceiveStage::Ended(Err(error)),
+            Err(error) => self.end_receive(key, Err(error)),
         }
     }
 
@@ -329,7 +338,7 @@ impl Mailbox {
         coming.done += head.len;
         if coming.done >= coming.received.len {
             let (ticket, result) = (coming.ticket, coming.received);
-            receiving.stage = ReceiveStage::Ended(Ok(result));
+            self.end_receive(head.ticket as usize, Ok(result));
             self.answer(peer, Kind::Done, ticket, 0);
         }
     }

@@ -93,6 +93,14 @@ pub struct SendTicket(pub(super) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReceiveTicket(pub(super) u32);
 
+impl ReceiveTicket {
+    /// A small number that no other receive under way at the mailbox has.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A message on its way.
 pub(super) struct Sending {
     pub to: u32,
