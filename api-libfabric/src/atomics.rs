@@ -99,6 +99,66 @@ pub struct Operands<'a> {
     pub remote: &'a [RemotePart],
 }
 
+/// What is known of a call whose arguments are right.
+pub(crate) struct Checked {
+    pub valid: Valid,
+    /// Elements, of all parts together.
+    pub count: usize,
+    /// Whether operands, comparands and results are used.
+    pub needed: [bool; 3],
+    /// What the caller gives is his again when the call returns.
+    pub inline: bool,
+}
+
+/// Errors: those of [`Endpoint::atomic`] that depend on the arguments alone.
+#[inline]
+pub(crate) fn check(
+    family: Family,
+    (datatype, op): (i32, i32),
+    operands: &Operands<'_>,
+    posting: &Posting,
+) -> Result<Checked> {
+    let valid = valid(family, datatype, op)?;
+    let Operands {
+        operand,
+        compare,
+        result,
+        remote,
+    } = *operands;
+    if posting.flags & !(TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA) != 0 {
+        return Err(Errno::BADFLAGS);
+    }
+    let lists = [operand, compare, result];
+    if remote.len() > IOV_LIMIT || lists.iter().any(|list| list.len() > IOV_LIMIT) {
+        return Err(Errno::INVAL);
+    }
+    let inline = posting.quiet || posting.flags & FI_INJECT != 0;
+    let count = total(remote.iter().map(|part| part.len), valid.count)?;
+    if inline && count * valid.ty.size() > INJECT_SIZE {
+        return Err(Errno::MSGSIZE);
+    }
+    let needed = [
+        valid.op != AtomicOp::Read,
+        family == Family::Compare,
+        family != Family::Base,
+    ];
+    for (list, needed) in lists.iter().zip(needed) {
+        let short = total(list.iter().map(|part| part.len), usize::MAX)? != count;
+        if needed && (short || list.iter().any(|part| part.len > 0 && part.ptr.is_null())) {
+            return Err(Errno::INVAL);
+        }
+    }
+    if count == 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(Checked {
+        valid,
+        count,
+        needed,
+        inline,
+    })
+}
+
 impl Endpoint {
     /// An atomic operation on a peer's memory, of each element by itself. Errors: those of the call: [`Errno::OPNOTSUPP`],
     /// [`Errno::MSGSIZE`] for too many elements, [`Errno::INVAL`], [`Errno::AGAIN`], [`Errno::BADFLAGS`]; what becomes of the operation
@@ -115,40 +175,20 @@ impl Endpoint {
         to: u64,
         posting: &Posting,
     ) -> Result<()> {
-        let Valid {
-            ty,
-            op,
-            count: most,
-        } = valid(family, datatype, op)?;
+        let Checked {
+            valid: Valid { ty, op, .. },
+            count: _,
+            needed,
+            inline,
+        } = check(family, (datatype, op), operands, posting)?;
         let Operands {
             operand,
             compare,
             result,
             remote,
         } = *operands;
-        if posting.flags & !(TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA) != 0 {
-            return Err(Errno::BADFLAGS);
-        }
         let reads = op == AtomicOp::Read;
         let lists = [operand, compare, result];
-        if remote.len() > IOV_LIMIT || lists.iter().any(|list| list.len() > IOV_LIMIT) {
-            return Err(Errno::INVAL);
-        }
-        let inline = posting.quiet || posting.flags & FI_INJECT != 0;
-        let count = total(remote.iter().map(|part| part.len), most)?;
-        if inline && count * ty.size() > INJECT_SIZE {
-            return Err(Errno::MSGSIZE);
-        }
-        let needed = [!reads, family == Family::Compare, family != Family::Base];
-        for (list, needed) in lists.iter().zip(needed) {
-            let short = total(list.iter().map(|part| part.len), usize::MAX)? != count;
-            if needed && (short || list.iter().any(|part| part.len > 0 && part.ptr.is_null())) {
-                return Err(Errno::INVAL);
-            }
-        }
-        if count == 0 {
-            return Err(Errno::INVAL);
-        }
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let admitted = self.admit(reports, state, posting)?;

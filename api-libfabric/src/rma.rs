@@ -44,6 +44,21 @@ unsafe impl Send for Part {}
 // - as for Send.
 unsafe impl Sync for Part {}
 
+impl Part {
+    /// The bytes.
+    ///
+    /// # Safety
+    /// Valid for reads and writes, and nobody else's, as long as the result is used; the length counts bytes.
+    pub(crate) unsafe fn bytes<'a>(self) -> &'a mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
+    }
+}
+
 /// Memory of a peer: `struct fi_rma_iov`, `struct fi_rma_ioc`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

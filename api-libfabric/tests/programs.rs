@@ -111,6 +111,18 @@ fn messages() {
     }
 }
 
+#[test]
+fn atomics_on_tagged_buffers() {
+    let Some(program) = compiled("tagged_atomics") else {
+        return;
+    };
+    for progress in ["0", "1"] {
+        for backend in BACKENDS {
+            pair(&program, progress, backend, true);
+        }
+    }
+}
+
 /// libfabric's own test, if it is installed (Debian: libfabric-bin).
 #[test]
 fn fi_pingpong() {

@@ -106,9 +106,6 @@ unsafe fn message(
     // - the caller's word.
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
-        if flags & FI_TAGGED != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
         // The data of an atomic goes nowhere.
         if flags & FI_REMOTE_CQ_DATA != 0 {
             return Err(Errno::BADFLAGS);
@@ -124,10 +121,14 @@ unsafe fn message(
                 IOV_LIMIT,
             )?,
         };
-        let posting = part.flagged(message.context, flags, 0);
+        let posting = part.flagged(message.context, flags & !FI_TAGGED, 0);
+        let (endpoint, to) = (&part.endpoint, message.addr);
         let what = (message.datatype, message.op);
-        part.endpoint
-            .atomic(family, what, &operands, message.addr, &posting)
+        if flags & FI_TAGGED != 0 {
+            endpoint.atomic_tagged(family, what, &operands, to, &posting)
+        } else {
+            endpoint.atomic(family, what, &operands, to, &posting)
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, fid_of, given, is_free, no, no_control, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
+use crate::messages::MOST_TAGGED_BYTES;
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -124,20 +125,21 @@ unsafe extern "C" fn query_atomic(
     flags: u64,
 ) -> c_int {
     code(|| {
-        if flags & FI_TAGGED != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let family = match flags {
+        let family = match flags & !FI_TAGGED {
             0 => Family::Base,
             FI_FETCH_ATOMIC => Family::Fetch,
             FI_COMPARE_ATOMIC => Family::Compare,
             _ => return Err(Errno::BADFLAGS),
         };
         let valid = valid(family, datatype, op)?;
-        let answer = fi_atomic_attr {
-            count: valid.count,
-            size: valid.ty.size(),
+        let size = valid.ty.size();
+        let tagged = flags & FI_TAGGED != 0;
+        let count = if tagged {
+            MOST_TAGGED_BYTES / size
+        } else {
+            valid.count
         };
+        let answer = fi_atomic_attr { count, size };
         // SAFETY:
         // - null or a place for it, by the interface.
         unsafe { put(attr, answer) }

@@ -1,6 +1,7 @@
 //! What becomes of messages.
 
-use unipgas_core::message::{MARK, Pattern, ReceiveTicket, Received};
+use unipgas_core::Engine;
+use unipgas_core::message::{APART, MARK, Pattern, ReceiveTicket, Received};
 
 use super::{Awaited, Messages, Parts, errno};
 use crate::completion::Entry;
@@ -13,7 +14,7 @@ use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
 /// Messages in one buffer begin at multiples of this from its beginning.
 const ALIGN: usize = 8;
 
-fn scatter(bytes: &[u8], parts: &[Part]) {
+pub(super) fn scatter(bytes: &[u8], parts: &[Part]) {
     let mut rest = bytes;
     for part in parts {
         let (now, later) = rest.split_at(part.len.min(rest.len()));
@@ -30,11 +31,15 @@ impl Messages {
             .retain(|sent| match self.mailbox.test_send(sent.ticket) {
                 None => true,
                 Some(Ok(())) => {
-                    reports.succeed(&sent.report);
+                    if let Some(report) = &sent.report {
+                        reports.succeed(report);
+                    }
                     false
                 }
                 Some(Err(error)) => {
-                    let _ = reports.fail(&sent.report, errno(error));
+                    if let Some(report) = &sent.report {
+                        let _ = reports.fail(report, errno(error));
+                    }
                     false
                 }
             });
@@ -42,11 +47,16 @@ impl Messages {
 
     /// The end of a receive that nobody waits for: of one that was discarded, or claimed and not asked for yet.
     #[cold]
-    fn discard(&mut self, ticket: ReceiveTicket) {
-        if let Some(at) = self.discarded.iter().position(|known| *known == ticket)
-            && self.mailbox.test_receive(ticket).is_some()
-        {
+    fn discard(&mut self, engine: &Engine, ticket: ReceiveTicket) {
+        let Some(at) = self.discarded.iter().position(|known| *known == ticket) else {
+            return;
+        };
+        let apart = self.mailbox.take_apart(ticket);
+        if let Some(ended) = self.mailbox.test_receive(ticket) {
             self.discarded.swap_remove(at);
+            if let (Some(request), Ok(received)) = (apart, ended) {
+                self.refuse(engine, received.source, &request, Errno::CANCELED);
+            }
         }
     }
 }
@@ -73,7 +83,7 @@ impl State {
     pub fn messages_under_way(&self) -> bool {
         self.messages
             .as_ref()
-            .is_some_and(|messages| !messages.sent.is_empty())
+            .is_some_and(|messages| !messages.sent.is_empty() || messages.unanswered > 0)
     }
 
     #[inline(always)]
@@ -152,13 +162,17 @@ impl State {
         let Some(messages) = &mut self.messages else {
             return;
         };
-        let Some(place) = messages.awaited.get_mut(ticket.index()) else {
-            return messages.discard(ticket);
+        let place = messages.awaited.get_mut(ticket.index());
+        let Some((place, awaited)) = place.and_then(|place| place.take().map(|it| (place, it)))
+        else {
+            return messages.discard(self.domain.engine(), ticket);
         };
-        let Some(awaited) = place.take() else {
-            return messages.discard(ticket);
-        };
+        let apart = messages.mailbox.take_apart(ticket);
         match messages.mailbox.test_receive(ticket) {
+            Some(result) if awaited.answer => self.answered(reports, &awaited, result),
+            Some(Ok(received)) if received.envelope.context & APART != 0 => {
+                self.operate(reports, &awaited, &received, &apart.unwrap_or_default());
+            }
             Some(Ok(received)) => self.received(reports, &awaited, &received),
             Some(Err(error)) => drop(reports.fail(&awaited.report, errno(error))),
             // Its predecessor under this index has ended.

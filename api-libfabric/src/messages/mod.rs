@@ -1,6 +1,7 @@
 //! Messages (fi_msg(3), fi_tagged(3)).
 
 mod ends;
+mod operate;
 mod post;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use unipgas_core::message::{
 };
 use unipgas_core::transport::Life;
 use unipgas_core::{Error, RegionKey};
+
+pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 
 use crate::domain::Domain;
 use crate::name::Name;
@@ -57,7 +60,8 @@ impl Peers for Acquaintances {
 /// A send that has not ended.
 struct Sent {
     ticket: SendTicket,
-    report: Report,
+    /// `None`: part of something else, which ends otherwise.
+    report: Option<Report>,
     /// Bytes that were collected from several places, or taken over from the caller.
     _held: Option<Box<[u8]>>,
 }
@@ -94,6 +98,8 @@ struct Awaited {
     bounce: Option<Box<[u8]>>,
     /// The buffer is for several messages, of this kind (FI_MULTI_RECV).
     several: Option<Pattern>,
+    /// What comes is the answer to an atomic operation, whose results go to the parts.
+    answer: bool,
 }
 
 /// A message that was found by FI_PEEK | FI_CLAIM and is kept for a receive with that context.
@@ -117,6 +123,9 @@ pub(crate) struct Messages {
     discarded: Vec<ReceiveTicket>,
     /// Addresses of peers, by their numbers.
     sources: Vec<u64>,
+    /// Number of the last atomic operation on a tagged buffer, and how many have not been answered.
+    asked: u64,
+    unanswered: usize,
 }
 
 /// The way a message is addressed: with a tag, or without.
@@ -171,6 +180,8 @@ impl Messages {
             claimed: Vec::new(),
             discarded: Vec::new(),
             sources: Vec::new(),
+            asked: 0,
+            unanswered: 0,
         })
     }
 
@@ -229,6 +240,7 @@ impl Messages {
             parts: Parts::One(part),
             bounce: None,
             several: Some(pattern),
+            answer: false,
         });
     }
 
@@ -257,6 +269,7 @@ impl Messages {
             parts: Parts::of(parts),
             bounce,
             several: None,
+            answer: false,
         });
     }
 }

@@ -14,7 +14,7 @@ use crate::sys::{
     FI_INJECT, FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
 };
 
-fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
+pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     for part in parts.iter().filter(|part| part.len > 0) {
         // SAFETY:
@@ -111,7 +111,7 @@ impl Endpoint {
             Ok(Some(ticket)) => {
                 messages.sent.push(Sent {
                     ticket,
-                    report,
+                    report: Some(report),
                     _held: held,
                 });
                 messages.stale = true;
@@ -272,7 +272,7 @@ impl Endpoint {
     pub fn cancel(&self, context: usize) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::NOENT)?;
-        let meant = |awaited: &Awaited| awaited.report.context == context;
+        let meant = |awaited: &Awaited| awaited.report.context == context && !awaited.answer;
         let known = messages
             .awaited
             .iter_mut()
@@ -288,12 +288,12 @@ impl Endpoint {
         let known = messages
             .sent
             .iter()
-            .position(|s| s.report.context == context);
+            .position(|sent| sent.report.is_some_and(|report| report.context == context));
         if let Some(at) = known
             && messages.mailbox.cancel_send(messages.sent[at].ticket)
         {
             let report = messages.sent.remove(at).report;
-            return reports.fail(&report, Errno::CANCELED);
+            return report.map_or(Ok(()), |report| reports.fail(&report, Errno::CANCELED));
         }
         Err(Errno::NOENT)
     }

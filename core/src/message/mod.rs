@@ -24,5 +24,5 @@ pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use messenger::{Messenger, Needs};
 pub use sending::Multicast;
 pub use state::{
-    ANY_TAG, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
+    ANY_TAG, APART, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
 };

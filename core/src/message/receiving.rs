@@ -4,8 +4,8 @@ use super::layout::{Head, INLINE, Kind, Line};
 use super::mailbox::{Debt, GET, Mailbox};
 use super::outgoing::Bytes;
 use super::state::{
-    Arrival, Coming, Offer, Pattern, Payload, Precedence, ReceiveStage, ReceiveTicket, Received,
-    Receiving, received,
+    APART, Arrival, Coming, Offer, Pattern, Payload, Precedence, ReceiveStage, ReceiveTicket,
+    Received, Receiving, received,
 };
 use super::window::Window;
 use crate::bundle::BUNDLE_LEN;
@@ -29,6 +29,7 @@ impl Mailbox {
             buffer,
             capacity,
             stage: ReceiveStage::Posted,
+            apart: None,
         });
         let found = self
             .arrivals
@@ -50,6 +51,12 @@ impl Mailbox {
             },
             _ => None,
         }
+    }
+
+    /// The payload that a receive has not written anywhere, as its sender wished by [`APART`]; to be asked for before
+    /// [`Mailbox::test_receive`].
+    pub fn take_apart(&mut self, ticket: ReceiveTicket) -> Option<Box<[u8]>> {
+        self.receives.get_mut(ticket.0 as usize)?.apart.take()
     }
 
     /// Whether a message has been found for the receive, even though it may still be on its way.
@@ -220,15 +227,27 @@ impl Mailbox {
     /// Ends a receive by a payload that is here.
     #[inline]
     fn fill(&mut self, key: usize, source: u32, head: &Head, bytes: Bytes) {
-        let receiving = &self.receives[key];
-        let len = bytes.len.min(receiving.capacity);
-        // SAFETY:
-        // - `capacity` bytes of the buffer are valid by the word of `receive`'s caller; the payload is held by our caller.
-        unsafe { crate::copy(bytes.ptr, receiving.buffer, len) };
+        if head.context & APART != 0 {
+            self.put_apart(key, bytes);
+        } else {
+            let receiving = &self.receives[key];
+            let len = bytes.len.min(receiving.capacity);
+            // SAFETY:
+            // - `capacity` bytes of the buffer are valid by the word of `receive`'s caller; the payload is held by our caller.
+            unsafe { crate::copy(bytes.ptr, receiving.buffer, len) };
+        }
         self.end_receive(key, Ok(received(source, head)));
         if head.kind == Kind::Synchronous {
             self.answer(source, Kind::Done, head.ticket, 0);
         }
+    }
+
+    #[cold]
+    fn put_apart(&mut self, key: usize, bytes: Bytes) {
+        // SAFETY:
+        // - the payload is held by the caller of `fill`.
+        let payload = unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) };
+        self.receives[key].apart = Some(payload.into());
     }
 
     /// Gets an offered payload, or asks for it.

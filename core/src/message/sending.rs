@@ -8,7 +8,7 @@ use super::mailbox::Mailbox;
 use super::outgoing::{Bytes, Waiting};
 use super::quick::WAITED;
 use super::staging::Staging;
-use super::state::{Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
+use super::state::{APART, Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -29,7 +29,8 @@ pub enum Multicast {
 
 impl Mailbox {
     /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: the caller does nothing but make progress
-    /// until it has. Errors: those of [`Peers::find`]; [`Error::PeerDead`], [`Error::StaleRegion`].
+    /// until it has. Errors: those of [`Peers::find`]; [`Error::PeerDead`], [`Error::StaleRegion`];
+    /// [`Error::InvalidArgument`] for an [`APART`] message longer than [`Shape::eager`](super::Shape::eager).
     ///
     /// # Safety
     /// The bytes stay valid, and unchanged, until the send has ended.
@@ -42,6 +43,12 @@ impl Mailbox {
         mode: Mode,
         attentive: bool,
     ) -> Result<Option<SendTicket>> {
+        if envelope.context & APART != 0 && len > self.shape.eager() {
+            let most = self.shape.eager();
+            return Err(Error::InvalidArgument(format!(
+                "a payload that is kept apart has {most} bytes at most"
+            )));
+        }
         let waits = !self.outgoing(to)?.waiting.is_empty();
         let ticket = self.sends.vacant_key() as u32;
         let kind = match mode {

@@ -12,6 +12,10 @@ use crate::{Error, Result};
 pub const ANY_TAG: u64 = u64::MAX;
 /// The bit of [`Envelope::context`] that receives do not select by; given to the receiver as it is.
 pub const MARK: u8 = 1 << 7;
+/// Another one: the payload, which must be short, is not written where the receive wants it, but kept for [`Mailbox::take_apart`].
+///
+/// [`Mailbox::take_apart`]: super::Mailbox::take_apart
+pub const APART: u8 = 1 << 6;
 
 /// What a message says of itself beside its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +54,7 @@ impl Pattern {
 
     #[inline(always)]
     pub(super) fn fits(&self, source: u32, head: &Head) -> bool {
-        (self.context ^ head.context) & !MARK == 0
+        (self.context ^ head.context) & !(MARK | APART) == 0
             && self.source.is_none_or(|wanted| wanted == source)
             && (self.tag ^ head.tag) & !self.ignore == 0
     }
@@ -170,6 +174,8 @@ pub(super) struct Receiving {
     pub buffer: *mut u8,
     pub capacity: usize,
     pub stage: ReceiveStage,
+    /// The payload of a message of the kind [`APART`].
+    pub apart: Option<Box<[u8]>>,
 }
 
 // SAFETY:

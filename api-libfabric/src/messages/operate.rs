@@ -1,0 +1,335 @@
+//! Atomic operations on tagged receive buffers (fi_atomic(3), FI_TAGGED): a message asks for one, and the buffer's owner, when it takes
+//! the message, carries it out and answers.
+
+use bytemuck::{Pod, Zeroable};
+use unipgas_core::atomic::apply_vector;
+use unipgas_core::message::{APART, Envelope, Mode, Pattern, Received};
+use unipgas_core::{AtomicOp, Engine, Error};
+
+use super::ends::scatter;
+use super::post::gathered;
+use super::{Awaited, Messages, Parts, Sent, Tag, errno};
+use crate::atomics::{Family, Operands, Valid, check, valid};
+use crate::completion::Entry;
+use crate::endpoint::{Endpoint, Posting};
+use crate::operation::{Counted, Report, Reports};
+use crate::rma::Part;
+use crate::state::State;
+use crate::status::{Errno, Result};
+use crate::sys::{FI_ATOMIC, FI_READ, FI_TAGGED, FI_WRITE};
+
+/// Bytes of each array of an operation, at most: request and answer are short messages.
+pub const MOST_BYTES: usize = 2048;
+
+/// The context of answers; messages of programs have 0 and 1.
+const ANSWER: u8 = 2;
+/// The bits of a 64-bit tag.
+const ALL: u64 = 0;
+
+/// What a request says; operands and comparands, as far as there are any, lie behind it.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Request {
+    /// The tag of the answer.
+    serial: u64,
+    /// First byte of the target in the buffer.
+    offset: u64,
+    count: u32,
+    datatype: i32,
+    op: i32,
+    family: u32,
+}
+
+const FAMILIES: [Family; 3] = [Family::Base, Family::Fetch, Family::Compare];
+
+/// Elements to bytes.
+fn in_bytes(parts: &[Part], size: usize) -> Vec<Part> {
+    let bytes = |part: &Part| Part {
+        ptr: part.ptr,
+        len: part.len * size,
+    };
+    parts.iter().map(bytes).collect()
+}
+
+impl Endpoint {
+    /// [`Endpoint::atomic`] on a buffer that the peer has posted, or will post, by a receive with a tag: `key` of the one remote part is
+    /// the tag, its address the offset in the buffer. The receive is used up by it. Errors: those of the call, as there.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::atomic`].
+    pub unsafe fn atomic_tagged(
+        &self,
+        family: Family,
+        what: (i32, i32),
+        operands: &Operands<'_>,
+        to: u64,
+        posting: &Posting,
+    ) -> Result<()> {
+        let checked = check(family, what, operands, posting)?;
+        let size = checked.valid.ty.size();
+        let [remote] = operands.remote else {
+            return Err(Errno::INVAL);
+        };
+        if checked.count * size > MOST_BYTES {
+            return Err(Errno::MSGSIZE);
+        }
+        let (reports, mut state) = self.live()?;
+        let state = &mut *state;
+        if self.options().caps & FI_TAGGED == 0 || state.messages.is_none() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let admitted = self.admit(reports, state, posting)?;
+        let fetches = family != Family::Base;
+        let report = Report {
+            context: posting.context,
+            flags: FI_ATOMIC | FI_TAGGED | if fetches { FI_READ } else { FI_WRITE },
+            wanted: admitted.wanted,
+            counted: if fetches {
+                Counted::Read
+            } else {
+                Counted::Write
+            },
+        };
+        let number = match state.number(to)? {
+            Ok(number) => number,
+            Err(errno) => return reports.fail(&report, errno),
+        };
+        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        messages.asked += 1;
+        let request = Request {
+            serial: messages.asked,
+            offset: remote.address,
+            count: checked.count as u32,
+            datatype: what.0,
+            op: what.1,
+            family: family as u32,
+        };
+        let mut bytes = bytemuck::bytes_of(&request).to_vec();
+        let lists = [operands.operand, operands.compare];
+        for (list, _) in lists
+            .iter()
+            .zip(checked.needed)
+            .filter(|(_, needed)| *needed)
+        {
+            bytes.extend_from_slice(&gathered(&in_bytes(list, size), checked.count * size));
+        }
+        let envelope = Envelope {
+            context: Tag {
+                tag: Some(remote.key),
+                ignore: ALL,
+            }
+            .context()
+                | APART,
+            tag: remote.key,
+            extra: 0,
+        };
+        let engine = self.domain().engine();
+        if let Err(error) = messages.dispatch(engine, number, envelope, bytes.into()) {
+            return reports.fail(&report, errno(error));
+        }
+        let results = if fetches {
+            in_bytes(operands.result, size)
+        } else {
+            Vec::new()
+        };
+        let pattern = Pattern {
+            source: Some(number),
+            context: ANSWER,
+            tag: request.serial,
+            ignore: ALL,
+        };
+        let len = results.iter().map(|part| part.len).sum();
+        let mut bounce = vec![0; len].into_boxed_slice();
+        // SAFETY:
+        // - kept with the receive until it has ended.
+        let ticket = unsafe { messages.mailbox.receive(pattern, bounce.as_mut_ptr(), len) };
+        messages.unanswered += 1;
+        messages.keep(Awaited {
+            ticket,
+            report,
+            source: Some(number),
+            parts: Parts::of(&results),
+            bounce: Some(bounce),
+            several: None,
+            answer: true,
+        });
+        state.report_messages(reports);
+        Ok(())
+    }
+}
+
+impl Messages {
+    /// Sends a message that nobody else waits for the end of.
+    fn dispatch(
+        &mut self,
+        engine: &Engine,
+        to: u32,
+        envelope: Envelope,
+        bytes: Box<[u8]>,
+    ) -> std::result::Result<(), Error> {
+        let place = (bytes.as_ptr(), bytes.len());
+        // SAFETY:
+        // - the bytes are kept until the send has ended; a box does not move what is in it.
+        let sent = unsafe {
+            self.mailbox
+                .send(engine, to, envelope, place, Mode::Buffered, false)
+        };
+        if let Some(ticket) = sent? {
+            self.sent.push(Sent {
+                ticket,
+                report: None,
+                _held: Some(bytes),
+            });
+            self.stale = true;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, engine: &Engine, to: u32, serial: u64, errno: i32, results: Box<[u8]>) {
+        let envelope = Envelope {
+            context: ANSWER,
+            tag: serial,
+            extra: errno as u64,
+        };
+        // Whoever has gone needs no answer.
+        let _ = self.dispatch(engine, to, envelope, results);
+    }
+
+    /// Answers a request that is not carried out.
+    pub(super) fn refuse(&mut self, engine: &Engine, to: u32, request: &[u8], errno: Errno) {
+        if let Some((request, _)) = read(request) {
+            self.answer(engine, to, request.serial, errno.0, Box::default());
+        }
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<(Request, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(size_of::<Request>())?;
+    Some((bytemuck::pod_read_unaligned(head), rest))
+}
+
+/// Carries a request out on a buffer; the values before, and how many bytes of the buffer it concerned. Errors:
+/// [`Errno::TRUNC`] outside the buffer, [`Errno::INVAL`] for a wrong alignment or a request that means nothing.
+fn carry_out(request: &Request, data: &[u8], buffer: &mut [u8]) -> Result<(Box<[u8]>, usize)> {
+    let family = FAMILIES.get(request.family as usize).ok_or(Errno::INVAL)?;
+    let Valid { ty, op, .. } = valid(*family, request.datatype, request.op)?;
+    let len = request.count as usize * ty.size();
+    let needed = [op != AtomicOp::Read, *family == Family::Compare];
+    let lists = needed.iter().filter(|needed| **needed).count();
+    if len > MOST_BYTES || data.len() != lists * len {
+        return Err(Errno::INVAL);
+    }
+    let offset = usize::try_from(request.offset).map_err(|_| Errno::TRUNC)?;
+    let target = buffer
+        .get_mut(offset..)
+        .and_then(|rest| rest.get_mut(..len));
+    let target = target.ok_or(Errno::TRUNC)?;
+    let mut results = vec![0; if *family == Family::Base { 0 } else { len }].into_boxed_slice();
+    let place = match *family {
+        Family::Base => std::ptr::null_mut(),
+        _ => results.as_mut_ptr(),
+    };
+    let compare = if needed[1] { &data[len..] } else { &[] };
+    // SAFETY:
+    // - `count` elements in the buffer and in every list that the operation reads or writes, as just checked; alignment is checked there.
+    unsafe {
+        apply_vector(
+            op,
+            ty,
+            target.as_mut_ptr(),
+            request.count as usize,
+            data.as_ptr(),
+            compare.as_ptr(),
+            place,
+        )
+    }
+    .map_err(|_| Errno::INVAL)?;
+    Ok((results, len))
+}
+
+impl State {
+    /// A request has come to a buffer.
+    #[cold]
+    pub(super) fn operate(
+        &mut self,
+        reports: &Reports,
+        awaited: &Awaited,
+        received: &Received,
+        request: &[u8],
+    ) {
+        let mut entry = self.entry(received);
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let engine = self.domain.engine();
+        let source = received.source;
+        if let (Some(pattern), Parts::One(part)) = (awaited.several, &awaited.parts) {
+            messages.refuse(engine, source, request, Errno::OPNOTSUPP);
+            // SAFETY:
+            // - the buffer is the library's until it has said by a flag that it needs it no more.
+            unsafe { messages.await_several(pattern, awaited.report, *part) };
+            return;
+        }
+        if awaited.parts.list().is_empty() && awaited.bounce.is_some() {
+            messages.refuse(engine, source, request, Errno::CANCELED);
+            return reports.succeed_with(&awaited.report, entry);
+        }
+        let Some((head, data)) = read(request) else {
+            let _ = reports.fail(&awaited.report, Errno::INVAL);
+            return;
+        };
+        let done = match awaited.parts.list() {
+            [part] => {
+                // SAFETY:
+                // - valid, and the library's, until the receive has ended, by the word of its caller.
+                let buffer = unsafe { part.bytes() };
+                carry_out(&head, data, buffer)
+            }
+            parts => {
+                let mut whole = gathered(parts, parts.iter().map(|part| part.len).sum());
+                let done = carry_out(&head, data, &mut whole);
+                scatter(&whole, parts);
+                done
+            }
+        };
+        match done {
+            Ok((results, len)) => {
+                messages.answer(engine, source, head.serial, 0, results);
+                entry.flags |= FI_ATOMIC;
+                entry.len = len;
+                reports.succeed_with(&awaited.report, entry);
+            }
+            Err(errno) => {
+                messages.answer(engine, source, head.serial, errno.0, Box::default());
+                let entry = Entry { len: 0, ..entry };
+                let _ = reports.fail_with(&awaited.report, errno, entry, 0);
+            }
+        }
+    }
+
+    /// The answer to a request has come, or cannot come any more.
+    #[cold]
+    pub(super) fn answered(
+        &mut self,
+        reports: &Reports,
+        awaited: &Awaited,
+        result: std::result::Result<Received, Error>,
+    ) {
+        if let Some(messages) = &mut self.messages {
+            messages.unanswered -= 1;
+        }
+        let failure = match result {
+            Ok(received) => received.envelope.extra as i32,
+            Err(error) => errno(error).0,
+        };
+        if failure != 0 {
+            // Nobody calls who could be told that nothing is bound.
+            let _ = reports.fail(&awaited.report, Errno(failure));
+            return;
+        }
+        if let Some(results) = &awaited.bounce {
+            scatter(results, awaited.parts.list());
+        }
+        reports.succeed(&awaited.report);
+    }
+}
