@@ -243,8 +243,10 @@ static void client(void)
 				size_t count = 0;
 				uint64_t flags[] = { 0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC };
 				int answer = wanted ? 0 : -FI_EOPNOTSUPP;
-				EXPECT(fi_query_atomic(domain, type, op, &attr, flags[family]), answer);
 				EXPECT(fi_query_atomic(domain, type, op, &attr, flags[family] | FI_TAGGED), answer);
+				if (wanted)
+					CHECK(attr.size == sizes[type] && attr.count * attr.size == 2048);
+				EXPECT(fi_query_atomic(domain, type, op, &attr, flags[family]), answer);
 				EXPECT(family == BASE ? fi_atomicvalid(ep, type, op, &count)
 					: family == FETCH ? fi_fetch_atomicvalid(ep, type, op, &count)
 							  : fi_compare_atomicvalid(ep, type, op, &count), answer);
