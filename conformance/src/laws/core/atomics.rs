@@ -1,7 +1,7 @@
 //! The table of atomic operations, over the wire.
 
 use unipgas::core::atomic::{AtomicForm, apply_vector, supported};
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote};
+use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
 use super::rank::{Rank, Says, dawdle, late, on_ranks, other_than, read, refused};
 use super::{law, ordering};
@@ -36,6 +36,13 @@ pub const LAWS: &[Law] = &[
         "of all that swap a lock from free to taken one succeeds",
         4,
         lock,
+    ),
+    ordering(
+        "core.atomic.exclusive",
+        "unipgas core: Rights::EXCLUSIVE",
+        "on memory whose atomics exclude each other by locks, arrays and single elements of all ranks are all counted",
+        4,
+        exclusive,
     ),
 ];
 
@@ -329,6 +336,73 @@ fn distinct(ctx: &Ctx) -> Verdict {
                 "sum"
             );
         }
+        Ok(())
+    })
+}
+
+fn exclusive(ctx: &Ctx) -> Verdict {
+    const ROUNDS: u64 = 12;
+    const ELEMENTS: usize = 100;
+    const AT: usize = 1000;
+    on_ranks(ctx, 64, |rank| {
+        let region = rank
+            .engine()
+            .allocate(4096, Rights::FULL | Rights::EXCLUSIVE)
+            .says("allocate")?;
+        rank.list(7, &region).says("list")?;
+        ctx.sync();
+        let there = rank.listed(0, 7)?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        let ones = [1u64; ELEMENTS];
+        let last = Remote {
+            region: &there,
+            offset: AT + 8 * (ELEMENTS - 1),
+        };
+        let mut values = Vec::new();
+        for _ in 0..ROUNDS {
+            let request = AtomicRequest {
+                op: AtomicOp::Sum,
+                ty: AtomicType::U64,
+                count: ELEMENTS,
+                operand: ones.as_ptr().cast(),
+                compare: std::ptr::null(),
+                result: std::ptr::null_mut(),
+            };
+            let dst = Remote {
+                region: &there,
+                offset: AT,
+            };
+            // SAFETY:
+            // - the operands outlive the end of the operation.
+            let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
+            rank.end(posted).says("a sum")?;
+            dawdle(&mut random);
+            let (engine, endpoint) = (rank.engine(), &rank.endpoint);
+            let before = endpoint.fetch_add(engine, last, 1, late());
+            values.push(before.says("fetch-add")?);
+        }
+        ensure!(
+            values.is_sorted_by(|a, b| a < b),
+            "a rank fetched {values:?}"
+        );
+        ctx.sync();
+        if ctx.rank == 0 {
+            let all = u64::from(ctx.size) * ROUNDS;
+            let bytes = read(&region, AT, 8 * ELEMENTS);
+            for (nth, word) in bytes.chunks_exact(8).enumerate() {
+                let times = if nth == ELEMENTS - 1 { 2 } else { 1 };
+                let value = word.iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b));
+                ensure_eq!(value, times * all, "element {nth}");
+            }
+            let outside = other_than(&region, 0, AT, 0)
+                .or_else(|| other_than(&region, AT + 8 * ELEMENTS, 4096 - AT - 8 * ELEMENTS, 0));
+            ensure_eq!(
+                outside,
+                None,
+                "first byte beside the array that was changed"
+            );
+        }
+        ctx.sync();
         Ok(())
     })
 }
