@@ -7,6 +7,11 @@ mod bad_input;
 mod barrier;
 mod delay;
 mod failure;
+mod interface_gates;
+mod interface_management;
+mod interface_onesided;
+mod interface_release;
+mod interface_threads;
 mod lives;
 mod mapped;
 mod memory;
@@ -49,6 +54,11 @@ pub fn laws() -> Vec<&'static Law> {
         failure::laws(),
         lives::laws(),
         bad_input::laws(),
+        interface_management::laws(),
+        interface_release::laws(),
+        interface_onesided::laws(),
+        interface_threads::laws(),
+        interface_gates::laws(),
     ]
     .concat()
 }
