@@ -248,13 +248,19 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Starts a barrier, a reduction of an integer, or of a double.
-fn start_kind(id: u64, kind: usize) -> i32 {
-    match kind {
+/// Starts a barrier, a reduction of an integer, or of a double, unless the VBG is busy.
+fn started(id: u64, kind: usize) -> Result<bool, String> {
+    let code = match kind {
         0 => c!(utofu_barrier(id, 0)),
         1 => c!(utofu_reduce_uint64(id, SUM, [21u64].as_ptr(), 1, 0)),
         _ => c!(utofu_reduce_double(id, BFPSUM, [0.75].as_ptr(), 1, 0)),
-    }
+    };
+    ensure!(
+        code == SUCCESS || code == BUSY,
+        "starting kind {kind} gave {}",
+        code_name(code)
+    );
+    Ok(code == SUCCESS)
 }
 
 /// Looks for its end: whether it has come, with what two ranks give together.
@@ -294,8 +300,7 @@ fn by_threads(ctx: &Ctx) -> Verdict {
                     };
                     let begin = Instant::now();
                     for _ in 0..EACH {
-                        while let code @ 1.. | code @ ..0 = start_kind(id, kind) {
-                            ensure_eq!(code, BUSY, "starting kind {kind}");
+                        while !started(id, kind)? {
                             look()?;
                             ensure!(begin.elapsed() < LONG, "kind {kind} cannot be started");
                         }
@@ -333,8 +338,7 @@ fn other_kinds(ctx: &Ctx) -> Verdict {
                 let begin = Instant::now();
                 let mut turn = thread;
                 for round in 0..if thread == 0 { ROUNDS } else { 0 } {
-                    while let code @ 1.. | code @ ..0 = start_kind(id, round % 3) {
-                        ensure_eq!(code, BUSY, "starting round {round}");
+                    while !started(id, round % 3)? {
                         ensure!(begin.elapsed() < LONG, "round {round} cannot be started");
                         std::thread::yield_now();
                     }

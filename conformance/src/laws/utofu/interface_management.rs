@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::ptr::{null, null_mut};
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use super::processes::Child;
 use crate::law::{Ctx, Verdict};

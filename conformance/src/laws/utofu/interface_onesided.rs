@@ -143,7 +143,9 @@ fn counts(job: &Job<'_>, flags: u64, commands: usize, notices: usize, cbdata: us
     ensure_eq!(seen, [local, remote], "local and remote notices");
     job.meet();
     job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.mrq_is_empty()?;
+    job.meet();
+    Ok(())
 }
 
 fn each_flag(ctx: &Ctx) -> Verdict {
