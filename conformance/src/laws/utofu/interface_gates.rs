@@ -328,7 +328,7 @@ fn by_threads(ctx: &Ctx) -> Verdict {
 }
 
 fn other_kinds(ctx: &Ctx) -> Verdict {
-    const ROUNDS: usize = 300;
+    const ROUNDS: usize = 900;
     with(ctx, TABLE + 8, |job| {
         let ended = [const { AtomicUsize::new(0) }; 3];
         let all = || {

@@ -1,13 +1,11 @@
 //! §3.7: what all start functions have in common, and what their notices are.
 
-use std::collections::BTreeSet;
 use std::ptr::null_mut;
 
 use unipgas::utofu::status::Code;
 
 use super::bad_input::{Call, Room, functions, right_call};
 use super::kit::*;
-use super::session::session;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -20,21 +18,19 @@ laws! {
         [put, put_gap, put_stride, put_stride_gap, put_piggyback, put_piggyback8, get, get_gap, get_stride, get_stride_gap,
          armw4, armw8, cswap4, cswap8, nop, post_toq, poll_tcq, poll_mrq],
         "for each function and each set of notice flags: an entry and a notice per descriptor and flag, no others, with any cbdata";
+    in_range: "gap.range", "§3.7, §3.7.1.2", 2, [put_gap, put_stride_gap, get_gap, get_stride_gap, prepare_put_gap, prepare_put_stride_gap,
+         prepare_get_gap, prepare_get_stride_gap],
+        "an MTU up to 1920 and a gap up to 255 are taken; a longer MTU gives INVALID_SIZE, a longer gap INVALID_ARG";
     changed: "mrq.remote.armw", "§3.7", 2, [armw4, armw8, cswap4, cswap8, poll_mrq] + ordering,
         "with the remote notice of an ARMW its word has changed at the target";
     quiet_too: "tcq.unread.quiet", "§3.7.5.1", 1, [query_num_unread_tcq, nop, put_piggyback8, poll_tcq],
         "commands without notices count as unread at most once, and no more when polling has found nothing; then posting is not BUSY";
-    no_others: "session.refused", "§3.1.2.1", 2,
-        [get, put_piggyback, put_piggyback8, armw4, armw8, cswap4, cswap8, post_toq],
-        "what a session mode VCQ cannot start gives NOT_SUPPORTED, posted or prepared, and is not posted";
-    prepared_steps: "session.prepared-steps", "§3.7.9.3", 2, [prepare_put, post_toq, put],
-        "the SPS of a prepared put is that of its flags, 0 without one";
 }
 
-const BLOCKS: usize = 5;
+pub(super) const BLOCKS: usize = 5;
 
 /// Calls that succeed: strided ones of `BLOCKS` blocks, 16 bytes apart; room for their descriptors.
-fn with_calls(
+pub(super) fn with_calls(
     ctx: &Ctx,
     body: impl FnOnce(&Job<'_>, &Call, &mut [u64; 8 * BLOCKS], *const usize) -> Verdict,
 ) -> Verdict {
@@ -198,6 +194,49 @@ fn each_flag(ctx: &Ctx) -> Verdict {
     })
 }
 
+fn in_range(ctx: &Ctx) -> Verdict {
+    let (size, argument) = (Code::InvalidSize as i32, Code::InvalidArg as i32);
+    let cases = [
+        (1, 0, SUCCESS),
+        (1, 255, SUCCESS),
+        (255, 24, SUCCESS),
+        (1919, 1, SUCCESS),
+        (1920, 255, SUCCESS),
+        (1921, 0, size),
+        (1 << 32, 255, size),
+        (1, 256, argument),
+        (1920, 1 << 32, argument),
+        (1920, usize::MAX, argument),
+    ];
+    with_calls(ctx, |job, right, desc, written| {
+        for function in functions().iter().filter(|f| f.takes.contains("packets")) {
+            let commands = if function.takes.contains("blocks") {
+                BLOCKS
+            } else {
+                1
+            };
+            for (mtu, gap, expected) in cases {
+                let call = Call { mtu, gap, ..*right };
+                let codes = [(function.start)(&call), (function.prepare)(&call)];
+                ensure!(
+                    codes == [expected; 2],
+                    "{} with MTU {mtu} and gap {gap}, and its preparation, gave {codes:?}",
+                    function.name
+                );
+                if expected == SUCCESS {
+                    counts(job, right.flags, commands, commands, right.cbdata)?;
+                    // SAFETY:
+                    // - the place that `right` names, which nobody writes now.
+                    let size = unsafe { written.read() };
+                    ok!(utofu_post_toq(job.hdl, desc.as_ptr().cast(), size, cb(9)));
+                    counts(job, right.flags, commands, commands, 9)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
 fn changed(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         for round in 0..200u64 {
@@ -285,102 +324,6 @@ fn quiet_too(ctx: &Ctx) -> Verdict {
         ensure_eq!(count()?, 1, "commands unread");
         ensure_eq!(job.queue.tcq()?, 5, "cbdata");
         ensure_eq!(count()?, 0, "commands unread in the end");
-        Ok(())
-    })
-}
-
-fn no_others(ctx: &Ctx) -> Verdict {
-    with_calls(ctx, |job, right, desc, size| {
-        let queue = Queue::create(TNI, SESSION_MODE)?;
-        let local = queue.register(job.memory)?;
-        let puts: BTreeSet<&str> = [
-            "utofu_put",
-            "utofu_put_gap",
-            "utofu_put_stride",
-            "utofu_nop",
-        ]
-        .into_iter()
-        .chain(["utofu_put_stride_gap"])
-        .collect();
-        for function in functions() {
-            let call = Call {
-                hdl: queue.hdl,
-                local,
-                ..*right
-            };
-            let expected = if puts.contains(function.name) {
-                SUCCESS
-            } else {
-                Code::NotSupported as i32
-            };
-            let code = (function.start)(&call);
-            ensure!(
-                code == expected,
-                "{} gave {}",
-                function.name,
-                code_name(code)
-            );
-            if (function.prepare)(&call) == SUCCESS {
-                // SAFETY:
-                // - the place that `right` names, which nobody writes now.
-                let size = unsafe { size.read() };
-                let code = c!(utofu_post_toq(queue.hdl, desc.as_ptr().cast(), size, cb(1)));
-                ensure!(
-                    code == expected,
-                    "prepared {} gave {}",
-                    function.name,
-                    code_name(code)
-                );
-            }
-        }
-        // Twice four puts and NOPs, of which two have five blocks: they wait, and nothing else does.
-        let mut count = 0;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
-        ensure_eq!(
-            count,
-            2 * (3 + 2 * BLOCKS),
-            "commands of the session mode VCQ"
-        );
-        job.meet();
-        job.queue.mrq_is_empty()?;
-        job.memory.all(0, 1024, 0, "what nothing was written to")?;
-        job.meet();
-        queue.deregister(local)?;
-        queue.free()
-    })
-}
-
-fn prepared_steps(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        let total: u64 = (0..16).sum();
-        if job.rank == 1 {
-            for _ in 0..total {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
-        }
-        job.meet();
-        if job.rank == 0 {
-            let (mut desc, mut size) = ([0u64; 8], 0);
-            let place = desc.as_mut_ptr().cast();
-            let (to, at) = (session.ids[1], session.at(1, 8)?);
-            for steps in 0..16 {
-                for flags in [LOCAL | sps(steps), LOCAL] {
-                    ok!(utofu_prepare_put(
-                        job.hdl, to, job.stadd, at, 8, 0, flags, place, &mut size
-                    ));
-                    ok!(utofu_post_toq(job.hdl, place, size, null_mut()));
-                    let mut started = 0;
-                    let expected = 1 + if flags == LOCAL { 0 } else { steps };
-                    for _ in 0..expected {
-                        started += u64::from(job.queue.mrq()?.notice_type == RMT_PUT);
-                    }
-                    ensure_eq!(started + 1, expected, "notices of an SPS of {steps}");
-                    job.queue.mrq_is_empty()?;
-                }
-            }
-            pause(2);
-            job.queue.mrq_is_empty()?;
-        }
         Ok(())
     })
 }

@@ -11,6 +11,7 @@ mod interface_gates;
 mod interface_management;
 mod interface_onesided;
 mod interface_release;
+mod interface_session;
 mod interface_threads;
 mod lives;
 mod mapped;
@@ -57,6 +58,7 @@ pub fn laws() -> Vec<&'static Law> {
         interface_management::laws(),
         interface_release::laws(),
         interface_onesided::laws(),
+        interface_session::laws(),
         interface_threads::laws(),
         interface_gates::laws(),
     ]
