@@ -2,10 +2,7 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
-use super::processes::Child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -18,8 +15,6 @@ laws! {
         "remote memory may be deregistered after the remote notice: puts and ARMWs have been done, gets have read, nothing comes later";
     after_local: "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered when the other side has its local notice";
-    no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
-        "without descriptors of files memory can be registered all the same or gives OUT_OF_RESOURCE; with them again it can";
     at_the_same_time: "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
         "one STADD serves many commands at the same time, of several processes";
 }
@@ -197,85 +192,6 @@ fn after_remote(ctx: &Ctx) -> Verdict {
 
 fn after_local(ctx: &Ctx) -> Verdict {
     takes_away(ctx, LOCAL)
-}
-
-/// Lets the process open so many files more or less, and gives the number that was allowed before.
-fn files(allowed: u64) -> Result<u64, String> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY:
-    // - a place for the limits.
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    ensure_eq!(got, 0, "getrlimit");
-    let before = std::mem::replace(&mut limit.rlim_cur, allowed);
-    // SAFETY:
-    // - the limits, of which one is lower than what it may be.
-    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
-    ensure_eq!(set, 0, "setrlimit");
-    Ok(before)
-}
-
-fn no_descriptors(_: &Ctx) -> Verdict {
-    let child = Child::start(&[], || {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let known = Memory::leaked(4096);
-        let from = queue.register_as(known, STAG)?;
-        let before = files(0)?;
-        for round in 0..3 {
-            let memory = Memory::pages(1 << 16)?;
-            let mut stadds = [7u64; 2];
-            let codes = [
-                c!(utofu_reg_mem(
-                    queue.hdl,
-                    memory.base,
-                    memory.len,
-                    0,
-                    &mut stadds[0]
-                )),
-                c!(utofu_reg_mem_with_stag(
-                    queue.hdl,
-                    memory.base,
-                    4096,
-                    9,
-                    0,
-                    &mut stadds[1]
-                )),
-            ];
-            for (code, stadd) in codes.into_iter().zip(stadds) {
-                let out = code == Code::OutOfResource as i32 && stadd == 7;
-                ensure!(
-                    out || code == SUCCESS,
-                    "round {round} gave {}, STADD {stadd:#x}",
-                    code_name(code)
-                );
-                if code == SUCCESS {
-                    queue.deregister(stadd)?;
-                }
-            }
-            // What is registered can be used.
-            known.set(0, round + 1);
-            ok!(utofu_put(
-                queue.hdl,
-                queue.id,
-                from,
-                from + 8,
-                8,
-                0,
-                LOCAL,
-                null_mut()
-            ));
-            queue.notice(LCL_PUT)?;
-            ensure_eq!(known.get(8), round + 1, "a put without descriptors");
-        }
-        files(before)?;
-        let memory = Memory::pages(1 << 16)?;
-        let stadd = queue.register(memory)?;
-        queue.deregister(stadd)?;
-        queue.free()
-    })?;
-    child.succeeds("a program without descriptors")
 }
 
 fn at_the_same_time(ctx: &Ctx) -> Verdict {

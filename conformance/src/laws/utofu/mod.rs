@@ -7,6 +7,7 @@ mod bad_input;
 mod barrier;
 mod delay;
 mod failure;
+mod interface_exhausted;
 mod interface_gates;
 mod interface_management;
 mod interface_onesided;
@@ -61,6 +62,7 @@ pub fn laws() -> Vec<&'static Law> {
         interface_session::laws(),
         interface_threads::laws(),
         interface_gates::laws(),
+        interface_exhausted::laws(),
     ]
     .concat()
 }

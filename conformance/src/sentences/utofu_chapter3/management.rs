@@ -1,6 +1,6 @@
 //! §3.1 to §3.6: types, codes, TNIs, VCQs, VBGs, paths and memory.
 
-use super::{Sentence, by, not, test, unseen};
+use super::{Sentence, by, test, unseen};
 
 const HEADERS: &str = "api-utofu/tests/headers.rs";
 const CATCH_ALL: &str = "nothing here goes wrong that has no code of its own";
@@ -70,7 +70,7 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.1.2.1", "INVALID_DESC: a wrong descriptor", &["utofu.bad.post_toq"]),
     unseen("3.1.2.1", "INVALID_DATA: wrong data of a structure", "every member of the settings of a VBG has a code of its own"),
     by("3.1.2.1", "OUT_OF_RESOURCE: a resource other than memory is exhausted", &["utofu.memory.out-of-descriptors"]),
-    not("3.1.2.1", "OUT_OF_MEMORY: memory cannot be allocated", "a program whose limit of memory leaves none for a VCQ is ended by its allocator"),
+    by("3.1.2.1", "OUT_OF_MEMORY: memory cannot be allocated", &["utofu.resources.out-of-memory"]),
     by("3.1.2.1", "FATAL: a fatal error", &["utofu.resources.wrong-environment"]),
 
     by("3.2", "a node may have more than one TNI", &["utofu.tni.onesided"]),

@@ -4,7 +4,7 @@ mod barrier;
 mod management;
 mod onesided;
 
-use super::{Sentence, by, not, test, unseen};
+use super::{Sentence, by, test, unseen};
 
 pub(super) use barrier::SENTENCES as BARRIER;
 pub(super) use management::SENTENCES as MANAGEMENT;
