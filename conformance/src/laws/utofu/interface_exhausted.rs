@@ -14,6 +14,8 @@ laws! {
         "without descriptors of files memory can be registered all the same or gives OUT_OF_RESOURCE; with them again it can";
     no_memory: "resources.out-of-memory", "§3.1.2.1", 1, [create_vcq, free_vcq, put, poll_mrq] + bare,
         "where there is no memory for a VCQ, creating it gives OUT_OF_MEMORY; with memory again it can be created, and what there was works";
+    room_again: "mrq.room", "§3.7", 1, [poll_mrq, put_piggyback8, get] + bare,
+        "polling until nothing is found makes room in the MRQ for as many notices again, local and remote";
 }
 
 /// Sets what the process may have of something, and gives what was allowed before.
@@ -158,6 +160,57 @@ fn no_memory(_: &Ctx) -> Verdict {
             Queue::create(TNI + 1, 0)?.free()
         })?;
         child.succeeds(&format!("a program with {room} bytes left"))?;
+    }
+    Ok(())
+}
+
+fn room_again(_: &Ctx) -> Verdict {
+    const ENTRIES: u64 = 2048;
+    for flags in [LOCAL, REMOTE, LOCAL | REMOTE] {
+        let child = Child::start(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
+            let queue = Queue::with_component(TNI, 0, 0)?;
+            let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+            let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
+            for round in 0..12 {
+                let commands = ENTRIES / each - round % 3 * 7;
+                let mut sent = 0;
+                for nth in 0..commands {
+                    let post = || match nth % 2 {
+                        0 => c!(utofu_put_piggyback8(
+                            queue.hdl,
+                            queue.id,
+                            nth,
+                            stadd,
+                            8,
+                            round,
+                            flags | TCQ,
+                            null_mut()
+                        )),
+                        _ => c!(utofu_get(
+                            queue.hdl,
+                            queue.id,
+                            stadd + 8,
+                            stadd,
+                            8,
+                            round,
+                            flags | TCQ,
+                            null_mut()
+                        )),
+                    };
+                    queue.post_seen(|_| sent += 1, post)?;
+                }
+                while sent < commands {
+                    queue.tcq()?;
+                    sent += 1;
+                }
+                for _ in 0..commands * each {
+                    ensure_eq!(queue.mrq()?.edata, round, "edata");
+                }
+                queue.mrq_is_empty()?;
+            }
+            queue.free()
+        })?;
+        child.succeeds(&format!("a program with an MRQ of {ENTRIES} entries"))?;
     }
     Ok(())
 }

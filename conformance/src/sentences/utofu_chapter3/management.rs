@@ -8,6 +8,7 @@ const CHECKED_BEFORE: &str = "what could be wrong is found when the function is 
 const ONE_KIND: &str =
     "all flags of the guide are known, and what they ask for comes out of one supply";
 const PERMITTED: &str = "allows, and asks for nothing";
+const DUTY: &str = "a duty of programs";
 
 #[rustfmt::skip]
 pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
@@ -47,7 +48,7 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.1.2.1", "MRQ_RMT_LENGTH: remote STADD plus length may be outside of registered memory", &["utofu.errors.mrq.remote"]),
     by("3.1.2.1", "BARRIER_OTHER: any other error of barrier communication", &["utofu.barrier.overrun", "utofu.failure.barrier"]),
     by("3.1.2.1", "BARRIER_MISMATCH: the reduction operations differ", &["utofu.barrier.mismatch"]),
-    by("3.1.2.1", "INVALID_ARG: a wrong argument", &["utofu.bad.start"]),
+    by("3.1.2.1", "INVALID_ARG: a wrong argument", &["utofu.gap.range"]),
     by("3.1.2.1", "INVALID_POINTER: a wrong pointer", &["utofu.bad.tni", "utofu.bad.vcq", "utofu.bad.vbg", "utofu.bad.stadd", "utofu.bad.poll"]),
     by("3.1.2.1", "INVALID_FLAGS: wrong flags", &["utofu.bad.vcq", "utofu.bad.vbg", "utofu.bad.start", "utofu.bad.barrier"]),
     by("3.1.2.1", "INVALID_COORDS: wrong coordinates of a node", &["utofu.bad.vcq", "utofu.resources.shape"]),
@@ -86,8 +87,10 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.2.1.2", "the array is the caller's, who frees it by free(), and as long as the number says", &["utofu.tni.barrier"]),
     unseen("3.2.1.2", "without an available TNI the array is null and the number 0", "every process may allocate VBGs on every TNI"),
     by("3.2.1.3", "gives a pointer to data of the implementation", &["utofu.tni.caps.managed"]),
+    unseen("3.2.1.3", "it must be neither freed nor overwritten", DUTY),
     by("3.2.1.3", "only TNIs that get_onesided_tnis has returned can be queried", &["utofu.tni.shares", "utofu.bad.tni"]),
     by("3.2.1.4", "gives a pointer to data of the implementation", &["utofu.tni.caps.managed"]),
+    unseen("3.2.1.4", "it must be neither freed nor overwritten", DUTY),
     by("3.2.1.4", "only TNIs that get_barrier_tnis has returned can be queried", &["utofu.bad.tni"]),
 
     test("3.2.2.1", "the structure has the members of the guide, in its order", HEADERS),
@@ -101,8 +104,8 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.2.2.1", "max_putget_size: a put or get up to this length is possible, a longer one is not", &["utofu.tni.onesided.caps", "utofu.put-get.longest", "utofu.bad.start"]),
     by("3.2.2.1", "max_piggyback_size: a piggyback up to this length is possible, a longer one is not", &["utofu.tni.onesided.caps", "utofu.piggyback", "utofu.piggyback.too-long"]),
     by("3.2.2.1", "max_edata_size: EDATA of so many bytes is possible, more is not", &["utofu.tni.onesided.caps", "utofu.mrq.edata"]),
-    by("3.2.2.1", "max_mtu: the greatest MTU", &["utofu.tni.onesided.caps", "utofu.put-gap", "utofu.bad.start"]),
-    by("3.2.2.1", "max_gap: the greatest transmission gap", &["utofu.tni.onesided.caps", "utofu.put-gap", "utofu.bad.start"]),
+    by("3.2.2.1", "max_mtu: the greatest MTU", &["utofu.tni.onesided.caps", "utofu.gap.range"]),
+    by("3.2.2.1", "max_gap: the greatest transmission gap", &["utofu.tni.onesided.caps", "utofu.gap.range"]),
     test("3.2.2.2", "the structure has the members of the guide, in its order", HEADERS),
     by("3.2.2.2", "flags: the capabilities there are", &["utofu.tni.barrier.caps"]),
     by("3.2.2.2", "reduce_ops: the reductions there are", &["utofu.tni.barrier.caps", "utofu.barrier.reduce_uint64", "utofu.barrier.reduce_double"]),
@@ -235,7 +238,9 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.6", "a region is deregistered as often as it was registered", &["utofu.memory.same"]),
     by("3.6", "memory must be readable, and writable unless it is registered read-only", &["utofu.bad.memory", "utofu.memory.kinds"]),
     by("3.6", "memory is registered with each VCQ that uses it", &["utofu.memory.two-vcqs"]),
+    unseen("3.6", "its STADDs for several VCQs need not be the same", PERMITTED),
     by("3.6", "a STADD serves any number of commands, at the same time too", &["utofu.memory.concurrent"]),
+    unseen("3.6", "memory is deregistered before it is freed", DUTY),
     by("3.6", "the source of a put may be deregistered after the TCQ entry, or after the local notice", &["utofu.memory.release.put"]),
     by("3.6", "the target of a get may be deregistered after the local notice", &["utofu.memory.release.get"]),
     by("3.6", "remote memory may be deregistered after the remote notice", &["utofu.memory.release.remote"]),
