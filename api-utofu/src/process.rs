@@ -203,7 +203,7 @@ impl Process {
     }
 
     /// Creates a VCQ (§3.3.1.1, §3.3.1.2); gives its handle. Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
-    /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`].
+    /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`], [`Code::OutOfMemory`].
     pub fn create_vcq(&'static self, tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<usize> {
         if tni >= TNIS {
             return Err(Code::InvalidTniId);
@@ -217,6 +217,7 @@ impl Process {
         }
         let mut cqs = self.cqs.lock().expect("no panic under this lock");
         let (index, cmp) = choose(&cqs, tni, cmp, flags)?;
+        check_memory()?;
         let cq = &mut cqs[index];
         let id = VcqId::new(&self.coords, tni, cq.cq, cmp);
         let session = flags.contains(VcqFlags::SESSION_MODE);
@@ -341,6 +342,28 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
         .filter(|(_, cq)| !cq.exclusive)
         .find_map(|(index, cq)| Some((index, component(cq)?)))
         .ok_or(none)
+}
+
+/// Several times what the heap needs for a VCQ, in bytes.
+const VCQ_MEMORY: usize = 4 << 20;
+
+/// An allocation that fails ends the program, so that is asked before. Errors: [`Code::OutOfMemory`].
+fn check_memory() -> Result<()> {
+    let (rights, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY:
+    // - a new mapping, which nobody knows and which goes at once.
+    let mapped = unsafe {
+        let place = libc::mmap(std::ptr::null_mut(), VCQ_MEMORY, rights, flags, -1, 0);
+        place != libc::MAP_FAILED && libc::munmap(place, VCQ_MEMORY) == 0
+    };
+    if mapped {
+        Ok(())
+    } else {
+        Err(Code::OutOfMemory)
+    }
 }
 
 /// The place is given up, and the job's file removed by the last one, when the program ends.

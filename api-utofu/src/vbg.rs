@@ -284,17 +284,22 @@ impl Process {
     /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
-        if set.started.load(Ordering::Acquire) != kind as u32 {
+        let is_meant = || set.started.load(Ordering::Acquire) == kind as u32;
+        if !is_meant() {
             return Err(Code::Busy);
         }
-        match gate::poll(self.own_gate(id)?, result) {
-            Ok(true) => {
+        // Other threads may have ended this round, and started another one, since then.
+        let ended = || {
+            let ended = is_meant();
+            if ended {
                 set.started.store(0, Ordering::Release);
-                Ok(())
             }
+            ended
+        };
+        match gate::poll_if(self.own_gate(id)?, result, ended) {
+            Ok(true) => Ok(()),
             Ok(false) => self.not_yet(set),
             Err(error) => {
-                set.started.store(0, Ordering::Release);
                 self.end_if_input_lost(set)?;
                 Err(from_gate(error))
             }

@@ -234,7 +234,8 @@ impl Vcq {
         place.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
     }
 
-    /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`].
+    /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`],
+    /// [`Code::OutOfResource`].
     ///
     /// # Safety
     /// `len` bytes at `addr` stay valid until they have been deregistered as often as they were registered.
@@ -247,7 +248,7 @@ impl Vcq {
     }
 
     /// Registers memory under a STag of the program's choice (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
-    /// [`Code::InvalidSize`] for what is no multiple of 256, [`Code::InvalidStag`], [`Code::Used`].
+    /// [`Code::InvalidSize`] for what is no multiple of 256, [`Code::InvalidStag`], [`Code::Used`], [`Code::OutOfResource`].
     ///
     /// # Safety
     /// As [`Vcq::reg_mem`].
@@ -284,6 +285,8 @@ impl Vcq {
         let key = key.map_err(|error| match error {
             // Of a range that is one, the engine refuses what is not mapped, or not mapped so.
             Error::InvalidArgument(_) => Code::InvalidAddress,
+            // Descriptors, mostly: it has to look at the program's mappings.
+            Error::Os(_) => Code::OutOfResource,
             error => from_engine(error),
         })?;
         if let Some(locked) = &self.locked {

@@ -86,7 +86,9 @@ functions! {
     }
 
     fn utofu_query_onesided_caps(tni_id: u16, tni_caps: *mut *const OnesidedCaps) {
-        check_tni(tni_id)?;
+        if !current()?.onesided_tnis().contains(&tni_id) {
+            return Err(Code::InvalidTniId);
+        }
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(tni_caps, &raw const caps::ONESIDED) }

@@ -144,7 +144,11 @@ fn check_access(base: *mut u8, len: usize, rights: Rights) -> Result<()> {
     let range = base.addr()..base.addr() + len;
     let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
     adopt::check_access(&range, write).map_err(|refusal| {
-        Error::InvalidArgument(format!("memory cannot be registered: {refusal}"))
+        let text = format!("memory cannot be registered: {refusal}");
+        match refusal {
+            adopt::Refusal::Os(_) => Error::Os(text),
+            _ => Error::InvalidArgument(text),
+        }
     })
 }
 

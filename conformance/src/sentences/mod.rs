@@ -74,9 +74,19 @@ pub const PARTS: &[Part] = &[
         sentences: utofu_chapter2::SENTENCES,
     },
     Part {
-        title: "uTofu, chapter 3",
+        title: "uTofu, §3.1 to §3.6",
         api: Api::Utofu,
-        sentences: utofu_chapter3::SENTENCES,
+        sentences: utofu_chapter3::MANAGEMENT,
+    },
+    Part {
+        title: "uTofu, §3.7",
+        api: Api::Utofu,
+        sentences: utofu_chapter3::ONESIDED,
+    },
+    Part {
+        title: "uTofu, §3.8 and §3.9",
+        api: Api::Utofu,
+        sentences: utofu_chapter3::BARRIER,
     },
 ];
 

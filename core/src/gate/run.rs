@@ -126,6 +126,19 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
 /// different operations, numbers of elements or flags; [`Error::Broken`]: this gate is broken, and must be configured
 /// again.
 pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
+    poll_if(gate, into, || true)
+}
+
+/// As [`poll`], where `is_meant` has the last word: it is called when the round has ended, before the next one can be started, and
+/// by one thread at a time. What it does not mean is left as it is.
+///
+/// # Errors
+/// Those of [`poll`]; the round is over, and `is_meant` has said so, after all but [`Error::NotStarted`].
+pub fn poll_if(
+    gate: &Gate,
+    into: &mut Payload,
+    mut is_meant: impl FnMut() -> bool,
+) -> Result<bool> {
     let owned = &gate.owned;
     match owned.phase.load(Acquire) {
         STARTED => {}
@@ -144,6 +157,10 @@ pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
         // Another thread may have taken what was seen above, and started the next round.
         let state = gate.state();
         if has_ended(state) {
+            if !is_meant() {
+                owned.phase.store(STARTED, Release);
+                return Ok(false);
+            }
             let result = take(gate, state, into);
             owned.phase.store(IDLE, Release);
             return result;

@@ -646,33 +646,34 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
 
 /// Arguments of a start function; each takes what it knows.
 #[derive(Clone, Copy)]
-struct Call {
-    hdl: usize,
-    to: u64,
-    local: u64,
-    remote: u64,
-    len: usize,
-    edata: u64,
-    flags: u64,
-    op: u32,
-    mtu: usize,
-    gap: usize,
-    stride: usize,
-    blocks: usize,
-    data: *const u8,
-    desc: *mut u8,
-    size: *mut usize,
+pub(super) struct Call {
+    pub(super) hdl: usize,
+    pub(super) to: u64,
+    pub(super) local: u64,
+    pub(super) remote: u64,
+    pub(super) len: usize,
+    pub(super) edata: u64,
+    pub(super) flags: u64,
+    pub(super) op: u32,
+    pub(super) mtu: usize,
+    pub(super) gap: usize,
+    pub(super) stride: usize,
+    pub(super) blocks: usize,
+    pub(super) data: *const u8,
+    pub(super) desc: *mut u8,
+    pub(super) size: *mut usize,
+    pub(super) cbdata: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Function {
-    name: &'static str,
-    start: fn(&Call) -> i32,
-    prepare: fn(&Call) -> i32,
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) start: fn(&Call) -> i32,
+    pub(super) prepare: fn(&Call) -> i32,
     /// What it takes beside handle and flags.
-    takes: &'static str,
+    pub(super) takes: &'static str,
     /// The longest length.
-    most: usize,
+    pub(super) most: usize,
 }
 
 /// Both forms of a function, with the same arguments.
@@ -680,7 +681,7 @@ macro_rules! function {
     ($start:ident, $prepare:ident, $takes:literal, $most:expr, |$a:ident| $($arg:expr),*) => {
         Function {
             name: stringify!($start),
-            start: |$a| c!($start($a.hdl, $($arg),*, cb(3))),
+            start: |$a| c!($start($a.hdl, $($arg),*, cb($a.cbdata))),
             prepare: |$a| c!($prepare($a.hdl, $($arg),*, $a.desc.cast(), $a.size)),
             takes: $takes,
             most: $most,
@@ -688,7 +689,8 @@ macro_rules! function {
     };
 }
 
-fn functions() -> Vec<Function> {
+/// Every start function with its preparation function.
+pub(super) fn functions() -> Vec<Function> {
     const LONGEST: usize = TOO_LONG - 1;
     vec![
         function!(
@@ -881,7 +883,7 @@ fn functions() -> Vec<Function> {
 
 /// Room for two descriptors.
 #[repr(align(8))]
-struct Room([u8; 2 * DESC]);
+pub(super) struct Room(pub(super) [u8; 2 * DESC]);
 
 /// Calls every function with one argument after the other wrong; `call` is given the function and how it is called.
 fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right: &Call) -> Verdict {
@@ -976,7 +978,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
     Ok(())
 }
 
-fn right_call(job: &Job<'_>, room: &mut Room, size: &mut usize) -> Call {
+pub(super) fn right_call(job: &Job<'_>, room: &mut Room, size: &mut usize) -> Call {
     Call {
         hdl: job.hdl,
         to: job.vcq(job.right()),
@@ -993,6 +995,7 @@ fn right_call(job: &Job<'_>, room: &mut Room, size: &mut usize) -> Call {
         data: job.memory.base,
         desc: room.0.as_mut_ptr(),
         size,
+        cbdata: 3,
     }
 }
 

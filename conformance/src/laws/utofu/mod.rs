@@ -7,6 +7,13 @@ mod bad_input;
 mod barrier;
 mod delay;
 mod failure;
+mod interface_exhausted;
+mod interface_gates;
+mod interface_management;
+mod interface_onesided;
+mod interface_release;
+mod interface_session;
+mod interface_threads;
 mod lives;
 mod lost_input;
 mod mapped;
@@ -51,6 +58,13 @@ pub fn laws() -> Vec<&'static Law> {
         lost_input::laws(),
         lives::laws(),
         bad_input::laws(),
+        interface_management::laws(),
+        interface_release::laws(),
+        interface_onesided::laws(),
+        interface_session::laws(),
+        interface_threads::laws(),
+        interface_gates::laws(),
+        interface_exhausted::laws(),
     ]
     .concat()
 }

@@ -1,0 +1,216 @@
+//! §3.1.2.1: what becomes of a program to which the system gives no more.
+
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use super::processes::Child;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
+        "without descriptors of files memory can be registered all the same or gives OUT_OF_RESOURCE; with them again it can";
+    no_memory: "resources.out-of-memory", "§3.1.2.1", 1, [create_vcq, free_vcq, put, poll_mrq] + bare,
+        "where there is no memory for a VCQ, creating it gives OUT_OF_MEMORY; with memory again it can be created, and what there was works";
+    room_again: "mrq.room", "§3.7", 1, [poll_mrq, put_piggyback8, get] + bare,
+        "polling until nothing is found makes room in the MRQ for as many notices again, local and remote";
+}
+
+/// Sets what the process may have of something, and gives what was allowed before.
+fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, String> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY:
+    // - a place for the limits.
+    let got = unsafe { libc::getrlimit(what, &mut limit) };
+    ensure_eq!(got, 0, "getrlimit");
+    let before = std::mem::replace(&mut limit.rlim_cur, allowed);
+    // SAFETY:
+    // - the limits, of which one is lower than what it may be.
+    let set = unsafe { libc::setrlimit(what, &limit) };
+    ensure_eq!(set, 0, "setrlimit");
+    Ok(before)
+}
+
+fn no_descriptors(_: &Ctx) -> Verdict {
+    let child = Child::start(&[], || {
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let known = Memory::leaked(4096);
+        let from = queue.register_as(known, STAG)?;
+        let before = soft_limit(libc::RLIMIT_NOFILE, 0)?;
+        for round in 0..3 {
+            let memory = Memory::pages(1 << 16)?;
+            let mut stadds = [7u64; 2];
+            let codes = [
+                c!(utofu_reg_mem(
+                    queue.hdl,
+                    memory.base,
+                    memory.len,
+                    0,
+                    &mut stadds[0]
+                )),
+                c!(utofu_reg_mem_with_stag(
+                    queue.hdl,
+                    memory.base,
+                    4096,
+                    9,
+                    0,
+                    &mut stadds[1]
+                )),
+            ];
+            for (code, stadd) in codes.into_iter().zip(stadds) {
+                let out = code == Code::OutOfResource as i32 && stadd == 7;
+                ensure!(
+                    out || code == SUCCESS,
+                    "round {round} gave {}, STADD {stadd:#x}",
+                    code_name(code)
+                );
+                if code == SUCCESS {
+                    queue.deregister(stadd)?;
+                }
+            }
+            // What is registered can be used.
+            known.set(0, round + 1);
+            ok!(utofu_put(
+                queue.hdl,
+                queue.id,
+                from,
+                from + 8,
+                8,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            queue.notice(LCL_PUT)?;
+            ensure_eq!(known.get(8), round + 1, "a put without descriptors");
+        }
+        soft_limit(libc::RLIMIT_NOFILE, before)?;
+        let memory = Memory::pages(1 << 16)?;
+        let stadd = queue.register(memory)?;
+        queue.deregister(stadd)?;
+        queue.free()
+    })?;
+    child.succeeds("a program without descriptors")
+}
+
+/// Bytes of the process's address space that are in use.
+fn mapped() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/self/statm").map_err(|e| e.to_string())?;
+    let pages: Option<u64> = text.split(' ').next().and_then(|word| word.parse().ok());
+    Ok(pages.ok_or("/proc/self/statm without a number")? * 4096)
+}
+
+fn no_memory(_: &Ctx) -> Verdict {
+    for room in [
+        0,
+        1 << 16,
+        1 << 18,
+        1 << 20,
+        1 << 21,
+        1 << 22,
+        5 << 20,
+        1 << 24,
+    ] {
+        let child = Child::start(&[], || {
+            let queue = Queue::with_component(TNI, 0, 0)?;
+            let memory = Memory::leaked(4096);
+            let from = queue.register_as(memory, STAG)?;
+            let mut more = Vec::with_capacity(6 * 48);
+            let before = soft_limit(libc::RLIMIT_AS, mapped()? + room)?;
+            let mut seen = [0; 2];
+            for tni in 0..6 {
+                let mut hdl = 7;
+                loop {
+                    match c!(utofu_create_vcq(tni, 0, &mut hdl)) {
+                        SUCCESS => more.push(hdl),
+                        code if code == Code::OutOfMemory as i32 => break seen[0] += 1,
+                        code if code == Code::Full as i32 => break seen[1] += 1,
+                        code => return Err(format!("creating a VCQ gave {}", code_name(code))),
+                    }
+                    hdl = 7;
+                }
+                ensure_eq!(hdl, 7, "the handle after an error");
+            }
+            soft_limit(libc::RLIMIT_AS, before)?;
+            memory.set(0, 3);
+            ok!(utofu_put(
+                queue.hdl,
+                queue.id,
+                from,
+                from + 8,
+                8,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            queue.notice(LCL_PUT)?;
+            ensure_eq!(memory.get(8), 3, "a put when there is memory again");
+            ensure!(
+                seen[0] > 0 || room > 1 << 20,
+                "{} VCQs in {room} bytes",
+                more.len()
+            );
+            for hdl in more {
+                ok!(utofu_free_vcq(hdl));
+            }
+            Queue::create(TNI + 1, 0)?.free()
+        })?;
+        child.succeeds(&format!("a program with {room} bytes left"))?;
+    }
+    Ok(())
+}
+
+fn room_again(_: &Ctx) -> Verdict {
+    const ENTRIES: u64 = 2048;
+    for flags in [LOCAL, REMOTE, LOCAL | REMOTE] {
+        let child = Child::start(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
+            let queue = Queue::with_component(TNI, 0, 0)?;
+            let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+            let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
+            for round in 0..12 {
+                let commands = ENTRIES / each - round % 3 * 7;
+                let mut sent = 0;
+                for nth in 0..commands {
+                    let post = || match nth % 2 {
+                        0 => c!(utofu_put_piggyback8(
+                            queue.hdl,
+                            queue.id,
+                            nth,
+                            stadd,
+                            8,
+                            round,
+                            flags | TCQ,
+                            null_mut()
+                        )),
+                        _ => c!(utofu_get(
+                            queue.hdl,
+                            queue.id,
+                            stadd + 8,
+                            stadd,
+                            8,
+                            round,
+                            flags | TCQ,
+                            null_mut()
+                        )),
+                    };
+                    queue.post_seen(|_| sent += 1, post)?;
+                }
+                while sent < commands {
+                    queue.tcq()?;
+                    sent += 1;
+                }
+                for _ in 0..commands * each {
+                    ensure_eq!(queue.mrq()?.edata, round, "edata");
+                }
+                queue.mrq_is_empty()?;
+            }
+            queue.free()
+        })?;
+        child.succeeds(&format!("a program with an MRQ of {ENTRIES} entries"))?;
+    }
+    Ok(())
+}

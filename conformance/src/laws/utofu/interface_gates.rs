@@ -1,0 +1,367 @@
+//! §3.4 and §3.8: VBGs and barrier communication, beside what circuits do.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
+
+use super::barrier::{Circuit, NULL, TABLE, completed, ring};
+use super::interface_management::every_path;
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    all_gates: "vbg.ids", "§3.1.1.1, §3.4.3.1", 1, [alloc_vbg, query_vbg_info, free_vbg],
+        "the VBGs of a TNI are its BGs, each once; BG ids are below 48, VBG ids differ between all TNIs";
+    foreign: "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
+        [free_vbg, set_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
+        "a process cannot free, set, start or poll another one's VBGs, nor take signals from another TNI; circuits stay as they are";
+    paths: "vbg.paths", "§3.4.4.1, §3.5", 2, [set_vbg, barrier, poll_barrier],
+        "the packets of a circuit may take any path, named by its A, B, C, or left open by a null A";
+    reductions_wait: "barrier.not-before.reduce", "§3.8.2.2, §3.8.2.3", 3,
+        [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
+        "polling a reduction returns NOT_COMPLETED at once while a participant has not started, and leaves the data alone";
+    by_threads: "vbg.threads", "§3.4.5.1", 2,
+        [alloc_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double] + ordering,
+        "threads start and poll on one thread-safe VBG: every start that is not BUSY ends once, with its result";
+    other_kinds: "vbg.threads.kinds", "§3.4.5.1, §3.8.2", 1,
+        [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double] + ordering,
+        "while one thread starts, others poll for everything: each round is ended by the function that belongs to it";
+}
+
+const SUM: u32 = 7;
+const BFPSUM: u32 = 8;
+
+fn all_gates(_: &Ctx) -> Verdict {
+    let mut everywhere = BTreeSet::new();
+    for tni in 0..6 {
+        let mut ids = [0u64; 48];
+        ok!(utofu_alloc_vbg(tni, 33, 0, ids.as_mut_ptr()));
+        for id in &mut ids[33..] {
+            ok!(utofu_alloc_vbg(tni, 1, 0, id));
+        }
+        let mut gates = BTreeSet::new();
+        for id in ids {
+            let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
+            ok!(utofu_query_vbg_info(
+                id,
+                at.as_mut_ptr(),
+                &mut on,
+                &mut bg,
+                &mut extra
+            ));
+            ensure_eq!(on, tni, "the TNI of {id:#x}");
+            ensure!(gates.insert(bg), "BG {bg} of TNI {tni} twice");
+            ensure!(everywhere.insert(id), "{id:#x} twice");
+        }
+        ensure!(gates.into_iter().eq(0..48), "BGs of TNI {tni}");
+        ok!(utofu_free_vbg(ids.as_ptr(), 33));
+        for id in &ids[33..] {
+            ok!(utofu_free_vbg(id, 1));
+        }
+    }
+    Ok(())
+}
+
+fn alone(id: u64) -> VbgSetting {
+    VbgSetting {
+        vbg_id: id,
+        src_lcl_vbg_id: id,
+        src_rmt_vbg_id: NULL,
+        dst_lcl_vbg_id: id,
+        dst_rmt_vbg_id: NULL,
+        dst_path_coords: [u8::MAX; 3],
+    }
+}
+
+fn foreign(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let circuit = Circuit::build(job, ring(2), TNI)?;
+        let own = circuit.ends()[0];
+        let mut elsewhere = 0;
+        ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
+        job.write(job.right(), TABLE, own)?;
+        job.meet();
+        let theirs = job.memory.get(TABLE);
+        ensure!(theirs != own, "both ranks have VBG {own:#x}");
+        circuit.barrier()?;
+        let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
+        let wrong = || -> Verdict {
+            gives!(InvalidVbgId, utofu_free_vbg(&theirs, 1));
+            gives!(InvalidVbgId, utofu_set_vbg(&alone(theirs), 1));
+            gives!(InvalidVbgId, utofu_barrier(theirs, 0));
+            gives!(InvalidVbgId, utofu_poll_barrier(theirs, 0));
+            Ok(())
+        };
+        wrong()?;
+        gives!(
+            InvalidVbgId,
+            utofu_reduce_uint64(theirs, SUM, integers.as_ptr(), 1, 0)
+        );
+        gives!(
+            InvalidVbgId,
+            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr(), 1, 0)
+        );
+        gives!(
+            InvalidVbgId,
+            utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr())
+        );
+        gives!(
+            InvalidVbgId,
+            utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr())
+        );
+        ensure_eq!((integers, doubles), ([7; 6], [7.0; 3]), "data after errors");
+        // Signals go from VBG to VBG of one TNI.
+        for far in [theirs, elsewhere] {
+            for inwards in [false, true] {
+                let mut setting = alone(own);
+                if inwards {
+                    setting.src_lcl_vbg_id = far;
+                } else {
+                    setting.dst_lcl_vbg_id = far;
+                }
+                gives!(InvalidVbgId, utofu_set_vbg(&setting, 1));
+            }
+        }
+        // A VBG is named with those that were allocated with it.
+        gives!(
+            InvalidVbgId,
+            utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr(), 2)
+        );
+        job.meet();
+        for _ in 0..20 {
+            circuit.barrier()?;
+        }
+        // In the middle of a round of the other one too.
+        if job.rank == 0 {
+            ok!(utofu_barrier(own, 0));
+        }
+        job.meet();
+        wrong()?;
+        job.meet();
+        if job.rank == 1 {
+            ok!(utofu_barrier(own, 0));
+        }
+        completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
+        job.meet();
+        ok!(utofu_free_vbg(&elsewhere, 1));
+        circuit.free()
+    })
+}
+
+/// Two ranks with a VBG each, which send each other packets over this path.
+fn pair<T>(
+    job: &Job<'_>,
+    flags: u64,
+    path: [u8; 3],
+    body: impl FnOnce(u64) -> Result<T, String>,
+) -> Result<T, String> {
+    let mut id = 0;
+    ok!(utofu_alloc_vbg(TNI, 1, flags, &mut id));
+    job.write(job.right(), TABLE, id)?;
+    job.meet();
+    let peer = job.memory.get(TABLE);
+    let setting = VbgSetting {
+        src_rmt_vbg_id: peer,
+        dst_rmt_vbg_id: peer,
+        dst_path_coords: path,
+        ..alone(id)
+    };
+    ok!(utofu_set_vbg(&setting, 1));
+    job.meet();
+    let done = body(id)?;
+    job.meet();
+    ok!(utofu_free_vbg(&id, 1));
+    Ok(done)
+}
+
+fn paths(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let open = [[u8::MAX, 0, 0], [u8::MAX, 9, 200], [u8::MAX; 3]];
+        for path in every_path().chain(open) {
+            pair(job, 0, path, |id| {
+                for _ in 0..5 {
+                    ok!(utofu_barrier(id, 0));
+                    completed("a barrier", || c!(utofu_poll_barrier(id, 0)))
+                        .map_err(|e| format!("over {path:?}: {e}"))?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
+}
+
+fn reductions_wait(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        let circuit = Circuit::build(job, ring(3), TNI)?;
+        let id = circuit.ends()[0];
+        for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
+            let start = || {
+                if wide {
+                    c!(utofu_reduce_uint64(id, SUM, [1u64, 2].as_ptr(), 2, 0))
+                } else {
+                    c!(utofu_reduce_double(id, BFPSUM, [0.25, 2.0].as_ptr(), 2, 0))
+                }
+            };
+            let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
+            let mut poll = || -> Result<i32, String> {
+                let code = if wide {
+                    c!(utofu_poll_reduce_uint64(id, 0, integers.as_mut_ptr()))
+                } else {
+                    c!(utofu_poll_reduce_double(id, 0, doubles.as_mut_ptr()))
+                };
+                let expected = match (code == SUCCESS, wide) {
+                    (true, true) => ([3, 6, 7, 7, 7, 7], [7.0; 3]),
+                    (true, false) => ([7; 6], [0.75, 6.0, 7.0]),
+                    _ => ([7; 6], [7.0; 3]),
+                };
+                ensure_eq!(
+                    (integers, doubles),
+                    expected,
+                    "data with {}",
+                    code_name(code)
+                );
+                Ok(code)
+            };
+            if job.rank != late {
+                ensure_eq!(start(), SUCCESS, "starting");
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(20) {
+                    ensure_eq!(poll()?, Code::NotCompleted as i32, "polling too early");
+                }
+            }
+            job.meet();
+            if job.rank == late {
+                ensure_eq!(start(), SUCCESS, "starting late");
+            }
+            let begin = Instant::now();
+            while poll()? != SUCCESS {
+                ensure!(begin.elapsed() < LONG, "the reduction does not end");
+            }
+            job.meet();
+        }
+        circuit.free()
+    })
+}
+
+/// Starts a barrier, a reduction of an integer, or of a double, unless the VBG is busy.
+fn started(id: u64, kind: usize) -> Result<bool, String> {
+    let code = match kind {
+        0 => c!(utofu_barrier(id, 0)),
+        1 => c!(utofu_reduce_uint64(id, SUM, [21u64].as_ptr(), 1, 0)),
+        _ => c!(utofu_reduce_double(id, BFPSUM, [0.75].as_ptr(), 1, 0)),
+    };
+    ensure!(
+        code == SUCCESS || code == BUSY,
+        "starting kind {kind} gave {}",
+        code_name(code)
+    );
+    Ok(code == SUCCESS)
+}
+
+/// Looks for its end: whether it has come, with what so many ranks give together.
+fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
+    let (mut integer, mut double) = (0u64, 0f64);
+    let code = match kind {
+        0 => c!(utofu_poll_barrier(id, 0)),
+        1 => c!(utofu_poll_reduce_uint64(id, 0, &mut integer)),
+        _ => c!(utofu_poll_reduce_double(id, 0, &mut double)),
+    };
+    match code {
+        SUCCESS => {
+            let expected = [(0, 0.0), (21 * ranks, 0.0), (0, 0.75 * ranks as f64)][kind];
+            ensure_eq!((integer, double), expected, "the result of kind {kind}");
+            Ok(true)
+        }
+        // The others need the core.
+        BUSY => {
+            std::thread::yield_now();
+            Ok(false)
+        }
+        code => {
+            let expected = Code::NotCompleted as i32;
+            ensure_eq!(code_name(code), code_name(expected), "polling kind {kind}");
+            Ok(false)
+        }
+    }
+}
+
+fn by_threads(ctx: &Ctx) -> Verdict {
+    const THREADS: usize = 3;
+    const EACH: usize = 200;
+    with(ctx, TABLE + 8, |job| {
+        for kind in 0..3 {
+            let ended = AtomicUsize::new(0);
+            pair(job, 1, [u8::MAX; 3], |id| {
+                threads(THREADS, |_| {
+                    let look = || -> Verdict {
+                        ended.fetch_add(poll_kind(id, kind, 2)?.into(), Ordering::AcqRel);
+                        Ok(())
+                    };
+                    let begin = Instant::now();
+                    for _ in 0..EACH {
+                        while !started(id, kind)? {
+                            look()?;
+                            ensure!(begin.elapsed() < LONG, "kind {kind} cannot be started");
+                        }
+                    }
+                    until("the end of all rounds", || {
+                        look().is_err() || ended.load(Ordering::Acquire) == THREADS * EACH
+                    })
+                })?;
+                ensure_eq!(
+                    ended.load(Ordering::Acquire),
+                    THREADS * EACH,
+                    "rounds of kind {kind}"
+                );
+                job.meet();
+                ensure!(!poll_kind(id, kind, 2)?, "a round more has ended");
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// A circuit of one process, which ends every round at its start: threads have nobody to wait for but themselves.
+fn other_kinds(_: &Ctx) -> Verdict {
+    const ROUNDS: usize = 12_000;
+    let mut id = 0;
+    ok!(utofu_alloc_vbg(TNI, 1, 1, &mut id));
+    ok!(utofu_set_vbg(&alone(id), 1));
+    let ended = [const { AtomicUsize::new(0) }; 3];
+    let count = |kind: usize| ended[kind].load(Ordering::Acquire);
+    threads(3, |thread| {
+        let begin = Instant::now();
+        if thread == 0 {
+            for round in 0..ROUNDS {
+                while !started(id, round % 3)? {
+                    ensure!(begin.elapsed() < LONG, "round {round} cannot be started");
+                }
+            }
+        }
+        let mut turn = thread;
+        while count(0) + count(1) + count(2) < ROUNDS {
+            turn += 1;
+            let kind = turn % 3;
+            ended[kind].fetch_add(poll_kind(id, kind, 1)?.into(), Ordering::AcqRel);
+            let seen = [0, 1, 2].map(count);
+            ensure!(
+                begin.elapsed() < LONG,
+                "{seen:?} of {ROUNDS} rounds have ended"
+            );
+        }
+        Ok(())
+    })?;
+    ensure_eq!(
+        [0, 1, 2].map(count),
+        [ROUNDS / 3; 3],
+        "rounds that ended as each kind"
+    );
+    ok!(utofu_free_vbg(&id, 1));
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! §3.7: what all start functions have in common, and what their notices are.
+
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::bad_input::{Call, Room, functions, right_call};
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    all_busy: "toq.full", "§3.7.1, §3.7.3.1", 2,
+        [put, put_gap, put_stride, put_stride_gap, put_piggyback, put_piggyback8, get, get_gap, get_stride, get_stride_gap,
+         armw4, armw8, cswap4, cswap8, nop, post_toq],
+        "with a full queue every start function, and posting what its preparation wrote, is BUSY and does nothing; polling makes room";
+    each_flag: "notices.each-flag", "§3.7, §3.7.9.1", 2,
+        [put, put_gap, put_stride, put_stride_gap, put_piggyback, put_piggyback8, get, get_gap, get_stride, get_stride_gap,
+         armw4, armw8, cswap4, cswap8, nop, post_toq, poll_tcq, poll_mrq],
+        "for each function and each set of notice flags: an entry and a notice per descriptor and flag, no others, with any cbdata";
+    in_range: "gap.range", "§3.7, §3.7.1.2", 2, [put_gap, put_stride_gap, get_gap, get_stride_gap, prepare_put_gap, prepare_put_stride_gap,
+         prepare_get_gap, prepare_get_stride_gap],
+        "an MTU up to 1920 and a gap up to 255 are taken; a longer MTU gives INVALID_SIZE, a longer gap INVALID_ARG";
+    changed: "mrq.remote.armw", "§3.7", 2, [armw4, armw8, cswap4, cswap8, poll_mrq] + ordering,
+        "with the remote notice of an ARMW its word has changed at the target";
+    quiet_too: "tcq.unread.quiet", "§3.7.5.1", 1, [query_num_unread_tcq, nop, put_piggyback8, poll_tcq],
+        "commands without notices count as unread at most once, and no more when polling has found nothing; then posting is not BUSY";
+}
+
+pub(super) const BLOCKS: usize = 5;
+
+/// Calls that succeed: strided ones of `BLOCKS` blocks, 16 bytes apart; room for their descriptors.
+pub(super) fn with_calls(
+    ctx: &Ctx,
+    body: impl FnOnce(&Job<'_>, &Call, &mut [u64; 8 * BLOCKS], *const usize) -> Verdict,
+) -> Verdict {
+    with(ctx, 1024, |job| {
+        let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
+        let mut desc = [0u64; 8 * BLOCKS];
+        let right = right_call(job, &mut room, &mut size);
+        let call = Call {
+            blocks: BLOCKS,
+            stride: 16,
+            desc: desc.as_mut_ptr().cast(),
+            ..right
+        };
+        body(job, &call, &mut desc, right.size.cast_const())
+    })
+}
+
+fn all_busy(ctx: &Ctx) -> Verdict {
+    with_calls(ctx, |job, right, desc, size| {
+        job.memory.fill(0x3c);
+        job.meet();
+        let mut posted = 0;
+        loop {
+            match c!(utofu_nop(job.hdl, TCQ, cb(posted + 1))) {
+                SUCCESS => posted += 1,
+                code => {
+                    ensure_eq!(code, BUSY, "the code in the end");
+                    break;
+                }
+            }
+            ensure!(posted < 1_000_000, "the queue is never full");
+        }
+        for function in functions() {
+            for flags in [0, TCQ | LOCAL | REMOTE, DELAY | TCQ] {
+                let call = Call { flags, ..*right };
+                let code = (function.start)(&call);
+                ensure!(
+                    code == BUSY,
+                    "{} with flags {flags:#x} and a full queue gave {}",
+                    function.name,
+                    code_name(code)
+                );
+                ensure_eq!(
+                    (function.prepare)(&call),
+                    SUCCESS,
+                    "preparing {}",
+                    function.name
+                );
+                // SAFETY:
+                // - the place that `right` names, which nobody writes now.
+                let size = unsafe { size.read() };
+                gives!(
+                    Busy,
+                    utofu_post_toq(job.hdl, desc.as_ptr().cast(), size, cb(1))
+                );
+            }
+        }
+        for expected in 1..=posted {
+            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+        }
+        job.queue.tcq_is_empty()?;
+        job.meet();
+        job.queue.mrq_is_empty()?;
+        job.memory.all(0, 1024, 0x3c, "after BUSY")?;
+        job.meet();
+        for function in functions() {
+            let call = Call {
+                flags: TCQ | LOCAL,
+                ..*right
+            };
+            ensure_eq!(
+                (function.start)(&call),
+                SUCCESS,
+                "{} with room",
+                function.name
+            );
+            let commands = if function.takes.contains("blocks") {
+                BLOCKS
+            } else {
+                1
+            };
+            let notices = if function.name == "utofu_nop" {
+                0
+            } else {
+                commands
+            };
+            counts(job, call.flags, commands, notices, right.cbdata)?;
+        }
+        Ok(())
+    })
+}
+
+/// Takes what a call has brought; both ranks have made the same call.
+fn counts(job: &Job<'_>, flags: u64, commands: usize, notices: usize, cbdata: usize) -> Verdict {
+    for _ in 0..if flags & TCQ != 0 { commands } else { 0 } {
+        ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
+    }
+    let local = if flags & LOCAL != 0 { notices } else { 0 };
+    let remote = if flags & REMOTE != 0 { notices } else { 0 };
+    let mut seen = [0; 2];
+    for _ in 0..local + remote {
+        let notice = job.queue.mrq()?;
+        ensure_eq!(notice.edata, 255, "edata");
+        seen[usize::from(notice.notice_type % 2)] += 1;
+    }
+    ensure_eq!(seen, [local, remote], "local and remote notices");
+    job.meet();
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()?;
+    job.meet();
+    Ok(())
+}
+
+fn each_flag(ctx: &Ctx) -> Verdict {
+    with_calls(ctx, |job, right, desc, size| {
+        let mut random = ctx.random(1);
+        for function in functions() {
+            let commands = if function.takes.contains("blocks") {
+                BLOCKS
+            } else {
+                1
+            };
+            let notices = if function.name == "utofu_nop" {
+                0
+            } else {
+                commands
+            };
+            for set in 0..8u64 {
+                let bits = [TCQ, LOCAL, REMOTE];
+                let chosen = (0..3usize).filter(|bit| set & 1 << bit != 0);
+                let flags = chosen.map(|bit| bits[bit]).sum();
+                let cbdata = [usize::MAX, 0, 1 << 63, random.next() as usize][set as usize / 2];
+                let call = Call {
+                    flags,
+                    cbdata,
+                    ..*right
+                };
+                let told = |e: String| format!("{} with flags {flags:#x}: {e}", function.name);
+                ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
+                counts(job, flags, commands, notices, cbdata).map_err(told)?;
+                ensure_eq!(
+                    (function.prepare)(&call),
+                    SUCCESS,
+                    "preparing {}",
+                    function.name
+                );
+                // SAFETY:
+                // - the place that `right` names, which nobody writes now.
+                let size = unsafe { size.read() };
+                ok!(utofu_post_toq(
+                    job.hdl,
+                    desc.as_ptr().cast(),
+                    size,
+                    cb(!cbdata)
+                ));
+                counts(job, flags, commands, notices, !cbdata)
+                    .map_err(|e| format!("prepared {}", told(e)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn in_range(ctx: &Ctx) -> Verdict {
+    let (size, argument) = (Code::InvalidSize as i32, Code::InvalidArg as i32);
+    let cases = [
+        (1, 0, SUCCESS),
+        (1, 255, SUCCESS),
+        (255, 24, SUCCESS),
+        (1919, 1, SUCCESS),
+        (1920, 255, SUCCESS),
+        (1921, 0, size),
+        (1 << 32, 255, size),
+        (1, 256, argument),
+        (1920, 1 << 32, argument),
+        (1920, usize::MAX, argument),
+    ];
+    with_calls(ctx, |job, right, desc, written| {
+        for function in functions().iter().filter(|f| f.takes.contains("packets")) {
+            let commands = if function.takes.contains("blocks") {
+                BLOCKS
+            } else {
+                1
+            };
+            for (mtu, gap, expected) in cases {
+                let call = Call { mtu, gap, ..*right };
+                let codes = [(function.start)(&call), (function.prepare)(&call)];
+                ensure!(
+                    codes == [expected; 2],
+                    "{} with MTU {mtu} and gap {gap}, and its preparation, gave {codes:?}",
+                    function.name
+                );
+                if expected == SUCCESS {
+                    counts(job, right.flags, commands, commands, right.cbdata)?;
+                    // SAFETY:
+                    // - the place that `right` names, which nobody writes now.
+                    let size = unsafe { written.read() };
+                    ok!(utofu_post_toq(job.hdl, desc.as_ptr().cast(), size, cb(9)));
+                    counts(job, right.flags, commands, commands, 9)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn changed(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        for round in 0..200u64 {
+            if job.rank == 0 {
+                let (hdl, to, flags) = (job.hdl, job.vcq(1), REMOTE);
+                let (word, half) = (job.at(1, 64), job.at(1, 128));
+                let old = round / 4;
+                match round % 4 {
+                    0 => ok!(utofu_armw8(hdl, to, ADD, 1, word, 0, flags, null_mut())),
+                    1 => ok!(utofu_armw4(hdl, to, ADD, 1, half, 0, flags, null_mut())),
+                    2 => ok!(utofu_cswap8(
+                        hdl,
+                        to,
+                        old,
+                        old + 1,
+                        word + 8,
+                        0,
+                        flags,
+                        null_mut()
+                    )),
+                    _ => ok!(utofu_cswap4(
+                        hdl,
+                        to,
+                        old as u32,
+                        old as u32 + 1,
+                        half + 8,
+                        0,
+                        flags,
+                        null_mut()
+                    )),
+                }
+                job.await_word(0, round + 1)?;
+            } else {
+                job.queue.notice(RMT_ARMW)?;
+                let at = [64, 128, 72, 136][round as usize % 4];
+                ensure_eq!(
+                    job.memory.get(at),
+                    round / 4 + 1,
+                    "the word that was notified"
+                );
+                job.write(0, 0, round + 1)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn quiet_too(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let count = || {
+            let mut count = usize::MAX;
+            ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
+            Ok::<_, String>(count)
+        };
+        for quiet in [1usize, 7, 60] {
+            for nth in 0..quiet {
+                if nth % 2 == 0 {
+                    ok!(utofu_nop(job.hdl, 0, null_mut()));
+                } else {
+                    let (id, to) = (job.queue.id, job.stadd);
+                    ok!(utofu_put_piggyback8(
+                        job.hdl,
+                        id,
+                        1,
+                        to,
+                        8,
+                        0,
+                        0,
+                        null_mut()
+                    ));
+                }
+            }
+            let seen = count()?;
+            ensure!(seen <= quiet, "{seen} of {quiet} commands are unread");
+            let mut left = usize::MAX;
+            until("an end of unread commands", || {
+                job.queue.poll_tcq().0 == NOT_FOUND && {
+                    left = count().unwrap_or(usize::MAX);
+                    left == 0
+                }
+            })?;
+        }
+        // With nothing unread, the next one is started at once.
+        ok!(utofu_nop(job.hdl, TCQ, cb(5)));
+        ensure_eq!(count()?, 1, "commands unread");
+        ensure_eq!(job.queue.tcq()?, 5, "cbdata");
+        ensure_eq!(count()?, 0, "commands unread in the end");
+        Ok(())
+    })
+}

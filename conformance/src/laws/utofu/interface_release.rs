@@ -1,0 +1,257 @@
+//! §3.6: when memory may be deregistered and taken away.
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    sources_of_puts: "memory.release.put", "§3.6", 2, [dereg_mem, put, poll_tcq, poll_mrq] + ordering,
+        "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: what arrives is what it was";
+    targets_of_gets: "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
+        "the target of a get may be deregistered after the local notice: the data are there, and nothing is written afterwards";
+    after_remote: "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+        "remote memory may be deregistered after the remote notice: puts and ARMWs have been done, gets have read, nothing comes later";
+    after_local: "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+        "remote memory may be deregistered when the other side has its local notice";
+    at_the_same_time: "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
+        "one STADD serves many commands at the same time, of several processes";
+}
+
+const LEN: usize = 24 * 1024;
+const ROUNDS: usize = 12;
+
+fn unmap(memory: Memory) -> Verdict {
+    // SAFETY:
+    // - pages of `Memory::pages`, which nobody uses any more.
+    let unmapped = unsafe { libc::munmap(memory.base.cast(), memory.len) };
+    ensure_eq!(unmapped, 0, "unmapping");
+    Ok(())
+}
+
+fn sources_of_puts(ctx: &Ctx) -> Verdict {
+    with(ctx, ROUNDS * LEN, |job| {
+        for round in 0..ROUNDS {
+            let source = Memory::pages(LEN)?;
+            source.fill(round as u8 + 1);
+            let stadd = job.queue.register(source)?;
+            let flags = if round % 2 == 0 { TCQ } else { LOCAL };
+            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), round * LEN));
+            ok!(utofu_put(
+                job.hdl,
+                vcq,
+                stadd,
+                to,
+                LEN,
+                0,
+                flags,
+                cb(round + 1)
+            ));
+            if flags == TCQ {
+                ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
+            } else {
+                job.queue.notice(LCL_PUT)?;
+            }
+            job.queue.deregister(stadd)?;
+            source.fill(0xff);
+            unmap(source)?;
+        }
+        // Strongly ordered behind all of them.
+        let flags = STRONG_ORDER | LOCAL;
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        ok!(utofu_put_piggyback8(
+            job.hdl,
+            vcq,
+            1,
+            to,
+            1,
+            0,
+            flags,
+            null_mut()
+        ));
+        job.queue.notice(LCL_PUT)?;
+        job.meet();
+        for round in 0..ROUNDS {
+            let what = format!("put {round}, whose source is gone");
+            job.memory.all(round * LEN, LEN, round as u8 + 1, &what)?;
+        }
+        Ok(())
+    })
+}
+
+fn targets_of_gets(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        job.memory.fill(1 + job.rank as u8);
+        job.meet();
+        let mut taken = Vec::new();
+        for _ in 0..ROUNDS {
+            let target = Memory::pages(LEN)?;
+            let stadd = job.queue.register(target)?;
+            let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
+            ok!(utofu_get(
+                job.hdl,
+                vcq,
+                stadd,
+                from,
+                LEN,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            job.queue.notice(LCL_GET)?;
+            job.queue.deregister(stadd)?;
+            target.all(
+                0,
+                LEN,
+                1 + job.right() as u8,
+                "a get whose target is deregistered",
+            )?;
+            target.fill(0x77);
+            taken.push(target);
+        }
+        job.meet();
+        for target in taken {
+            target.all(0, LEN, 0x77, "memory that was the target of a get")?;
+            unmap(target)?;
+        }
+        Ok(())
+    })
+}
+
+/// Rank 0 puts to memory that rank 1 has registered, adds to it and gets it; rank 1 takes it away as soon as it may.
+fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
+    const STAG_1: u32 = 33;
+    with(ctx, 2 * LEN, |job| {
+        let mut taken = Vec::new();
+        for round in 1..=ROUNDS as u64 {
+            let lent = Memory::pages(LEN)?;
+            lent.fill_range(8, LEN - 8, round as u8);
+            let stadd = job.queue.register_as(lent, STAG_1)?;
+            job.memory.fill_range(LEN, LEN, round as u8 | 0x80);
+            job.meet();
+            let kind = round % 3;
+            if job.rank == 0 {
+                let (vcq, to, null) = (job.vcq(1), stadd_of(job.vcq(1), STAG_1)?, null_mut());
+                let here = job.stadd + LEN as u64;
+                match kind {
+                    0 => ok!(utofu_put(job.hdl, vcq, here, to, LEN, 0, flags, null)),
+                    1 => ok!(utofu_get(
+                        job.hdl,
+                        vcq,
+                        job.stadd,
+                        to,
+                        LEN,
+                        0,
+                        flags | STRONG_ORDER,
+                        null
+                    )),
+                    _ => ok!(utofu_armw8(job.hdl, vcq, ADD, round, to, 0, flags, null)),
+                }
+                if flags == LOCAL {
+                    job.queue.mrq()?;
+                }
+            } else if flags == REMOTE {
+                job.queue.mrq()?;
+            }
+            // For the local notice rank 1 has to be told.
+            if flags == LOCAL {
+                job.meet();
+            }
+            job.queue.deregister(stadd)?;
+            if job.rank == 1 {
+                match kind {
+                    0 => lent.all(0, LEN, round as u8 | 0x80, "what was put")?,
+                    1 => lent.all(8, LEN - 8, round as u8, "what was got")?,
+                    _ => ensure_eq!(lent.get(0), round, "the sum"),
+                }
+            }
+            lent.fill(0x77);
+            taken.push(lent);
+            job.meet();
+            if job.rank == 0 && kind == 1 {
+                let wait =
+                    || job.memory.bytes()[LEN - 1].load(std::sync::atomic::Ordering::Acquire);
+                until("the end of the get", || wait() == round as u8)?;
+                job.memory
+                    .all(8, LEN - 8, round as u8, "a get whose source is gone")?;
+            }
+            job.meet();
+        }
+        for lent in taken {
+            lent.all(0, LEN, 0x77, "memory that was deregistered")?;
+            unmap(lent)?;
+        }
+        Ok(())
+    })
+}
+
+fn after_remote(ctx: &Ctx) -> Verdict {
+    takes_away(ctx, REMOTE)
+}
+
+fn after_local(ctx: &Ctx) -> Verdict {
+    takes_away(ctx, LOCAL)
+}
+
+fn at_the_same_time(ctx: &Ctx) -> Verdict {
+    const EACH: usize = 40;
+    with(ctx, 16 * 1024, |job| {
+        // A source and a target of everybody at the same time.
+        let all = Memory::leaked(8192);
+        all.fill_range(0, 4096, 0x40 + job.rank as u8);
+        let stadd = job.queue.register(all)?;
+        for peer in 0..job.size {
+            job.write(peer, 8 * job.rank as usize, stadd)?;
+        }
+        job.meet();
+        let theirs: Vec<u64> = (0..job.size as usize)
+            .map(|rank| job.memory.get(8 * rank))
+            .collect();
+        for _ in 0..EACH {
+            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+                let (vcq, at, null) = (job.vcq(peer), theirs[peer as usize], null_mut());
+                let row = 512 * u64::from(job.rank);
+                ok!(utofu_put(
+                    job.hdl,
+                    vcq,
+                    stadd,
+                    at + 4096 + row,
+                    512,
+                    0,
+                    LOCAL,
+                    null
+                ));
+                ok!(utofu_get(
+                    job.hdl,
+                    vcq,
+                    stadd + 6144,
+                    at,
+                    512,
+                    0,
+                    LOCAL,
+                    null
+                ));
+                ok!(utofu_armw8(job.hdl, vcq, ADD, 1, at + 8000, 0, LOCAL, null));
+            }
+        }
+        for _ in 0..3 * EACH * (job.size as usize - 1) {
+            job.queue.mrq()?;
+        }
+        job.meet();
+        let others = job.size as usize - 1;
+        ensure_eq!(all.get(8000), (EACH * others) as u64, "additions");
+        for peer in (0..job.size as usize).filter(|peer| *peer != job.rank as usize) {
+            let what = format!("what rank {peer} has put");
+            all.all(4096 + 512 * peer, 512, 0x40 + peer as u8, &what)?;
+        }
+        ensure!(
+            all.bytes()[6144].load(std::sync::atomic::Ordering::Relaxed) >= 0x40,
+            "nothing was got"
+        );
+        job.meet();
+        job.queue.deregister(stadd)?;
+        all.free();
+        Ok(())
+    })
+}

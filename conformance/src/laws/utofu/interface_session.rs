@@ -1,0 +1,114 @@
+//! §3.7 with session mode VCQs.
+
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::bad_input::{Call, functions};
+use super::interface_onesided::{BLOCKS, with_calls};
+use super::kit::*;
+use super::session::session;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    no_others: "session.refused", "§3.1.2.1", 2,
+        [get, put_piggyback, put_piggyback8, armw4, armw8, cswap4, cswap8, post_toq],
+        "what a session mode VCQ cannot start gives NOT_SUPPORTED, posted or prepared, and is not posted";
+    prepared_steps: "session.prepared-steps", "§3.7.9.3", 2, [prepare_put, post_toq, put],
+        "the SPS of a prepared put is that of its flags, 0 without one";
+}
+
+fn no_others(ctx: &Ctx) -> Verdict {
+    with_calls(ctx, |job, right, desc, size| {
+        let queue = Queue::create(TNI, SESSION_MODE)?;
+        let local = queue.register(job.memory)?;
+        let puts = [
+            "utofu_put",
+            "utofu_put_gap",
+            "utofu_put_stride",
+            "utofu_put_stride_gap",
+            "utofu_nop",
+        ];
+        for function in functions() {
+            let call = Call {
+                hdl: queue.hdl,
+                local,
+                ..*right
+            };
+            let expected = if puts.contains(&function.name) {
+                SUCCESS
+            } else {
+                Code::NotSupported as i32
+            };
+            let code = (function.start)(&call);
+            ensure!(
+                code == expected,
+                "{} gave {}",
+                function.name,
+                code_name(code)
+            );
+            if (function.prepare)(&call) == SUCCESS {
+                // SAFETY:
+                // - the place that `right` names, which nobody writes now.
+                let size = unsafe { size.read() };
+                let code = c!(utofu_post_toq(queue.hdl, desc.as_ptr().cast(), size, cb(1)));
+                ensure!(
+                    code == expected,
+                    "prepared {} gave {}",
+                    function.name,
+                    code_name(code)
+                );
+            }
+        }
+        // Twice four puts and NOPs, of which two have five blocks: they wait, and nothing else does.
+        let mut count = 0;
+        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+        ensure_eq!(
+            count,
+            2 * (3 + 2 * BLOCKS),
+            "commands of the session mode VCQ"
+        );
+        job.meet();
+        job.queue.mrq_is_empty()?;
+        job.memory.all(0, 1024, 0, "what nothing was written to")?;
+        job.meet();
+        queue.deregister(local)?;
+        queue.free()
+    })
+}
+
+fn prepared_steps(ctx: &Ctx) -> Verdict {
+    session(ctx, 1024, |job, session| {
+        let total: u64 = (0..16).sum();
+        if job.rank == 1 {
+            for _ in 0..total {
+                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+            }
+        }
+        job.meet();
+        if job.rank == 0 {
+            let (mut desc, mut size) = ([0u64; 8], 0);
+            let place = desc.as_mut_ptr().cast();
+            let (to, at) = (session.ids[1], session.at(1, 8)?);
+            for steps in 0..16 {
+                for flags in [LOCAL | sps(steps), LOCAL] {
+                    ok!(utofu_prepare_put(
+                        job.hdl, to, job.stadd, at, 8, 0, flags, place, &mut size
+                    ));
+                    ok!(utofu_post_toq(job.hdl, place, size, null_mut()));
+                    let mut started = 0;
+                    let expected = 1 + if flags == LOCAL { 0 } else { steps };
+                    for _ in 0..expected {
+                        started += u64::from(job.queue.mrq()?.notice_type == RMT_PUT);
+                    }
+                    ensure_eq!(started + 1, expected, "notices of an SPS of {steps}");
+                    job.queue.mrq_is_empty()?;
+                }
+            }
+            pause(2);
+            job.queue.mrq_is_empty()?;
+        }
+        Ok(())
+    })
+}
