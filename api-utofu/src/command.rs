@@ -261,6 +261,21 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
+    /// Puts a word where it is aligned by the short way; `None` if that does not lead there.
+    ///
+    /// # Safety
+    /// As [`Vcq::post`].
+    #[inline(always)]
+    pub unsafe fn word_now(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
+        let aim = self.aim(target)?;
+        // SAFETY:
+        // - the caller's word.
+        let mut queues = unsafe { self.port().hold() };
+        let posted = self.port().put_word_now(&mut queues, &aim, word, cbdata)?;
+        drop(queues);
+        Some(self.answer(posted))
+    }
+
     /// ARMW on 8 bytes by the short way; `None` if that does not lead there.
     ///
     /// # Safety

@@ -182,6 +182,19 @@ pub(crate) unsafe fn atomic_at_once(
     Some(unsafe { change(dst.region, request, at) })
 }
 
+/// A put of an aligned word, likewise.
+#[inline(always)]
+pub(crate) fn put_word_at_once(word: u64, dst: Remote<'_>) -> bool {
+    let to = dst.region.parts().base.wrapping_add(dst.offset);
+    if !dst.region.is_open(dst.offset, 8, Rights::WRITE) | ((to as usize) & 7 != 0) {
+        return false;
+    }
+    // SAFETY:
+    // - 8 aligned bytes in bounds of a live mapping, as just seen.
+    unsafe { AtomicU64::from_ptr(to.cast()) }.store(word, Ordering::Release);
+    true
+}
+
 /// A line of 64 bytes whose last word becomes visible last, likewise.
 #[inline(always)]
 pub(crate) fn put_line_at_once(line: &[u64; 8], dst: Remote<'_>) -> bool {

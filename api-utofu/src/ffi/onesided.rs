@@ -85,7 +85,8 @@ macro_rules! both {
                         return done;
                     }
                 )?
-                long_way(|| {
+                // Moved: arguments that something points to would be kept in memory.
+                long_way(move || {
                     let command: Command = $make?;
                     // SAFETY:
                     // - threads: the C contract (§2.5).
@@ -192,11 +193,16 @@ both! {
             vcq.piggyback(&target(rmt_vcq_id, rmt_stadd, edata, flags), bytes, length)
         }
     } now |context| {
-        let data = lcl_data.to_le();
-        let data = (&raw const data).cast();
-        if length > 8 {
+        let word = lcl_data.to_le();
+        if length == 8 && rmt_stadd.is_multiple_of(8) {
+            // SAFETY:
+            // - threads: the C contract.
+            unsafe { vcq.word_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), word, context) }
+        } else if length > 8 {
             None
         } else {
+            let bytes = word.to_ne_bytes();
+            let data = bytes.as_ptr();
             // SAFETY:
             // - threads: the C contract; eight bytes, of which `length` are used.
             unsafe {

@@ -132,6 +132,28 @@ impl Port {
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
+    /// Puts the 8 bytes of a word where they are aligned, at the least cost. `None` and errors: as for [`Port::put_now`].
+    #[inline(always)]
+    pub fn put_word_now(
+        &self,
+        queues: &mut Queues,
+        aim: &Aim<'_>,
+        word: u64,
+        context: u64,
+    ) -> Option<Result<()>> {
+        let region = aim.region()?;
+        if !self.is_free(queues) {
+            return None;
+        }
+        aim.prepare();
+        if !mapped::put_word_at_once(word, aim.at(region)) {
+            return None;
+        }
+        let end = aim.key.0.wrapping_add(8);
+        let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
+        Some(self.tell_both(queues, aim, kinds, 0, end, context))
+    }
+
     /// Puts `len` bytes of registered memory.
     #[inline(always)]
     pub fn put_key_now(

@@ -33,7 +33,8 @@ pub struct RemotePort {
     spill: RemoteRegion,
     /// For both parts; `None` where they are not mapped here.
     writers: Option<[InboxWriter; 2]>,
-    known: Box<[AtomicPtr<KnownKey>; KEYS]>,
+    /// In place: one load less on the way of a put.
+    known: [AtomicPtr<KnownKey>; KEYS],
     /// What was known under keys that have been used again since; another thread may still be reading it.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     retired: Mutex<Vec<Box<KnownKey>>>,
@@ -56,7 +57,6 @@ impl RemotePort {
             unsafe { InboxWriter::attach(base, region.len()) }.ok()
         };
         let writers = writer(&inbox).and_then(|small| Some([small, writer(&spill)?]));
-        let known: Vec<_> = (0..KEYS).map(|_| AtomicPtr::new(null_mut())).collect();
         RemotePort {
             left: AtomicBool::new(false),
             connection,
@@ -64,7 +64,7 @@ impl RemotePort {
             writers,
             inbox,
             spill,
-            known: known.try_into().expect("as many as the array has"),
+            known: [const { AtomicPtr::new(null_mut()) }; KEYS],
             retired: Mutex::default(),
         }
     }
@@ -234,7 +234,7 @@ impl RemotePort {
 
 impl Drop for RemotePort {
     fn drop(&mut self) {
-        for known in &*self.known {
+        for known in &self.known {
             let known = known.swap(null_mut(), Ordering::AcqRel);
             if !known.is_null() {
                 // SAFETY:
