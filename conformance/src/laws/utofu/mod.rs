@@ -10,6 +10,10 @@ mod failure;
 mod lives;
 mod mapped;
 mod memory;
+mod model_notices;
+mod model_relay;
+mod model_session;
+mod model_threads;
 mod mrq;
 mod order;
 mod path;
@@ -40,10 +44,14 @@ pub fn laws() -> Vec<&'static Law> {
         prepare::laws(),
         tcq::laws(),
         mrq::laws(),
+        model_notices::laws(),
         order::laws(),
         delay::laws(),
         threads::laws(),
+        model_threads::laws(),
         session::laws(),
+        model_session::laws(),
+        model_relay::laws(),
         resources::laws(),
         barrier::laws(),
         failure::laws(),

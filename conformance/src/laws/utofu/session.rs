@@ -34,14 +34,18 @@ laws! {
 const STAG_S: u32 = 3;
 
 /// A session mode VCQ beside the free mode one, with the same memory; everybody's id.
-struct Session {
-    queue: Queue,
-    stadd: u64,
-    ids: Vec<u64>,
+pub(super) struct Session {
+    pub(super) queue: Queue,
+    pub(super) stadd: u64,
+    pub(super) ids: Vec<u64>,
 }
 
 /// The last words of the memory are where the ids are exchanged.
-fn session(ctx: &Ctx, len: usize, body: impl FnOnce(&Job<'_>, &Session) -> Verdict) -> Verdict {
+pub(super) fn session(
+    ctx: &Ctx,
+    len: usize,
+    body: impl FnOnce(&Job<'_>, &Session) -> Verdict,
+) -> Verdict {
     with(ctx, len + 256, |job| {
         let queue = Queue::create(TNI, SESSION_MODE)?;
         let stadd = queue.register_as(job.memory, STAG_S)?;
@@ -62,12 +66,19 @@ fn session(ctx: &Ctx, len: usize, body: impl FnOnce(&Job<'_>, &Session) -> Verdi
 
 impl Session {
     /// The STADD of byte `offset` of a rank's memory through its session mode VCQ.
-    fn at(&self, rank: u32, offset: usize) -> Result<u64, String> {
+    pub(super) fn at(&self, rank: u32, offset: usize) -> Result<u64, String> {
         Ok(stadd_of(self.ids[rank as usize], STAG_S)? + offset as u64)
     }
 
     /// Posts a put from the own session mode VCQ.
-    fn relay(&self, vcq: u64, from: usize, to: u64, length: usize, flags: u64) -> Verdict {
+    pub(super) fn relay(
+        &self,
+        vcq: u64,
+        from: usize,
+        to: u64,
+        length: usize,
+        flags: u64,
+    ) -> Verdict {
         ok!(utofu_put(
             self.queue.hdl,
             vcq,
@@ -82,7 +93,7 @@ impl Session {
     }
 
     /// A put from the free mode VCQ to a rank's session mode VCQ; waits until it is there.
-    fn begin(
+    pub(super) fn begin(
         &self,
         job: &Job<'_>,
         rank: u32,
