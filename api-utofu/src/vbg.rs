@@ -45,21 +45,29 @@ const _: () = assert!(size_of::<VbgSetting>() == 48);
 
 /// What was started, as the functions that look for its end are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
 pub enum Kind {
     /// `utofu_barrier`.
-    Barrier = 1,
+    Barrier,
     /// `utofu_reduce_uint64`.
-    Uint64 = 2,
+    Uint64,
     /// `utofu_reduce_double`.
-    Double = 3,
+    Double,
+}
+
+impl Kind {
+    #[inline]
+    fn of(operation: Operation) -> Kind {
+        match operation {
+            Operation::Barrier => Kind::Barrier,
+            Operation::Bfpsum => Kind::Double,
+            _ => Kind::Uint64,
+        }
+    }
 }
 
 /// What one call of `utofu_alloc_vbg` has allocated.
 struct Set {
     ids: Vec<VbgId>,
-    /// [`Kind`] of the round under way, 0 for none.
-    started: AtomicU32,
     idle: AtomicU32,
     last_look: Mutex<Instant>,
 }
@@ -170,7 +178,6 @@ impl Process {
         let place = vbgs.place(ids[0]).ok_or(Code::Fatal)?;
         let set = Box::new(Set {
             ids,
-            started: AtomicU32::new(0),
             idle: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
         });
@@ -250,7 +257,6 @@ impl Process {
         for (gate, settings) in gates {
             gate::configure(gate, &settings);
         }
-        set.started.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -268,11 +274,10 @@ impl Process {
     }
 
     /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
-    pub fn start_barrier(&self, vbg: u64, kind: Kind, payload: &Payload) -> Result<()> {
+    pub fn start_barrier(&self, vbg: u64, payload: &Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
         gate::start(self.own_gate(id)?, vbg, payload, self).map_err(from_gate)?;
         set.idle.store(0, Ordering::Relaxed);
-        set.started.store(kind as u32, Ordering::Release);
         Ok(())
     }
 
@@ -280,19 +285,10 @@ impl Process {
     /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
-        if set.started.load(Ordering::Acquire) != kind as u32 {
-            return Err(Code::Busy);
-        }
-        match gate::poll(self.own_gate(id)?, result) {
-            Ok(true) => {
-                set.started.store(0, Ordering::Release);
-                Ok(())
-            }
+        match gate::poll_for(self.own_gate(id)?, |op| Kind::of(op) == kind, result) {
+            Ok(true) => Ok(()),
             Ok(false) => self.not_yet(set),
-            Err(error) => {
-                set.started.store(0, Ordering::Release);
-                Err(from_gate(error))
-            }
+            Err(error) => Err(from_gate(error)),
         }
     }
 

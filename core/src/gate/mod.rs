@@ -52,7 +52,7 @@ mod state;
 
 pub use cell::{Gate, ROUNDS, Role, Settings};
 pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
-pub use run::{Resolve, clear, configure, is_broken, neighbours, poll, start};
+pub use run::{Resolve, clear, configure, is_broken, neighbours, poll, poll_for, start};
 
 /// What can go wrong with gates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
