@@ -11,6 +11,8 @@ laws! {
     chosen: "notices.chosen", "§2.2.3 to §2.2.5", 2,
         [put, put_gap, put_stride, put_piggyback, put_piggyback8, get, get_stride, armw4, armw8, cswap4, cswap8, poll_tcq, poll_mrq],
         "TCQ entry, remote notice and local notice are each written if asked for, in all eight combinations, for every kind";
+    nops: "nop.space", "§2.2.6", 2, [nop, poll_tcq, query_num_unread_tcq],
+        "NOPs fill the TOQ as other commands do, and do nothing else: neither here nor at any peer";
     of_armw: "notices.armw", "§2.2.5, §2.2.10", 2, [armw4, armw8, cswap4, cswap8, poll_mrq] + ordering,
         "with the remote notice of an ARMW the target's CPU sees the new value, and with the local one it has been written";
     local_of_put: "notices.put.local", "§2.2.3", 3, [put, put_piggyback, poll_mrq] + ordering,
@@ -192,6 +194,43 @@ fn chosen(ctx: &Ctx) -> Verdict {
         }
         job.queue.tcq_is_empty()?;
         job.queue.mrq_is_empty()
+    })
+}
+
+fn nops(ctx: &Ctx) -> Verdict {
+    with(ctx, 512, |job| {
+        job.memory.fill(3);
+        job.meet();
+        for flags in [TCQ, 0] {
+            let mut posted = 0;
+            let code = loop {
+                match c!(utofu_nop(job.hdl, flags, cb(posted + 1))) {
+                    SUCCESS => posted += 1,
+                    code => break code,
+                }
+                ensure!(posted < 1 << 20, "NOPs without end");
+            };
+            ensure_eq!(code, BUSY, "the code of a full TOQ");
+            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+            // No room for anything else.
+            gives!(
+                Busy,
+                utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 0, LOCAL, null_mut())
+            );
+            if flags == TCQ {
+                for nth in 1..=posted {
+                    ensure_eq!(job.queue.tcq()?, nth, "cbdata");
+                }
+            }
+            until("an empty TOQ", || {
+                let mut unread = usize::MAX;
+                let code = c!(utofu_query_num_unread_tcq(job.hdl, &mut unread));
+                job.queue.poll_tcq().0 == NOT_FOUND && code == SUCCESS && unread == 0
+            })?;
+        }
+        job.meet();
+        job.queue.mrq_is_empty()?;
+        job.memory.all(0, 512, 3, "after NOPs")
     })
 }
 
