@@ -132,7 +132,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("2.3.1", "a relay waits for its packet and its signal", &["utofu.barrier.both-inputs", "utofu.barrier.not-before"]),
     by("2.3.1", "when both have come it sends packet and signal on, by itself", &["utofu.barrier.both-inputs", "utofu.barrier.relay-asleep"]),
     by("2.3.1", "packets go between TNIs of the same node and of different nodes", &["utofu.barrier.one-node", "utofu.barrier.circuits"]),
-    by("2.3.1", "signals stay within a TNI", &["utofu.bad.vbg"]),
+    by("2.3.1", "signals stay within a TNI", &["utofu.barrier.signals"]),
     by("2.3.1", "a VBG id is unique in the whole network", &["utofu.barrier.query_vbg_info", "utofu.resources.vbgs"]),
     by("2.3.2", "four VBG ids for each gate make a circuit, of any shape", &["utofu.barrier.circuits", "utofu.barrier.set_again"]),
     by("2.3.2", "masked signals and packets are neither sent nor waited for", &["utofu.barrier.circuits", "utofu.barrier.rounds"]),
@@ -155,7 +155,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     unseen("2.4", "packets take the shortest ways to the path's A, B, C, then to X, Y, Z, then to the node's A, B, C", "memory has one way"),
     unseen("2.4", "answers take the same path back", "memory has one way"),
 
-    by("2.5", "functions may be called by several threads at once", &["utofu.threads.managing", "utofu.threads.make", "utofu.threads.counting"]),
+    by("2.5", "functions may be called by several threads at once", &["utofu.threads.managing", "utofu.threads.make", "utofu.threads.counting", "utofu.threads.first"]),
     by("2.5", "so may those for STADDs and one-sided communication, by VCQs of different CQs", &["utofu.threads.several-cqs", "utofu.threads.exclusive"]),
     by("2.5", "a thread-safe VCQ may be used by several threads at once", &["utofu.threads.one-vcq", "utofu.threads.two-vcqs", "utofu.threads.memory", "utofu.threads.beside-safe"]),
     by("2.5", "a CQ-exclusive VCQ may be used beside any other", &["utofu.threads.exclusive", "utofu.resources.exclusive"]),

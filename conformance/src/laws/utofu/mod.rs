@@ -19,6 +19,7 @@ mod model_relay;
 mod model_session;
 mod model_strong;
 mod model_threads;
+mod model_vbg_threads;
 mod mrq;
 mod order;
 mod path;
@@ -58,6 +59,7 @@ pub fn laws() -> Vec<&'static Law> {
         delay::laws(),
         threads::laws(),
         model_threads::laws(),
+        model_vbg_threads::laws(),
         session::laws(),
         model_session::laws(),
         model_relay::laws(),

@@ -243,7 +243,7 @@ fn half_counts(ctx: &Ctx) -> Verdict {
         if job.rank == 0 {
             ensure_eq!(
                 job.memory.get(16),
-                3 * rounds << 32,
+                (3 * rounds) << 32,
                 "the count and its neighbour"
             );
         }

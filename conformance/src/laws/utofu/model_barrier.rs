@@ -14,6 +14,8 @@ laws! {
         "a relay sends when both its signal and its packet have come, in either order, and sends both";
     one_node: "barrier.one-node", "§2.3.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier],
         "packets go between the TNIs of a node: a circuit through all six in one process ends when all six have started";
+    signals: "barrier.signals", "§2.3.1, §2.3.2", 2, [alloc_vbg, set_vbg],
+        "a signal to or from a VBG of another TNI or node is refused; a packet may have any";
     same_bits: "barrier.reduce_double.same-bits", "§2.3.4", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM gives the same bits at everybody, whoever contributes what, in whatever circuit and order of starts";
     elements: "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
@@ -108,6 +110,38 @@ fn one_node(ctx: &Ctx) -> Verdict {
             }
             circuit.free()?;
         }
+        Ok(())
+    })
+}
+
+fn signals(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let (mut here, mut elsewhere) = ([0u64; 2], 0);
+        ok!(utofu_alloc_vbg(TNI, 2, 0, here.as_mut_ptr()));
+        ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
+        job.write(job.right(), 0, here[1])?;
+        job.meet();
+        let theirs = job.memory.get(0);
+        let setting = |signals: [u64; 2], packets: [u64; 2]| VbgSetting {
+            vbg_id: here[0],
+            src_lcl_vbg_id: signals[0],
+            src_rmt_vbg_id: packets[0],
+            dst_lcl_vbg_id: signals[1],
+            dst_rmt_vbg_id: packets[1],
+            dst_path_coords: [u8::MAX; 3],
+        };
+        for wrong in [elsewhere, theirs] {
+            for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
+                let settings = setting(signals, [NULL, NULL]);
+                gives!(InvalidVbgId, utofu_set_vbg(&settings, 1));
+            }
+            for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
+                ok!(utofu_set_vbg(&setting([here[1]; 2], packets), 1));
+            }
+        }
+        job.meet();
+        ok!(utofu_free_vbg(here.as_ptr(), 2));
+        ok!(utofu_free_vbg(&elsewhere, 1));
         Ok(())
     })
 }

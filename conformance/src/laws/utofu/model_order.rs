@@ -131,7 +131,7 @@ fn unread(ctx: &Ctx) -> Verdict {
                     job.queue.post_seen(
                         |_| {},
                         || {
-                            if edata % 7 == 0 {
+                            if edata.is_multiple_of(7) {
                                 c!(utofu_put(
                                     job.hdl,
                                     vcq,
