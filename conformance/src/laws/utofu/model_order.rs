@@ -1,6 +1,7 @@
 //! §2.2.10: what may be concluded from memory and from notices.
 
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas::utofu::status::Code;
 
@@ -11,6 +12,8 @@ use crate::law::{Ctx, Verdict};
 laws! {
     line_of_get: "order.line.get", "§2.2.10", 2, [get] + ordering,
         "within a cache line of the own memory, a get is seen whole by who polls its end";
+    other_thread: "order.get.thread", "§2.2.10, §6.1.3.1", 2, [get] + ordering,
+        "a thread that polls the end of a get which another one has posted, of a line or strongly ordered, sees all of it";
     with_errors: "order.errors", "§2.2.10, §2.2.12", 2, [put, get, armw8, poll_mrq, poll_tcq] + ordering,
         "local notices and TCQ entries come in the order of posting with errors among them";
     unread: "order.unread", "§2.2.10", 2, [put_piggyback8, put, poll_mrq, query_num_unread_mrq] + ordering,
@@ -44,6 +47,71 @@ fn line_of_get(ctx: &Ctx) -> Verdict {
             job.meet();
         }
         Ok(())
+    })
+}
+
+fn other_thread(ctx: &Ctx) -> Verdict {
+    let rounds = if ctx.backend == "chaos" { 30 } else { 1000 };
+    // Within a line, and longer ones that are strongly ordered.
+    let shapes = [
+        (256, 256, 0),
+        (512, 192, 0),
+        (256, 2048, STRONG_ORDER),
+        (264, 1500, STRONG_ORDER),
+    ];
+    with(ctx, 16_384, |job| {
+        job.memory.fill_range(8192, 4096, 1);
+        job.memory.fill_range(12_288, 4096, 2);
+        job.meet();
+        if job.rank == 1 {
+            // The cores are for the threads of the other one.
+            return Ok(());
+        }
+        let posted = AtomicU64::new(0);
+        let looked = AtomicU64::new(0);
+        threads(2, |thread| {
+            for round in 1..=rounds {
+                let (to, len, flags) = shapes[(round % 4) as usize];
+                let half = round / 4 % 2;
+                let value = 1 + half as u8;
+                let end = &job.memory.bytes()[to + len - 1];
+                if thread == 0 {
+                    job.memory.fill_range(256, 4096, 0);
+                    posted.store(round, Ordering::Release);
+                    let from = job.at(job.right(), 8192 + 4096 * half as usize);
+                    let here = job.stadd + to as u64;
+                    let vcq = job.vcq(job.right());
+                    ok!(utofu_get(
+                        job.hdl,
+                        vcq,
+                        here,
+                        from,
+                        len,
+                        0,
+                        flags | LOCAL,
+                        null_mut()
+                    ));
+                    job.queue.notice(LCL_GET)?;
+                    until("the other thread", || {
+                        (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
+                    })?;
+                    continue;
+                }
+                until("the get", || {
+                    (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
+                })?;
+                until("the end of the get", || {
+                    // Many looks: only few places in a copy are without this end and with its beginning.
+                    (0..3000).any(|_| end.load(Ordering::Acquire) == value)
+                })?;
+                let whole = job.memory.all(to, len, value, "a get whose end was seen");
+                // After a failure the other thread goes on alone.
+                let next = if whole.is_ok() { round } else { u64::MAX };
+                looked.store(next, Ordering::Release);
+                whole?;
+            }
+            Ok(())
+        })
     })
 }
 
