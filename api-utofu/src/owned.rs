@@ -215,8 +215,7 @@ impl Gates {
     /// Starts a barrier (§3.8.1.1). Errors: [`Code::Busy`].
     pub fn barrier(&mut self) -> Result<()> {
         let payload = Payload::barrier(0);
-        self.process()?
-            .start_barrier(self.ids[0], Kind::Barrier, &payload)
+        self.process()?.start_barrier(self.ids[0], &payload)
     }
 
     /// Whether it has ended (§3.8.2.1). Errors: [`Code::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
@@ -228,8 +227,7 @@ impl Gates {
     /// Starts a reduction of integers by `enum utofu_reduce_op` (§3.8.1.2).
     pub fn reduce_uint64(&mut self, op: u32, data: &[u64]) -> Result<()> {
         let payload = integers(op, data)?;
-        self.process()?
-            .start_barrier(self.ids[0], Kind::Uint64, &payload)
+        self.process()?.start_barrier(self.ids[0], &payload)
     }
 
     /// Its result, once it has ended (§3.8.2.2).
@@ -240,8 +238,7 @@ impl Gates {
     /// Starts a reduction of floating-point numbers (§3.8.1.3).
     pub fn reduce_double(&mut self, op: u32, data: &[f64]) -> Result<()> {
         let payload = doubles(op, data)?;
-        self.process()?
-            .start_barrier(self.ids[0], Kind::Double, &payload)
+        self.process()?.start_barrier(self.ids[0], &payload)
     }
 
     /// Its result, once it has ended (§3.8.2.3).

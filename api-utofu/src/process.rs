@@ -256,10 +256,23 @@ impl Process {
         Ok(())
     }
 
-    /// Commands of all VCQs of a CQ whose completions have not been looked at (§3.7.5.1).
-    pub fn unread(&self, id: VcqId) -> usize {
-        let ids = (0..CMP_IDS).map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp));
-        vcqs_of(ids).map(|vcq| vcq.port().unread()).sum()
+    /// Commands of all VCQs of a VCQ's CQ whose completions have not been looked at (§3.7.5.1).
+    pub fn unread(&self, vcq: &Vcq) -> usize {
+        let id = vcq.id();
+        let others = (0..CMP_IDS)
+            .filter(|cmp| *cmp != id.cmp())
+            .map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp))
+            .filter(|other| Vcq::exists(*other));
+        let mut others = others.peekable();
+        let own = vcq.port().unread();
+        if others.peek().is_none() {
+            return own;
+        }
+        // Whoever frees one of the others meanwhile, as §2.5 allows, waits.
+        let _cqs = self.cqs.lock().expect("no panic under this lock");
+        own + vcqs_of(others)
+            .map(|vcq| vcq.port().unread())
+            .sum::<usize>()
     }
 }
 

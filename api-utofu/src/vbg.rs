@@ -46,21 +46,29 @@ const _: () = assert!(size_of::<VbgSetting>() == 48);
 
 /// What was started, as the functions that look for its end are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
 pub enum Kind {
     /// `utofu_barrier`.
-    Barrier = 1,
+    Barrier,
     /// `utofu_reduce_uint64`.
-    Uint64 = 2,
+    Uint64,
     /// `utofu_reduce_double`.
-    Double = 3,
+    Double,
+}
+
+impl Kind {
+    #[inline]
+    fn of(operation: Operation) -> Kind {
+        match operation {
+            Operation::Barrier => Kind::Barrier,
+            Operation::Bfpsum => Kind::Double,
+            _ => Kind::Uint64,
+        }
+    }
 }
 
 /// What one call of `utofu_alloc_vbg` has allocated.
 struct Set {
     ids: Vec<VbgId>,
-    /// [`Kind`] of the round under way, 0 for none.
-    started: AtomicU32,
     idle: AtomicU32,
     last_look: Mutex<Instant>,
 }
@@ -171,7 +179,6 @@ impl Process {
         let place = vbgs.place(ids[0]).ok_or(Code::Fatal)?;
         let set = Box::new(Set {
             ids,
-            started: AtomicU32::new(0),
             idle: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
         });
@@ -251,7 +258,6 @@ impl Process {
         for (gate, settings) in gates {
             gate::configure(gate, &settings);
         }
-        set.started.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -269,14 +275,13 @@ impl Process {
     }
 
     /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
-    pub fn start_barrier(&self, vbg: u64, kind: Kind, payload: &Payload) -> Result<()> {
+    pub fn start_barrier(&self, vbg: u64, payload: &Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
         if let Err(error) = gate::start(self.own_gate(id)?, vbg, payload, self) {
             self.end_if_input_lost(set)?;
             return Err(from_gate(error));
         }
         set.idle.store(0, Ordering::Relaxed);
-        set.started.store(kind as u32, Ordering::Release);
         Ok(())
     }
 
@@ -284,19 +289,7 @@ impl Process {
     /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
-        let is_meant = || set.started.load(Ordering::Acquire) == kind as u32;
-        if !is_meant() {
-            return Err(Code::Busy);
-        }
-        // Other threads may have ended this round, and started another one, since then.
-        let ended = || {
-            let ended = is_meant();
-            if ended {
-                set.started.store(0, Ordering::Release);
-            }
-            ended
-        };
-        match gate::poll_if(self.own_gate(id)?, result, ended) {
+        match gate::poll_for(self.own_gate(id)?, |op| Kind::of(op) == kind, result) {
             Ok(true) => Ok(()),
             Ok(false) => self.not_yet(set),
             Err(error) => {

@@ -121,7 +121,7 @@ pub(crate) fn disinherit() {
     }
 }
 
-/// The VCQs of this process on one CQ.
+/// Those of these VCQs that there are, while nobody can create or free one.
 pub(crate) fn vcqs_of(ids: impl Iterator<Item = VcqId>) -> impl Iterator<Item = &'static Vcq> {
     ids.filter_map(|id| {
         // SAFETY:
@@ -158,6 +158,13 @@ impl Vcq {
     pub(crate) fn enter(self) {
         let index = usize::from(self.id.port());
         VCQS[index].store(Box::into_raw(Box::new(self)), Ordering::Release);
+    }
+
+    /// Whether this process has a VCQ of this id, at the moment.
+    pub(crate) fn exists(id: VcqId) -> bool {
+        !VCQS[usize::from(id.port())]
+            .load(Ordering::Acquire)
+            .is_null()
     }
 
     /// Takes it away and frees it. Errors: [`Code::InvalidVcqHdl`].

@@ -170,6 +170,26 @@ fn one_of_two_pollers_takes_the_result() {
 }
 
 #[test]
+fn who_polls_for_another_operation_takes_nothing() {
+    model(3, || {
+        let gates = circuit(&[(true, Some(0), None)]);
+        gates.start(0, 5).unwrap();
+        let other = {
+            let gates = gates.clone();
+            thread::spawn(move || {
+                let mut result = Payload::default();
+                let wanted = |operation| operation == Operation::Barrier;
+                gate::poll_for(&gates.0[0], wanted, &mut result)
+            })
+        };
+        let first = gates.poll(0).unwrap();
+        assert!(!matches!(other.join().unwrap(), Ok(true)));
+        assert_eq!(first.or_else(|| gates.poll(0).unwrap()), Some(5));
+        assert_eq!(gates.poll(0), Err(Error::NotStarted));
+    });
+}
+
+#[test]
 fn configuring_anew_ends_what_arrives_late() {
     // A teller races with the owner, who configures the gate again: a late input is either gone or counted, never both.
     model(3, || {

@@ -79,7 +79,7 @@ functions! {
 
     fn utofu_barrier(vbg_id: u64, flags: c_ulong) {
         no_flags(flags)?;
-        current()?.start_barrier(vbg_id, Kind::Barrier, &Payload::barrier(0))
+        current()?.start_barrier(vbg_id, &Payload::barrier(0))
     }
 
     fn utofu_reduce_uint64(
@@ -89,7 +89,7 @@ functions! {
         // SAFETY:
         // - null or `num_data` elements, by the C contract.
         let payload = integers(op, unsafe { slice(data, num_data, MAX_UINT64) }?)?;
-        current()?.start_barrier(vbg_id, Kind::Uint64, &payload)
+        current()?.start_barrier(vbg_id, &payload)
     }
 
     fn utofu_reduce_double(
@@ -99,7 +99,7 @@ functions! {
         // SAFETY:
         // - null or `num_data` elements, by the C contract.
         let payload = doubles(op, unsafe { slice(data, num_data, MAX_DOUBLE) }?)?;
-        current()?.start_barrier(vbg_id, Kind::Double, &payload)
+        current()?.start_barrier(vbg_id, &payload)
     }
 
     fn utofu_poll_barrier(vbg_id: u64, flags: c_ulong) {

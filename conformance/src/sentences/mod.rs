@@ -55,6 +55,14 @@ const fn unseen(section: &'static str, says: &'static str, why: &'static str) ->
     }
 }
 
+const fn not(section: &'static str, says: &'static str, instead: &'static str) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::Not(instead),
+    }
+}
+
 /// A part of a specification whose sentences are listed one by one.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {

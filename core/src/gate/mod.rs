@@ -53,7 +53,7 @@ mod state;
 pub use cell::{Gate, ROUNDS, Role, Settings};
 pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
 pub use run::{
-    Resolve, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_if, start,
+    Resolve, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for, start,
 };
 
 /// What can go wrong with gates.

@@ -62,7 +62,7 @@ impl Head {
         Self(operation as u32 | (count as u32) << 4 | has_flags)
     }
 
-    fn operation(self) -> Option<Operation> {
+    pub(super) fn operation(self) -> Option<Operation> {
         let index = (self.0 as usize & 15).checked_sub(1)?;
         Operation::ALL.get(index).copied()
     }

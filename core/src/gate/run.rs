@@ -2,7 +2,7 @@
 
 use super::cell::{Arrival, Gate, Settings};
 use super::inline::Inline;
-use super::payload::{Head, Payload};
+use super::payload::{Head, Operation, Payload};
 use super::state::{Lost, PORTS, State};
 use super::{Error, Result};
 use crate::sync::atomic::Ordering::*;
@@ -126,23 +126,25 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
 /// different operations, numbers of elements or flags; [`Error::Broken`]: this gate is broken, and must be configured
 /// again.
 pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
-    poll_if(gate, into, || true)
+    poll_for(gate, |_| true, into)
 }
 
-/// As [`poll`], where `is_meant` has the last word: it is called when the round has ended, before the next one can be started, and
-/// by one thread at a time. What it does not mean is left as it is.
-///
-/// # Errors
-/// Those of [`poll`]; the round is over, and `is_meant` has said so, after all but [`Error::NotStarted`].
-pub fn poll_if(
+/// As [`poll`], for those who wait for the end of some operations only. Errors: as [`poll`]; a round of an operation that is not
+/// `wanted` is none to them, and stays as it is.
+#[inline]
+pub fn poll_for(
     gate: &Gate,
+    wanted: impl Fn(Operation) -> bool,
     into: &mut Payload,
-    mut is_meant: impl FnMut() -> bool,
 ) -> Result<bool> {
     let owned = &gate.owned;
+    let is_wanted = || {
+        let head = Head(owned.head.load(Relaxed));
+        head.operation().is_some_and(&wanted)
+    };
     match owned.phase.load(Acquire) {
-        STARTED => {}
-        IDLE => return Err(Error::NotStarted),
+        STARTED if is_wanted() => {}
+        STARTED | IDLE => return Err(Error::NotStarted),
         _ => return Ok(false),
     }
     while has_ended(gate.state()) {
@@ -156,16 +158,16 @@ pub fn poll_if(
         }
         // Another thread may have taken what was seen above, and started the next round.
         let state = gate.state();
-        if has_ended(state) {
-            if !is_meant() {
-                owned.phase.store(STARTED, Release);
-                return Ok(false);
-            }
+        let still_wanted = is_wanted();
+        if still_wanted && has_ended(state) {
             let result = take(gate, state, into);
             owned.phase.store(IDLE, Release);
             return result;
         }
         owned.phase.store(STARTED, Release);
+        if !still_wanted {
+            return Err(Error::NotStarted);
+        }
     }
     Ok(false)
 }

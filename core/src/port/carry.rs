@@ -1,6 +1,6 @@
 //! The long way of a command: everything is looked up and checked, and what is wrong is told.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::Port;
@@ -96,7 +96,10 @@ impl Port {
                     .map_err(|reach| reach.at_return())?;
                 // SAFETY:
                 // - registered memory, as above.
-                let get = unsafe { self.get_end_last(local, from, len, flags, context, under_way) };
+                let get = unsafe {
+                    let own = command.place() == self.place;
+                    self.get_end_last((local, from, len), own, flags, context, under_way)
+                };
                 get.map_err(|error| self.why(command, error))?;
                 Ok(Some(target))
             }
@@ -171,16 +174,16 @@ impl Port {
         put(source, end, last, flags | Flags::ORDERED)
     }
 
-    /// A get, likewise. Where it is done at once, nobody can look in the middle.
+    /// A get, likewise: another thread may look in the middle. From the `own` process, at once, it is one copy, since the ranges may
+    /// overlap.
     ///
     /// # Safety
     /// As [`Endpoint::get`](crate::Endpoint::get).
     #[inline(always)]
     unsafe fn get_end_last(
         &self,
-        local: Local,
-        from: Remote<'_>,
-        len: usize,
+        (local, from, len): (Local, Remote<'_>, usize),
+        own: bool,
         flags: Flags,
         context: u64,
         under_way: &mut u8,
@@ -193,10 +196,10 @@ impl Port {
             Ok(())
         };
         let ordered = flags.contains(Flags::ORDERED);
-        let last = if self.direct {
+        let last = if own & self.direct {
             0
         } else {
-            last_bytes(local.ptr.addr(), len, ordered, false)
+            last_bytes(local.ptr.addr(), len, ordered, self.direct)
         };
         if last == 0 {
             return get(local, from, len, flags);
@@ -211,6 +214,8 @@ impl Port {
             ptr: local.ptr.wrapping_add(first),
             desc: local.desc,
         };
+        // What compilers and string instructions do not keep in order by themselves.
+        fence(Ordering::Release);
         get(local, end, last, flags | Flags::ORDERED)
     }
 

@@ -43,7 +43,7 @@ pub struct Port {
     pub(super) network: Arc<Network>,
     directory: Arc<PortDirectory>,
     pub(super) options: PortOptions,
-    place: u16,
+    pub(super) place: u16,
     pub(super) endpoint: Endpoint,
     pub(super) direct: bool,
     /// Commands take effect when they are posted, and nobody else carries them out.

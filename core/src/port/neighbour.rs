@@ -257,6 +257,12 @@ impl Network {
             .read(&self.engine, Remote { region, offset }, into)
     }
 
+    /// Writes a few bytes to another process's region, waiting for it.
+    pub(super) fn write(&self, from: &[u8], region: &RemoteRegion, offset: usize) -> Result<()> {
+        self.service
+            .write(&self.engine, from, Remote { region, offset })
+    }
+
     /// Copies between the memory of two processes, waiting for it.
     pub(super) fn relay(&self, from: Remote<'_>, to: Remote<'_>, len: usize) -> Result<()> {
         self.service.relay(&self.engine, from, to, len)

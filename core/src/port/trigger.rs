@@ -6,9 +6,11 @@
 
 use std::mem::size_of;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use super::carry::address;
 use super::command::{Command, CommandFlags, CommandKind};
+use super::last::last_bytes;
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
@@ -269,16 +271,40 @@ fn relay<'n>(
     len: usize,
 ) -> Result<&'n RemotePort, Fault> {
     let target = network.port(command.place(), command.port())?;
+    let ordered = command.flags().contains(CommandFlags::ORDERED);
     let mut again = false;
     loop {
         let to = target
             .at(network, command.remote(), len, Rights::WRITE)
             .map_err(|reach| network.blame(target, reach))?;
-        match network.relay(source, to, len) {
+        match relay_end_last(network, source, to, len, ordered) {
             Ok(()) => return Ok(target),
             Err(Error::StaleRegion) if !again => again = true,
             Err(Error::PeerDead) => return Err(Fault::Peer),
             Err(_) => return Err(Fault::Other),
         }
     }
+}
+
+/// Copies; the end becomes visible last where somebody may wait for it.
+fn relay_end_last(
+    network: &Network,
+    source: Remote<'_>,
+    to: Remote<'_>,
+    len: usize,
+    ordered: bool,
+) -> Result<()> {
+    let direct = !network.engine().asynchronous();
+    let last = last_bytes(address(to), len, ordered, direct);
+    if last == 0 {
+        return network.relay(source, to, len);
+    }
+    let first = len - last;
+    // The ranges may overlap: the end is read before anything is written.
+    let mut word = [0u8; 8];
+    let word = &mut word[..last];
+    network.read(source.region, source.offset + first, word)?;
+    network.relay(source, to, first)?;
+    fence(Ordering::Release);
+    network.write(word, to.region, to.offset + first)
 }

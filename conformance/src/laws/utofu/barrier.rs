@@ -47,8 +47,8 @@ const BOR: u32 = 3;
 const BXOR: u32 = 4;
 const MAX: u32 = 5;
 const MAXLOC: u32 = 6;
-const SUM: u32 = 7;
-const BFPSUM: u32 = 8;
+pub(super) const SUM: u32 = 7;
+pub(super) const BFPSUM: u32 = 8;
 /// `UTOFU_VBG_ID_NULL`.
 pub(super) const NULL: u64 = u64::MAX;
 
@@ -187,7 +187,7 @@ pub(super) fn ring(participants: usize) -> Plan {
 }
 
 /// Up a binary tree, and down again.
-fn tree(participants: usize) -> Plan {
+pub(super) fn tree(participants: usize) -> Plan {
     let mut plan = Plan::new(participants);
     let children =
         |who: usize| (2 * who + 1..2 * who + 3).filter(move |child| *child < participants);

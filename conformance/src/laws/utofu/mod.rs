@@ -18,6 +18,16 @@ mod lives;
 mod lost_input;
 mod mapped;
 mod memory;
+mod model_armw;
+mod model_barrier;
+mod model_context;
+mod model_notices;
+mod model_order;
+mod model_relay;
+mod model_session;
+mod model_strong;
+mod model_threads;
+mod model_vbg_threads;
 mod mrq;
 mod order;
 mod path;
@@ -39,21 +49,31 @@ pub fn laws() -> Vec<&'static Law> {
     [
         tni::laws(),
         vcq::laws(),
+        model_context::laws(),
         path::laws(),
         memory::laws(),
         mapped::laws(),
         put_get::laws(),
         piggyback::laws(),
         armw::laws(),
+        model_armw::laws(),
         prepare::laws(),
         tcq::laws(),
         mrq::laws(),
+        model_notices::laws(),
         order::laws(),
+        model_order::laws(),
+        model_strong::laws(),
         delay::laws(),
         threads::laws(),
+        model_threads::laws(),
+        model_vbg_threads::laws(),
         session::laws(),
+        model_session::laws(),
+        model_relay::laws(),
         resources::laws(),
         barrier::laws(),
+        model_barrier::laws(),
         failure::laws(),
         lost_input::laws(),
         lives::laws(),

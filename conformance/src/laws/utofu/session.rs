@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// A put from the free mode VCQ to a rank's session mode VCQ; waits until it is there.
-    fn begin(
+    pub(super) fn begin(
         &self,
         job: &Job<'_>,
         rank: u32,

@@ -1,0 +1,388 @@
+//! §2.2.5: every operation of ARMW is one step, whoever else changes the memory.
+
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    bits: "armw.bits", "§2.2.5", 3, [armw8] + ordering,
+        "OR, AND and XOR by processes, VCQs and the target's CPU on their own bits of a word change no other bit, ever";
+    half_bits: "armw4.bits", "§2.2.5", 3, [armw4] + ordering,
+        "the same of 4 bytes";
+    tokens: "armw.swap", "§2.2.5", 3, [armw8, armw4] + ordering,
+        "SWAP hands every value on to one taker, the target's CPU among them";
+    half_counts: "cswap4.count", "§2.2.5", 3, [cswap4] + ordering,
+        "counting by 4 byte compare and swap loses nothing, the target's CPU counting too";
+    mixed: "armw.mixed", "§2.2.5", 3, [armw8, cswap8] + ordering,
+        "additions and compare and swap on the same word are one after the other";
+    example: "armw.example", "§2.2.5", 3, [armw4, armw8],
+        "an addition of 11 to 22 leaves 33 and tells 22; additions wrap round; signs are none";
+    own: "armw.own", "§2.1, §2.2.5", 1, [armw4, armw8, cswap8, create_vcq_with_cmp_id],
+        "a process changes its own memory by ARMW too, through the same VCQ and through another one";
+}
+
+/// Fewer where an operation takes long.
+fn rounds(ctx: &Ctx) -> u64 {
+    if ctx.backend == "chaos" { 15 } else { 600 }
+}
+
+/// Runs `step(op, operand)`, which gives the value before, on bits that nobody else changes.
+fn own_bits(
+    ctx: &Ctx,
+    salt: u64,
+    mask: u64,
+    mut step: impl FnMut(u32, u64) -> Result<u64, String>,
+) -> Verdict {
+    let mut random = ctx.random(salt);
+    let mut expected = 0;
+    for _ in 0..rounds(ctx) {
+        let bits = random.next() & mask;
+        let (op, operand, next) = match random.below(3) {
+            0 => (OR, bits, expected | bits),
+            1 => (AND, !mask | bits, expected & bits),
+            _ => (XOR, bits, expected ^ bits),
+        };
+        let old = step(op, operand)?;
+        ensure!(
+            old & mask == expected,
+            "own bits {:#x} instead of {expected:#x} before operation {op}",
+            old & mask
+        );
+        expected = next;
+    }
+    // In the end all are 0 again.
+    let old = step(AND, !mask)?;
+    ensure_eq!(old & mask, expected, "own bits in the end");
+    Ok(())
+}
+
+fn bits(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        // The same memory through another TNI.
+        let other = Queue::with_component(TNI + 1, 0, 0)?;
+        let second = other.register_as(job.memory, 9)?;
+        job.meet();
+        let far = (vcq_of(0, TNI + 1, 0)?, stadd_of(other.id, 9)? + 64);
+        let near = (job.vcq(0), job.at(0, 64));
+        let mut turn = 0;
+        let armw = |op: u32, operand: u64| {
+            turn += 1;
+            let (queue, (vcq, at)) = if turn % 2 == 0 {
+                (job.queue, near)
+            } else {
+                (other, far)
+            };
+            ok!(utofu_armw8(
+                queue.hdl,
+                vcq,
+                op,
+                operand,
+                at,
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            Ok(queue.notice(LCL_ARMW)?.rmt_value)
+        };
+        let mask = 0xffff << (16 * job.rank);
+        if job.rank == 0 {
+            let word = job.memory.word(64);
+            let cpu = |op: u32, operand: u64| {
+                Ok(match op {
+                    OR => word.fetch_or(operand, Ordering::AcqRel),
+                    AND => word.fetch_and(operand, Ordering::AcqRel),
+                    _ => word.fetch_xor(operand, Ordering::AcqRel),
+                })
+            };
+            // Half of the bits by its CPU, and the others through its VCQs, by turns.
+            for nth in 0..3 {
+                own_bits(ctx, 10 + nth, 0x00ff, cpu)?;
+            }
+            own_bits(ctx, 7, 0xff00, armw)?;
+        } else {
+            own_bits(ctx, u64::from(job.rank), mask, armw)?;
+        }
+        job.meet();
+        ensure_eq!(job.memory.get(64), 0, "the word in the end");
+        job.memory.all(0, 64, 0, "before the word")?;
+        job.memory.all(72, 56, 0, "behind the word")?;
+        other.deregister(second)?;
+        job.meet();
+        other.free()
+    })
+}
+
+fn half_bits(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let armw = |op: u32, operand: u64| {
+            ok!(utofu_armw4(
+                job.hdl,
+                job.vcq(0),
+                op,
+                operand as u32,
+                job.at(0, 68),
+                0,
+                LOCAL,
+                null_mut()
+            ));
+            Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
+        };
+        if job.rank == 0 {
+            let half = job.memory.half(68);
+            own_bits(ctx, 5, 0xff, |op, operand| {
+                let operand = operand as u32;
+                let old = match op {
+                    OR => half.fetch_or(operand, Ordering::AcqRel),
+                    AND => half.fetch_and(operand, Ordering::AcqRel),
+                    _ => half.fetch_xor(operand, Ordering::AcqRel),
+                };
+                // The neighbour is nobody else's.
+                job.memory.half(64).fetch_add(1, Ordering::AcqRel);
+                Ok(old.into())
+            })?;
+        } else {
+            own_bits(ctx, u64::from(job.rank), 0xff << (8 * job.rank), armw)?;
+        }
+        job.meet();
+        let count = if job.rank == 0 { rounds(ctx) + 1 } else { 0 };
+        ensure_eq!(job.memory.get(64), count, "both halves in the end");
+        Ok(())
+    })
+}
+
+fn tokens(ctx: &Ctx) -> Verdict {
+    let count = rounds(ctx);
+    with(ctx, 256, |job| {
+        // Everybody swaps its own values in; xor and sum of what was swapped out, and is left, are those of all.
+        let mine = |nth: u64| (u64::from(job.rank) + 1) << 20 | nth;
+        let mut out = (0u64, 0u64);
+        let mut got = |value: u64| {
+            out.0 ^= value.wrapping_mul(0x9e37_79b9);
+            out.1 = out.1.wrapping_add(value);
+        };
+        for nth in 1..=count {
+            if job.rank == 0 {
+                got(job.memory.word(64).swap(mine(nth), Ordering::AcqRel));
+                let half = job.memory.half(72);
+                got(half.swap(mine(nth) as u32, Ordering::AcqRel).into());
+                continue;
+            }
+            let (hdl, vcq) = (job.hdl, job.vcq(0));
+            let (to, null) = (job.at(0, 64), null_mut());
+            ok!(utofu_armw8(hdl, vcq, SWAP, mine(nth), to, 0, LOCAL, null));
+            got(job.queue.notice(LCL_ARMW)?.rmt_value);
+            let (to, value) = (job.at(0, 72), mine(nth) as u32);
+            ok!(utofu_armw4(hdl, vcq, SWAP, value, to, 0, LOCAL, null));
+            got(job.queue.notice(LCL_ARMW)?.rmt_value);
+        }
+        job.write(0, 128 + 16 * job.rank as usize, out.0)?;
+        job.write(0, 136 + 16 * job.rank as usize, out.1)?;
+        job.meet();
+        if job.rank == 0 {
+            let half = u64::from(job.memory.half(72).load(Ordering::Acquire));
+            let mut all = (0u64, 0u64);
+            let mut add = |value: u64| {
+                all.0 ^= value.wrapping_mul(0x9e37_79b9);
+                all.1 = all.1.wrapping_add(value);
+            };
+            add(job.memory.get(64));
+            add(half);
+            for rank in 0..3 {
+                all.0 ^= job.memory.get(128 + 16 * rank);
+                all.1 = all.1.wrapping_add(job.memory.get(136 + 16 * rank));
+            }
+            // What went in: each value twice, so that the first sum is 0.
+            let sum: u64 = (1..=3u64)
+                .flat_map(|rank| (1..=count).map(move |nth| rank << 20 | nth))
+                .sum();
+            ensure_eq!(all, (0, 2 * sum), "what has come out, and what is left");
+        }
+        Ok(())
+    })
+}
+
+fn half_counts(ctx: &Ctx) -> Verdict {
+    let rounds = rounds(ctx) / 3;
+    with(ctx, 256, |job| {
+        let mut guess = 0u32;
+        for _ in 0..rounds {
+            loop {
+                let (operand, compare) = (guess + 1, guess);
+                let old = if job.rank == 0 {
+                    let (Ok(old) | Err(old)) = job.memory.half(20).compare_exchange(
+                        compare,
+                        operand,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    );
+                    old
+                } else {
+                    ok!(utofu_cswap4(
+                        job.hdl,
+                        job.vcq(0),
+                        compare,
+                        operand,
+                        job.at(0, 20),
+                        0,
+                        LOCAL,
+                        null_mut()
+                    ));
+                    job.queue.notice(LCL_ARMW)?.rmt_value as u32
+                };
+                if old == guess {
+                    guess += 1;
+                    break;
+                }
+                guess = old;
+            }
+        }
+        job.meet();
+        if job.rank == 0 {
+            ensure_eq!(
+                job.memory.get(16),
+                (3 * rounds) << 32,
+                "the count and its neighbour"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn mixed(ctx: &Ctx) -> Verdict {
+    let rounds = rounds(ctx);
+    with(ctx, 256, |job| {
+        let (hdl, vcq, to) = (job.hdl, job.vcq(0), job.at(0, 8));
+        let mut done = 0;
+        let mut guess = 0;
+        while done < rounds {
+            // Rank 0 adds 2^40 by its CPU, rank 1 adds 2^20, rank 2 counts up by comparing.
+            match job.rank {
+                0 => drop(job.memory.word(8).fetch_add(1 << 40, Ordering::AcqRel)),
+                1 => ok!(utofu_armw8(hdl, vcq, ADD, 1 << 20, to, 0, 0, null_mut())),
+                _ => {
+                    ok!(utofu_cswap8(
+                        hdl,
+                        vcq,
+                        guess,
+                        guess + 1,
+                        to,
+                        0,
+                        LOCAL,
+                        null_mut()
+                    ));
+                    let old = job.queue.notice(LCL_ARMW)?.rmt_value;
+                    let mine = old & 0xf_ffff;
+                    ensure_eq!(mine, done, "the count of who compares");
+                    done += u64::from(old == guess);
+                    guess = if old == guess { old + 1 } else { old };
+                    // The others may have stopped.
+                    continue;
+                }
+            }
+            if job.rank == 1 && done % 64 == 0 {
+                let _ = job.queue.poll_tcq();
+            }
+            done += 1;
+        }
+        job.meet();
+        if job.rank == 0 {
+            let all = rounds << 40 | rounds << 20 | rounds;
+            until("all additions", || job.memory.get(8) == all)?;
+        }
+        Ok(())
+    })
+}
+
+fn example(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let peer = job.right();
+        let cases = [
+            (22, 11, 33),
+            (u64::MAX, 1, 0),
+            (1 << 63, 1 << 63, 0),
+            (0xffff_ffff, 1, 1 << 32),
+            (5, u64::MAX, 4),
+        ];
+        for (before, operand, after) in cases {
+            job.memory.set(8, before);
+            job.memory.set(16, before);
+            job.meet();
+            let (hdl, vcq, null) = (job.hdl, job.vcq(peer), null_mut());
+            let to = job.at(peer, 8);
+            ok!(utofu_armw8(hdl, vcq, ADD, operand, to, 0, LOCAL, null));
+            let told = job.queue.notice(LCL_ARMW)?.rmt_value;
+            ensure_eq!(told, before, "the value before");
+            let (low, to) = (operand as u32, job.at(peer, 16));
+            ok!(utofu_armw4(hdl, vcq, ADD, low, to, 0, LOCAL, null));
+            let told = job.queue.notice(LCL_ARMW)?.rmt_value;
+            ensure_eq!(told, before & 0xffff_ffff, "the 4 bytes before");
+            job.meet();
+            ensure_eq!(job.memory.get(8), after, "{before:#x} and {operand:#x}");
+            let half = u64::from((before as u32).wrapping_add(low));
+            let expected = before >> 32 << 32 | half;
+            ensure_eq!(job.memory.get(16), expected, "4 bytes of {before:#x}");
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn own(_: &Ctx) -> Verdict {
+    let (one, two) = (
+        Queue::with_component(TNI, 0, 0)?,
+        Queue::with_component(TNI, 1, 0)?,
+    );
+    let memory = Memory::leaked(256);
+    let (first, second) = (one.register(memory)?, two.register_as(memory, 8)?);
+    let mut expected = 0;
+    for (from, to, at) in [
+        (one, one, first),
+        (one, two, second),
+        (two, one, first),
+        (two, two, second),
+    ] {
+        let null = null_mut();
+        ok!(utofu_armw8(from.hdl, to.id, ADD, 5, at, 1, LOCAL, null));
+        let flags = LOCAL | STRONG_ORDER;
+        ok!(utofu_armw4(from.hdl, to.id, ADD, 2, at, 2, flags, null));
+        let both = [from.notice(LCL_ARMW)?, from.notice(LCL_ARMW)?];
+        ensure_eq!(
+            both.map(|notice| notice.rmt_value),
+            [expected, expected + 5],
+            "values before"
+        );
+        expected += 7;
+        ok!(utofu_cswap8(
+            from.hdl,
+            to.id,
+            expected,
+            expected + 1,
+            at,
+            3,
+            LOCAL | REMOTE,
+            null
+        ));
+        let notice = from.mrq()?;
+        let local = if notice.notice_type == LCL_ARMW {
+            notice
+        } else {
+            from.notice(LCL_ARMW)?
+        };
+        ensure_eq!(local.rmt_value, expected, "the value before");
+        if notice.notice_type == LCL_ARMW {
+            to.notice(RMT_ARMW)?;
+        }
+        expected += 1;
+        ensure_eq!(memory.get(0), expected, "the word");
+    }
+    for (queue, stadd) in [(one, first), (two, second)] {
+        queue.mrq_is_empty()?;
+        queue.deregister(stadd)?;
+        queue.free()?;
+    }
+    memory.free();
+    Ok(())
+}

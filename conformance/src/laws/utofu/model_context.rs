@@ -1,0 +1,143 @@
+//! §2.1 and §2.2.1: communication contexts, of a process and of its VCQs.
+
+use std::ptr::null_mut;
+
+use super::barrier::{NULL, completed};
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    apart: "vcq.apart", "§2.2.1", 2, [create_vcq_with_cmp_id, put_piggyback8, poll_tcq, poll_mrq, query_num_unread_mrq],
+        "a full TOQ, unread entries and errors of a VCQ concern no other VCQ, of the same CQ neither";
+    foreign: "vcq.foreign", "§2.1, §2.2.1", 2, [put, query_vcq_id, reg_mem, free_vcq, barrier, set_vbg, free_vbg],
+        "handles, VBGs and STADDs that another process has made are no good for starting anything here";
+}
+
+fn apart(ctx: &Ctx) -> Verdict {
+    with(ctx, 512, |job| {
+        let other = Queue::with_component(TNI, 1, 0)?;
+        job.meet();
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let mut posted = 0;
+        let code = loop {
+            match c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(7))) {
+                SUCCESS => posted += 1,
+                code => break code,
+            }
+        };
+        ensure_eq!(code, BUSY, "the code of a full TOQ");
+        // Nothing of that is the other one's.
+        let flags = TCQ | LOCAL;
+        let nowhere = stadd_of(vcq, 99)?;
+        for round in 1..=20 {
+            ok!(utofu_armw8(
+                other.hdl,
+                vcq,
+                ADD,
+                1,
+                to + 8,
+                1,
+                flags,
+                cb(round)
+            ));
+            let sent = (other.tcq()?, other.notice(LCL_ARMW)?.edata);
+            ensure_eq!(sent, (round, 1), "entry and notice of the other VCQ");
+            ok!(utofu_armw8(
+                other.hdl,
+                vcq,
+                ADD,
+                1,
+                nowhere,
+                2,
+                0,
+                null_mut()
+            ));
+            ensure!(other.next_mrq()?.0 != SUCCESS, "an addition nowhere");
+        }
+        let mut unread = usize::MAX;
+        ok!(utofu_query_num_unread_mrq(job.hdl, &mut unread));
+        ensure_eq!(unread, 0, "unread notices of the first VCQ");
+        job.queue.mrq_is_empty()?;
+        for _ in 0..posted {
+            ensure_eq!(job.queue.tcq()?, 7, "cbdata of the first VCQ");
+        }
+        job.queue.tcq_is_empty()?;
+        other.tcq_is_empty()?;
+        other.mrq_is_empty()?;
+        until("all additions", || job.memory.get(0) >= posted)?;
+        job.meet();
+        let sums = (job.memory.get(0), job.memory.get(8));
+        ensure_eq!(sums, (posted, 20), "additions through both");
+        other.free()
+    })
+}
+
+fn foreign(ctx: &Ctx) -> Verdict {
+    with(ctx, 512, |job| {
+        // Rank 1 has things that rank 0 has not.
+        if job.rank == 1 {
+            let queue = Queue::with_component(TNI, 6, 0)?;
+            let stadd = queue.register(job.memory)?;
+            let mut vbg = 0;
+            ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
+            for (at, value) in [queue.hdl as u64, queue.id, stadd, vbg]
+                .into_iter()
+                .enumerate()
+            {
+                job.write(0, 8 * at, value)?;
+            }
+            job.meet();
+            job.meet();
+            ensure_eq!(job.memory.get(256), 0, "memory of the owner");
+            let setting = |peer| unipgas::utofu::vbg::VbgSetting {
+                vbg_id: vbg,
+                src_lcl_vbg_id: peer,
+                src_rmt_vbg_id: NULL,
+                dst_lcl_vbg_id: peer,
+                dst_rmt_vbg_id: NULL,
+                dst_path_coords: [u8::MAX; 3],
+            };
+            // Still its own, and as it was.
+            ok!(utofu_set_vbg(&setting(vbg), 1));
+            ok!(utofu_barrier(vbg, 0));
+            completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
+            ok!(utofu_free_vbg(&vbg, 1));
+            queue.deregister(stadd)?;
+            return queue.free();
+        }
+        job.meet();
+        let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
+        let (theirs, mut seen) = (hdl as usize, 0);
+        gives!(InvalidVcqHdl, utofu_query_vcq_id(theirs, &mut seen));
+        gives!(InvalidVcqHdl, utofu_free_vcq(theirs));
+        let to = job.at(0, 256);
+        gives!(
+            InvalidVcqHdl,
+            utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut())
+        );
+        gives!(
+            InvalidVcqHdl,
+            utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut())
+        );
+        // Its memory is none that a put of this process's VCQ can read.
+        ok!(utofu_put(job.hdl, job.vcq(0), stadd, to, 8, 0, 0, cb(3)));
+        let (code, cbdata) = job.queue.next_tcq()?;
+        ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
+        gives!(InvalidVbgId, utofu_barrier(vbg, 0));
+        gives!(InvalidVbgId, utofu_poll_barrier(vbg, 0));
+        gives!(InvalidVbgId, utofu_free_vbg(&vbg, 1));
+        let setting = unipgas::utofu::vbg::VbgSetting {
+            vbg_id: vbg,
+            src_lcl_vbg_id: NULL,
+            src_rmt_vbg_id: NULL,
+            dst_lcl_vbg_id: NULL,
+            dst_rmt_vbg_id: NULL,
+            dst_path_coords: [u8::MAX; 3],
+        };
+        gives!(InvalidVbgId, utofu_set_vbg(&setting, 1));
+        job.meet();
+        ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
+        Ok(())
+    })
+}

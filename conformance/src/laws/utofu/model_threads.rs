@@ -1,0 +1,293 @@
+//! §2.1 and §2.5: what threads of a process may do at the same time, and for each other.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::barrier::{Circuit, TABLE, butterfly, completed};
+use super::kit::*;
+use super::processes::Child;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    for_another: "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
+        "what one thread has started another one finds completed: TCQ, MRQ and barriers, without a thread-safe flag";
+    several_cqs: "threads.several-cqs", "§2.5", 2, [create_vcq_with_cmp_id, put, armw8, reg_mem, dereg_mem] + ordering,
+        "threads use VCQs without flags, on a CQ each, at the same time: they communicate, and register the same memory";
+    managing: "threads.managing", "§2.5", 2,
+        [create_vcq, free_vcq, query_vcq_id, query_vcq_info, construct_vcq_id, get_path_id, alloc_vbg, free_vbg, query_stadd] + ordering,
+        "while a thread communicates by a VCQ without flags others manage VCQs of the same CQ, VBGs and ids";
+    first: "threads.first", "§2.5", 1, [create_vcq, query_my_coords, get_onesided_tnis, alloc_vbg, put_piggyback8] + bare,
+        "the very first calls of a process come from several threads at once";
+    counting: "threads.counting", "§2.5, §3.7.5.1", 1, [query_num_unread_tcq, create_vcq, free_vcq],
+        "a thread asks for the unread entries of a CQ while another one creates and frees VCQs there";
+    beside_a_safe_one: "threads.beside-safe", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, armw8, poll_tcq, poll_mrq] + ordering,
+        "a thread-safe VCQ is used by threads while another one uses a VCQ without the flag on the same CQ";
+}
+
+fn for_another(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE.next_multiple_of(256) + 256, |job| {
+        let circuit = Circuit::build(job, butterfly(2), TNI)?;
+        let end = circuit.ends()[0];
+        let (vcq, word) = (job.vcq(job.right()), TABLE.next_multiple_of(256));
+        // Each step by a thread of its own, which has ended before the next one begins.
+        let apart = |work: &(dyn Fn() -> Verdict + Sync)| threads(1, |_| work());
+        for round in 1..=20u64 {
+            apart(&|| {
+                let (to, from) = (job.at(job.right(), word), job.stadd + word as u64 + 64);
+                ok!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 1, LOCAL | TCQ, cb(1)));
+                let to = job.at(job.right(), word + 8);
+                ok!(utofu_put(job.hdl, vcq, from, to, 8, 2, LOCAL | TCQ, cb(2)));
+                ok!(utofu_barrier(end, 0));
+                Ok(())
+            })?;
+            apart(&|| {
+                ensure_eq!((job.queue.tcq()?, job.queue.tcq()?), (1, 2), "cbdata");
+                Ok(())
+            })?;
+            apart(&|| {
+                let (first, second) = (job.queue.mrq()?, job.queue.mrq()?);
+                ensure_eq!((first.edata, second.edata), (1, 2), "edata");
+                ensure_eq!(first.rmt_value, round - 1, "the value before");
+                Ok(())
+            })?;
+            apart(&|| completed("the barrier", || c!(utofu_poll_barrier(end, 0))))?;
+        }
+        job.meet();
+        circuit.free()
+    })
+}
+
+fn several_cqs(ctx: &Ctx) -> Verdict {
+    const EACH: u64 = 100;
+    with(ctx, 256, |job| {
+        // Of the component 0 of a TNI each: CQs of their own, without a flag.
+        let queues: Vec<Queue> = (1..4)
+            .map(|tni| Queue::with_component(tni, 0, 0))
+            .collect::<Result<_, _>>()?;
+        let shared = Memory::leaked(1024);
+        job.meet();
+        threads(3, |nth| {
+            let (queue, peer) = (queues[nth], job.right());
+            let (vcq, sum) = (job.vcq(peer), job.at(peer, 0));
+            for round in 1..=EACH {
+                // All threads register the same memory, and parts of it.
+                let stadd = queue.register(shared)?;
+                let part = Memory {
+                    base: shared.base.wrapping_add(256 * nth),
+                    len: 512,
+                };
+                let also = queue.register(part)?;
+                shared.set(256 * nth, round);
+                ok!(utofu_armw8(
+                    queue.hdl,
+                    vcq,
+                    ADD,
+                    1,
+                    sum,
+                    1,
+                    LOCAL | TCQ,
+                    cb(1)
+                ));
+                let to = job.at(peer, 64 + 8 * nth);
+                ok!(utofu_put(
+                    queue.hdl,
+                    vcq,
+                    also,
+                    to,
+                    8,
+                    2,
+                    LOCAL | TCQ,
+                    cb(2)
+                ));
+                ensure_eq!((queue.tcq()?, queue.tcq()?), (1, 2), "cbdata");
+                let notices = (queue.mrq()?, queue.mrq()?);
+                ensure_eq!((notices.0.edata, notices.1.edata), (1, 2), "edata");
+                queue.deregister(stadd)?;
+                queue.deregister(also)?;
+            }
+            queue.tcq_is_empty()?;
+            queue.mrq_is_empty()
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
+        for nth in 0..3 {
+            ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
+        }
+        for queue in queues {
+            queue.free()?;
+        }
+        shared.free();
+        Ok(())
+    })
+}
+
+fn managing(ctx: &Ctx) -> Verdict {
+    with(ctx, 512, |job| {
+        let done = AtomicBool::new(false);
+        threads(3, |nth| {
+            let peer = job.right();
+            if nth == 0 {
+                let result = (1..=300u64).try_for_each(|round| {
+                    let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
+                    job.memory.set(64, round);
+                    ok!(utofu_put(
+                        job.hdl,
+                        vcq,
+                        job.stadd + 64,
+                        to,
+                        8,
+                        round % 256,
+                        LOCAL | TCQ,
+                        cb(round as usize)
+                    ));
+                    ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
+                    ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
+                    Ok(())
+                });
+                done.store(true, Ordering::Release);
+                return result;
+            }
+            while !done.load(Ordering::Acquire) {
+                // The same CQ: the first one of the TNI has room for these.
+                let queue = Queue::with_component(TNI, nth as u16, 0)?;
+                ensure_eq!(queue.id, vcq_of(job.rank, TNI, nth as u16)?, "the id");
+                let (mut at, mut tni, mut cq, mut extra) = ([0; 6], 9, 9, 0);
+                ok!(utofu_query_vcq_info(
+                    queue.id,
+                    at.as_mut_ptr(),
+                    &mut tni,
+                    &mut cq,
+                    &mut extra
+                ));
+                ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
+                let mut path = 0;
+                ok!(utofu_get_path_id(
+                    job.vcq(peer),
+                    std::ptr::null(),
+                    &mut path
+                ));
+                let mut vbgs = [0u64; 3];
+                ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
+                ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
+                stadd_of(queue.id, 3)?;
+                ok!(utofu_free_vbg(vbgs.as_ptr(), 3));
+                queue.free()?;
+            }
+            Ok(())
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(8), 300, "the last put");
+        job.queue.tcq_is_empty()?;
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn first(_: &Ctx) -> Verdict {
+    for _ in 0..5 {
+        Child::start(&[], || {
+            let together = std::sync::Barrier::new(4);
+            threads(4, |nth| {
+                together.wait();
+                let mut at = [9u8; 6];
+                if nth % 2 == 0 {
+                    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+                }
+                let mut vbg = 0;
+                if nth == 1 {
+                    ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
+                }
+                let queue = Queue::with_component(nth as u16, 0, 0)?;
+                let memory = Memory::leaked(256);
+                let stadd = queue.register(memory)?;
+                let null = null_mut();
+                ok!(utofu_put_piggyback8(
+                    queue.hdl, queue.id, 7, stadd, 8, 0, LOCAL, null
+                ));
+                queue.notice(LCL_PUT)?;
+                ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
+                if nth == 1 {
+                    ok!(utofu_free_vbg(&vbg, 1));
+                }
+                queue.deregister(stadd)?;
+                queue.free()
+            })
+        })?
+        .succeeds("four threads")?;
+    }
+    Ok(())
+}
+
+fn counting(ctx: &Ctx) -> Verdict {
+    let rounds = if ctx.backend == "chaos" { 50 } else { 500 };
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    for nth in 1..=3 {
+        ok!(utofu_nop(queue.hdl, TCQ, cb(nth)));
+    }
+    let done = AtomicBool::new(false);
+    threads(3, |thread| {
+        if thread > 0 {
+            while !done.load(Ordering::Acquire) {
+                let mut count = usize::MAX;
+                ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+                // The other VCQ has posted up to two.
+                ensure!((3..=5).contains(&count), "{count} unread entries");
+            }
+            return Ok(());
+        }
+        let result = (0..rounds).try_for_each(|_| {
+            let other = Queue::with_component(TNI, 5, 0)?;
+            ok!(utofu_nop(other.hdl, TCQ, null_mut()));
+            ok!(utofu_nop(other.hdl, TCQ, null_mut()));
+            other.free()
+        });
+        done.store(true, Ordering::Release);
+        result
+    })?;
+    for nth in 1..=3 {
+        ensure_eq!(queue.tcq()?, nth, "cbdata");
+    }
+    queue.free()
+}
+
+fn beside_a_safe_one(ctx: &Ctx) -> Verdict {
+    const EACH: u64 = 150;
+    with(ctx, 256, |job| {
+        let safe = Queue::with_component(TNI, 1, THREAD_SAFE)?;
+        let alone = Queue::with_component(TNI, 2, 0)?;
+        let seen = AtomicU64::new(0);
+        job.meet();
+        threads(3, |nth| {
+            let queue = if nth == 2 { alone } else { safe };
+            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+            for _ in 0..EACH {
+                ok!(utofu_armw8(
+                    queue.hdl,
+                    vcq,
+                    ADD,
+                    1,
+                    to,
+                    nth as u64,
+                    LOCAL | TCQ,
+                    cb(nth + 1)
+                ));
+                // Of the shared one, whose does not matter.
+                let cbdata = queue.tcq()?;
+                ensure!((cbdata == 3) == (nth == 2), "cbdata {cbdata} for {nth}");
+                let edata = queue.notice(LCL_ARMW)?.edata;
+                ensure!((edata == 2) == (nth == 2), "edata {edata} for {nth}");
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        job.meet();
+        ensure_eq!(seen.into_inner(), 3 * EACH, "completions");
+        ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
+        for queue in [safe, alone] {
+            queue.tcq_is_empty()?;
+            queue.mrq_is_empty()?;
+            queue.free()?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,125 @@
+//! §2.5: VBGs and threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use unipgas::utofu::status::Code;
+
+use super::barrier::completed;
+use super::kit::*;
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    one_vbg: "threads.one-vbg", "§2.5, §3.4.5.1", 2, [alloc_vbg, reduce_uint64, poll_reduce_uint64] + ordering,
+        "threads that start and poll on one thread-safe VBG: every round is started by one, and ended by one";
+    vbgs: "threads.vbgs", "§2.5", 2, [alloc_vbg, barrier, poll_barrier, reduce_uint64, poll_reduce_uint64] + ordering,
+        "threads use a VBG each at the same time, without a flag";
+}
+
+/// A VBG in a circuit of two: each tells itself by the signal, and the other one by the packet.
+fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
+    let mut id = 0;
+    ok!(utofu_alloc_vbg(tni, 1, flags, &mut id));
+    job.write(job.right(), at, id)?;
+    job.meet();
+    let peer = job.memory.get(at);
+    let setting = unipgas::utofu::vbg::VbgSetting {
+        vbg_id: id,
+        src_lcl_vbg_id: id,
+        src_rmt_vbg_id: peer,
+        dst_lcl_vbg_id: id,
+        dst_rmt_vbg_id: peer,
+        dst_path_coords: [u8::MAX; 3],
+    };
+    ok!(utofu_set_vbg(&setting, 1));
+    job.meet();
+    Ok(id)
+}
+
+fn one_vbg(ctx: &Ctx) -> Verdict {
+    const THREADS: usize = 3;
+    const EACH: u64 = 3000;
+    with(ctx, 256, |job| {
+        let id = pair(job, TNI, THREAD_SAFE, 8)?;
+        let ended = AtomicU64::new(0);
+        threads(THREADS, |_| {
+            let mut left = EACH;
+            let what = format!("{} rounds on one VBG", EACH * THREADS as u64);
+            let mut try_both = || {
+                if left > 0 {
+                    let data = [1u64, 5];
+                    match c!(utofu_reduce_uint64(id, 7, data.as_ptr(), 2, 0)) {
+                        SUCCESS => left -= 1,
+                        BUSY => {}
+                        code => return Err(format!("starting gave {}", code_name(code))),
+                    }
+                }
+                let mut data = [0u64; 2];
+                match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
+                    SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
+                    SUCCESS => return Err(format!("a sum of {data:?}")),
+                    code if code == BUSY || code == Code::NotCompleted as i32 => {}
+                    code => return Err(format!("polling gave {}", code_name(code))),
+                }
+                Ok(left == 0 && ended.load(Ordering::Acquire) >= EACH * THREADS as u64)
+            };
+            let mut failure: Verdict = Ok(());
+            until(&what, || {
+                // Many times before others have the core: so they are stopped at any place.
+                for _ in 0..500 {
+                    match try_both() {
+                        Ok(false) => {}
+                        Ok(true) => return true,
+                        Err(why) => {
+                            failure = Err(why);
+                            return true;
+                        }
+                    }
+                }
+                false
+            })?;
+            failure
+        })?;
+        ensure_eq!(
+            ended.into_inner(),
+            EACH * THREADS as u64,
+            "rounds that have ended"
+        );
+        gives!(Busy, utofu_poll_barrier(id, 0));
+        job.meet();
+        ok!(utofu_free_vbg(&id, 1));
+        Ok(())
+    })
+}
+
+fn vbgs(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let mut ids = Vec::new();
+        for nth in 0..3 {
+            // Two on one TNI, one on another.
+            ids.push(pair(job, TNI + nth as u16 / 2, 0, 8 + 8 * nth)?);
+        }
+        threads(3, |nth| {
+            let end = ids[nth];
+            for round in 0..200u64 {
+                if nth == 0 {
+                    ok!(utofu_barrier(end, 0));
+                    completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
+                    continue;
+                }
+                let mut data = [round * nth as u64];
+                ok!(utofu_reduce_uint64(end, 7, data.as_ptr(), 1, 0));
+                completed("a sum", || {
+                    c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+                })?;
+                ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
+            }
+            Ok(())
+        })?;
+        job.meet();
+        for id in &ids {
+            ok!(utofu_free_vbg(id, 1));
+        }
+        Ok(())
+    })
+}
