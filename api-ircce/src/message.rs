@@ -310,11 +310,15 @@ impl Ue {
     }
 
     /// As [`Ue::wait_pushing`], for what is no message.
-    pub(crate) fn wait_beside<T>(&self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait_beside<T>(
+        &self,
+        needs: Needs<'_>,
+        mut ask: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         let push = |mailbox: &mut Mailbox| self.push(mailbox).err().map(Err);
         self.messages
             .messenger
-            .wait_beside(Deadline::Never, Needs::Anyone, || ask().map(Ok), push)
+            .wait_beside(Deadline::Never, needs, || ask().map(Ok), push)
             .map_err(Failure::Engine)?
     }
 

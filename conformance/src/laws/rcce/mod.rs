@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod kit;
+mod air_barrier;
 mod bad_input;
 mod blocking;
 mod collective;
@@ -47,6 +48,7 @@ pub fn laws() -> Vec<&'static Law> {
         reduce::laws(),
         comm::laws(),
         shared::laws(),
+        air_barrier::laws(),
         power::laws(),
         crowd::laws(),
         failure::laws(),
