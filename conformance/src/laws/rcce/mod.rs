@@ -20,6 +20,7 @@ mod power;
 mod put_get;
 mod reduce;
 mod requests;
+mod scope;
 mod shared;
 mod wait_list;
 mod wildcard;
@@ -40,6 +41,7 @@ pub fn laws() -> Vec<&'static Law> {
         blocking::laws(),
         nonblocking::laws(),
         requests::laws(),
+        scope::laws(),
         order::laws(),
         wildcard::laws(),
         wait_list::laws(),
