@@ -3,6 +3,7 @@
  * numbers below are of that text). Link with -liRCCE or -lRCCE. Call RCCE_init() first, then iRCCE_init().
  *
  * Sizes are in bytes. Functions that return int return iRCCE_SUCCESS, iRCCE_ERROR, one of the states below, or one of RCCE_ERROR_*.
+ * Threads as in RCCE.h; a request or a list of requests is for one thread at a time.
  */
 #ifndef UNIPGAS_IRCCE_H
 #define UNIPGAS_IRCCE_H

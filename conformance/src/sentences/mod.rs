@@ -1,5 +1,6 @@
 //! The normative sentences of the specifications, and what keeps each of them.
 
+mod ircce;
 mod utofu_chapter2;
 mod utofu_chapter3;
 
@@ -55,6 +56,14 @@ const fn unseen(section: &'static str, says: &'static str, why: &'static str) ->
     }
 }
 
+const fn not(section: &'static str, says: &'static str, instead: &'static str) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::Not(instead),
+    }
+}
+
 /// A part of a specification whose sentences are listed one by one.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
@@ -77,6 +86,11 @@ pub const PARTS: &[Part] = &[
         title: "uTofu, chapter 3",
         api: Api::Utofu,
         sentences: utofu_chapter3::SENTENCES,
+    },
+    Part {
+        title: "iRCCE manual, sections 3 to 9",
+        api: Api::Rcce,
+        sentences: ircce::SENTENCES,
     },
 ];
 

@@ -8,6 +8,7 @@ mod blocking;
 mod collective;
 mod comm;
 mod crowd;
+mod details;
 mod ending;
 mod environment;
 mod failure;
@@ -22,6 +23,7 @@ mod reduce;
 mod requests;
 mod scope;
 mod shared;
+mod threads;
 mod wait_list;
 mod wildcard;
 
@@ -41,6 +43,7 @@ pub fn laws() -> Vec<&'static Law> {
         blocking::laws(),
         nonblocking::laws(),
         requests::laws(),
+        details::laws(),
         scope::laws(),
         order::laws(),
         wildcard::laws(),
@@ -53,6 +56,7 @@ pub fn laws() -> Vec<&'static Law> {
         air_barrier::laws(),
         power::laws(),
         crowd::laws(),
+        threads::laws(),
         failure::laws(),
         bad_input::laws(),
     ]
