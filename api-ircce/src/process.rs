@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use unipgas_core::job::Job;
 use unipgas_core::message::Needs;
@@ -31,13 +32,23 @@ const LIVES: u32 = 4096;
 /// Writes between two questions whether somebody has died.
 const WRITES: u32 = 64;
 
+/// How long the death of a UE may go unnoticed here once its memory has gone.
+const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
+
 /// Memory of others goes only with their processes: where it is not known whose it was, finds one that has gone.
 #[cold]
 pub(crate) fn name_the_dead(world: &World, error: Error) -> Error {
     match error {
-        Error::PeerDead | Error::StaleRegion => (0..world.size())
-            .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
-            .map_or(error, Error::RankDead),
+        Error::PeerDead | Error::StaleRegion => {
+            let gone = || {
+                (0..world.size())
+                    .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
+            };
+            // Another UE may have seen the death before this one can.
+            let deadline = Deadline::after(NEWS_OF_DEATH);
+            let found = world.engine().wait_for(deadline, &mut || Ok(()), gone);
+            found.map_or(error, Error::RankDead)
+        }
         other => other,
     }
 }

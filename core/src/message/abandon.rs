@@ -33,7 +33,7 @@ impl Mailbox {
     }
 
     /// Ends a send where it is: the other side gets the message only if its bytes have gone already.
-    fn let_go_of_send(&mut self, ticket: SendTicket) {
+    pub(super) fn let_go_of_send(&mut self, ticket: SendTicket) {
         if !self.withdraw_send(ticket)
             && let Some(sending) = self.sends.get_mut(ticket.0 as usize)
         {
