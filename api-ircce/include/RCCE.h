@@ -7,6 +7,10 @@
  * unless the environment variable UNIPGAS_RCCE_MPB says otherwise; an address in the own MPB stands for the same place in the others'.
  * All UEs make allocations in the same order. Functions that return int return RCCE_SUCCESS or one of RCCE_ERROR_*; RCCE has none for
  * the death of a UE: the others then end with a line on stderr. UEs that wait sleep.
+ *
+ * Any thread of a UE may call, and several at once. Messages, flags, locks and communicators are the UE's: threads that receive from the
+ * same sender get one message each, and two that come to the same barrier are in it one after the other. RCCE_init and RCCE_finalize are
+ * for one thread.
  */
 #ifndef UNIPGAS_RCCE_H
 #define UNIPGAS_RCCE_H

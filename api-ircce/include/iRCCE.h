@@ -3,6 +3,7 @@
  * numbers below are of that text). Link with -liRCCE or -lRCCE. Call RCCE_init() first, then iRCCE_init().
  *
  * Sizes are in bytes. Functions that return int return iRCCE_SUCCESS, iRCCE_ERROR, one of the states below, or one of RCCE_ERROR_*.
+ * Threads as in RCCE.h; a request or a list of requests is for one thread at a time.
  */
 #ifndef UNIPGAS_IRCCE_H
 #define UNIPGAS_IRCCE_H
@@ -139,7 +140,7 @@ int iRCCE_get_max_tagged_len(void);
 
 /* ---------------------------------------------------------------- atomic increment registers (§9.10) */
 
-/** The next of 96 registers; iRCCE_ERROR if there is none. It is 0 at first. */
+/** The next of 96 registers, of which the first two are those of iRCCE_barrier; iRCCE_ERROR if there is none. It is 0 at first. */
 int iRCCE_atomic_alloc(iRCCE_AIR **reg);
 /** Adds 1; *value: what was there before. */
 int iRCCE_atomic_inc(iRCCE_AIR *reg, int *value);
@@ -148,7 +149,7 @@ int iRCCE_atomic_write(iRCCE_AIR *reg, int value);
 
 /* ---------------------------------------------------------------- all together (§9.11, §9.12) */
 
-/** Null: all UEs. */
+/** Null: all UEs. The barrier of all UEs counts at atomic increment registers; it and RCCE_barrier do not meet there. */
 int iRCCE_barrier(RCCE_COMM *comm);
 int iRCCE_bcast(char *buffer, size_t length, int root, RCCE_COMM comm);
 int iRCCE_mcast(char *buffer, size_t length, int root);

@@ -1,17 +1,23 @@
-//! Atomic increment registers (AIRs, manual §4.5): 96 counters at UE 0.
+//! Atomic increment registers (AIRs, manual §4.5): 96 counters at UE 0. The first two are those of [`Ue::air_barrier`] (§5.3).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use unipgas_core::{Deadline, RemoteRegion};
+use unipgas_core::central::{CentralBarrier, Places};
+use unipgas_core::{Deadline, RemoteRegion, World};
 
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
 /// Two sets of 48.
 pub const REGISTERS: usize = 96;
+/// Those that programs do not get.
+const OF_BARRIER: usize = 2;
 /// Offset of the first one; each has a cache line.
 const FIRST: usize = 1024;
 const STRIDE: usize = 64;
+/// Offset of the word for the notices of the barrier, at every UE.
+pub(crate) const NOTICE: usize = 256;
 const _: () = assert!(FIRST + REGISTERS * STRIDE <= crate::mpb::MPB);
 
 /// `iRCCE_AIR`: where the register is mapped here, or null pointers. Programs pass its address.
@@ -33,34 +39,46 @@ unsafe impl Sync for Air {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 
-/// The handles, and how many have been given out.
+/// The handles, how many have been given out, and the barrier.
 pub(crate) struct Registers {
     handles: Box<[Air]>,
     given: AtomicUsize,
+    pub barrier: CentralBarrier,
+}
+
+const fn offset(nth: usize) -> usize {
+    FIRST + nth * STRIDE
 }
 
 impl Registers {
-    pub fn new(first: &RemoteRegion) -> Self {
-        let base = first.parts().base;
+    pub fn new(world: &Arc<World>, peers: &Arc<[RemoteRegion]>) -> Result<Self> {
+        let base = peers[0].parts().base;
         let handle = |nth| {
             let place = match base.is_null() {
                 true => base,
-                false => base.wrapping_add(FIRST + nth * STRIDE),
+                false => base.wrapping_add(offset(nth)),
             };
             Air {
                 counter: place.cast(),
                 init: place.cast(),
             }
         };
-        Registers {
+        let places = Places {
+            home: 0,
+            counters: [offset(0), offset(1)],
+            notice: NOTICE,
+        };
+        Ok(Registers {
             handles: (0..REGISTERS).map(handle).collect(),
-            given: AtomicUsize::new(0),
-        }
+            given: AtomicUsize::new(OF_BARRIER),
+            barrier: CentralBarrier::new(world, peers.clone(), places)?,
+        })
     }
 }
 
 impl Ue {
-    /// The next register; all UEs allocate alike. It is 0 at first. `None` after 96. (`iRCCE_atomic_alloc`)
+    /// The next register; all UEs allocate alike. It is 0 at first. `None` after 94, since two of the 96 are those of
+    /// [`Ue::air_barrier`]. (`iRCCE_atomic_alloc`)
     pub fn atomic_alloc(&self) -> Option<Register> {
         let given = &self.registers.given;
         given
@@ -74,19 +92,28 @@ impl Ue {
     /// Adds 1 and gives what was there before (`iRCCE_atomic_inc`).
     #[inline]
     pub fn atomic_inc(&self, register: Register) -> Result<i32> {
-        self.add(register, 1)
+        let at = self.control(0, offset(register.0.into()))?;
+        // The upper half of the word only takes the carries.
+        self.endpoint
+            .fetch_add(self.world().engine(), at, 1, Deadline::Never)
+            .map(|before| before as i32)
+            .map_err(|error| self.blame(0, error))
     }
 
     /// The value (`iRCCE_atomic_read`).
     #[inline]
     pub fn atomic_read(&self, register: Register) -> Result<i32> {
         self.looked()?;
-        self.add(register, 0)
+        let at = self.control(0, offset(register.0.into()))?;
+        self.endpoint
+            .load(self.world().engine(), at, Deadline::Never)
+            .map(|value| value as i32)
+            .map_err(|error| self.blame(0, error))
     }
 
     /// Sets the value (`iRCCE_atomic_write`).
     pub fn atomic_write(&self, register: Register, value: i32) -> Result<()> {
-        let at = self.control(0, FIRST + usize::from(register.0) * STRIDE)?;
+        let at = self.control(0, offset(register.0.into()))?;
         let engine = self.world().engine();
         let mut known = 0;
         loop {
@@ -101,22 +128,12 @@ impl Ue {
         }
     }
 
-    #[inline]
-    fn add(&self, register: Register, value: u64) -> Result<i32> {
-        let at = self.control(0, FIRST + usize::from(register.0) * STRIDE)?;
-        // The upper half of the word only takes the carries.
-        self.endpoint
-            .fetch_add(self.world().engine(), at, value, Deadline::Never)
-            .map(|before| before as i32)
-            .map_err(|error| self.blame(0, error))
-    }
-
     /// The handle of a register, for C.
     pub(crate) fn handle(&self, register: Register) -> *const Air {
         &raw const self.registers.handles[usize::from(register.0)]
     }
 
-    /// The register of a handle that has been given out. Errors: [`Code::General`].
+    /// The register of a handle that has been given out, or is of the barrier: programs may look at those. Errors: [`Code::General`].
     #[inline]
     pub(crate) fn register(&self, handle: *const Air) -> Result<Register> {
         let offset = (handle as usize).wrapping_sub(self.registers.handles.as_ptr() as usize);

@@ -91,13 +91,25 @@ impl Ue {
                 (sent != Ok(Multicast::NoRoom)).then_some(sent)
             })?
             .map_err(Failure::Engine)?;
-        if let Multicast::Exposed(tickets) = sent {
-            for ticket in tickets {
-                self.wait_pushing(Needs::Ranks(to), |mailbox| mailbox.test_send(ticket))?
-                    .map_err(Failure::Engine)?;
+        let Multicast::Exposed(tickets) = sent else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for ticket in tickets {
+            if result.is_ok() {
+                result = match self
+                    .wait_pushing(Needs::Ranks(to), |mailbox| mailbox.test_send(ticket))
+                {
+                    Ok(sent) => {
+                        result = sent.map_err(Failure::Engine);
+                        continue;
+                    }
+                    Err(failure) => Err(failure),
+                };
             }
+            self.messages.messenger.abandon_send(ticket);
         }
-        Ok(())
+        result
     }
 
     /// Receives what `source` sends to all (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
+use unipgas_core::message::Needs;
 use unipgas_core::{Deadline, Error, Group, World};
 
+use crate::air::NOTICE;
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
@@ -289,16 +291,42 @@ impl Ue {
     /// Ends when every member has called it (`RCCE_barrier`). Errors: [`Code::CommUndefined`]; [`Failure::Engine`] when a member dies.
     #[inline]
     pub fn barrier(&self, comm: &Comm) -> Result<()> {
-        let group = &self.communicator(comm)?.group;
+        let communicator = self.communicator(comm)?;
+        self.meet(communicator, |deadline| {
+            communicator.group.barrier(deadline)
+        })
+    }
+
+    /// The barrier of all UEs over the increment registers (`iRCCE_barrier`); other communicators have [`Ue::barrier`], and do not meet
+    /// it at that of all UEs. Errors: as for [`Ue::barrier`].
+    #[inline]
+    pub fn air_barrier(&self, comm: &Comm) -> Result<()> {
+        let communicator = self.communicator(comm)?;
+        if communicator.number() != 0 {
+            return self.barrier(comm);
+        }
+        let word = self.word(NOTICE)?;
+        self.meet(communicator, |deadline| {
+            self.registers.barrier.meet(word, deadline)
+        })
+    }
+
+    #[inline]
+    fn meet(
+        &self,
+        communicator: &Communicator,
+        mut go_on: impl FnMut(Deadline) -> unipgas_core::Result<()>,
+    ) -> Result<()> {
         if self.has_messages_under_way() {
             // A member may wait for one of them before it comes here.
-            return self.wait_beside(|| match group.barrier(Deadline::Now) {
+            let needs = Needs::Ranks(communicator.members());
+            return self.wait_beside(needs, || match go_on(Deadline::Now) {
                 Err(Error::Timeout | Error::Busy) => None,
                 result => Some(result.map_err(Failure::Engine)),
             })?;
         }
         loop {
-            match group.barrier(Deadline::Never) {
+            match go_on(Deadline::Never) {
                 // Another thread of this UE is in it.
                 Err(Error::Busy) => std::thread::sleep(Duration::from_micros(100)),
                 result => return result.map_err(Failure::Engine),

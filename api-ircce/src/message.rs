@@ -127,7 +127,7 @@ impl Ue {
         let messages = &self.messages;
         if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
-            // - the caller's word; after an error the process ends (or the caller of the Rust interface drops the UE).
+            // - the caller's word.
             let sent = unsafe {
                 messages
                     .messenger
@@ -144,14 +144,15 @@ impl Ue {
                 .lock()
                 .begin_all(self, &mut mailbox, dest)?;
             // SAFETY:
-            // - as above.
+            // - the caller's word; a wait that fails lets go of the send.
             unsafe { mailbox.send(engine, dest, envelope, bytes, mode, true) }
                 .map_err(|error| self.blame(dest, error))?
         };
         match ticket {
             None => Ok(()),
             Some(ticket) => self
-                .wait_pushing(Needs::Ranks(&[dest]), |mailbox| mailbox.test_send(ticket))?
+                .wait_pushing(Needs::Ranks(&[dest]), |mailbox| mailbox.test_send(ticket))
+                .inspect_err(|_| messages.messenger.abandon_send(ticket))?
                 .map_err(|error| self.blame(dest, error)),
         }
     }
@@ -196,11 +197,11 @@ impl Ue {
         let (messages, source) = (&self.messages, pattern.source);
         let received = if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
-            // - the caller's word; after an error as for `send_as`.
+            // - the caller's word.
             unsafe { messages.messenger.receive(pattern, place, Deadline::Never) }
         } else {
             // SAFETY:
-            // - as above.
+            // - the caller's word; a wait that fails lets go of the receive.
             let ticket = unsafe {
                 messages
                     .messenger
@@ -210,7 +211,8 @@ impl Ue {
             let needs = source.as_ref().map(std::slice::from_ref);
             self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
                 mailbox.test_receive(ticket)
-            })?
+            })
+            .inspect_err(|_| messages.messenger.abandon_receive(ticket))?
         };
         received.map_err(|error| match source {
             Some(source) => self.blame(source, error),
@@ -310,11 +312,15 @@ impl Ue {
     }
 
     /// As [`Ue::wait_pushing`], for what is no message.
-    pub(crate) fn wait_beside<T>(&self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait_beside<T>(
+        &self,
+        needs: Needs<'_>,
+        mut ask: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         let push = |mailbox: &mut Mailbox| self.push(mailbox).err().map(Err);
         self.messages
             .messenger
-            .wait_beside(Deadline::Never, Needs::Anyone, || ask().map(Ok), push)
+            .wait_beside(Deadline::Never, needs, || ask().map(Ok), push)
             .map_err(Failure::Engine)?
     }
 

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use unipgas_core::job::Job;
+use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -30,13 +32,23 @@ const LIVES: u32 = 4096;
 /// Writes between two questions whether somebody has died.
 const WRITES: u32 = 64;
 
+/// How long the death of a UE may go unnoticed here once its memory has gone.
+const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
+
 /// Memory of others goes only with their processes: where it is not known whose it was, finds one that has gone.
 #[cold]
 pub(crate) fn name_the_dead(world: &World, error: Error) -> Error {
     match error {
-        Error::PeerDead | Error::StaleRegion => (0..world.size())
-            .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
-            .map_or(error, Error::RankDead),
+        Error::PeerDead | Error::StaleRegion => {
+            let gone = || {
+                (0..world.size())
+                    .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
+            };
+            // Another UE may have seen the death before this one can.
+            let deadline = Deadline::after(NEWS_OF_DEATH);
+            let found = world.engine().wait_for(deadline, &mut || Ok(()), gone);
+            found.map_or(error, Error::RankDead)
+        }
         other => other,
     }
 }
@@ -51,7 +63,7 @@ pub struct Ue {
     pub(crate) registers: Registers,
     pub(crate) messages: Messages,
     pub(crate) power: Mutex<Power>,
-    peers: Box<[RemoteRegion]>,
+    peers: Arc<[RemoteRegion]>,
     mine: Region,
     cores: [i32; MAX_UES],
     looks: AtomicU32,
@@ -96,9 +108,10 @@ impl Ue {
         let shared = Shared::publish(&world)?;
         let messages = Messages::new(&world)?;
         world.meet(Deadline::Never)?;
-        let peers: unipgas_core::Result<Box<[_]>> = (0..world.size())
+        let peers: unipgas_core::Result<Arc<[_]>> = (0..world.size())
             .map(|id| world.published_region(id, REGION))
             .collect();
+        let peers = peers?;
         let mut numbered = std::array::from_fn(|nth| nth as i32);
         numbered[..cores.len().min(MAX_UES)].copy_from_slice(&cores[..cores.len().min(MAX_UES)]);
         Ok(Ue {
@@ -107,10 +120,10 @@ impl Ue {
             mpb_len: wishes.mpb,
             shared: shared.attach(&world)?,
             communicators: Communicators::new(&world)?,
-            registers: Registers::new(&peers.as_ref().map_err(Error::clone)?[0]),
+            registers: Registers::new(&world, &peers)?,
             messages,
             power: Mutex::new(Power::default()),
-            peers: peers?,
+            peers,
             mine,
             cores: numbered,
             looks: AtomicU32::new(0),
@@ -180,7 +193,7 @@ impl Ue {
     #[inline]
     pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         if self.has_messages_under_way() {
-            return self.wait_beside(poll);
+            return self.wait_beside(Needs::Anyone, poll);
         }
         let mut alone = None;
         self.world

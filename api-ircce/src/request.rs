@@ -3,6 +3,8 @@
 //! Programs hold the C structures, which say what has become of a request once it has ended; until then an entry here does, and the
 //! structure leads to it.
 
+mod ending;
+
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -21,6 +23,9 @@ pub const PENDING: i32 = -2;
 pub const RESERVED: i32 = -3;
 /// `iRCCE_NOT_ENQUEUED`: nothing to be cancelled.
 pub const NOT_ENQUEUED: i32 = -4;
+
+/// What has become of a request of which the engine's failure is the end.
+const FAILED: i32 = Code::General as i32;
 
 /// `iRCCE_SEND_REQUEST`.
 #[repr(C)]
@@ -91,7 +96,7 @@ struct PendingSend {
     len: usize,
     /// `None`: not begun.
     ticket: Option<SendTicket>,
-    ended: Option<i32>,
+    ended: Option<Result<()>>,
 }
 
 struct PendingReceive {
@@ -198,7 +203,7 @@ impl Pending {
             unsafe { mailbox.send(ue.world().engine(), send.dest, envelope, bytes, mode, false) };
         match sent {
             Ok(Some(ticket)) => send.ticket = Some(ticket),
-            Ok(None) => send.ended = Some(SUCCESS),
+            Ok(None) => send.ended = Some(Ok(())),
             Err(error) => return Err(ue.blame(send.dest, error)),
         }
         Ok(())
@@ -210,21 +215,21 @@ impl Pending {
         if let Some(ticket) = send.ticket
             && let Some(result) = mailbox.test_send(ticket)
         {
-            result.map_err(|error| ue.blame(send.dest, error))?;
-            send.ended = Some(SUCCESS);
+            send.ended = Some(result.map_err(|error| ue.blame(send.dest, error)));
         }
-        let Some(status) = send.ended else {
+        if send.ended.is_none() {
             return Ok(false);
-        };
+        }
         let send = self.sends.remove(key);
         self.send_order.retain(|known| *known as usize != key);
         ue.messages.open.fetch_sub(1, Ordering::Relaxed);
+        let ended = send.ended.unwrap_or(Ok(()));
         if !send.request.is_null() {
             // SAFETY:
             // - the program keeps it until the request has ended, which is now.
-            unsafe { (*send.request).about.status = status };
+            unsafe { (*send.request).about.status = ended.as_ref().map_or(FAILED, |()| SUCCESS) };
         }
-        Ok(true)
+        ended.map(|()| true)
     }
 
     /// True: it has ended, and is gone.
@@ -236,19 +241,28 @@ impl Pending {
         let receive = self.receives.remove(key);
         self.receive_order.retain(|known| *known as usize != key);
         ue.messages.open.fetch_sub(1, Ordering::Relaxed);
-        let received = result.map_err(|error| match receive.source {
-            Some(source) => ue.blame(source, error),
-            None => Failure::Engine(error),
-        })?;
-        let status = match ue.messages.note(&received, receive.capacity) {
-            Ok(()) => SUCCESS,
-            Err(_) => Code::MessageLength as i32,
+        let (received, status) = match result {
+            Ok(received) => {
+                let noted = ue.messages.note(&received, receive.capacity);
+                let status = noted.map_or(Code::MessageLength as i32, |()| SUCCESS);
+                (Ok(received), status)
+            }
+            Err(error) => (Err(error), FAILED),
         };
         if !receive.request.is_null() {
             // SAFETY:
             // - the program keeps it until the request has ended, which is now.
-            unsafe { (*receive.request).finish(&received, status) };
+            unsafe {
+                match &received {
+                    Ok(received) => (*receive.request).finish(received, status),
+                    Err(_) => (*receive.request).about.status = status,
+                }
+            }
         }
+        received.map_err(|error| match receive.source {
+            Some(source) => ue.blame(source, error),
+            None => Failure::Engine(error),
+        })?;
         Ok(true)
     }
 
@@ -552,46 +566,6 @@ impl Ue {
                 .find_receive(id)
                 .and_then(|key| pending.receives[key].source),
         }
-    }
-
-    /// Takes a request back that is not the first of its queue (`iRCCE_isend_cancel`, `iRCCE_irecv_cancel`); gives the code, and whether
-    /// it is gone.
-    ///
-    /// # Safety
-    /// The request is valid.
-    pub(crate) unsafe fn cancel(&self, handle: Handle) -> (i32, bool) {
-        let mut mailbox = self.messages.messenger.mailbox();
-        let mut pending = self.messages.pending.lock();
-        // SAFETY:
-        // - the caller's word.
-        let about = unsafe { handle.about() };
-        // SAFETY:
-        // - as above.
-        let id = unsafe { (*about).id };
-        match pending.state(&mailbox, handle, id) {
-            None => return (NOT_ENQUEUED, false),
-            Some(RESERVED) => {}
-            Some(status) => return (status, false),
-        }
-        let key = id as u32 as usize;
-        match handle {
-            Handle::Send(_) => {
-                pending.sends.remove(key);
-                pending.send_order.retain(|known| *known as usize != key);
-            }
-            Handle::Receive(_) => {
-                if !mailbox.cancel_receive(pending.receives[key].ticket) {
-                    return (PENDING, false);
-                }
-                pending.receives.remove(key);
-                pending.receive_order.retain(|known| *known as usize != key);
-            }
-        }
-        self.messages.open.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY:
-        // - as above.
-        unsafe { (*about).status = SUCCESS };
-        (SUCCESS, true)
     }
 }
 

@@ -442,6 +442,15 @@ impl Endpoint {
         self.channel(inbox).deliver(inbox, record, flags, context)
     }
 
+    /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned.
+    #[inline]
+    pub fn load(&self, engine: &Engine, src: Remote<'_>, deadline: Deadline) -> Result<u64> {
+        if self.is_direct(src.region) {
+            return Ok(mapped::value(src)?.load(Ordering::Acquire));
+        }
+        self.fetch(engine, src, AtomicOp::Sum, 0, 0, deadline)
+    }
+
     /// Adds `value` to the u64 at `dst` and gives what was there before, waiting for it if need be. `dst` must be 8-byte aligned.
     #[inline]
     pub fn fetch_add(

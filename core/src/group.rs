@@ -3,11 +3,11 @@
 //! An operation that runs into its deadline stays where it is, and the next call goes on from there (GASPI 17.1 §11.1). Flags
 //! hold operation numbers, so that nothing has to be reset between operations.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::schedule::{
@@ -56,43 +56,6 @@ struct Walk {
     running: bool,
     met: bool,
     held: Vec<u8>,
-}
-
-/// Lets one thread in at a time; others are told instead of made to wait.
-struct Exclusive<T> {
-    taken: AtomicBool,
-    value: UnsafeCell<T>,
-}
-
-// SAFETY:
-// - `with` hands the value to one thread at a time.
-unsafe impl<T: Send> Sync for Exclusive<T> {}
-
-impl<T> Exclusive<T> {
-    fn new(value: T) -> Self {
-        Exclusive {
-            taken: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Errors: [`Error::Busy`] while another thread is inside.
-    #[inline]
-    fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
-        struct Open<'a>(&'a AtomicBool);
-        impl Drop for Open<'_> {
-            fn drop(&mut self) {
-                self.0.store(false, Ordering::Release);
-            }
-        }
-        if self.taken.swap(true, Ordering::Acquire) {
-            return Err(Error::Busy);
-        }
-        let _open = Open(&self.taken);
-        // SAFETY:
-        // - `taken` was false and is ours until `_open` is dropped, so that this is the only reference.
-        work(unsafe { &mut *self.value.get() })
-    }
 }
 
 /// A formed group. Dropping it frees its memory.

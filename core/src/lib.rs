@@ -10,6 +10,7 @@ pub mod bell;
 #[cfg(not(loom))]
 pub mod biased;
 pub mod bundle;
+pub mod central;
 pub mod combine;
 mod copy;
 pub mod deadline;
@@ -17,6 +18,7 @@ pub mod directory;
 pub mod endpoint;
 pub mod engine;
 pub mod error;
+mod exclusive;
 pub mod gate;
 pub mod group;
 pub mod inbox;

@@ -5,13 +5,16 @@ use std::ffi::{c_int, c_void};
 use super::{functions, put};
 use crate::comm::Comm;
 use crate::environment::{Debug, current, debugging};
+use crate::process::Ue;
 use crate::status::{Code, Result};
 
 type Colour = Option<unsafe extern "C" fn(c_int, *mut c_void) -> c_int>;
 
+/// A barrier of UEs, as one of the two functions has it.
+///
 /// # Safety
 /// `comm` is null or valid.
-unsafe fn barrier(comm: *const Comm) -> Result<()> {
+unsafe fn barrier(comm: *const Comm, meet: impl FnOnce(&Ue, &Comm) -> Result<()>) -> Result<()> {
     let ue = current()?;
     if debugging(Debug::Synch) {
         // SAFETY:
@@ -21,8 +24,8 @@ unsafe fn barrier(comm: *const Comm) -> Result<()> {
     // SAFETY:
     // - null or valid, by the caller's word.
     match unsafe { comm.as_ref() } {
-        Some(comm) => ue.barrier(comm),
-        None => ue.barrier(&ue.comm_world()),
+        Some(comm) => meet(ue, comm),
+        None => meet(ue, &ue.comm_world()),
     }
 }
 
@@ -68,12 +71,12 @@ functions! {
     fn [Synch] RCCE_barrier(comm: *mut Comm) {
         // SAFETY:
         // - null or valid, by the C contract.
-        unsafe { barrier(comm) }
+        unsafe { barrier(comm, Ue::barrier) }
     }
 
     fn [Synch] iRCCE_barrier(comm: *mut Comm) {
         // SAFETY:
         // - null or valid, by the C contract.
-        unsafe { barrier(comm) }
+        unsafe { barrier(comm, Ue::air_barrier) }
     }
 }

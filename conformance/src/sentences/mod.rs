@@ -1,5 +1,6 @@
 //! The normative sentences of the specifications, and what keeps each of them.
 
+mod ircce;
 mod utofu_chapter2;
 mod utofu_chapter3;
 
@@ -95,6 +96,11 @@ pub const PARTS: &[Part] = &[
         title: "uTofu, §3.8 and §3.9",
         api: Api::Utofu,
         sentences: utofu_chapter3::BARRIER,
+    },
+    Part {
+        title: "iRCCE manual, sections 3 to 9",
+        api: Api::Rcce,
+        sentences: ircce::SENTENCES,
     },
 ];
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Shape;
 use super::mailbox::{Mailbox, PeerMailbox, Peers};
 use super::sending::Multicast;
-use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket};
+use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received};
 use super::window::Window;
 use crate::biased::{Biased, BiasedGuard};
 use crate::world::World;
@@ -161,7 +161,7 @@ impl Messenger {
     /// Sends and waits until the send has ended. Errors: those of [`Mailbox::send`] and [`Messenger::wait`].
     ///
     /// # Safety
-    /// The bytes are readable, and unchanged, during the call; after an error, as long as the messenger is there.
+    /// The bytes are readable, and unchanged, during the call.
     #[inline]
     pub unsafe fn send(
         &self,
@@ -188,7 +188,11 @@ impl Messenger {
         };
         match ticket {
             None => Ok(()),
-            Some(ticket) => self.wait_sent(to, ticket, deadline),
+            Some(ticket) => self
+                .wait(deadline, Needs::Ranks(&[to]), |mailbox| {
+                    mailbox.test_send(ticket)
+                })
+                .inspect_err(|_| self.abandon_send(ticket))?,
         }
     }
 
@@ -203,18 +207,10 @@ impl Messenger {
         received
     }
 
-    /// Waits until a send to `to` has ended.
-    #[inline]
-    pub fn wait_sent(&self, to: u32, ticket: SendTicket, deadline: Deadline) -> Result<()> {
-        self.wait(deadline, Needs::Ranks(&[to]), |mailbox| {
-            mailbox.test_send(ticket)
-        })?
-    }
-
     /// Receives a message into `capacity` bytes at `buffer`. Errors: as for [`Messenger::send`].
     ///
     /// # Safety
-    /// The bytes are valid for writes during the call; after an error, as long as the messenger is there.
+    /// The bytes are valid for writes during the call.
     #[inline]
     pub unsafe fn receive(
         &self,
@@ -251,7 +247,13 @@ impl Messenger {
                 mailbox.test_receive(ticket)
             },
         );
-        received?
+        match (received, ticket) {
+            (Err(error), Some(ticket)) => {
+                self.abandon_receive(ticket);
+                Err(error)
+            }
+            (received, _) => received?,
+        }
     }
 
     /// Waits until a receive from `source` has ended.
@@ -297,14 +299,19 @@ impl Messenger {
         };
         let mut tickets = tickets.into_iter();
         let mut next = tickets.next();
-        self.wait(deadline, Needs::Ranks(to), |mailbox| {
+        let sent = self.wait(deadline, Needs::Ranks(to), |mailbox| {
             while let Some(ticket) = next {
-                if let Err(error) = mailbox.test_send(ticket)? {
-                    return Some(Err(error));
-                }
+                let ended = mailbox.test_send(ticket)?;
                 next = tickets.next();
+                if ended.is_err() {
+                    return Some(ended);
+                }
             }
             Some(Ok(()))
-        })?
+        });
+        for ticket in next.into_iter().chain(tickets) {
+            self.abandon_send(ticket);
+        }
+        sent?
     }
 }

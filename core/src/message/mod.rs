@@ -8,6 +8,7 @@
 //! Matching is the receiver's work. Messages of one peer and context that a receive could take are taken in the order of their sending.
 //! Nothing here waits; [`Messenger`] does.
 
+mod abandon;
 mod layout;
 mod mailbox;
 mod messenger;

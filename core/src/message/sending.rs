@@ -128,7 +128,7 @@ impl Mailbox {
     }
 
     /// Sends the same bytes to several peers, which may be any number of them. Errors: as for [`Mailbox::send`], of the first peer that
-    /// cannot be reached; those before it get the message.
+    /// cannot be reached; those before it get the message, unless it was too long to be staged.
     ///
     /// # Safety
     /// As for [`Mailbox::send`], where [`Multicast::Exposed`] is answered.
@@ -187,6 +187,11 @@ impl Mailbox {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
                     self.unstage(staged);
+                    if !detached {
+                        for ticket in tickets {
+                            self.let_go_of_send(ticket);
+                        }
+                    }
                     return Err(error);
                 }
             }

@@ -1,6 +1,7 @@
 //! Laws of the engine, used from Rust.
 
 mod atomics;
+mod central;
 mod collective;
 mod death;
 mod memory;
@@ -48,6 +49,7 @@ pub fn laws() -> Vec<&'static Law> {
         atomics::LAWS,
         queues::LAWS,
         collective::LAWS,
+        central::LAWS,
         death::LAWS,
     ]
     .into_iter()

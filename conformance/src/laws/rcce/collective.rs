@@ -14,6 +14,8 @@ laws! {
         "every UE has the root's bytes, of every length and from every root, and nothing behind them changes";
     bcast_parts: "collective.bcast-parts", "iRCCE 2.0 §5.3, §9.11", 4, [iRCCE_bcast, RCCE_bcast, RCCE_comm_split],
         "broadcasts of parts stay among the members; roots are numbers among them";
+    bcast_is_multicast: "collective.bcast-is-multicast", "iRCCE 2.0 §5.3", 4, [iRCCE_bcast, iRCCE_mcast, iRCCE_msend, iRCCE_mrecv, RCCE_bcast] + ordering,
+        "for all UEs iRCCE_bcast is iRCCE_msend at the root and iRCCE_mrecv elsewhere, and meets them; for a part it is RCCE_bcast";
     multicast: "collective.multicast", "iRCCE 2.0 §9.12", 4, [iRCCE_msend, iRCCE_mrecv],
         "every other UE receives what the root sends, of every length";
     multicast_wildcards: "collective.multicast-wildcards", "iRCCE 2.0 §6.4", 4, [iRCCE_msend, iRCCE_mrecv, iRCCE_get_source, iRCCE_get_length] + ordering,
@@ -27,7 +29,7 @@ laws! {
     barrier_puts: "collective.barrier-after-put", "RCCE RCCE_barrier", 3, [RCCE_barrier, RCCE_put, RCCE_get] + ordering,
         "what was put before a barrier is there after it";
     barrier_world: "collective.barrier-world", "iRCCE 2.0 §9.11", 3, [iRCCE_barrier, RCCE_barrier],
-        "null, RCCE_COMM_WORLD and a copy of it are the same barrier, and both functions meet";
+        "null, RCCE_COMM_WORLD and a copy of it are the same barrier, in either function";
     alone: "collective.alone", "iRCCE 2.0 §9.11", 1, [RCCE_bcast, iRCCE_bcast, iRCCE_mcast, iRCCE_msend, iRCCE_barrier, RCCE_barrier],
         "a job of one UE has collectives, too";
 }
@@ -93,6 +95,50 @@ fn bcast_parts(ctx: &Ctx) -> Verdict {
                 bytes.free();
             }
         }
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
+    id % 2
+}
+
+fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    let mut part = Comm::UNDEFINED;
+    ok!(RCCE_comm_split(Some(parity), null_mut(), &mut part));
+    let mut random = ctx.random(8);
+    for nth in 0..24 {
+        let (root, len) = (nth % n, random.below(20_000) as usize);
+        let expected = content(ctx, nth as u64, len);
+        let bytes = Bytes::of(&expected);
+        if me != root {
+            bytes.fill(0);
+        }
+        // The root's way changes more slowly than the others'.
+        let way = if me == root { nth / n } else { nth + me };
+        match way % 3 {
+            0 => ok!(iRCCE_bcast(bytes.ptr(), len, root, world())),
+            1 => ok!(iRCCE_mcast(bytes.ptr(), len, root)),
+            _ if me == root => ok!(iRCCE_msend(bytes.ptr(), len as isize)),
+            _ => ok!(iRCCE_mrecv(bytes.ptr(), ANY_LENGTH, ANY_SOURCE)),
+        }
+        bytes.holds(&expected, 0, &format!("broadcast {nth} of UE {root}"))?;
+        // Whoever takes from any source must not meet the next root.
+        barrier()?;
+        let expected = content(ctx, 100 + (nth + me % 2) as u64, len);
+        let root = nth % part.size;
+        let bytes = if part.my_rank == root {
+            Bytes::of(&expected)
+        } else {
+            Bytes::filled(len, 0)
+        };
+        if (nth + part.my_rank) % 2 == 0 {
+            ok!(iRCCE_bcast(bytes.ptr(), len, root, part));
+        } else {
+            ok!(RCCE_bcast(bytes.ptr(), len, root, part));
+        }
+        bytes.holds(&expected, 0, &format!("broadcast {nth} of a part"))?;
     }
     Ok(())
 }
@@ -243,16 +289,33 @@ fn barrier_puts(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_world(ctx: &Ctx) -> Verdict {
-    for round in 0..24 {
+    let flag = new_flag()?;
+    for round in 1..24 {
+        ok!(RCCE_flag_write(&mut { flag }, round, ctx.rank as i32));
         let mut copy = world();
-        match (round + ctx.rank) % 4 {
-            0 => ok!(RCCE_barrier(null_mut())),
-            1 => ok!(iRCCE_barrier(null_mut())),
-            2 => ok!(RCCE_barrier(&mut copy)),
-            _ => ok!(iRCCE_barrier(&mut copy)),
+        let comm: *mut Comm = match (round as u32 + ctx.rank) % 3 {
+            0 => null_mut(),
+            1 => &mut copy,
+            // The program's own variable, as its address.
+            _ => (&raw const unipgas::ircce::ffi::RCCE_COMM_WORLD)
+                .cast::<Comm>()
+                .cast_mut(),
+        };
+        if round % 2 == 0 {
+            ok!(RCCE_barrier(comm));
+        } else {
+            ok!(iRCCE_barrier(comm));
+        }
+        for id in 0..ctx.size as i32 {
+            let mut value = -7;
+            ok!(RCCE_flag_read(flag, &mut value, id));
+            ensure!(
+                value == round || value == round + 1,
+                "UE {id} was in round {value} after barrier {round}"
+            );
         }
     }
-    Ok(())
+    barrier()
 }
 
 fn alone(ctx: &Ctx) -> Verdict {

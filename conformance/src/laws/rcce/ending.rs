@@ -15,6 +15,10 @@ laws! {
         "a UE may return from main without RCCE_finalize: the others end well";
     waited_for: "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
         "who waits for a UE that has returned from main ends with one line that says so, and status 1";
+    barrier_waited_for: "ending.waited-for-at-barrier", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
+        "who waits at iRCCE_barrier for a UE that has returned from main, with or without a request open, ends the same way";
+    passed: "ending.barrier-passed", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
+        "a UE that returns from main right after iRCCE_barrier keeps nobody in it, even if the registers were its own";
     too_many: "ending.too-many", "RCCE RCCE_ERROR_NUM_UES", 1, [RCCE_init] + bare,
         "in a job of 49 processes RCCE_init gives ERROR_NUM_UES everywhere";
     alone: "ending.alone", "RCCE RCCE_init", 1, [RCCE_init, RCCE_finalize] + bare,
@@ -63,6 +67,31 @@ pub const JOBS: &[Law] = &[
             _ => barrier(),
         }
     }),
+    hidden("rcce.job.waited-for-at-barrier", 3, |ctx| {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        barrier()?;
+        match ctx.rank {
+            1 => returns(),
+            0 => {
+                c!(iRCCE_irecv(Bytes::filled(8, 0).ptr(), 8, 2, Recv::new().0));
+            }
+            _ => {}
+        }
+        ok!(iRCCE_barrier(null_mut()));
+        Ok(())
+    }),
+    hidden("rcce.job.barrier-passed", 3, |ctx| {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        barrier()?;
+        if ctx.rank == 2 {
+            // The others sleep by now.
+            pause(20);
+        }
+        ok!(iRCCE_barrier(null_mut()));
+        returns()
+    }),
     hidden("rcce.job.too-many", 49, |_| {
         gives!(code(Code::NumUes), RCCE_init(null_mut(), null_mut()));
         Ok(())
@@ -81,7 +110,11 @@ fn told(end: &RankOutcome) -> String {
 }
 
 fn without_finalize(ctx: &Ctx) -> Verdict {
-    let outcome = job(ctx, "rcce.job.without-finalize", 3)?;
+    all_end_well(ctx, "rcce.job.without-finalize")
+}
+
+fn all_end_well(ctx: &Ctx, law: &str) -> Verdict {
+    let outcome = job(ctx, law, 3)?;
     for (rank, end) in outcome.ranks.iter().enumerate() {
         let (exit, text) = (end.exit, told(end));
         ensure!(
@@ -93,7 +126,23 @@ fn without_finalize(ctx: &Ctx) -> Verdict {
 }
 
 fn waited_for(ctx: &Ctx) -> Verdict {
-    let outcome = job(ctx, "rcce.job.waited-for", 3)?;
+    one_has_returned(ctx, "rcce.job.waited-for")
+}
+
+fn barrier_waited_for(ctx: &Ctx) -> Verdict {
+    one_has_returned(ctx, "rcce.job.waited-for-at-barrier")
+}
+
+fn passed(ctx: &Ctx) -> Verdict {
+    for _ in 0..5 {
+        all_end_well(ctx, "rcce.job.barrier-passed")?;
+    }
+    Ok(())
+}
+
+/// Runs a job of which UE 1 returns from main while the others wait for it.
+fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
+    let outcome = job(ctx, law, 3)?;
     for (rank, end) in outcome.ranks.iter().enumerate() {
         let (exit, text) = (end.exit, told(end));
         if rank == 1 {

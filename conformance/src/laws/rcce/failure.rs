@@ -77,6 +77,13 @@ waits! {
         ok!(iRCCE_barrier(&mut world()));
         Ok(())
     };
+    "air-barrier", [iRCCE_barrier], "iRCCE_barrier, some with a request open", |ctx, victim, round| {
+        if round == 0 && ctx.rank % 2 == 0 && ctx.rank as i32 != victim {
+            c!(iRCCE_irecv(Bytes::filled(8, 0).ptr(), 8, victim, Recv::new().0));
+        }
+        ok!(iRCCE_barrier(null_mut()));
+        Ok(())
+    };
     "finalize", [RCCE_finalize], "RCCE_finalize", |ctx, victim, _| {
         if ctx.rank as i32 == victim {
             return forever();

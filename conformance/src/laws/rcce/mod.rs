@@ -2,11 +2,13 @@
 
 #[macro_use]
 mod kit;
+mod air_barrier;
 mod bad_input;
 mod blocking;
 mod collective;
 mod comm;
 mod crowd;
+mod details;
 mod ending;
 mod environment;
 mod failure;
@@ -19,7 +21,9 @@ mod power;
 mod put_get;
 mod reduce;
 mod requests;
+mod scope;
 mod shared;
+mod threads;
 mod wait_list;
 mod wildcard;
 
@@ -39,6 +43,8 @@ pub fn laws() -> Vec<&'static Law> {
         blocking::laws(),
         nonblocking::laws(),
         requests::laws(),
+        details::laws(),
+        scope::laws(),
         order::laws(),
         wildcard::laws(),
         wait_list::laws(),
@@ -47,8 +53,10 @@ pub fn laws() -> Vec<&'static Law> {
         reduce::laws(),
         comm::laws(),
         shared::laws(),
+        air_barrier::laws(),
         power::laws(),
         crowd::laws(),
+        threads::laws(),
         failure::laws(),
         bad_input::laws(),
     ]

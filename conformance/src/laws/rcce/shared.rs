@@ -21,7 +21,7 @@ laws! {
     register: "air.register", "iRCCE 2.0 §9.10", 3, [iRCCE_atomic_alloc, iRCCE_atomic_inc, iRCCE_atomic_read, iRCCE_atomic_write],
         "a register is 0 at first, holds what is written, is read unchanged, and an increment gives what was there before";
     registers: "air.96", "iRCCE 2.0 §4.5", 2, [iRCCE_atomic_alloc, iRCCE_atomic_inc],
-        "there are 96 registers, which do not touch each other; then iRCCE_ERROR";
+        "there are 96 registers, two of them of the barrier, which do not touch each other; then iRCCE_ERROR";
     concurrent: "air.concurrent", "iRCCE 2.0 §9.10", 4, [iRCCE_atomic_inc, iRCCE_atomic_read] + ordering,
         "concurrent increments are lost by none: all values come once";
     wraps: "air.wraps", "iRCCE 2.0 §4.5", 1, [iRCCE_atomic_inc, iRCCE_atomic_write],
@@ -235,13 +235,16 @@ fn register(ctx: &Ctx) -> Verdict {
 }
 
 fn registers(ctx: &Ctx) -> Verdict {
-    let registers = (0..96)
+    let registers = (0..94)
         .map(|_| new_register())
         .collect::<Result<Vec<_>, _>>()?;
     for _ in 0..2 {
         let mut none = registers[0] as *const _;
         gives!(ERROR, iRCCE_atomic_alloc(&mut none));
-        ensure!(none.is_null(), "a 97th register");
+        ensure!(
+            none.is_null(),
+            "a 97th register, with the two of the barrier"
+        );
     }
     if ctx.rank == 0 {
         for (nth, register) in registers.iter().copied().enumerate() {

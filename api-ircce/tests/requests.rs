@@ -1,0 +1,253 @@
+//! Requests of the Rust interface, in a job of one that sends to itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use unipgas_core::registry::{Backend, register};
+use unipgas_ircce::launch::Wishes;
+use unipgas_ircce::scope::Status;
+use unipgas_ircce::wait_list::Ended;
+use unipgas_ircce::{Code, Failure, Ue};
+
+fn start() -> Ue {
+    register(Backend {
+        name: "shm",
+        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
+        probe: unipgas_shm::probe,
+    });
+    Ue::start(&Wishes::from_env().unwrap(), &[]).unwrap()
+}
+
+/// Nothing of earlier requests is left: a new message gets through, and no old buffer is written.
+fn works(ue: &Ue) {
+    let mut room = [0; 8];
+    ue.scope(|s| {
+        let send = s.isend(&[5; 8], 0)?;
+        let message = s.irecv(&mut room, None)?.wait()?;
+        assert_eq!((message.source, message.bytes()), (0, &[5; 8][..]));
+        send.wait()
+    })
+    .unwrap();
+    assert!(!ue.push_sends().unwrap() && !ue.push_receives().unwrap());
+}
+
+#[test]
+fn messages_of_every_length() {
+    let ue = start();
+    for len in [0, 1, 33, 5000, 100_000] {
+        let (data, mut room) = (vec![len as u8 + 1; len], vec![0; len + 10]);
+        ue.scope(|s| {
+            let receive = s.irecv(&mut room, Some(0))?;
+            assert_eq!(receive.status(), Status::Pending);
+            assert!(!receive.test()?);
+            let send = s.isend(&data, 0)?;
+            assert_eq!(send.dest(), 0);
+            let message = receive.wait()?;
+            assert_eq!((message.source, message.len), (0, len));
+            assert!(message.bytes() == data);
+            // The buffer is here again, and may be lent once more.
+            let buffer = message.buffer;
+            buffer.fill(9);
+            let again = s.irecv(buffer, None)?;
+            let second = s.isend(&data, 0)?;
+            assert!(again.wait()?.bytes() == data);
+            send.wait()?;
+            second.wait()
+        })
+        .unwrap();
+        assert!(room[..len] == data && room[len..] == [9; 10]);
+    }
+    works(&ue);
+}
+
+#[test]
+fn the_end_of_a_scope_waits() {
+    let ue = start();
+    let (data, mut rooms) = ([3; 100], [[0; 100]; 20]);
+    ue.scope(|s| {
+        for room in &mut rooms {
+            // Neither dropped nor forgotten requests are lost.
+            let _ = s.irecv(room, Some(0))?;
+            Box::leak(Box::new(s.isend(&data, 0)?));
+        }
+        Ok::<_, Failure>(())
+    })
+    .unwrap();
+    assert_eq!(rooms, [data; 20]);
+    works(&ue);
+}
+
+#[test]
+fn errors_and_panics_end_scopes() {
+    let ue = start();
+    let (long, mut rooms) = (vec![1; 100_000], [[7u8; 64]; 3]);
+    let [first, second, third] = &mut rooms;
+    let failed: Result<(), Failure> = ue.scope(|s| {
+        // No message comes; and of the sends only the first one has begun, whose bytes have gone.
+        let _ = (s.irecv(first, Some(0))?, s.irecv(second, None)?);
+        let _ = s.irecv(third, Some(0))?;
+        Err(Code::Malloc.into())
+    });
+    assert_eq!(failed, Err(Code::Malloc.into()));
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        ue.scope(|s| -> Result<(), Failure> {
+            let _ = (s.isend(&[1; 8], 0)?, s.isend(&long, 0)?);
+            panic!("on purpose");
+        })
+    }));
+    assert_eq!(
+        failed.unwrap_err().downcast_ref::<&str>(),
+        Some(&"on purpose")
+    );
+    drop(long);
+    // The bytes of the first send had gone; nothing else is there.
+    let mut room = [0; 64];
+    let received = ue.receive(&mut room, None).unwrap();
+    assert_eq!((received.len, room[0]), (8, 1));
+    assert_eq!(ue.try_probe(None), Ok(None));
+    assert_eq!(rooms, [[7; 64]; 3]);
+    works(&ue);
+}
+
+#[test]
+fn wrong_ids_and_short_buffers() {
+    let ue = start();
+    let mut rooms = [[0; 8]; 3];
+    let [a, b, c] = &mut rooms;
+    let failed: Result<(), Failure> = ue.scope(|s| {
+        assert_eq!(s.isend(&[0], 1).err(), Some(Code::Id.into()));
+        assert_eq!(s.isend(&[0], u32::MAX).err(), Some(Code::Id.into()));
+        assert_eq!(s.irecv(a, Some(1)).err(), Some(Code::Id.into()));
+        let receive = s.irecv(b, Some(0))?;
+        let _ = s.isend(&[4; 9], 0)?;
+        assert_eq!(receive.wait().err(), Some(Code::MessageLength.into()));
+        // Nobody waits for this one: the scope tells it.
+        let _ = (s.irecv(c, Some(0))?, s.isend(&[4; 9], 0)?);
+        Ok(())
+    });
+    assert_eq!(failed, Err(Code::MessageLength.into()));
+    assert_eq!(rooms, [[0; 8], [4; 8], [4; 8]]);
+    works(&ue);
+}
+
+#[test]
+fn what_has_not_begun_is_cancelled() {
+    let ue = start();
+    let (mut first, mut second) = ([0; 8], [0; 8]);
+    ue.scope(|s| {
+        let named = s.irecv(&mut first, Some(0))?;
+        let later = s.irecv(&mut second, Some(0))?;
+        assert_eq!(
+            (named.status(), later.status()),
+            (Status::Pending, Status::Reserved)
+        );
+        let named = named.cancel().expect_err("the first one has begun");
+        let buffer = later.cancel().ok().expect("the second one has not");
+        buffer.fill(6);
+        let _ = s.isend(&[1; 8], 0)?;
+        assert_eq!(named.wait()?.bytes(), [1; 8]);
+        Ok::<_, Failure>(())
+    })
+    .unwrap();
+    assert_eq!((first, second), ([1; 8], [6; 8]));
+    ue.scope(|s| {
+        let (begun, waits) = (s.isend(&[1; 8], 0)?, s.isend(&[2; 8], 0)?);
+        assert_eq!(
+            (begun.status(), waits.status()),
+            (Status::Pending, Status::Reserved)
+        );
+        waits.cancel().ok().expect("it waits for the first one");
+        let begun = match begun.cancel() {
+            Err(begun) => begun,
+            Ok(()) => panic!("the first one has gone"),
+        };
+        assert_eq!(s.irecv(&mut first, Some(0))?.wait()?.bytes(), [1; 8]);
+        begun.wait()
+    })
+    .unwrap();
+    works(&ue);
+}
+
+#[test]
+fn wait_lists() {
+    let ue = start();
+    let mut rooms = [[0u8; 4]; 6];
+    ue.scope(|s| {
+        let mut list = s.wait_list();
+        assert!(list.wait_any()?.is_none() && list.test_any()?.is_none() && list.test_all()?);
+        for (nth, room) in rooms.iter_mut().enumerate() {
+            assert_eq!(list.add_receive(s.irecv(room, Some(0))?), nth);
+        }
+        assert!(!list.test_all()? && list.test_any()?.is_none());
+        assert_eq!(list.add_send(s.isend(&[8; 3], 0)?), 6);
+        assert_eq!(list.add_send(s.isend(&[9; 4], 0)?), 7);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let finished = list.wait_any()?.expect("members");
+            seen.push(finished.number);
+            match finished.ended? {
+                Ended::Sent(dest) => assert_eq!(dest, 0),
+                Ended::Received(message) => {
+                    assert_eq!(message.len, 3 + finished.number);
+                    assert_eq!(message.bytes()[0], 8 + finished.number as u8);
+                }
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 6, 7]);
+        for nth in 0..4 {
+            list.add_send(s.isend(&[1; 5][..4 + nth / 3], 0)?);
+        }
+        let finished = list.wait_all()?;
+        assert!(list.is_empty());
+        let numbers: Vec<_> = finished.iter().map(|finished| finished.number).collect();
+        assert_eq!(numbers, [2, 3, 4, 5, 8, 9, 10, 11]);
+        for finished in finished {
+            match (finished.number, finished.ended) {
+                (5, ended) => assert_eq!(ended.err(), Some(Code::MessageLength.into())),
+                (2..5, Ok(Ended::Received(message))) => assert_eq!(message.bytes(), [1; 4]),
+                (8.., Ok(Ended::Sent(0))) => {}
+                (number, ended) => panic!("member {number}: {ended:?}"),
+            }
+        }
+        Ok::<_, Failure>(())
+    })
+    .unwrap();
+    works(&ue);
+}
+
+#[test]
+fn scopes_within_scopes_and_threads() {
+    let ue = start();
+    let (mut outer, mut inner) = ([0; 8], [0; 8]);
+    ue.scope(|s| {
+        let waits = s.irecv(&mut outer, Some(0))?;
+        let data = [1; 8];
+        ue.scope(|t| {
+            let receive = t.irecv(&mut inner, Some(0))?;
+            let _ = (t.isend(&data, 0)?, t.isend(&[2; 8], 0)?);
+            assert_eq!(receive.wait()?.bytes(), [2; 8]);
+            t.wait_all()
+        })?;
+        assert!(waits.test()?);
+        assert_eq!(waits.wait()?.bytes(), [1; 8]);
+        s.wait_all()
+    })
+    .unwrap();
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                for _ in 0..500 {
+                    let mut room = [0; 40];
+                    ue.scope(|s| {
+                        let (send, receive) = (s.isend(&[3; 40], 0)?, s.irecv(&mut room, None)?);
+                        assert_eq!(receive.wait()?.bytes(), [3; 40]);
+                        send.wait()
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    works(&ue);
+}

@@ -1,0 +1,187 @@
+//! The barrier in one place.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use unipgas::core::central::{CentralBarrier, Places};
+use unipgas::core::{Deadline, Error, Remote};
+
+use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
+use super::{law, ordering};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+const CLAUSE: &str = "unipgas core: CentralBarrier::meet";
+const NOBODY: &str = "nobody leaves the barrier before all have entered it, whoever has the counters, which are 0 in between";
+
+pub const LAWS: &[Law] = &[
+    law("core.central.of-1", CLAUSE, NOBODY, 1, meet),
+    ordering("core.central.of-2", CLAUSE, NOBODY, 2, meet),
+    ordering("core.central.of-3", CLAUSE, NOBODY, 3, meet),
+    ordering("core.central.of-5", CLAUSE, NOBODY, 5, meet),
+    ordering(
+        "core.central.resumes",
+        CLAUSE,
+        "a call that runs into its deadline counts once: the next one goes on",
+        4,
+        resumes,
+    ),
+    law(
+        "core.central.busy",
+        CLAUSE,
+        "while one thread is in the barrier another one is told so",
+        2,
+        busy,
+    ),
+    law(
+        "core.central.regions",
+        CLAUSE,
+        "a barrier without a region of every rank is refused",
+        2,
+        regions,
+    ),
+];
+
+const ROUNDS: u64 = 12;
+/// Offsets in every rank's data, of which the first 512 bytes are for what ranks tell each other.
+const COUNTERS: [usize; 2] = [1024, 1088];
+const NOTICE: usize = 2048;
+
+fn barrier(rank: &Rank<'_>, home: u32) -> Result<CentralBarrier, String> {
+    let regions: Result<Arc<[_]>, _> = (0..rank.ctx.size).map(|peer| rank.data_of(peer)).collect();
+    let places = Places {
+        home,
+        counters: COUNTERS,
+        notice: NOTICE,
+    };
+    CentralBarrier::new(&rank.world, regions?, places).says("making the barrier")
+}
+
+/// Tells all ranks how far this one is.
+fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
+    for peer in 0..rank.ctx.size {
+        let there = rank.data_of(peer)?;
+        let at = Remote {
+            region: &there,
+            offset: rank.ctx.rank as usize * 64,
+        };
+        rank.put(&value.to_ne_bytes(), at).says("put")?;
+    }
+    Ok(())
+}
+
+fn all_have_entered(rank: &Rank<'_>, round: u64) -> Verdict {
+    for peer in 0..rank.ctx.size {
+        let bytes = read(&rank.data, peer as usize * 64, 8);
+        let seen = u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+        ensure!(
+            seen == round || seen == round + 1,
+            "left barrier {round} when rank {peer} was before barrier {seen}"
+        );
+    }
+    Ok(())
+}
+
+fn meet(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let home = ctx.random(77).below(u64::from(ctx.size)) as u32;
+        let barrier = barrier(rank, home)?;
+        let word = rank.data.word(NOTICE).says("the word")?;
+        let mut random = ctx.random(u64::from(ctx.rank));
+        for round in 1..=ROUNDS {
+            dawdle(&mut random);
+            enter(rank, round)?;
+            barrier
+                .meet(word, late())
+                .says(&format!("barrier {round}"))?;
+            all_have_entered(rank, round)?;
+            if ctx.rank == home {
+                // Nobody comes to this one again before this rank has been in the next.
+                let counter = COUNTERS[(round as usize - 1) % 2];
+                ensure_eq!(read(&rank.data, counter, 8), [0; 8], "the counter");
+            }
+        }
+        Ok(())
+    })
+}
+
+fn resumes(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let barrier = barrier(rank, 0)?;
+        let word = rank.data.word(NOTICE).says("the word")?;
+        let mut waited = 0;
+        for round in 1..=ROUNDS {
+            // Somebody is always late.
+            if round % u64::from(ctx.size) == u64::from(ctx.rank) {
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            enter(rank, round)?;
+            loop {
+                let deadline = match waited % 2 {
+                    0 => Deadline::Now,
+                    _ => Deadline::after(Duration::from_micros(50)),
+                };
+                match barrier.meet(word, deadline) {
+                    Err(Error::Timeout) => waited += 1,
+                    ended => break ended.says(&format!("barrier {round}"))?,
+                }
+                ensure!(waited < 10_000_000, "barrier {round} never ends");
+                std::thread::yield_now();
+            }
+            all_have_entered(rank, round)?;
+        }
+        ensure!(waited > 0 || ctx.size == 1, "no call ran into its deadline");
+        Ok(())
+    })
+}
+
+fn busy(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let barrier = barrier(rank, 0)?;
+        let word = rank.data.word(NOTICE).says("the word")?;
+        if ctx.rank == 1 {
+            ctx.sync();
+            return barrier.meet(word, late()).says("barrier");
+        }
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                loop {
+                    match barrier.meet(word, late()) {
+                        Err(Error::Busy) => std::thread::yield_now(),
+                        ended => return ended,
+                    }
+                }
+            });
+            // The other thread is inside once this one is told so; until then this one's own calls run into their deadlines.
+            let start = Instant::now();
+            while barrier.meet(word, Deadline::Now) != Err(Error::Busy) {
+                let waited = start.elapsed();
+                ensure!(
+                    waited < Duration::from_secs(20),
+                    "let in beside the other thread for {waited:?}"
+                );
+                std::thread::yield_now();
+            }
+            ctx.sync();
+            other.join().expect("no panic").says("barrier")
+        })
+    })
+}
+
+fn regions(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 4096, |rank| {
+        let one: Arc<[_]> = Arc::new([rank.data_of(0)?]);
+        let two: Arc<[_]> = Arc::new([rank.data_of(0)?, rank.data_of(1)?]);
+        let wrong = |error: &Error| matches!(error, Error::InvalidArgument(_));
+        for (regions, home) in [(one, 0), (two, 2)] {
+            let places = Places {
+                home,
+                counters: COUNTERS,
+                notice: NOTICE,
+            };
+            let made = CentralBarrier::new(&rank.world, regions, places);
+            refused(made.map(drop), wrong, "a wrong barrier")?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,382 @@
+//! Several threads in a UE. The original has none; here every call may come from any thread. A thread sees of the others what the manual
+//! says of the UE: one queue of sends, one last message, registers, locks and communicators that are the UE's.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use unipgas::ircce::Comm;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    messages: "threads.messages", "iRCCE 2.0 §9.4", 3, [iRCCE_ssend, iRCCE_srecv, RCCE_send, RCCE_recv] + ordering,
+        "two threads of each UE exchange messages, each with another UE, at once";
+    requests: "threads.requests", "iRCCE 2.0 §9.2, §9.3", 3,
+        [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_isend_test, iRCCE_irecv_test] + ordering,
+        "threads begin requests at once, and each waits for, or tests, its own";
+    wildcards: "threads.wildcards", "iRCCE 2.0 §6.2", 3, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_ssend] + ordering,
+        "threads that receive from any source at once get every message once";
+    copies: "threads.copies", "iRCCE 2.0 §9.5", 2, [iRCCE_put, iRCCE_get, iRCCE_flag_write, iRCCE_wait_until] + ordering,
+        "threads put, get and write flags at once, each in its part of the MPB";
+    allocations: "threads.allocations", "iRCCE 2.0 §9.5, §9.9", 1, [iRCCE_malloc, iRCCE_flag_alloc, iRCCE_atomic_alloc],
+        "what threads allocate at once does not overlap";
+    barriers: "threads.barriers", "iRCCE 2.0 §9.11", 3, [RCCE_barrier, iRCCE_barrier, iRCCE_ssend, iRCCE_srecv] + ordering,
+        "one thread is in barriers while another sends; two that come to the same barrier are in it one after the other";
+    collectives: "threads.collectives", "iRCCE 2.0 §9.11", 4, [RCCE_comm_split, RCCE_bcast, iRCCE_bcast, RCCE_barrier] + ordering,
+        "threads do something together with other UEs, each in a communicator of its own, at once";
+    registers: "threads.registers", "iRCCE 2.0 §9.10", 2, [iRCCE_atomic_inc, iRCCE_atomic_read] + ordering,
+        "increments of threads are lost by none";
+    locks: "threads.locks", "RCCE RCCE_acquire_lock", 2, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
+        "one thread of all UEs has a lock at a time";
+}
+
+/// Runs the body in so many threads, which are given their numbers.
+fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
+    let body = &body;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..count)
+            .map(|nth| scope.spawn(move || body(nth)))
+            .collect();
+        all.into_iter().try_for_each(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|_| Err("a thread panicked".into()))
+        })
+    })
+}
+
+const SIZES: [usize; 5] = [1, 40, 5000, 9000, 80_000];
+
+fn messages(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    threads(2, |nth| {
+        let other = (me + 1 + nth as i32) % n;
+        for round in 0..40u64 {
+            let len = SIZES[(round % 5) as usize];
+            let of = |from: i32, to: i32| {
+                let salt = round << 16 | (from as u64) << 8 | to as u64;
+                content(ctx, salt, len)
+            };
+            let bytes = Bytes::of(&of(me, other));
+            for turn in 0..2 {
+                if (turn == 0) == (me < other) {
+                    if round % 2 == 0 {
+                        send(&bytes, other)?;
+                    } else {
+                        ok!(RCCE_send(bytes.ptr(), len, other));
+                    }
+                    continue;
+                }
+                let room = Bytes::filled(len, 0);
+                if round % 3 == 0 {
+                    ok!(RCCE_recv(room.ptr(), len, other));
+                } else {
+                    ok!(iRCCE_srecv(room.ptr(), len as isize, other));
+                }
+                let what = format!("message {round} of UE {other}");
+                room.holds(&of(other, me), 0, &what)?;
+                room.free();
+            }
+            bytes.free();
+        }
+        Ok(())
+    })
+}
+
+fn requests(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    threads(2, |nth| {
+        let other = (me + 1 + nth as i32) % n;
+        for round in 0..15u64 {
+            let of = |from: i32, to: i32, nth: u64| {
+                let salt = round << 20 | nth << 16 | (from as u64) << 8 | to as u64;
+                content(ctx, salt, SIZES[((round + nth) % 5) as usize])
+            };
+            let mut open = Vec::new();
+            for nth in 0..4 {
+                let (bytes, room) = (
+                    Bytes::of(&of(me, other, nth)),
+                    Bytes::filled(of(other, me, nth).len(), 0),
+                );
+                let (out, into) = (Send::new(), Recv::new());
+                c!(iRCCE_irecv(room.ptr(), room.len as isize, other, into.0));
+                c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, other, out.0));
+                open.push((out, bytes, into, room));
+            }
+            for (nth, (out, bytes, into, room)) in open.into_iter().enumerate() {
+                if (round + nth as u64).is_multiple_of(3) {
+                    until("a receive that is tested", || {
+                        c!(iRCCE_isend_push());
+                        Ok(into.test() == (SUCCESS, 1))
+                    })?;
+                }
+                into.wait()?;
+                room.holds(
+                    &of(other, me, nth as u64),
+                    0,
+                    &format!("message {nth} of UE {other} in round {round}"),
+                )?;
+                out.wait()?;
+                ensure_eq!(out.test(), (SUCCESS, 1), "a send that has ended");
+                bytes.free();
+                room.free();
+            }
+        }
+        Ok(())
+    })
+}
+
+fn wildcards(ctx: &Ctx) -> Verdict {
+    const EACH: i32 = 60;
+    if ctx.rank != 0 {
+        return threads(2, |nth| {
+            for number in 0..EACH {
+                let text = [ctx.rank as i32 * 2 + nth as i32, number].map(i32::to_le_bytes);
+                let bytes = Bytes::of(&text.concat());
+                send(&bytes, 0)?;
+                bytes.free();
+            }
+            Ok(())
+        });
+    }
+    let seen: Vec<_> = (0..EACH as usize * 6).map(|_| AtomicI32::new(0)).collect();
+    threads(2, |nth| {
+        for number in 0..EACH * 2 {
+            let (room, request) = (Bytes::filled(8, 0), Recv::new());
+            if (number + nth as i32) % 2 == 0 {
+                c!(iRCCE_irecv(room.ptr(), 8, ANY_SOURCE, request.0));
+                request.wait()?;
+                ensure!((1..3).contains(&request.source()), "the source");
+            } else {
+                ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
+            }
+            let word = |at: usize| {
+                let bytes = room.get();
+                i32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+            };
+            let (from, number) = (word(0), word(4));
+            ensure!(
+                (2..6).contains(&from) && (0..EACH).contains(&number),
+                "a message {number} of thread {from}"
+            );
+            seen[(from * EACH + number) as usize].fetch_add(1, Ordering::Relaxed);
+            room.free();
+        }
+        Ok(())
+    })?;
+    for (nth, times) in seen.iter().enumerate().skip(EACH as usize * 2) {
+        let times = times.load(Ordering::Relaxed);
+        let (number, from) = (nth as i32 % EACH, nth as i32 / EACH);
+        ensure!(
+            times == 1,
+            "message {number} of thread {from} came {times} times"
+        );
+    }
+    Ok(())
+}
+
+fn copies(ctx: &Ctx) -> Verdict {
+    let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
+    let areas = [c!(iRCCE_malloc(1024)), c!(iRCCE_malloc(1024))].map(|area| area as usize);
+    let there = [new_flag()?, new_flag()?].map(|flag| flag as usize);
+    let read = [new_flag()?, new_flag()?].map(|flag| flag as usize);
+    barrier()?;
+    threads(2, |nth| {
+        let area = areas[nth as usize] as *mut u8;
+        let [there, read] = [there, read].map(|flags| flags[nth as usize] as *mut i32);
+        for round in 1..60 {
+            let of = |from: i32| content(ctx, (round as u64) << 8 | nth << 4 | from as u64, 1000);
+            let bytes = Bytes::of(&of(me));
+            ok!(iRCCE_put(area, bytes.raw(), 1000, other));
+            ok!(iRCCE_flag_write(&mut { there }, round, other));
+            ok!(iRCCE_wait_until(there, round));
+            let back = Bytes::filled(1000, 0);
+            ok!(iRCCE_get(back.raw(), area, 1000, me));
+            back.holds(&of(other), 0, &format!("round {round} of thread {nth}"))?;
+            // The other side's thread may go on when this one has read.
+            ok!(iRCCE_flag_write(&mut { read }, round, other));
+            ok!(iRCCE_wait_until(read, round));
+            bytes.free();
+            back.free();
+        }
+        Ok(())
+    })?;
+    barrier()
+}
+
+fn allocations(_: &Ctx) -> Verdict {
+    let taken = std::sync::Mutex::new(Vec::new());
+    threads(4, |nth| {
+        for round in 0..15 {
+            let (place, len) = if (nth + round) % 2 == 0 {
+                (c!(iRCCE_malloc(64)) as usize, 64)
+            } else {
+                let mut flag = null_mut();
+                ok!(iRCCE_flag_alloc(&mut flag));
+                (flag as usize, LINE)
+            };
+            ensure!(place != 0, "nothing was given");
+            let mut register = std::ptr::null();
+            ok!(iRCCE_atomic_alloc(&mut register));
+            let mut taken = taken.lock().expect("no panic under this lock");
+            taken.extend([(place, len), (register as usize, 1)]);
+        }
+        Ok(())
+    })?;
+    let mut taken = taken.into_inner().expect("no panic under this lock");
+    taken.sort_unstable();
+    for pair in taken.windows(2) {
+        ensure!(
+            pair[0].0 + pair[0].1 <= pair[1].0,
+            "two allocations overlap"
+        );
+    }
+    Ok(())
+}
+
+fn barriers(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let flags = [new_flag()? as usize, new_flag()? as usize];
+    barrier()?;
+    let rounds = |nth: u64, improved: bool| {
+        let flag = flags[nth as usize] as *mut i32;
+        for round in 1..60 {
+            ok!(RCCE_flag_write(&mut { flag }, round, me));
+            if improved {
+                ok!(iRCCE_barrier(null_mut()));
+            } else {
+                barrier()?;
+            }
+            for id in 0..n {
+                let mut value = -7;
+                ok!(RCCE_flag_read(flag, &mut value, id));
+                ensure!(
+                    value == round || value == round + 1,
+                    "UE {id} was in round {value}, and UE {me} had left {round}"
+                );
+            }
+        }
+        Ok(())
+    };
+    threads(3, |nth| match nth {
+        0 => rounds(0, false),
+        1 => rounds(1, true),
+        _ => {
+            for round in 0..60u64 {
+                let of = |from: i32| content(ctx, round << 4 | from as u64, 3000);
+                let (bytes, request) = (Bytes::of(&of(me)), Send::new());
+                c!(iRCCE_isend(bytes.ptr(), 3000, right, request.0));
+                ensure!(
+                    receive(3000, left)? == of(left),
+                    "message {round} of UE {left}"
+                );
+                request.wait()?;
+                bytes.free();
+            }
+            Ok(())
+        }
+    })?;
+    // As many at each UE, so that all end.
+    threads(2, |_| {
+        for round in 0..60 {
+            if round % 2 == 0 {
+                barrier()?;
+            } else {
+                ok!(iRCCE_barrier(null_mut()));
+            }
+        }
+        Ok(())
+    })
+    .and_then(|()| barrier())
+}
+
+unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
+    id % 2
+}
+
+unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
+    id / 2
+}
+
+fn collectives(ctx: &Ctx) -> Verdict {
+    let mut comms = [Comm::UNDEFINED; 2];
+    ok!(RCCE_comm_split(Some(parity), null_mut(), &mut comms[0]));
+    ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comms[1]));
+    threads(2, |nth| {
+        let mut comm = comms[nth as usize];
+        for round in 0..40u64 {
+            let (root, len) = ((round % 2) as i32, SIZES[(round % 5) as usize]);
+            let first = comm.member[0] as u64;
+            let expected = content(ctx, round << 8 | nth << 4 | first, len);
+            let bytes = if comm.my_rank == root {
+                Bytes::of(&expected)
+            } else {
+                Bytes::filled(len, 0)
+            };
+            if round % 3 == 0 {
+                ok!(iRCCE_bcast(bytes.ptr(), len, root, comm));
+            } else {
+                ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
+            }
+            bytes.holds(
+                &expected,
+                0,
+                &format!("broadcast {round} of communicator {nth}"),
+            )?;
+            ok!(RCCE_barrier(&mut comm));
+            bytes.free();
+        }
+        Ok(())
+    })?;
+    barrier()
+}
+
+fn registers(ctx: &Ctx) -> Verdict {
+    const EACH: i32 = 400;
+    let mut register = std::ptr::null();
+    ok!(iRCCE_atomic_alloc(&mut register));
+    let register = register as usize;
+    barrier()?;
+    threads(3, |_| {
+        let mut last = -1;
+        for _ in 0..EACH {
+            let mut before = -7;
+            ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+            ensure!(before > last, "{before} after {last}");
+            last = before;
+        }
+        Ok(())
+    })?;
+    barrier()?;
+    let mut value = -7;
+    ok!(iRCCE_atomic_read(register as *const _, &mut value));
+    ensure_eq!(value, EACH * 3 * ctx.size as i32, "the register");
+    barrier()
+}
+
+fn locks(ctx: &Ctx) -> Verdict {
+    const EACH: i32 = 40;
+    let flag = new_flag()? as usize;
+    barrier()?;
+    threads(2, |_| {
+        for _ in 0..EACH {
+            ok!(RCCE_acquire_lock(1));
+            let mut value = -7;
+            ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
+            ok!(RCCE_flag_write(&mut (flag as *mut _), value + 1, 0));
+            ok!(RCCE_release_lock(1));
+        }
+        Ok(())
+    })?;
+    barrier()?;
+    let mut value = -7;
+    ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
+    ensure_eq!(
+        value,
+        EACH * 2 * ctx.size as i32,
+        "what was counted under the lock"
+    );
+    barrier()
+}
