@@ -22,6 +22,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("2.2.1.2", "the TCQ tells that data has been sent", &["utofu.tcq.order", "utofu.tcq.source"]),
     by("2.2.1.3", "the MRQ tells that communication is complete, by local and by remote notices", &["utofu.mrq.fields", "utofu.mrq.mixed"]),
 
+    by("2.2.2", "STADDs are unique within a CQ, also those of the same reserved STag of two VCQs", &["utofu.memory.unique-in-cq"]),
     by("2.2.2", "a region may have other STADDs for other CQs", &["utofu.memory.two-vcqs", "utofu.armw.other-vcqs"]),
     by("2.2.2", "memory is registered before it is used: without that it cannot be reached", &["utofu.mrq.early", "utofu.memory.two-vcqs"]),
     by("2.2.2", "a STADD serves any number of communications", &["utofu.memory.offset", "utofu.post.again"]),
