@@ -15,8 +15,10 @@ use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::watcher::Watched;
 
-/// Reads in vain after which another process gets the core, in case it is the one that is waited for.
-const PATIENCE: u32 = 64;
+/// Reads in vain, one after the other, from which on another process gets the core now and then, in case it is the one that is waited for:
+/// where each process has a core, and where not; and reads between two such offers.
+const PATIENCE: (u32, u32) = (1024, 64);
+const OFFER: u32 = 64;
 /// Reads in vain after which the lives of peers are looked at.
 const LOOK: u32 = 1 << 16;
 /// Reads of what is there after which endpoints get on nevertheless.
@@ -323,6 +325,7 @@ impl CompletionQueue {
         }
         self.count.store(entries.len(), Ordering::Release);
         drop(entries);
+        self.vain.store(0, Ordering::Relaxed);
         if count == 0 && most > 0 {
             return Err(Errno::AGAIN);
         }
@@ -334,7 +337,12 @@ impl CompletionQueue {
     fn in_vain(&self) {
         let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1);
         self.vain.store(vain, Ordering::Relaxed);
-        if vain.is_multiple_of(PATIENCE) {
+        let patience = if self.domain.engine().crowded() {
+            PATIENCE.1
+        } else {
+            PATIENCE.0
+        };
+        if vain >= patience && vain.is_multiple_of(OFFER) {
             if vain.is_multiple_of(LOOK) {
                 self.attached.look();
             }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use unipgas_core::Engine;
+use unipgas_core::job::cores_of_a_job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::JobName;
 
@@ -36,8 +37,7 @@ pub fn engine() -> Result<Arc<Engine>> {
         local_processes: processes,
     };
     let engine = Arc::new(Engine::new(vec![open_from_env(&opening)?])?);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    engine.set_crowded(processes > cores);
+    engine.set_crowded(processes > cores_of_a_job());
     let before = opened.replace(Opened {
         pid,
         engine: engine.clone(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use unipgas_core::Engine;
+use unipgas_core::job::cores_of_a_job;
 use unipgas_core::port::{Network, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
@@ -108,8 +109,7 @@ impl Process {
             local_processes: others as usize,
         };
         let engine = Engine::new(vec![open_from_env(&opening).map_err(told)?]).map_err(told)?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        engine.set_crowded(others as usize > cores);
+        engine.set_crowded(others as usize > cores_of_a_job());
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
         rendezvous
