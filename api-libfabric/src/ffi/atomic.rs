@@ -132,159 +132,77 @@ unsafe fn message(
     }
 }
 
-unsafe extern "C" fn write(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - our caller's arguments; likewise below.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Base,
-            what: (datatype, op),
-            operand: &one(base, count),
-            compare: &[],
-            result: &[],
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
+/// Defines functions of the table that operate on consecutive elements of the peer: what comes first among their arguments, and the
+/// lists that these are. The rest is common to all, but injections have no context.
+macro_rules! operations {
+    ($($posting:ident fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $family:ident: $operand:expr, $compare:expr, $result:expr;)*) => {
+        $(operations!(@$posting $name($($arg: $ty),*) $family, $operand, $compare, $result);)*
+    };
+    (@plain $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
+        unsafe extern "C" fn $name(
+            endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
+        ) -> isize {
+            operations!(@body endpoint, to, (address, key), (datatype, op), plain(context), $family, $operand, $compare, $result)
+        }
+    };
+    (@injected $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
+        unsafe extern "C" fn $name(
+            endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int,
+        ) -> isize {
+            operations!(@body endpoint, to, (address, key), (datatype, op), inject(), $family, $operand, $compare, $result)
+        }
+    };
+    (@body $endpoint:ident, $to:ident, $place:expr, $what:expr, $posting:ident($($context:ident)?), $family:ident, $operand:expr,
+     $compare:expr, $result:expr) => {
+        // SAFETY:
+        // - our caller's arguments.
+        posted(|| unsafe {
+            let call = Call {
+                family: Family::$family,
+                what: $what,
+                operand: $operand,
+                compare: $compare,
+                result: $result,
+                to: $to,
+            };
+            let posting = part($endpoint)?.$posting($($context)?);
+            plain($endpoint, &call, $place, &posting)
+        })
+    };
 }
 
-unsafe extern "C" fn writev(
-    endpoint: *mut fid_ep,
-    operand: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Base,
-            what: (datatype, op),
-            operand: parts(operand, count)?,
-            compare: &[],
-            result: &[],
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
+operations! {
+    plain fn write(base: *const c_void, count: usize, _desc: *mut c_void) = Base: &one(base, count), &[], &[];
+    plain fn writev(operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize) = Base: parts(operand, count)?, &[], &[];
+    injected fn inject(base: *const c_void, count: usize) = Base: &one(base, count), &[], &[];
+    plain fn readwrite(
+        base: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void,
+    ) = Fetch: &one(base, count), &[], &one(result, count);
+    plain fn readwritev(
+        operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void,
+        result_count: usize,
+    ) = Fetch: parts(operand, count)?, &[], parts(result.cast_const(), result_count)?;
+    plain fn compwrite(
+        base: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void, _compare_desc: *mut c_void,
+        result: *mut c_void, _result_desc: *mut c_void,
+    ) = Compare: &one(base, count), &one(compare, count), &one(result, count);
+    plain fn compwritev(
+        operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, compare: *const fi_ioc, _compare_desc: *mut *mut c_void,
+        compare_count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void, result_count: usize,
+    ) = Compare: parts(operand, count)?, parts(compare, compare_count)?, parts(result.cast_const(), result_count)?;
 }
+
+const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
+const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
 
 unsafe extern "C" fn writemsg(
     endpoint: *mut fid_ep,
     msg: *const fi_msg_atomic,
     flags: u64,
 ) -> isize {
-    let none = (std::ptr::null(), 0);
-    let nowhere = (std::ptr::null_mut(), 0);
     // SAFETY:
-    // - as above.
-    posted(|| unsafe { message(endpoint, Family::Base, msg, none, nowhere, flags) })
-}
-
-unsafe extern "C" fn inject(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    count: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Base,
-            what: (datatype, op),
-            operand: &one(base, count),
-            compare: &[],
-            result: &[],
-            to,
-        };
-        let posting = part(endpoint)?.inject();
-        plain(endpoint, &call, (address, key), &posting)
-    })
-}
-
-unsafe extern "C" fn readwrite(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Fetch,
-            what: (datatype, op),
-            operand: &one(base, count),
-            compare: &[],
-            result: &one(result, count),
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
-}
-
-unsafe extern "C" fn readwritev(
-    endpoint: *mut fid_ep,
-    operand: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    result: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Fetch,
-            what: (datatype, op),
-            operand: parts(operand, count)?,
-            compare: &[],
-            result: parts(result.cast_const(), result_count)?,
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
+    // - our caller's arguments; likewise below.
+    posted(|| unsafe { message(endpoint, Family::Base, msg, NO_COMPARE, NO_RESULT, flags) })
 }
 
 unsafe extern "C" fn readwritemsg(
@@ -295,77 +213,10 @@ unsafe extern "C" fn readwritemsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    let none = (std::ptr::null(), 0);
     let result = (result, result_count);
     // SAFETY:
     // - as above.
-    posted(|| unsafe { message(endpoint, Family::Fetch, msg, none, result, flags) })
-}
-
-unsafe extern "C" fn compwrite(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Compare,
-            what: (datatype, op),
-            operand: &one(base, count),
-            compare: &one(compare, count),
-            result: &one(result, count),
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
-}
-
-unsafe extern "C" fn compwritev(
-    endpoint: *mut fid_ep,
-    operand: *const fi_ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    compare: *const fi_ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    result: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let call = Call {
-            family: Family::Compare,
-            what: (datatype, op),
-            operand: parts(operand, count)?,
-            compare: parts(compare, compare_count)?,
-            result: parts(result.cast_const(), result_count)?,
-            to,
-        };
-        let posting = part(endpoint)?.plain(context);
-        plain(endpoint, &call, (address, key), &posting)
-    })
+    posted(|| unsafe { message(endpoint, Family::Fetch, msg, NO_COMPARE, result, flags) })
 }
 
 unsafe extern "C" fn compwritemsg(
