@@ -4,11 +4,14 @@
 mod kit;
 mod contention;
 mod library;
+mod matrix;
 mod station;
+mod valid;
+mod value;
 
 use crate::law::Law;
 
 /// All of them, by subject.
 pub fn laws() -> Vec<&'static Law> {
-    [contention::laws()].concat()
+    [matrix::laws(), valid::laws(), contention::laws()].concat()
 }
