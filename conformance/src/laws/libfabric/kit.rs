@@ -397,6 +397,12 @@ impl Job<'_> {
         self.peers[rank as usize]
     }
 
+    /// Address, remote address and key of byte `at` of a rank's memory.
+    pub(super) fn place(&self, rank: u32, at: usize) -> (u64, u64, u64) {
+        let peer = self.peer(rank);
+        (peer.address, peer.base + at as u64, peer.key)
+    }
+
     /// Waits until all ranks have come here; nothing of libfabric is used for it.
     pub(super) fn meet(&self) {
         self.ctx.sync();

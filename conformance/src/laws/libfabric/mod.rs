@@ -8,10 +8,17 @@ mod matrix;
 mod station;
 mod valid;
 mod value;
+mod vector;
 
 use crate::law::Law;
 
 /// All of them, by subject.
 pub fn laws() -> Vec<&'static Law> {
-    [matrix::laws(), valid::laws(), contention::laws()].concat()
+    [
+        matrix::laws(),
+        valid::laws(),
+        vector::laws(),
+        contention::laws(),
+    ]
+    .concat()
 }
