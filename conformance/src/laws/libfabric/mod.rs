@@ -3,8 +3,10 @@
 #[macro_use]
 mod kit;
 mod contention;
+mod flags;
 mod library;
 mod matrix;
+mod order;
 mod station;
 mod valid;
 mod value;
@@ -18,7 +20,9 @@ pub fn laws() -> Vec<&'static Law> {
         matrix::laws(),
         valid::laws(),
         vector::laws(),
+        flags::laws(),
         contention::laws(),
+        order::laws(),
     ]
     .concat()
 }
