@@ -2,10 +2,13 @@
 
 #[macro_use]
 mod kit;
+mod completion;
 mod contention;
 mod flags;
+mod key;
 mod library;
 mod matrix;
+mod memory;
 mod order;
 mod station;
 mod valid;
@@ -23,6 +26,9 @@ pub fn laws() -> Vec<&'static Law> {
         flags::laws(),
         contention::laws(),
         order::laws(),
+        memory::laws(),
+        key::laws(),
+        completion::laws(),
     ]
     .concat()
 }
