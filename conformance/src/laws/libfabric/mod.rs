@@ -2,8 +2,10 @@
 
 #[macro_use]
 mod kit;
+mod address;
 mod completion;
 mod contention;
+mod counter;
 mod flags;
 mod key;
 mod library;
@@ -29,6 +31,8 @@ pub fn laws() -> Vec<&'static Law> {
         memory::laws(),
         key::laws(),
         completion::laws(),
+        counter::laws(),
+        address::laws(),
     ]
     .concat()
 }
