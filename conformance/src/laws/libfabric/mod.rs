@@ -11,8 +11,10 @@ mod key;
 mod library;
 mod matrix;
 mod memory;
+mod message;
 mod order;
 mod station;
+mod tagged;
 mod valid;
 mod value;
 mod vector;
@@ -33,6 +35,8 @@ pub fn laws() -> Vec<&'static Law> {
         completion::laws(),
         counter::laws(),
         address::laws(),
+        message::laws(),
+        tagged::laws(),
     ]
     .concat()
 }
