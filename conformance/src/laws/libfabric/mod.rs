@@ -6,6 +6,7 @@ mod address;
 mod completion;
 mod contention;
 mod counter;
+mod death;
 mod flags;
 mod key;
 mod library;
@@ -13,6 +14,7 @@ mod matrix;
 mod memory;
 mod message;
 mod order;
+mod progress;
 mod station;
 mod tagged;
 mod valid;
@@ -37,6 +39,8 @@ pub fn laws() -> Vec<&'static Law> {
         address::laws(),
         message::laws(),
         tagged::laws(),
+        progress::laws(),
+        death::laws(),
     ]
     .concat()
 }

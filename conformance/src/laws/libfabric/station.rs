@@ -32,25 +32,30 @@ pub(super) struct Plan<'a> {
     pub(super) counters: &'a [u64],
 }
 
+impl Plan<'_> {
+    /// Everything, registered in the way of FI_MR_BASIC.
+    pub(super) const DEFAULT: Plan<'static> = Plan {
+        version: version(1, 17),
+        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
+        mr_mode: BASIC,
+        order: 0,
+        op_flags: 0,
+        threading: FI_THREAD_SAFE,
+        progress: FI_PROGRESS_UNSPEC,
+        av_type: FI_AV_TABLE,
+        format: FI_CQ_FORMAT_TAGGED,
+        wait: FI_WAIT_NONE,
+        condition: FI_CQ_COND_NONE,
+        entries: 0,
+        selective: false,
+        queues: true,
+        counters: &[],
+    };
+}
+
 impl Default for Plan<'_> {
     fn default() -> Self {
-        Plan {
-            version: version(1, 17),
-            caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
-            mr_mode: BASIC,
-            order: 0,
-            op_flags: 0,
-            threading: FI_THREAD_SAFE,
-            progress: FI_PROGRESS_UNSPEC,
-            av_type: FI_AV_TABLE,
-            format: FI_CQ_FORMAT_TAGGED,
-            wait: FI_WAIT_NONE,
-            condition: FI_CQ_COND_NONE,
-            entries: 0,
-            selective: false,
-            queues: true,
-            counters: &[],
-        }
+        Plan::DEFAULT
     }
 }
 
