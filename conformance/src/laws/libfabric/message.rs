@@ -416,8 +416,9 @@ fn sources(ctx: &Ctx) -> Verdict {
                 ensure_eq!(source, expected, "the source of a message from {sender}");
                 Ok(())
             };
+            let own = u64::from(job.rank).to_le_bytes();
             for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-                send(job, rank, &u64::from(job.rank).to_le_bytes(), 2)?;
+                send(job, rank, &own, 2)?;
                 job.tx.of(2)?;
             }
             hear(None)?;
@@ -427,7 +428,7 @@ fn sources(ctx: &Ctx) -> Verdict {
             if job.rank == 1 {
                 ok!(obj job.station.av, remove(&mut address, 1, 0));
             }
-            send(job, job.right(), &u64::from(job.rank).to_le_bytes(), 2)?;
+            send(job, job.right(), &own, 2)?;
             job.tx.of(2)?;
             hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
         },
@@ -447,7 +448,8 @@ fn directed(ctx: &Ctx) -> Verdict {
                 if job.rank == 1 {
                     pause(20);
                 }
-                send(job, 0, &u64::from(job.rank).to_le_bytes(), 2)?;
+                let own = u64::from(job.rank).to_le_bytes();
+                send(job, 0, &own, 2)?;
                 job.tx.of(2)?;
                 return Ok(());
             }
@@ -545,7 +547,8 @@ fn delivered(ctx: &Ctx) -> Verdict {
 fn buffered(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         for nth in 0..8 {
-            send(job, job.right(), &[nth as u8; 64], nth)?;
+            let bytes = [nth as u8; 64];
+            send(job, job.right(), &bytes, nth)?;
             job.tx.of(nth)?;
         }
         job.meet();
@@ -589,7 +592,8 @@ fn multi(ctx: &Ctx) -> Verdict {
             ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
             job.meet();
             for nth in 0..5u8 {
-                send(job, job.right(), &[nth + 1; 100], 9)?;
+                let sent = [nth + 1; 100];
+                send(job, job.right(), &sent, 9)?;
                 job.tx.of(9)?;
                 let entry = job.rx.of(4)?;
                 ensure_eq!(entry.len, 100, "the length");

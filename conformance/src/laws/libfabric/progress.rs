@@ -155,7 +155,8 @@ fn automatic(ctx: &Ctx) -> Verdict {
             ensure!(buffer.iter().all(|byte| *byte == 9), "the message");
         } else {
             job.meet();
-            super::message::send(job, 0, &vec![9; LEN], 2)?;
+            let bytes = vec![9; LEN];
+            super::message::send(job, 0, &bytes, 2)?;
             job.tx.of(2)?;
         }
         Ok(())

@@ -342,8 +342,9 @@ fn peek(ctx: &Ctx) -> Verdict {
 
 fn claim(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
-        for nth in 1..=3u8 {
-            tsend(job, 5, &[nth; 100], 1)?;
+        let messages = [[1u8; 100], [2; 100], [3; 100]];
+        for bytes in &messages {
+            tsend(job, 5, bytes, 1)?;
         }
         let entry = found(job, (5, 0), 30, FI_CLAIM)?;
         ensure_eq!(entry.len, 100, "the length of what is claimed");
