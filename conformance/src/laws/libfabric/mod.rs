@@ -3,13 +3,16 @@
 #[macro_use]
 mod kit;
 mod address;
+mod bad_input;
 mod completion;
 mod contention;
 mod counter;
 mod death;
 mod flags;
+mod info;
 mod key;
 mod library;
+mod lives;
 mod matrix;
 mod memory;
 mod message;
@@ -41,6 +44,9 @@ pub fn laws() -> Vec<&'static Law> {
         tagged::laws(),
         progress::laws(),
         death::laws(),
+        info::laws(),
+        lives::laws(),
+        bad_input::laws(),
     ]
     .concat()
 }
