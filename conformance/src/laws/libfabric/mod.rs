@@ -18,6 +18,7 @@ mod memory;
 mod message;
 mod order;
 mod progress;
+mod rma;
 mod station;
 mod tagged;
 mod valid;
@@ -47,6 +48,7 @@ pub fn laws() -> Vec<&'static Law> {
         info::laws(),
         lives::laws(),
         bad_input::laws(),
+        rma::laws(),
     ]
     .concat()
 }
