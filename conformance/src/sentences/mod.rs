@@ -1,5 +1,6 @@
 //! The normative sentences of the specifications, and what keeps each of them.
 
+mod fi_atomic;
 mod utofu_chapter2;
 mod utofu_chapter3;
 
@@ -55,6 +56,14 @@ const fn unseen(section: &'static str, says: &'static str, why: &'static str) ->
     }
 }
 
+const fn not(section: &'static str, says: &'static str, instead: &'static str) -> Sentence {
+    Sentence {
+        section,
+        says,
+        kept: Kept::Not(instead),
+    }
+}
+
 /// A part of a specification whose sentences are listed one by one.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
@@ -77,6 +86,11 @@ pub const PARTS: &[Part] = &[
         title: "uTofu, chapter 3",
         api: Api::Utofu,
         sentences: utofu_chapter3::SENTENCES,
+    },
+    Part {
+        title: "fi_atomic(3) 1.8",
+        api: Api::Libfabric,
+        sentences: fi_atomic::SENTENCES,
     },
 ];
 
