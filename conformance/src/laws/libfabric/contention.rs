@@ -170,8 +170,7 @@ fn narrow(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
     with(ctx, &Plan::default(), 256, |job| {
         for (datatype, at, size) in [(INT8 + 1, 64, 1), (INT8 + 3, 72, 2)] {
-            let mut before = 0u64;
-            for _ in 0..each {
+            for before in 0..each {
                 let (operand, mut result) = ([1u8, 0], [0u8; 2]);
                 let mut call = Call {
                     family: Family::Fetch,
@@ -190,7 +189,6 @@ fn narrow(ctx: &Ctx) -> Verdict {
                     expected,
                     "an element of {size} bytes that nobody else changes"
                 );
-                before += 1;
             }
         }
         Ok(())
@@ -252,7 +250,7 @@ fn arrays(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 512, |job| {
         // Every rank's array begins elsewhere.
         let first = |rank: u32| 4 * rank as usize;
-        let operand = vec![1u8, 0, 0, 0].repeat(ELEMENTS);
+        let operand = [1u8, 0, 0, 0].repeat(ELEMENTS);
         for _ in 0..each {
             let mut call = Call {
                 family: Family::Base,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use unipgas::libfabric::status::Errno;
 use unipgas::libfabric::sys::*;
 
+use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::{Plan, close};
 use crate::law::{Ctx, Verdict};
@@ -18,37 +19,27 @@ laws! {
         "a process dies while others work on its memory: each operation ends once, as a success or as a failure";
     first_contact: "death.first", "fi_cq(3)", 2, [fetch_atomic, send, cq_readerr] + needs_kill,
         "the first operation ever on a process that is dead ends with a failure";
-    sends: "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,
-        "sends that wait for room or for their receive end with a failure when the receiver is killed";
-    receives: "death.recv", "fi_msg(3)", 3, [recv, trecv, cq_sread, cq_readerr] + needs_kill,
-        "a directed receive from a process that is killed ends with a failure; one from anybody gets what others send";
-    halfway: "death.halfway", "fi_msg(3)", 3, [recv, send, cq_sread, cq_readerr] + needs_kill,
-        "a receive whose sender is killed in the middle of a long message ends with a failure";
     counters: "death.counter", "fi_cntr(3)", 3, [cntr_wait, cntr_readerr, atomic] + needs_kill,
         "a wait for a counter ends when what it counts fails by the death of the peer";
-    polling: "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
-        "one who polls the queue learns of it as well as one who waits";
     data: "death.data", "fi_rma(3)", 3, [writedata, cq_readerr] + needs_kill,
         "writes with data that wait for room in the inbox of a process that is killed end with a failure";
     survivors: "death.survivors", "fi_atomic(3) §4", 4, [fetch_atomic, compare_atomic] + needs_kill + ordering,
         "a process killed in the middle of its atomics on a third one's memory leaves no element locked or half done";
     gone: "death.closed", "fi_endpoint(3)", 2, [close, atomic, send, cq_readerr],
         "an endpoint that was closed is as one that has died: operations on it end with a failure";
-    closing: "death.close", "fi_endpoint(3)", 3, [close, recv, send] + needs_kill,
-        "with operations under way to a dead peer everything can be closed";
 }
 
 /// No wait takes longer than this after a death, on a busy machine.
-const SOON: Duration = Duration::from_secs(8);
+pub(super) const SOON: Duration = Duration::from_secs(8);
 /// Of the ranks, the last one dies.
-fn victim(job: &Job<'_>) -> u32 {
+pub(super) fn victim(job: &Job<'_>) -> u32 {
     job.size - 1
 }
 
 static ONE: u64 = 1;
 
 /// The end of an operation on a dead process.
-fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
+pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
     let start = Instant::now();
     let error = queue.fails(Errno::CONNRESET, what)?;
     let took = start.elapsed();
@@ -61,7 +52,7 @@ fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, Str
 }
 
 /// Waits in fi_cq_sread(3) for a failure.
-fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
+pub(super) fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
     let (start, mut entry) = (Instant::now(), blank());
     let code = call!(obj queue.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), 20_000));
     let took = start.elapsed();
@@ -70,7 +61,7 @@ fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, St
     reset(job, what, queue)
 }
 
-const WAITS: Plan<'static> = Plan {
+pub(super) const WAITS: Plan<'static> = Plan {
     wait: FI_WAIT_UNSPEC,
     ..Plan::DEFAULT
 };
@@ -125,7 +116,7 @@ fn operations(ctx: &Ctx) -> Verdict {
 }
 
 /// The survivors meet and close what they have.
-fn ended(job: Job<'_>) -> Verdict {
+pub(super) fn ended(job: Job<'_>) -> Verdict {
     job.meet();
     close(job.registered.mr)?;
     job.station.close()
@@ -200,110 +191,6 @@ fn first_contact(ctx: &Ctx) -> Verdict {
     ended(job)
 }
 
-fn synchronous(job: &Job<'_>, bytes: &[u8]) -> Verdict {
-    let part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    let msg = fi_msg {
-        msg_iov: &part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: job.peer(victim(job)).address,
-        context: cx(6),
-        data: 0,
-    };
-    job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))
-}
-
-fn sends(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS, 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
-    let long = vec![1u8; 4 << 20];
-    if job.rank == 0 {
-        synchronous(&job, &long[..64])?;
-    } else {
-        super::message::send(&job, victim(&job), &long, 6)?;
-    }
-    let error = waited(&job, "a send that nobody receives", job.tx)?;
-    ensure_eq!(error.op_context.addr(), 6, "the context");
-    ended(job)
-}
-
-fn receives(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
-            ..WAITS
-        },
-        256,
-    )?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
-    let from = job.peer(victim(&job)).address;
-    let (mut buffers, none) = ([0u64; 3], null_mut());
-    let [a, b, c] = &mut buffers;
-    ok!(msg job.ep, recv((&raw mut *a).cast(), 8, none, from, cx(1)));
-    ok!(tagged job.ep, recv((&raw mut *b).cast(), 8, none, from, 5, 0, cx(2)));
-    let both = waited(&job, "a directed receive", job.rx)?
-        .op_context
-        .addr()
-        + reset(&job, "a directed receive", job.rx)?.op_context.addr();
-    ensure_eq!(both, 3, "both contexts");
-    ok!(msg job.ep, recv((&raw mut *c).cast(), 8, none, FI_ADDR_UNSPEC, cx(3)));
-    super::message::send(&job, 1 - job.rank, &[4; 8], 4)?;
-    job.rx.of(3)?;
-    job.tx.of(4)?;
-    ended(job)
-}
-
-fn halfway(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_DIRECTED_RECV,
-            ..WAITS
-        },
-        256,
-    )?;
-    let mut long = vec![1u8; 16 << 20];
-    if job.rank == victim(&job) {
-        super::message::send(&job, 0, &long, 6)?;
-        // What fits has gone; the rest would need another look.
-        pause(30);
-        ctx.dies();
-    }
-    if job.rank == 0 {
-        pause(100);
-        let from = job.peer(victim(&job)).address;
-        let base = long.as_mut_ptr().cast();
-        ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
-        let (start, mut entry) = (Instant::now(), blank());
-        let code = call!(obj job.rx.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), 20_000));
-        ensure!(
-            start.elapsed() < SOON,
-            "the wait took {:?}",
-            start.elapsed()
-        );
-        // Where the receiver fetches from the sender's memory, that may have been kept for it.
-        ensure!(
-            code == AVAIL || code == 1 && long.iter().all(|byte| *byte == 1),
-            "the wait gave {}",
-            code_name(code)
-        );
-        if code == AVAIL {
-            reset(&job, "half a message", job.rx)?;
-        }
-    }
-    ended(job)
-}
-
 fn counters(ctx: &Ctx) -> Verdict {
     let plan = Plan {
         counters: &[FI_SEND, FI_WRITE],
@@ -334,17 +221,6 @@ fn counters(ctx: &Ctx) -> Verdict {
     job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
     until("a failed write", || call!(obj writes, readerr()) == 1)?;
     ensure_eq!(call!(obj writes, read()), 0, "successes");
-    ended(job)
-}
-
-fn polling(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
-    synchronous(&job, &[3; 16])?;
-    reset(&job, "a send that nobody receives", job.tx)?;
     ended(job)
 }
 
@@ -465,26 +341,5 @@ fn gone(ctx: &Ctx) -> Verdict {
     reset(&job, "fi_atomic", job.tx)?;
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
     reset(&job, "fi_send", job.tx)?;
-    ended(job)
-}
-
-fn closing(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV,
-            ..Plan::default()
-        },
-        256,
-    )?;
-    let long = vec![1u8; 8 << 20];
-    super::message::send(&job, victim(&job), &long, 6)?;
-    let (mut word, from) = (0u64, job.peer(victim(&job)).address);
-    ok!(msg job.ep, recv((&raw mut word).cast(), 8, null_mut(), from, cx(1)));
-    job.meet();
-    if job.rank == victim(&job) {
-        ctx.dies();
-    }
-    pause(30);
     ended(job)
 }

@@ -6,18 +6,10 @@ use unipgas::libfabric::sys::*;
 
 use super::kit::*;
 use super::station::Plan;
+use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
-    inject: "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
-        "after fi_inject_atomic the buffer may be used again at once; no completion is told, and the operation is done";
-    inject_flag: "atomic.flag.inject", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg] + ordering,
-        "with FI_INJECT all constant buffers, those of the vectors themselves included, may be used again when the call returns";
-    inject_size: "atomic.inject.size", "fi_atomic(3) §4.3, §5", 2, [inject_atomic, atomicmsg],
-        "inject_size bytes can be injected; more are -FI_EMSGSIZE, and nothing is changed";
-    always_quiet: "atomic.inject.quiet", "fi_atomic(3) §4.3", 2, [inject_atomic],
-        "no completion of fi_inject_atomic, whether or not the queue was bound with FI_SELECTIVE_COMPLETION and FI_COMPLETION is set for the endpoint";
     selective: "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
         "with FI_SELECTIVE_COMPLETION only operations with FI_COMPLETION are told";
     not_selective: "atomic.flag.completion.ignored", "fi_atomic(3) §5", 2, [atomicmsg],
@@ -38,36 +30,21 @@ laws! {
         "FI_TAGGED is -FI_EOPNOTSUPP; FI_REMOTE_CQ_DATA and unknown flags are refused, and nothing is done";
 }
 
-fn inject(ctx: &Ctx) -> Verdict {
-    let count = many(ctx, 30);
-    with(ctx, &Plan::default(), 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
-        let mut operand = 0u64;
-        for nth in 1..=count {
-            operand = nth;
-            job.post(|| call!(atomic job.ep, inject((&raw const operand).cast(), 1, to, at, key, UINT64, SUM)))?;
-            operand = u64::MAX / 3;
-        }
-        std::hint::black_box(operand);
-        until("all injected operations", || {
-            job.tx.progress();
-            job.memory.get(8) == count * (count + 1) / 2
-        })?;
-        job.meet();
-        job.tx.is_empty()
-    })
-}
-
 /// A message of one operand, its lists in the same place.
-struct One {
-    words: [u64; 3],
-    lists: [fi_ioc; 3],
-    remote: fi_rma_ioc,
-    msg: fi_msg_atomic,
+pub(super) struct One {
+    pub(super) words: [u64; 3],
+    pub(super) lists: [fi_ioc; 3],
+    pub(super) remote: fi_rma_ioc,
+    pub(super) msg: fi_msg_atomic,
 }
 
 impl One {
-    fn new((to, addr, key): (u64, u64, u64), op: i32, operand: u64, compare: u64) -> Box<One> {
+    pub(super) fn new(
+        (to, addr, key): (u64, u64, u64),
+        op: i32,
+        operand: u64,
+        compare: u64,
+    ) -> Box<One> {
         let ioc = fi_ioc {
             addr: null_mut(),
             count: 1,
@@ -102,123 +79,25 @@ impl One {
         one
     }
 
-    fn write(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn write(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
         call!(atomic ep, writemsg(&self.msg, flags))
     }
 
-    fn fetch(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn fetch(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
         let result = &raw mut self.lists[2];
         call!(atomic ep, readwritemsg(&self.msg, result, null_mut(), 1, flags))
     }
 
-    fn compare(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn compare(&mut self, ep: *mut fid_ep, flags: u64) -> isize {
         let (compare, result) = (&raw const self.lists[1], &raw mut self.lists[2]);
         call!(atomic ep, compwritemsg(&self.msg, compare, null_mut(), 1, result, null_mut(), 1, flags))
     }
 
-    fn result(&self) -> u64 {
+    pub(super) fn result(&self) -> u64 {
         // SAFETY:
         // - in bounds; written through a pointer.
         unsafe { (&raw const self.words[2]).read_volatile() }
     }
-}
-
-fn inject_flag(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
-        let rank = job.right();
-        let mut value = 0u64;
-        for nth in 1..=many(ctx, 10) {
-            let mut add = One::new(job.place(rank, 8), SUM, nth, 0);
-            job.post(|| add.write(job.ep, FI_INJECT))?;
-            // All but the results is the program's again.
-            add.words = [u64::MAX; 3];
-            add.lists[0].count = 99;
-            add.remote.key = 0;
-            job.tx.next()?;
-            value += nth;
-            let mut fetch = One::new(job.place(rank, 8), SUM, nth, 0);
-            job.post(|| fetch.fetch(job.ep, FI_INJECT))?;
-            fetch.words[0] = u64::MAX;
-            fetch.lists[0].count = 99;
-            fetch.remote.key = 0;
-            job.tx.next()?;
-            ensure_eq!(fetch.result(), value, "what was fetched");
-            value += nth;
-            let mut swap = One::new(job.place(rank, 8), CSWAP, value + 7, value);
-            job.post(|| swap.compare(job.ep, FI_INJECT))?;
-            (swap.words[0], swap.words[1]) = (u64::MAX, u64::MAX);
-            swap.lists[1].addr = null_mut();
-            job.tx.next()?;
-            ensure_eq!(swap.result(), value, "what was compared");
-            value += 7;
-        }
-        job.meet();
-        ensure_eq!(job.memory.get(8), value, "the target");
-        Ok(())
-    })
-}
-
-fn inject_size(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 64 << 10, |job| {
-        // SAFETY:
-        // - what getinfo gave.
-        let most = unsafe { (*(*job.station.info.raw()).tx_attr).inject_size };
-        ensure!(most >= 8, "inject_size is {most}");
-        let (to, at, key) = job.place(job.right(), 0);
-        let count = most / 8;
-        let mut words = vec![3u64; count + 1];
-        gives!(MSGSIZE, atomic job.ep, inject(words.as_ptr().cast(), count + 1, to, at, key, UINT64, SUM));
-        let mut over = One::new((to, at, key), SUM, 0, 0);
-        over.lists[0] = fi_ioc {
-            addr: words.as_mut_ptr().cast(),
-            count: count + 1,
-        };
-        over.remote.count = count + 1;
-        ensure_eq!(
-            over.write(job.ep, FI_INJECT),
-            -(libc::EMSGSIZE as isize),
-            "more than inject_size"
-        );
-        job.post(
-            || call!(atomic job.ep, inject(words.as_ptr().cast(), count, to, at, key, UINT64, SUM)),
-        )?;
-        until("the injected elements", || {
-            job.tx.progress();
-            (0..count).all(|i| job.memory.get(8 * i) == 3)
-        })?;
-        job.memory.holds(8 * count, &[0; 8], "the element behind")?;
-        job.meet();
-        job.tx.is_empty()
-    })
-}
-
-fn always_quiet(ctx: &Ctx) -> Verdict {
-    for (selective, op_flags) in [
-        (false, 0),
-        (true, 0),
-        (true, FI_COMPLETION),
-        (false, FI_COMPLETION),
-    ] {
-        let plan = Plan {
-            selective,
-            op_flags,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
-            let (to, at, key) = job.place(job.right(), 8);
-            let one = 1u64;
-            for _ in 0..20 {
-                job.post(|| call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, key, UINT64, SUM)))?;
-            }
-            until("the injected operations", || {
-                job.tx.progress();
-                job.memory.get(8) == 20
-            })?;
-            job.meet();
-            job.tx.is_empty()
-        })?;
-    }
-    Ok(())
 }
 
 fn selective(ctx: &Ctx) -> Verdict {

@@ -132,7 +132,7 @@ fn other_domains(ctx: &Ctx) -> Verdict {
     }
     one.close()?;
     two.close()?;
-    memory.map(Memory::free);
+    memory.into_iter().for_each(Memory::free);
     let _ = ctx;
     Ok(())
 }

@@ -36,7 +36,6 @@ pub(super) const MSWAP: c_int = 18;
 pub(super) const INT8: c_int = 0;
 pub(super) const UINT32: c_int = 5;
 pub(super) const UINT64: c_int = FI_UINT64;
-pub(super) const DOUBLE: c_int = 9;
 
 /// Calls an entry of a table of an object: `call!(atomic ep, write(..))`; of its first one `fid`, of its own one `obj`.
 macro_rules! call {

@@ -245,7 +245,7 @@ fn pending(ctx: &Ctx) -> Verdict {
     for _ in 0..5 {
         let job = opened(ctx, &Plan::default(), 256)?;
         let (to, at, key) = job.place(job.right(), 8);
-        let mut buffers = vec![0u64; 20];
+        let mut buffers = [0u64; 20];
         for (nth, word) in buffers.iter_mut().enumerate() {
             job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
             ok!(msg job.ep, recv((&raw mut *word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));

@@ -8,8 +8,11 @@ mod completion;
 mod contention;
 mod counter;
 mod death;
+mod death_messages;
+mod event;
 mod flags;
 mod info;
+mod inject;
 mod key;
 mod library;
 mod lives;
@@ -17,13 +20,18 @@ mod matrix;
 mod memory;
 mod message;
 mod order;
+mod peek;
+mod pieces;
 mod progress;
+mod receive;
+mod rights;
 mod rma;
 mod station;
 mod tagged;
 mod valid;
 mod value;
 mod vector;
+mod waiting;
 
 use crate::law::Law;
 
@@ -49,6 +57,14 @@ pub fn laws() -> Vec<&'static Law> {
         lives::laws(),
         bad_input::laws(),
         rma::laws(),
+        inject::laws(),
+        waiting::laws(),
+        receive::laws(),
+        rights::laws(),
+        pieces::laws(),
+        death_messages::laws(),
+        event::laws(),
+        peek::laws(),
     ]
     .concat()
 }
