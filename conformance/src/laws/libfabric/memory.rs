@@ -231,6 +231,7 @@ fn ranges(ctx: &Ctx) -> Verdict {
             );
             job.meet();
             job.memory.holds(0, &[0x21; 256], "the memory")?;
+            job.meet();
             // The last element is inside.
             job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
                 .map(drop)

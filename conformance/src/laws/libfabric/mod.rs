@@ -13,6 +13,7 @@ mod event;
 mod flags;
 mod info;
 mod inject;
+mod job;
 mod key;
 mod library;
 mod lives;

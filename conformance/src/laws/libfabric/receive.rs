@@ -6,12 +6,14 @@ use unipgas::libfabric::status::Errno;
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
-use super::message::{receive, send};
+use super::message::{pattern, receive, send};
 use super::station::Plan;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
 laws! {
+    cut: "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],
+        "a message longer than the buffer is a failure (FI_ETRUNC) with what was left out; the buffer is filled, what is behind it left alone";
     sources: "msg.source", "fi_cq(3)", 3, [recv, cq_readfrom, av_remove],
         "with FI_SOURCE a completion tells the sender's address; without an address FI_ADDR_NOTAVAIL";
     directed: "msg.directed", "fi_msg(3)", 3, [recv, send],
@@ -284,6 +286,36 @@ fn many_senders(ctx: &Ctx) -> Verdict {
             .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
             .collect();
         ensure_eq!(received, expected, "all messages");
+        Ok(())
+    })
+}
+
+fn cut(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
+            for early in [true, false] {
+                let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
+                if early {
+                    receive(job, &mut buffer[..room], 4)?;
+                    job.meet();
+                }
+                send(job, job.right(), &bytes, 6)?;
+                if !early {
+                    job.meet();
+                    receive(job, &mut buffer[..room], 4)?;
+                }
+                let error = job.rx.fails(Errno::TRUNC, "a long message")?;
+                ensure_eq!(
+                    (error.op_context.addr(), error.len, error.olen),
+                    (4, room, len - room),
+                    "context, length and excess"
+                );
+                same(&buffer[..room], &bytes[..room], "the beginning")?;
+                same(&buffer[room..], &[0xab; 16], "what is behind it")?;
+                job.tx.of(6)?;
+                job.meet();
+            }
+        }
         Ok(())
     })
 }
