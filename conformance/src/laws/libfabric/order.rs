@@ -33,13 +33,13 @@ laws! {
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 
 fn told(_: &Ctx) -> Verdict {
-    for bit in 0..64 {
-        let order = 1u64 << bit;
-        let plan = Plan {
-            order,
-            ..Plan::default()
-        };
-        match getinfo(plan.version, 0, Some(&plan.hints())) {
+    for (bit, side) in (0..64).flat_map(|bit| (1..4).map(move |side| (bit, side))) {
+        let (order, plan) = (1u64 << bit, Plan::default());
+        let mut hints = plan.hints();
+        let of = |which: u64| if side & which != 0 { order } else { 0 };
+        hints.transmit().msg_order = of(1);
+        hints.receive().msg_order = of(2);
+        match getinfo(plan.version, 0, Some(&hints)) {
             Ok(mut info) => {
                 ensure!(
                     order & ORDERS != 0,
@@ -47,7 +47,7 @@ fn told(_: &Ctx) -> Verdict {
                 );
                 let (tx, rx) = (info.transmit().msg_order, info.receive().msg_order);
                 ensure!(
-                    tx & rx & order != 0,
+                    of(1) & !tx == 0 && of(2) & !rx == 0,
                     "order {order:#x} is accepted and not offered"
                 );
                 let sizes = info.endpoint();
