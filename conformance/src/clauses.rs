@@ -313,3 +313,39 @@ pub const RCCE_EXTENSIONS: &[&str] = &[
     "iRCCE_srecv_within",
     "iRCCE_mrecv_within",
 ];
+
+/// fi_atomic(3) of libfabric 1.8. The page numbers nothing: its headings are counted, as in [`crate::sentences`].
+#[rustfmt::skip]
+pub const FI_ATOMIC: &[Procedure] = &[
+    at("4.3", "fi_atomic"),
+    at("4.3", "fi_atomicv"),
+    at("4.3", "fi_atomicmsg"),
+    at("4.3", "fi_inject_atomic"),
+    at("4.4", "fi_fetch_atomic"),
+    at("4.4", "fi_fetch_atomicv"),
+    at("4.4", "fi_fetch_atomicmsg"),
+    at("4.5", "fi_compare_atomic"),
+    at("4.5", "fi_compare_atomicv"),
+    at("4.5", "fi_compare_atomicmsg"),
+    at("4.6", "fi_atomicvalid"),
+    at("4.6", "fi_fetch_atomicvalid"),
+    at("4.6", "fi_compare_atomicvalid"),
+    at("4.7", "fi_query_atomic"),
+];
+
+/// Calls of other pages that its programs need.
+#[rustfmt::skip]
+pub const FI_NEIGHBOURS: &[&str] = &[
+    "fi_getinfo", "fi_fabric", "fi_domain", "fi_close", "fi_endpoint", "fi_ep_bind", "fi_enable", "fi_ep_alias", "fi_control",
+    "fi_getopt", "fi_setopt", "fi_cancel", "fi_getname",
+    "fi_av_open", "fi_av_insert", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
+    "fi_mr_reg", "fi_mr_regv", "fi_mr_regattr", "fi_mr_bind", "fi_mr_enable",
+    "fi_cq_open", "fi_cq_read", "fi_cq_readfrom", "fi_cq_readerr", "fi_cq_sread", "fi_cq_sreadfrom", "fi_cq_signal", "fi_cq_strerror",
+    "fi_trywait",
+    "fi_cntr_open", "fi_cntr_read", "fi_cntr_readerr", "fi_cntr_add", "fi_cntr_adderr", "fi_cntr_set", "fi_cntr_seterr", "fi_cntr_wait",
+    "fi_eq_open", "fi_eq_read", "fi_eq_readerr", "fi_eq_sread", "fi_eq_write", "fi_eq_strerror",
+    "fi_send", "fi_sendv", "fi_sendmsg", "fi_inject", "fi_senddata", "fi_injectdata", "fi_recv", "fi_recvv", "fi_recvmsg",
+    "fi_tsend", "fi_tsendv", "fi_tsendmsg", "fi_tinject", "fi_tsenddata", "fi_tinjectdata", "fi_trecv", "fi_trecvv", "fi_trecvmsg",
+    "fi_read", "fi_readv", "fi_readmsg", "fi_write", "fi_writev", "fi_writemsg", "fi_inject_write", "fi_writedata",
+    "fi_inject_writedata",
+];

@@ -15,7 +15,7 @@ Checks that every interface keeps its laws on every backend. Exit status 0 only 
 
 Usage: unipgas conform [OPTIONS]
 
-  --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce)
+  --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
   --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, loopback
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)

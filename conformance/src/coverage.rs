@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::clauses::{EXTENSIONS, GASPI, IRCCE, Procedure, RCCE, RCCE_EXTENSIONS, UTOFU};
+use crate::clauses::{
+    EXTENSIONS, FI_ATOMIC, FI_NEIGHBOURS, GASPI, IRCCE, Procedure, RCCE, RCCE_EXTENSIONS, UTOFU,
+};
 use crate::{Api, Law};
 
 /// The laws that name `procedure`.
@@ -13,7 +15,8 @@ pub fn laws_of(laws: &[&'static Law], procedure: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI and iRCCE the extensions.
+/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI, iRCCE
+/// and fi_atomic(3) what stands beside them.
 pub fn table(laws: &[&'static Law]) -> String {
     let of = |api| laws.iter().any(|law| law.api == api);
     let mut text = String::new();
@@ -33,6 +36,13 @@ pub fn table(laws: &[&'static Law]) -> String {
         part(&mut text, &mut counts, "iRCCE 2.0", IRCCE, laws);
         text.push_str("beside it\n");
         for name in RCCE_EXTENSIONS {
+            row(&mut text, "", name, &laws_of(laws, name));
+        }
+    }
+    if of(Api::Libfabric) {
+        part(&mut text, &mut counts, "fi_atomic(3) 1.8", FI_ATOMIC, laws);
+        text.push_str("beside it\n");
+        for name in FI_NEIGHBOURS {
             row(&mut text, "", name, &laws_of(laws, name));
         }
     }
@@ -86,6 +96,9 @@ pub fn unknown(laws: &[&'static Law]) -> Vec<(&'static str, &'static str)> {
                 !RCCE.iter().chain(IRCCE).any(|p| p.name == *name)
                     && !RCCE_EXTENSIONS.contains(name)
             }
+            Api::Libfabric => {
+                !FI_ATOMIC.iter().any(|p| p.name == *name) && !FI_NEIGHBOURS.contains(name)
+            }
         })
         .map(|(law, name)| (law.id, name))
         .collect()
@@ -121,14 +134,16 @@ mod tests {
             .chain(UTOFU)
             .chain(RCCE)
             .chain(IRCCE)
+            .chain(FI_ATOMIC)
             .map(|p| p.name)
             .chain(EXTENSIONS.iter().copied())
             .chain(RCCE_EXTENSIONS.iter().copied())
+            .chain(FI_NEIGHBOURS.iter().copied())
             .collect();
-        let tables = [GASPI, UTOFU, RCCE, IRCCE].map(<[Procedure]>::len);
-        let extensions = EXTENSIONS.len() + RCCE_EXTENSIONS.len();
+        let tables = [GASPI, UTOFU, RCCE, IRCCE, FI_ATOMIC].map(<[Procedure]>::len);
+        let extensions = EXTENSIONS.len() + RCCE_EXTENSIONS.len() + FI_NEIGHBOURS.len();
         assert_eq!(names.len(), tables.iter().sum::<usize>() + extensions);
-        assert_eq!(tables, [74, 65, 51, 55]);
+        assert_eq!(tables, [74, 65, 51, 55, 14]);
     }
 
     #[test]

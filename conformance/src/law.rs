@@ -11,11 +11,13 @@ pub enum Api {
     Utofu,
     /// RCCE V1.0.13 and iRCCE 2.0.
     Rcce,
+    /// A provider of libfabric: fi_atomic(3) of 1.8, and the calls that its programs need.
+    Libfabric,
 }
 
 impl Api {
     /// All of them.
-    pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu, Api::Rcce];
+    pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu, Api::Rcce, Api::Libfabric];
 
     /// The interface of this name, as in `--api`.
     pub fn named(name: &str) -> Option<Api> {
@@ -30,6 +32,7 @@ impl Api {
             Api::Gaspi => "gaspi",
             Api::Utofu => "utofu",
             Api::Rcce => "rcce",
+            Api::Libfabric => "libfabric",
         }
     }
 }
@@ -59,7 +62,7 @@ pub struct Law {
     /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
     /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
     /// have called nothing of it before, so that it can change the environment. Around a body of [`Api::Rcce`] are `RCCE_init` with
-    /// `iRCCE_init`, and `RCCE_finalize`.
+    /// `iRCCE_init`, and `RCCE_finalize`. What [`Api::Libfabric`] needs is opened by its bodies.
     pub bare: bool,
     /// Runs on every process; all of them must return `Ok`.
     pub body: fn(&Ctx) -> Verdict,
@@ -119,6 +122,16 @@ impl Ctx {
     /// through the board of the job, and no bytes of a region are ordered by it beyond what the CPU does.
     pub fn sync(&self) {
         self.place.sync();
+    }
+
+    /// Tells the other ranks something, at most 192 bytes, in place of what was told before. It goes the way of [`Ctx::sync`].
+    pub fn tell(&self, bytes: &[u8]) {
+        self.place.publish(bytes);
+    }
+
+    /// What `rank` has told, if it has; with a [`Ctx::sync`] between the two, what it has told last.
+    pub fn told(&self, rank: u32) -> Option<Vec<u8>> {
+        self.place.published(rank)
     }
 
     /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework expects it of nobody else.

@@ -86,6 +86,10 @@ impl Column {
             Law { api: Api::Rcce, .. } => {
                 Some("its ranks are threads, and RCCE has one UE a process")
             }
+            Law {
+                api: Api::Libfabric,
+                ..
+            } => Some("its ranks are threads, and a provider opens the backend once a process"),
             _ => None,
         }
     }
@@ -192,8 +196,8 @@ pub fn run(
 }
 
 /// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a
-/// job of its own; one that kills even under each seed, and likewise one of uTofu where the seed matters: its processes open the
-/// backend once and for all.
+/// job of its own; one that kills even under each seed, and likewise one of uTofu or libfabric where the seed matters: their processes
+/// open the backend once and for all.
 fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Item>> {
     let mut batches: Vec<Vec<Item>> = Vec::new();
     for &law in laws {
@@ -202,7 +206,8 @@ fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Ite
             first: seeds.first,
             count: seeds.of(law, column),
         };
-        let alone = |law: &Law| law.needs_kill || law.api == Api::Utofu && column.seeded;
+        let once = [Api::Utofu, Api::Libfabric].contains(&law.api);
+        let alone = |law: &Law| law.needs_kill || once && column.seeded;
         if alone(law) {
             let one = |nth| Item {
                 first: seeds.first.wrapping_add(nth),

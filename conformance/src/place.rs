@@ -12,6 +12,8 @@ use unipgas::core::loopback::LoopbackNet;
 
 /// The key under which ranks publish how often they have met.
 const TURN: &str = "conform.turn";
+/// The key under which ranks publish what their laws tell.
+const TOLD: &str = "conform.told";
 
 /// The place of one rank.
 #[derive(Clone)]
@@ -58,6 +60,18 @@ impl Place {
     /// Writes a line about this rank and item.
     pub fn tell(&self, what: &str, text: &str) {
         self.log.line(what, self.rank, self.item, text);
+    }
+
+    /// Publishes something for the other ranks.
+    pub fn publish(&self, bytes: &[u8]) {
+        if let Err(error) = self.board.publish(self.rank, TOLD, bytes) {
+            panic!("the ranks cannot be told: {error}");
+        }
+    }
+
+    /// What a rank has published.
+    pub fn published(&self, rank: u32) -> Option<Vec<u8>> {
+        self.board.fetch(rank, TOLD).ok().flatten()
     }
 
     /// Waits until every rank that lives has come here as often.

@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod gaspi;
+pub mod libfabric;
 pub mod rcce;
 mod selftest;
 pub mod utofu;
@@ -14,6 +15,7 @@ pub fn all() -> Vec<&'static Law> {
     laws.extend(gaspi::laws());
     laws.extend(utofu::laws());
     laws.extend(rcce::laws());
+    laws.extend(libfabric::laws());
     laws
 }
 

@@ -1,5 +1,6 @@
 //! The normative sentences of the specifications, and what keeps each of them.
 
+mod fi_atomic;
 mod ircce;
 mod utofu_chapter2;
 mod utofu_chapter3;
@@ -101,6 +102,11 @@ pub const PARTS: &[Part] = &[
         title: "iRCCE manual, sections 3 to 9",
         api: Api::Rcce,
         sentences: ircce::SENTENCES,
+    },
+    Part {
+        title: "fi_atomic(3) 1.8",
+        api: Api::Libfabric,
+        sentences: fi_atomic::SENTENCES,
     },
 ];
 

@@ -1,0 +1,363 @@
+//! Address vectors and names (fi_av(3), fi_cm(3)).
+
+use std::ffi::c_char;
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Station};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    tables: "av.table", "fi_av(3)", 3, [av_open, av_insert, atomic],
+        "addresses of a table count from 0 in the order of insertion, over several calls";
+    maps: "av.map", "fi_av(3)", 3, [av_open, av_insert, fetch_atomic],
+        "addresses of a map lead to who was inserted, each to its own";
+    lookups: "av.lookup", "fi_av(3), fi_cm(3)", 2, [av_lookup, getname, av_straddr],
+        "the name of an address is that which was inserted; a short buffer gets its beginning and the whole length; names can be shown";
+    removed: "av.remove", "fi_av(3)", 2, [av_remove, av_insert, atomic],
+        "an address that was removed is refused (-FI_EINVAL), others go on, and the endpoint may be inserted again";
+    garbage: "av.garbage", "fi_av(3)", 1, [av_insert],
+        "of several names the good ones are inserted; a bad one gets FI_ADDR_NOTAVAIL, and its error where it was asked for";
+    unknown: "av.unknown", "fi_atomic(3) §3", 1, [atomic, fetch_atomic, inject_atomic, write, read],
+        "operations to an address that was never given out are refused (-FI_EINVAL)";
+    twice: "av.twice", "fi_av(3)", 2, [av_insert, av_remove, fetch_atomic],
+        "an endpoint that was inserted twice is reached by both addresses, and by one when the other is removed";
+    own: "av.name", "fi_cm(3)", 2, [getname, endpoint],
+        "every endpoint has a name of its own, known before it is enabled; a short buffer is -FI_ETOOSMALL with the length";
+    events: "av.events", "fi_av(3), fi_eq(3)", 1, [av_open, av_insert, eq_open, eq_read, eq_readerr, eq_sread],
+        "asynchronous insertions are told by the event queue: how many were good, and each that was not";
+    bad: "av.bad", "fi_av(3)", 1, [av_open, av_insert, av_remove, av_lookup],
+        "unknown kinds and flags, no names and no places are refused";
+}
+
+/// The names of all ranks.
+fn names(job: &Job<'_>) -> Vec<u8> {
+    let told = |rank| job.ctx.told(rank).unwrap_or_default()[..NAME].to_vec();
+    (0..job.size).flat_map(told).collect()
+}
+
+fn vector(station: &Station, kind: i32, flags: u64) -> Result<*mut fid_av, String> {
+    let mut attr = fi_av_attr {
+        r#type: kind,
+        rx_ctx_bits: 0,
+        count: 4,
+        ep_per_node: 0,
+        name: null(),
+        map_addr: null_mut(),
+        flags,
+    };
+    let mut av = null_mut();
+    ok!(obj station.domain, av_open(&mut attr, &mut av, null_mut()));
+    Ok(av)
+}
+
+fn tables(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        ensure_eq!(
+            job.peers.iter().map(|p| p.address).collect::<Vec<_>>(),
+            vec![0, 1, 2],
+            "addresses by one call each"
+        );
+        let (names, av) = (names(job), vector(&job.station, FI_AV_TABLE, 0)?);
+        let mut addresses = [99u64; 3];
+        let count =
+            call!(obj av, insert(names.as_ptr().cast(), 3, addresses.as_mut_ptr(), 0, null_mut()));
+        ensure_eq!((count, addresses), (3, [0, 1, 2]), "three at once");
+        let count = call!(obj av, insert(names.as_ptr().cast(), 2, null_mut(), 0, null_mut()));
+        ensure_eq!(count, 2, "two whose addresses nobody wants");
+        let count = call!(obj av, insert(names.as_ptr().cast(), 1, addresses.as_mut_ptr(), FI_MORE, null_mut()));
+        ensure_eq!((count, addresses[0]), (1, 5), "the next one");
+        super::station::close(av)?;
+        for rank in 0..job.size {
+            job.update(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 1)?;
+        }
+        job.meet();
+        for rank in 0..job.size as usize {
+            ensure_eq!(
+                job.memory.get(8 * rank),
+                u64::from(job.rank) + 1,
+                "what rank {rank} has left"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn maps(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        av_type: FI_AV_MAP,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        for rank in 0..job.size {
+            ensure!(job.peer(rank).address != FI_ADDR_NOTAVAIL, "no address");
+            job.fetch(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 7)?;
+        }
+        job.meet();
+        for rank in 0..job.size as usize {
+            ensure_eq!(
+                job.memory.get(8 * rank),
+                u64::from(job.rank) + 7,
+                "what rank {rank} has left"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn lookups(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let names = names(job);
+        for rank in 0..job.size {
+            let name = &names[NAME * rank as usize..][..NAME];
+            let (mut seen, mut len) = ([7u8; NAME + 8], NAME + 8);
+            let address = job.peer(rank).address;
+            ok!(obj job.station.av, lookup(address, seen.as_mut_ptr().cast(), &mut len));
+            ensure_eq!(len, NAME, "the length of a name");
+            same(&seen[..NAME], name, "the name")?;
+            same(&seen[NAME..], &[7; 8], "behind it")?;
+            let (mut seen, mut len) = ([7u8; 16], 8);
+            ok!(obj job.station.av, lookup(address, seen.as_mut_ptr().cast(), &mut len));
+            ensure_eq!(len, NAME, "the whole length");
+            same(&seen[..8], &name[..8], "its beginning")?;
+            same(&seen[8..], &[7; 8], "behind it")?;
+            let (mut text, mut len) = ([1 as c_char; 128], 128);
+            let shown = call!(obj job.station.av, straddr(name.as_ptr().cast(), text.as_mut_ptr(), &mut len));
+            ensure_eq!(shown, text.as_ptr(), "what fi_av_straddr gives");
+            ensure!(
+                len <= 128 && text[len - 1] == 0 && text[..len - 1].iter().all(|c| *c > 31),
+                "the text"
+            );
+            let mut short = [1 as c_char; 8];
+            let mut less = 5;
+            call!(obj job.station.av, straddr(name.as_ptr().cast(), short.as_mut_ptr(), &mut less));
+            ensure_eq!(
+                (less, short[4], short[5]),
+                (len, 0, 1),
+                "a text that is cut"
+            );
+        }
+        let mut len = NAME;
+        gives!(INVAL, obj job.station.av, lookup(77, [0u8; NAME].as_mut_ptr().cast(), &mut len));
+        Ok(())
+    })
+}
+
+fn removed(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (rank, names) = (job.right(), names(job));
+        let name = &names[NAME * rank as usize..][..NAME];
+        let (old, at, key) = job.place(rank, 8);
+        let one = 1u64;
+        let own = job.peer(job.rank);
+        let post = |to: u64, at: u64, key: u64| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()));
+        job.done(|| post(old, at, key))?;
+        let mut address = old;
+        for _ in 0..5 {
+            ok!(obj job.station.av, remove(&mut address, 1, 0));
+            ensure_eq!(
+                post(address, at, key),
+                -(libc::EINVAL as isize),
+                "an operation to a removed address"
+            );
+            gives!(INVAL, obj job.station.av, remove(&mut address, 1, 0));
+            job.done(|| post(own.address, own.base + 64, own.key))?;
+            address = job.station.insert(name)?;
+            job.done(|| post(address, at, key))?;
+        }
+        job.meet();
+        ensure_eq!((job.memory.get(8), job.memory.get(64)), (6, 5), "the sums");
+        job.tx.is_empty()
+    })
+}
+
+fn garbage(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let name = job.station.name()?;
+        let mut names = [name, [0; NAME], [0xff; NAME], name].concat();
+        names[3 * NAME - 1] ^= 1;
+        let (mut addresses, mut errors) = ([0u64; 4], [77i32; 4]);
+        let av = vector(&job.station, FI_AV_TABLE, 0)?;
+        let count = call!(obj av, insert(names.as_ptr().cast(), 4, addresses.as_mut_ptr(), FI_SYNC_ERR, errors.as_mut_ptr().cast()));
+        ensure_eq!(count, 2, "good names");
+        ensure_eq!(
+            addresses[1..3],
+            [FI_ADDR_NOTAVAIL; 2],
+            "addresses of bad ones"
+        );
+        ensure!(
+            addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL,
+            "addresses of good ones: {addresses:?}"
+        );
+        ensure_eq!(errors, [0, libc::EINVAL, libc::EINVAL, 0], "their errors");
+        let mut random = ctx.random(0);
+        for _ in 0..300 {
+            let noise = random_bytes(&mut random, NAME);
+            ensure_eq!(
+                call!(obj av, insert(noise.as_ptr().cast(), 1, addresses.as_mut_ptr(), 0, null_mut())),
+                0,
+                "noise as a name"
+            );
+        }
+        super::station::close(av)
+    })
+}
+
+fn unknown(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (_, at, key) = job.place(0, 8);
+        let (mut word, none) = (1u64, null_mut());
+        let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
+        for to in [1, 2, 1 << 32, FI_ADDR_UNSPEC - 1, FI_ADDR_NOTAVAIL] {
+            gives!(INVAL, atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none));
+            gives!(INVAL, atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM));
+            gives!(INVAL, atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none));
+            gives!(INVAL, rma job.ep, write(o, 8, none, to, at, key, none));
+            gives!(INVAL, rma job.ep, read(r, 8, none, to, at, key, none));
+            gives!(INVAL, msg job.ep, send(o, 8, none, to, none));
+            gives!(INVAL, tagged job.ep, send(o, 8, none, to, 3, none));
+        }
+        job.tx.is_empty()?;
+        ensure_eq!(job.memory.get(8), 0, "the memory");
+        Ok(())
+    })
+}
+
+fn twice(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (rank, names) = (job.right(), names(job));
+        let second = job.station.insert(&names[NAME * rank as usize..][..NAME])?;
+        let (mut first, at, key) = job.place(rank, 8);
+        ensure!(first != second, "one address for two insertions");
+        let one = 1u64;
+        let add = |to: u64| {
+            job.done(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))
+        };
+        add(first)?;
+        add(second)?;
+        ok!(obj job.station.av, remove(&mut first, 1, 0));
+        add(second)?;
+        job.meet();
+        ensure_eq!(job.memory.get(8), 3, "the sum");
+        Ok(())
+    })
+}
+
+fn own(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let mut known = vec![job.station.name()?];
+        for _ in 0..4 {
+            let ep = job.station.endpoint(&Plan {
+                counters: &[],
+                ..Plan::default()
+            })?;
+            let name = super::station::name_of(ep)?;
+            ensure!(!known.contains(&name), "a name that another endpoint has");
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            ensure_eq!(super::station::name_of(ep)?, name, "the name once enabled");
+            known.push(name);
+            super::station::close(ep)?;
+        }
+        let (mut name, mut len) = ([9u8; NAME], 10);
+        gives!(TOOSMALL, cm job.ep, getname(name.as_mut_ptr().cast(), &mut len));
+        ensure_eq!((len, name[10]), (NAME, 9), "length and what is behind");
+        same(&name[..10], &known[0][..10], "the name's beginning")?;
+        let mut none = 0;
+        gives!(TOOSMALL, cm job.ep, getname(null_mut(), &mut none));
+        ensure_eq!(none, NAME, "the length");
+        let nowhere = null_mut();
+        gives!(INVAL, cm job.ep, getname(name.as_mut_ptr().cast(), nowhere));
+        let told = ctx.told(job.right()).unwrap_or_default();
+        ensure!(
+            told[..NAME] != known[0][..],
+            "another process has the same name"
+        );
+        Ok(())
+    })
+}
+
+fn events(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (fabric, name) = (job.station.fabric, job.station.name()?);
+        let mut eq: *mut fid_eq = null_mut();
+        ok!(obj fabric, eq_open(null_mut(), &mut eq, null_mut()));
+        let av = vector(&job.station, FI_AV_TABLE, FI_COMPLETION)?;
+        let names = [name, [0; NAME], name].concat();
+        let mut addresses = [5u64; 3];
+        let into = addresses.as_mut_ptr();
+        gives!(NOEQ, obj av, insert(names.as_ptr().cast(), 3, into, 0, cx(8)));
+        ok!(fid av, bind(eq.cast(), 0));
+        ok!(obj av, insert(names.as_ptr().cast(), 3, into, 0, cx(8)));
+        // SAFETY:
+        // - plain data.
+        let (mut entry, mut error): (fi_eq_entry, fi_eq_err_entry) = unsafe { std::mem::zeroed() };
+        let (mut event, size) = (0, size_of::<fi_eq_entry>());
+        gives!(AVAIL, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
+        ensure_eq!(
+            call!(obj eq, readerr(&mut error, 0)),
+            size_of::<fi_eq_err_entry>() as isize,
+            "fi_eq_readerr"
+        );
+        ensure_eq!(
+            (error.err, error.data, error.context.addr()),
+            (libc::EINVAL, 1, 8),
+            "number, index and context"
+        );
+        ensure_eq!(
+            call!(obj eq, sread(&mut event, (&raw mut entry).cast(), size, 5_000, 0)),
+            size as isize,
+            "fi_eq_sread"
+        );
+        ensure_eq!(
+            (event, entry.data, entry.context.addr()),
+            (FI_AV_COMPLETE, 2, 8),
+            "event, good names and context"
+        );
+        ensure_eq!(
+            (entry.fid, addresses[1]),
+            (av.cast(), FI_ADDR_NOTAVAIL),
+            "vector and address"
+        );
+        gives!(AGAIN, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
+        super::station::close(av)?;
+        super::station::close(eq)
+    })
+}
+
+fn bad(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let domain = job.station.domain;
+        let mut av = null_mut();
+        let mut attr = fi_av_attr {
+            r#type: 9,
+            rx_ctx_bits: 0,
+            count: 0,
+            ep_per_node: 0,
+            name: null(),
+            map_addr: null_mut(),
+            flags: 0,
+        };
+        gives!(INVAL, obj domain, av_open(&mut attr, &mut av, null_mut()));
+        attr.r#type = FI_AV_TABLE;
+        gives!(INVAL, obj domain, av_open(&mut attr, null_mut(), null_mut()));
+        attr.flags = 1 << 40;
+        gives!(BADFLAGS, obj domain, av_open(&mut attr, &mut av, null_mut()));
+        ensure_eq!(av, null_mut(), "a vector");
+        let (name, mut address) = (job.station.name()?, 0);
+        let av = job.station.av;
+        gives!(INVAL, obj av, insert(null(), 1, &mut address, 0, null_mut()));
+        gives!(BADFLAGS, obj av, insert(name.as_ptr().cast(), 1, &mut address, 1 << 40, null_mut()));
+        ensure_eq!(
+            call!(obj av, insert(null(), 0, &mut address, 0, null_mut())),
+            0,
+            "no names"
+        );
+        gives!(INVAL, obj av, remove(null_mut(), 1, 0));
+        gives!(BADFLAGS, obj av, remove(&mut address, 1, 1 << 40));
+        gives!(INVAL, obj av, lookup(0, null_mut(), null_mut()));
+        Ok(())
+    })
+}

@@ -1,0 +1,274 @@
+//! Completion queues (fi_cq(3)).
+
+use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Station};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    formats: "cq.format", "fi_cq(3), fi_atomic(3) §4.8", 2, [cq_open, cq_read, atomic],
+        "an entry has the fields of its queue's format, with the operation's context, and nothing is written behind it";
+    kinds: "cq.flags", "fi_cq(3)", 2, [cq_read, atomic, fetch_atomic, compare_atomic, write, read],
+        "an entry's flags tell what kind of operation it was, its context which one";
+    several: "cq.several", "fi_cq(3)", 2, [cq_read, atomic],
+        "several entries are read at once, no more than asked for; none is lost and none comes twice";
+    nothing: "cq.empty", "fi_cq(3)", 1, [cq_read, cq_readfrom, cq_readerr, cq_sread],
+        "where there is nothing to read that is -FI_EAGAIN, and a wait ends with it at its time";
+    failures: "cq.error", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_strerror],
+        "while there is a failure reading gives -FI_EAVAIL; fi_cq_readerr gives it once, with context, flags and number; the number has a text";
+    behind_failures: "cq.error.behind", "fi_cq(3)", 2, [cq_readerr, cq_read, atomic] + ordering,
+        "successes beside failures are all told, each of them once";
+    wrong: "cq.bad", "fi_cq(3)", 1, [cq_open, cq_read, cq_sread],
+        "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
+}
+
+/// An operand that stays.
+static ONE: u64 = 1;
+
+/// Adds 1 to word 1 of the next rank, under its key or a wrong one.
+fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 8);
+    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, cx(context))))
+}
+
+fn formats(ctx: &Ctx) -> Verdict {
+    for (format, size) in [
+        (FI_CQ_FORMAT_UNSPEC, 8),
+        (FI_CQ_FORMAT_CONTEXT, 8),
+        (FI_CQ_FORMAT_MSG, 24),
+        (FI_CQ_FORMAT_DATA, 40),
+        (FI_CQ_FORMAT_TAGGED, 48),
+    ] {
+        let plan = Plan {
+            format,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            add(job, 21, 0)?;
+            add(job, 22, 0)?;
+            let mut entries = [0xeeu8; 3 * 48];
+            let mut seen = 0;
+            until("two entries", || {
+                let rest = entries[seen * size..].as_mut_ptr();
+                let count = call!(obj job.tx.0, read(rest.cast(), 2 - seen));
+                seen += count.max(0) as usize;
+                seen == 2
+            })?;
+            ensure!(
+                entries[2 * size..].iter().all(|byte| *byte == 0xee),
+                "format {format}: bytes behind the entries"
+            );
+            let mut contexts = 0;
+            for entry in entries[..2 * size].chunks(size) {
+                let word =
+                    |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+                contexts |= 1 << (word(0) & 31);
+                if size >= 24 {
+                    ensure_eq!(word(8), FI_ATOMIC | FI_WRITE, "format {format}: the flags");
+                }
+            }
+            ensure_eq!(contexts, 1 << 21 | 1 << 22, "format {format}: the contexts");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn kinds(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let (mut result, none) = (0u64, null_mut());
+        let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+        let told = |context: usize, flags: u64, call: &mut dyn FnMut() -> isize| -> Verdict {
+            job.post(call)?;
+            let entry = job.tx.of(context)?;
+            ensure_eq!(entry.flags, flags, "the flags of context {context}");
+            Ok(())
+        };
+        told(
+            1,
+            FI_ATOMIC | FI_WRITE,
+            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))),
+        )?;
+        told(
+            2,
+            FI_ATOMIC | FI_READ,
+            &mut || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx(2))),
+        )?;
+        told(
+            3,
+            FI_ATOMIC | FI_READ,
+            &mut || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx(3))),
+        )?;
+        told(
+            4,
+            FI_RMA | FI_WRITE,
+            &mut || call!(rma job.ep, write(o, 8, none, to, at, key, cx(4))),
+        )?;
+        told(
+            5,
+            FI_RMA | FI_READ,
+            &mut || call!(rma job.ep, read(r, 8, none, to, at, key, cx(5))),
+        )?;
+        told(
+            0,
+            FI_ATOMIC | FI_WRITE,
+            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
+        )?;
+        told(
+            usize::MAX,
+            FI_ATOMIC | FI_WRITE,
+            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(usize::MAX))),
+        )
+    })
+}
+
+fn several(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        const COUNT: usize = 100;
+        for nth in 0..COUNT {
+            add(job, nth, 0)?;
+        }
+        let (mut seen, mut random) = ([0u8; COUNT], ctx.random(job.rank.into()));
+        let mut left = COUNT;
+        until("all entries", || {
+            let mut entries = [blank(); 16];
+            let most = 1 + random.below(10) as usize;
+            let count = call!(obj job.tx.0, read(entries.as_mut_ptr().cast(), most));
+            assert!(
+                count <= most as isize,
+                "{count} entries where {most} were asked for"
+            );
+            for entry in entries.iter().take(count.max(0) as usize) {
+                seen[entry.op_context.addr()] += 1;
+                left -= 1;
+            }
+            left == 0
+        })?;
+        ensure_eq!(seen, [1; COUNT], "how often each context came");
+        job.tx.is_empty()
+    })
+}
+
+fn nothing(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        wait: FI_WAIT_UNSPEC,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let mut entry = blank();
+        let place = (&raw mut entry).cast();
+        let mut source = 5;
+        gives!(AGAIN, obj job.tx.0, read(place, 1));
+        gives!(AGAIN, obj job.rx.0, readfrom(place, 1, &mut source));
+        // SAFETY:
+        // - plain data.
+        let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
+        gives!(AGAIN, obj job.tx.0, readerr(&mut error, 0));
+        for ms in [0, 1, 50] {
+            let start = Instant::now();
+            gives!(AGAIN, obj job.tx.0, sread(place, 1, null(), ms));
+            let took = start.elapsed();
+            ensure!(
+                took >= Duration::from_millis(ms as u64),
+                "a wait of {ms} ms took {took:?}"
+            );
+            ensure!(
+                took < Duration::from_millis(ms as u64 + 2000),
+                "a wait of {ms} ms took {took:?}"
+            );
+        }
+        ensure_eq!(
+            (entry.op_context.addr(), source),
+            (0, 5),
+            "what was not written"
+        );
+        Ok(())
+    })
+}
+
+fn failures(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        add(job, 31, 1 << 32)?;
+        until("the failure", || job.tx.read().0 == AVAIL)?;
+        ensure_eq!(job.tx.read().0, AVAIL, "a second look");
+        let error = job.tx.error()?;
+        ensure_eq!(
+            (error.op_context.addr(), error.err),
+            (31, Errno::NOKEY.0),
+            "context and number"
+        );
+        ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
+        let mut text = [1i8; 8];
+        let whole = call!(obj job.tx.0, strerror(error.prov_errno, null(), text.as_mut_ptr(), 8));
+        ensure!(!whole.is_null(), "no text");
+        // SAFETY:
+        // - a text of C, by the call's page.
+        let whole = unsafe { std::ffi::CStr::from_ptr(whole) }.to_bytes();
+        ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
+        ensure!(
+            text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
+            "the copied text"
+        );
+        job.tx.is_empty()
+    })
+}
+
+fn behind_failures(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let mut random = ctx.random(job.rank.into());
+        let (mut good, mut bad) = (0u64, 0u64);
+        for nth in 0..40 {
+            let wrong = random.below(3) == 0;
+            *(if wrong { &mut bad } else { &mut good }) |= 1 << nth;
+            add(job, nth, if wrong { 1 << 33 } else { 0 })?;
+        }
+        let (mut told, mut failed) = (0u64, 0u64);
+        until("all ends", || {
+            match job.tx.read() {
+                (1, entry) => told |= 1 << entry.op_context.addr(),
+                (AVAIL, _) => {
+                    if let Ok(error) = job.tx.error() {
+                        failed |= 1 << error.op_context.addr();
+                    }
+                }
+                _ => {}
+            }
+            told | failed == good | bad
+        })?;
+        ensure_eq!((told, failed), (good, bad), "successes and failures");
+        job.tx.is_empty()
+    })
+}
+
+fn wrong(_: &Ctx) -> Verdict {
+    let station = Station::open(&Plan::default())?;
+    let mut queue = null_mut();
+    let attr = |format, wait_obj, wait_cond| fi_cq_attr {
+        size: 0,
+        flags: 0,
+        format,
+        wait_obj,
+        signaling_vector: 0,
+        wait_cond,
+        wait_set: null_mut(),
+    };
+    let domain = station.domain;
+    gives!(INVAL, obj domain, cq_open(&mut attr(9, FI_WAIT_NONE, 0), &mut queue, null_mut()));
+    gives!(INVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_UNSPEC, 7), &mut queue, null_mut()));
+    gives!(NOSYS, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, 77, 0), &mut queue, null_mut()));
+    gives!(INVAL, obj domain, cq_open(null_mut(), &mut queue, null_mut()));
+    gives!(INVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, 0), null_mut(), null_mut()));
+    ensure_eq!(queue, null_mut(), "a queue");
+    let mut entry = blank();
+    gives!(INVAL, obj station.tx.0, read(null_mut(), 1));
+    gives!(INVAL, obj station.tx.0, sread((&raw mut entry).cast(), 1, null(), 10));
+    gives!(INVAL, obj station.tx.0, readerr(null_mut(), 0));
+    station.close()
+}

@@ -1,0 +1,325 @@
+//! Counters (fi_cntr(3)).
+
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    counts: "cntr.counts", "fi_cntr(3), fi_atomic(3) §4.8", 2,
+        [cntr_open, cntr_read, ep_bind, atomic, inject_atomic, fetch_atomic, compare_atomic, write, read, send, recv],
+        "each counter counts what it was bound for: base atomics with writes, fetching ones with reads, injected ones as well";
+    alone: "cntr.alone", "fi_cntr(3)", 2, [cntr_wait, atomic, fetch_atomic],
+        "an endpoint with counters alone works, and its waits bring everything to an end";
+    failures: "cntr.errors", "fi_cntr(3)", 2, [cntr_readerr, cntr_wait, atomic],
+        "failures are counted apart, and end a wait with -FI_EAVAIL";
+    values: "cntr.values", "fi_cntr(3)", 1, [cntr_add, cntr_set, cntr_adderr, cntr_seterr, cntr_read, cntr_readerr],
+        "the program may add to and set both values; adding wraps around";
+    waits: "cntr.wait", "fi_cntr(3)", 1, [cntr_wait],
+        "a wait for what has been reached ends at once, one for what is not reached with -FI_ETIMEDOUT at its time";
+    woken: "cntr.woken", "fi_cntr(3)", 1, [cntr_wait, cntr_add],
+        "a wait ends when another thread brings the counter to its threshold";
+    remote: "cntr.remote", "fi_cntr(3), fi_atomic(3) §4.8", 3,
+        [cntr_wait, cntr_read, atomic, inject_atomic, fetch_atomic, compare_atomic, write, inject_write, read] + ordering,
+        "with FI_RMA_EVENT a target's counters count what others have written and read, each operation once";
+    unasked: "cntr.remote.unasked", "fi_cntr(3)", 1, [ep_bind, cntr_open],
+        "a counter of remote operations without FI_RMA_EVENT is refused; so is one that counts nothing, and unknown attributes";
+}
+
+static ONE: u64 = 1;
+
+fn counts(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE, FI_READ, FI_SEND, FI_RECV],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let (mut result, mut word, none) = (0u64, 0u64, null_mut());
+        let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+        let counters = &job.station.counters;
+        let told = |expected: [u64; 4], what: &str| {
+            until(
+                &format!("{what}: the counters are to be {expected:?}"),
+                || (0..4).all(|i| call!(obj counters[i], read()) == expected[i]),
+            )
+        };
+        told([0; 4], "at first")?;
+        job.done(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
+        told([1, 0, 0, 0], "after fi_atomic")?;
+        job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+        told([2, 0, 0, 0], "after fi_inject_atomic")?;
+        job.done(
+            || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
+        )?;
+        told([2, 1, 0, 0], "after fi_fetch_atomic")?;
+        job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none)))?;
+        told([2, 2, 0, 0], "after fi_compare_atomic")?;
+        job.done(|| call!(rma job.ep, write(o, 8, none, to, at, key, none)))?;
+        job.done(|| call!(rma job.ep, read(r, 8, none, to, at, key, none)))?;
+        told([3, 3, 0, 0], "after fi_write and fi_read")?;
+        job.post(
+            || call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)),
+        )?;
+        job.done(|| call!(msg job.ep, send(o, 8, none, to, none)))?;
+        told([3, 3, 1, 1], "after a message")?;
+        for counter in counters {
+            ensure_eq!(call!(obj * counter, readerr()), 0, "failures");
+        }
+        Ok(())
+    })
+}
+
+fn alone(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        queues: false,
+        caps: FI_RMA | FI_ATOMIC,
+        counters: &[FI_WRITE, FI_READ],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let [writes, reads] = job.station.counters[..] else {
+            return Err("not two counters".into());
+        };
+        let mut results = [0u64; 30];
+        for nth in 0..30u64 {
+            let result = (&raw mut results[nth as usize]).cast();
+            job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+            job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), result, null_mut(), to, at + 8, key, UINT64, SUM, null_mut())))?;
+        }
+        ok!(obj writes, wait(30, 20_000));
+        ok!(obj reads, wait(30, 20_000));
+        results.sort_unstable();
+        ensure!(
+            results
+                .iter()
+                .enumerate()
+                .all(|(i, seen)| *seen == i as u64),
+            "what was fetched: {results:?}"
+        );
+        job.meet();
+        ensure_eq!(
+            (job.memory.get(8), job.memory.get(16)),
+            (30, 30),
+            "the sums"
+        );
+        Ok(())
+    })
+}
+
+fn failures(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        let (to, at, key) = job.place(job.right(), 8);
+        let post = |wrong: u64| {
+            job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, null_mut())))
+        };
+        post(0)?;
+        job.tx.next()?;
+        post(1 << 30)?;
+        job.tx.error()?;
+        ensure_eq!(
+            (call!(obj counter, read()), call!(obj counter, readerr())),
+            (1, 1),
+            "successes and failures"
+        );
+        // What fails while it waits ends a wait; what has failed before does not, so that it is done again until it has begun.
+        let (counter_at, start) = (counter.addr(), Instant::now());
+        let (code, failed) = std::thread::scope(|scope| {
+            let waits = scope.spawn(move || {
+                let counter = counter_at as *mut fid_cntr;
+                call!(obj counter, wait(10, 20_000))
+            });
+            let mut failed = 0;
+            while !waits.is_finished() {
+                pause(10);
+                post(1 << 30)?;
+                failed += 1;
+            }
+            Ok::<_, String>((waits.join().unwrap_or(0), failed))
+        })?;
+        ensure_eq!(code as isize, AVAIL, "a wait meanwhile");
+        ensure!(
+            start.elapsed() < Duration::from_secs(10),
+            "the wait did not end with the failure"
+        );
+        for _ in 0..failed {
+            job.tx.error()?;
+        }
+        ensure_eq!(call!(obj counter, readerr()), 1 + failed, "failures");
+        Ok(())
+    })
+}
+
+fn values(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        let both = || (call!(obj counter, read()), call!(obj counter, readerr()));
+        ok!(obj counter, set(100));
+        ensure_eq!(both(), (100, 0), "after fi_cntr_set");
+        ok!(obj counter, add(u64::MAX));
+        ensure_eq!(both(), (99, 0), "after fi_cntr_add");
+        ok!(obj counter, adderr(3));
+        ok!(obj counter, adderr(4));
+        ensure_eq!(both(), (99, 7), "after fi_cntr_adderr");
+        ok!(obj counter, seterr(2));
+        ensure_eq!(both(), (99, 2), "after fi_cntr_seterr");
+        job.update(0, 8, SUM, 1)?;
+        ensure_eq!(both(), (100, 2), "after an operation");
+        Ok(())
+    })
+}
+
+fn waits(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        ok!(obj counter, wait(0, 0));
+        ok!(obj counter, set(5));
+        ok!(obj counter, wait(5, -1));
+        ok!(obj counter, wait(3, 0));
+        for ms in [0, 40] {
+            let start = Instant::now();
+            gives!(TIMEDOUT, obj counter, wait(6, ms));
+            let took = start.elapsed();
+            ensure!(
+                took >= Duration::from_millis(ms as u64) && took < Duration::from_secs(3),
+                "a wait of {ms} ms took {took:?}"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn woken(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let at = job.station.counters[0].addr();
+        for round in 1..=5u64 {
+            let start = Instant::now();
+            let code = std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    pause(20);
+                    let counter = at as *mut fid_cntr;
+                    let _ = call!(obj counter, add(1));
+                });
+                let counter = at as *mut fid_cntr;
+                call!(obj counter, wait(round, 20_000))
+            });
+            ensure_eq!(code, 0, "the wait");
+            ensure!(
+                start.elapsed() < Duration::from_secs(5),
+                "the wait was not woken"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn remote(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
+        counters: &[FI_REMOTE_WRITE, FI_REMOTE_READ],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let rounds = many(ctx, 5);
+        let [writes, reads] = job.station.counters[..] else {
+            return Err("not two counters".into());
+        };
+        if job.rank > 0 {
+            let (to, at, key) = job.place(0, 8);
+            let (mut result, none) = (0u64, null_mut());
+            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+            for _ in 0..rounds {
+                job.done(
+                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
+                )?;
+                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
+                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
+                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
+                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
+                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
+            }
+            // Injected ones are still to be moved on.
+            until("all are through", || {
+                job.tx.progress();
+                job.ctx.told(0).is_some_and(|told| told == b"counted")
+            })?;
+        } else {
+            // A fetching atomic reads, and what it changes it writes: it is counted once, as one or the other.
+            let others = u64::from(job.size) - 1;
+            let all = 7 * others * rounds;
+            until("everything counted", || {
+                call!(obj writes, read()) + call!(obj reads, read()) == all
+            })?;
+            let seen = (call!(obj writes, read()), call!(obj reads, read()));
+            ensure!(
+                seen.0 >= 4 * others * rounds && seen.1 >= others * rounds,
+                "writes and reads: {seen:?}"
+            );
+            ensure_eq!(
+                job.memory.get(8),
+                3 * others * rounds,
+                "the sum when all is counted"
+            );
+            ctx.tell(b"counted");
+            pause(20);
+            let later = (call!(obj writes, read()), call!(obj reads, read()));
+            ensure_eq!(later, seen, "the counters a little later");
+        }
+        Ok(())
+    })
+}
+
+fn unasked(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let domain = job.station.domain;
+        let mut counter = null_mut();
+        ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
+        let ep = {
+            let mut ep: *mut fid_ep = null_mut();
+            ok!(obj domain, endpoint(job.station.info.raw(), &mut ep, null_mut()));
+            ep
+        };
+        let other: *mut fid = counter.cast();
+        gives!(INVAL, fid ep, bind(other, FI_REMOTE_WRITE));
+        gives!(BADFLAGS, fid ep, bind(other, 0));
+        gives!(BADFLAGS, fid ep, bind(other, FI_WRITE | 1 << 40));
+        super::station::close(ep)?;
+        super::station::close(counter)?;
+        let mut attr = fi_cntr_attr {
+            events: 1,
+            wait_obj: FI_WAIT_NONE,
+            wait_set: null_mut(),
+            flags: 0,
+        };
+        gives!(INVAL, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
+        attr.events = 0;
+        attr.wait_obj = 77;
+        gives!(NOSYS, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
+        gives!(INVAL, obj domain, cntr_open(null_mut(), null_mut(), null_mut()));
+        Ok(())
+    })
+}

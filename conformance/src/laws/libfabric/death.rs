@@ -1,0 +1,345 @@
+//! A peer is killed: every wait for it ends, with a failure where something was lost.
+
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::death_messages::synchronous;
+use super::kit::*;
+use super::station::{Plan, close};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    operations: "death.operations", "fi_cq(3)", 3, [atomic, fetch_atomic, compare_atomic, inject_atomic, write, read, cq_readerr] + needs_kill,
+        "soon operations on a process that was killed end with FI_ECONNRESET, all of them; those on others go on";
+    meanwhile: "death.meanwhile", "fi_cq(3)", 3, [atomic, fetch_atomic, cq_readerr] + needs_kill,
+        "a process dies while others work on its memory: each operation ends once, as a success or as a failure";
+    first_contact: "death.first", "fi_cq(3)", 2, [fetch_atomic, send, cq_readerr] + needs_kill,
+        "the first operation ever on a process that is dead ends with a failure";
+    counters: "death.counter", "fi_cntr(3)", 3, [cntr_wait, cntr_readerr, atomic] + needs_kill,
+        "a wait for a counter ends when what it counts fails by the death of the peer";
+    data: "death.data", "fi_rma(3)", 3, [writedata, cq_readerr] + needs_kill,
+        "writes with data that wait for room in the inbox of a process that is killed end with a failure";
+    survivors: "death.survivors", "fi_atomic(3) §4", 4, [fetch_atomic, compare_atomic] + needs_kill + ordering,
+        "a process killed in the middle of its atomics on a third one's memory leaves no element locked or half done";
+    gone: "death.closed", "fi_endpoint(3)", 2, [close, atomic, send, cq_readerr],
+        "an endpoint that was closed is as one that has died: operations on it end with a failure";
+}
+
+/// No wait takes longer than this after a death, on a busy machine.
+pub(super) const SOON: Duration = Duration::from_secs(8);
+/// Of the ranks, the last one dies.
+pub(super) fn victim(job: &Job<'_>) -> u32 {
+    job.size - 1
+}
+
+static ONE: u64 = 1;
+
+/// The end of an operation on a dead process.
+pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
+    let start = Instant::now();
+    let error = queue.fails(Errno::CONNRESET, what)?;
+    let took = start.elapsed();
+    ensure!(
+        took < SOON,
+        "{what}: the failure took {took:?} (rank {})",
+        job.rank
+    );
+    Ok(error)
+}
+
+/// Waits in fi_cq_sread(3) for a failure.
+pub(super) fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
+    let (start, mut entry) = (Instant::now(), blank());
+    let code = call!(obj queue.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), 20_000));
+    let took = start.elapsed();
+    ensure!(took < SOON, "{what}: the wait took {took:?}");
+    ensure_eq!(code, AVAIL, "{what}: the wait");
+    reset(job, what, queue)
+}
+
+pub(super) const WAITS: Plan<'static> = Plan {
+    wait: FI_WAIT_UNSPEC,
+    ..Plan::DEFAULT
+};
+
+fn operations(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    job.fetch(victim(&job), 8, SUM, 1)?;
+    job.meet();
+    if job.rank == victim(&job) {
+        ctx.dies();
+    }
+    let (to, at, key) = job.place(victim(&job), 8);
+    let (mut result, none) = (9u64, null_mut());
+    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+    // It takes a while until a death is known.
+    let start = Instant::now();
+    loop {
+        job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
+        if job.tx.next().is_err() {
+            break;
+        }
+        ensure!(
+            start.elapsed() < SOON,
+            "operations on a dead process succeed for {SOON:?}"
+        );
+        pause(1);
+    }
+    for _ in 0..3 {
+        job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))))?;
+        ensure_eq!(
+            reset(&job, "fi_atomic", job.tx)?.op_context.addr(),
+            1,
+            "the context"
+        );
+        job.post(
+            || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
+        )?;
+        reset(&job, "fi_fetch_atomic", job.tx)?;
+        job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none)))?;
+        reset(&job, "fi_compare_atomic", job.tx)?;
+        job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+        reset(&job, "fi_inject_atomic", job.tx)?;
+        job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key, none)))?;
+        reset(&job, "fi_write", job.tx)?;
+        job.post(|| call!(rma job.ep, read(r, 8, none, to, at, key, none)))?;
+        reset(&job, "fi_read", job.tx)?;
+        job.fetch(1 - job.rank, 16, SUM, 1)?;
+    }
+    ensure_eq!(result, 9, "the result");
+    job.tx.is_empty()?;
+    ended(job)
+}
+
+/// The survivors meet and close what they have.
+pub(super) fn ended(job: Job<'_>) -> Verdict {
+    job.meet();
+    close(job.registered.mr)?;
+    job.station.close()
+}
+
+fn meanwhile(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    if job.rank == victim(&job) {
+        pause(20 + ctx.random(1).below(40));
+        ctx.dies();
+    }
+    let (to, at, key) = job.place(victim(&job), 8);
+    let start = Instant::now();
+    let (mut posted, mut good, mut bad) = (0u64, 0u64, 0u64);
+    while bad < 20 {
+        ensure!(
+            start.elapsed() < LONG,
+            "{good} successes and {bad} failures"
+        );
+        match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
+        {
+            0 => posted += 1,
+            AGAIN => {}
+            code => return Err(format!("posting gave {}", code_name(code))),
+        }
+        while posted > good + bad {
+            match job.tx.read() {
+                (1, _) => {
+                    ensure!(
+                        bad == 0 || ctx.backend == "chaos",
+                        "a success after a failure"
+                    );
+                    good += 1;
+                }
+                (AVAIL, _) => {
+                    job.tx.fails(Errno::CONNRESET, "an operation")?;
+                    bad += 1;
+                }
+                _ => ensure!(
+                    start.elapsed() < LONG,
+                    "{posted} posted, {good} successes, {bad} failures"
+                ),
+            }
+        }
+    }
+    job.tx.is_empty()?;
+    ended(job)
+}
+
+fn first_contact(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    if job.rank == victim(&job) {
+        ctx.dies();
+    }
+    pause(100);
+    let (to, at, key) = job.place(1, 8);
+    let mut result = 0u64;
+    job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    let error = job.tx.error()?;
+    ensure!(
+        [Errno::CONNRESET.0, Errno::HOSTUNREACH.0].contains(&error.err),
+        "the failure is {}",
+        error.err
+    );
+    job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
+    let error = job.tx.error()?;
+    ensure!(
+        [Errno::CONNRESET.0, Errno::HOSTUNREACH.0].contains(&error.err),
+        "the failure is {}",
+        error.err
+    );
+    ended(job)
+}
+
+fn counters(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_SEND, FI_WRITE],
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    synchronous(&job, &[3; 16])?;
+    let (start, [sends, writes]) = (
+        Instant::now(),
+        [job.station.counters[0], job.station.counters[1]],
+    );
+    ensure_eq!(
+        call!(obj sends, wait(1, 20_000)) as isize,
+        AVAIL,
+        "the wait"
+    );
+    ensure!(
+        start.elapsed() < SOON,
+        "the wait took {:?}",
+        start.elapsed()
+    );
+    ensure_eq!(call!(obj sends, readerr()), 1, "failures");
+    let (to, at, key) = job.place(victim(&job), 8);
+    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    until("a failed write", || call!(obj writes, readerr()) == 1)?;
+    ensure_eq!(call!(obj writes, read()), 0, "successes");
+    ended(job)
+}
+
+fn data(ctx: &Ctx) -> Verdict {
+    let job = opened(
+        ctx,
+        &Plan {
+            entries: 16384,
+            ..WAITS
+        },
+        256,
+    )?;
+    if job.rank == victim(&job) {
+        pause(400);
+        ctx.dies();
+    }
+    // More than an inbox holds, of two senders; the target never looks.
+    let (to, at, key) = job.place(victim(&job), 8);
+    let (mut posted, mut told, start) = (0, 0, Instant::now());
+    let mut failed = 0;
+    while start.elapsed() < SOON && (posted < 6000 || told < posted) {
+        if posted < 6000 {
+            match call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 1, to, at, key, null_mut()))
+            {
+                0 => posted += 1,
+                AGAIN => {}
+                code => return Err(format!("posting gave {}", code_name(code))),
+            }
+        }
+        match job.tx.read() {
+            (1, _) => told += 1,
+            (AVAIL, _) => {
+                job.tx.fails(Errno::CONNRESET, "a write with data")?;
+                told += 1;
+                failed += 1;
+            }
+            _ => {}
+        }
+    }
+    ensure_eq!(told, posted, "operations that have ended");
+    ensure!(failed > 0, "none of {posted} has failed");
+    ended(job)
+}
+
+fn survivors(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 512)?;
+    let mut random = ctx.random(job.rank.into());
+    // A u64, a 16-byte integer, a complex number of 32 bytes.
+    let kinds = [(UINT64, 64), (15, 128), (13, 192)];
+    let turn = |nth: usize| -> Result<Vec<u8>, String> {
+        let (datatype, at) = kinds[nth % 3];
+        let ty = super::value::Type::of(datatype);
+        let one = match ty.is_integer() {
+            true => super::value::Value::Bits(1),
+            false => super::value::Value::Number(1.0, 1.0),
+        };
+        let (operand, mut result) = (ty.encode(one), vec![0; ty.size()]);
+        let mut call = super::matrix::Call {
+            family: super::value::Family::Fetch,
+            what: (datatype, SUM),
+            to: job.place(0, at),
+            operand: &operand,
+            compare: &[],
+            result: &mut result,
+            count: 1,
+        };
+        job.done(|| call.post(job.ep))?;
+        Ok(result)
+    };
+    if job.rank == victim(&job) {
+        let (start, long) = (
+            Instant::now(),
+            Duration::from_micros(500 + random.below(20_000)),
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(long);
+                ctx.dies();
+            });
+            for nth in 0.. {
+                if start.elapsed() > LONG || turn(nth).is_err() {
+                    break;
+                }
+            }
+        });
+        return Err("it lives".into());
+    }
+    pause(60);
+    for nth in 0..30 {
+        turn(nth)?;
+    }
+    // Real and imaginary part have been added to together.
+    let complex = turn(2)?;
+    ensure_eq!(
+        complex[..10],
+        complex[16..26],
+        "the parts of a complex number"
+    );
+    ended(job)
+}
+
+fn gone(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    if job.rank == 0 {
+        job.fetch(1, 8, SUM, 1)?;
+    }
+    job.meet();
+    if job.rank == 1 {
+        close(job.registered.mr)?;
+        job.station.close()?;
+        ctx.sync();
+        ctx.sync();
+        return Ok(());
+    }
+    job.meet();
+    let (to, at, key) = job.place(1, 8);
+    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    reset(&job, "fi_atomic", job.tx)?;
+    job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
+    reset(&job, "fi_send", job.tx)?;
+    ended(job)
+}

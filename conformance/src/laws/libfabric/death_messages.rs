@@ -1,0 +1,161 @@
+//! A peer is killed while messages are under way, and while others work on memory with it.
+
+use std::ptr::null_mut;
+use std::time::Instant;
+
+use unipgas::libfabric::sys::*;
+
+use super::death::{SOON, WAITS, ended, reset, victim, waited};
+use super::kit::*;
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    sends: "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,
+        "sends that wait for room or for their receive end with a failure when the receiver is killed";
+    receives: "death.recv", "fi_msg(3)", 3, [recv, trecv, cq_sread, cq_readerr] + needs_kill,
+        "a directed receive from a process that is killed ends with a failure; one from anybody gets what others send";
+    halfway: "death.halfway", "fi_msg(3)", 3, [recv, send, cq_sread, cq_readerr] + needs_kill,
+        "a receive whose sender is killed in the middle of a long message ends with a failure";
+    polling: "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
+        "one who polls the queue learns of it as well as one who waits";
+    closing: "death.close", "fi_endpoint(3)", 3, [close, recv, send] + needs_kill,
+        "with operations under way to a dead peer everything can be closed";
+}
+
+pub(super) fn synchronous(job: &Job<'_>, bytes: &[u8]) -> Verdict {
+    let part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let msg = fi_msg {
+        msg_iov: &part,
+        desc: null_mut(),
+        iov_count: 1,
+        addr: job.peer(victim(job)).address,
+        context: cx(6),
+        data: 0,
+    };
+    job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))
+}
+
+fn sends(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &WAITS, 256)?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    let long = vec![1u8; 4 << 20];
+    if job.rank == 0 {
+        synchronous(&job, &long[..64])?;
+    } else {
+        super::message::send(&job, victim(&job), &long, 6)?;
+    }
+    let error = waited(&job, "a send that nobody receives", job.tx)?;
+    ensure_eq!(error.op_context.addr(), 6, "the context");
+    ended(job)
+}
+
+fn receives(ctx: &Ctx) -> Verdict {
+    let job = opened(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
+            ..WAITS
+        },
+        256,
+    )?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    let from = job.peer(victim(&job)).address;
+    let (mut buffers, none) = ([0u64; 3], null_mut());
+    let [a, b, c] = &mut buffers;
+    ok!(msg job.ep, recv((&raw mut *a).cast(), 8, none, from, cx(1)));
+    ok!(tagged job.ep, recv((&raw mut *b).cast(), 8, none, from, 5, 0, cx(2)));
+    let both = waited(&job, "a directed receive", job.rx)?
+        .op_context
+        .addr()
+        + reset(&job, "a directed receive", job.rx)?.op_context.addr();
+    ensure_eq!(both, 3, "both contexts");
+    ok!(msg job.ep, recv((&raw mut *c).cast(), 8, none, FI_ADDR_UNSPEC, cx(3)));
+    super::message::send(&job, 1 - job.rank, &[4; 8], 4)?;
+    job.rx.of(3)?;
+    job.tx.of(4)?;
+    ended(job)
+}
+
+fn halfway(ctx: &Ctx) -> Verdict {
+    let job = opened(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_DIRECTED_RECV,
+            ..WAITS
+        },
+        256,
+    )?;
+    let mut long = vec![1u8; 16 << 20];
+    if job.rank == victim(&job) {
+        super::message::send(&job, 0, &long, 6)?;
+        // What fits has gone; the rest would need another look.
+        pause(30);
+        ctx.dies();
+    }
+    if job.rank == 0 {
+        pause(100);
+        let from = job.peer(victim(&job)).address;
+        let base = long.as_mut_ptr().cast();
+        ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
+        let (start, mut entry) = (Instant::now(), blank());
+        let code = call!(obj job.rx.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), 20_000));
+        ensure!(
+            start.elapsed() < SOON,
+            "the wait took {:?}",
+            start.elapsed()
+        );
+        // Where the receiver fetches from the sender's memory, that may have been kept for it.
+        ensure!(
+            code == AVAIL || code == 1 && long.iter().all(|byte| *byte == 1),
+            "the wait gave {}",
+            code_name(code)
+        );
+        if code == AVAIL {
+            reset(&job, "half a message", job.rx)?;
+        }
+    }
+    ended(job)
+}
+
+fn polling(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    synchronous(&job, &[3; 16])?;
+    reset(&job, "a send that nobody receives", job.tx)?;
+    ended(job)
+}
+
+fn closing(ctx: &Ctx) -> Verdict {
+    let job = opened(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV,
+            ..Plan::default()
+        },
+        256,
+    )?;
+    let long = vec![1u8; 8 << 20];
+    super::message::send(&job, victim(&job), &long, 6)?;
+    let (mut word, from) = (0u64, job.peer(victim(&job)).address);
+    ok!(msg job.ep, recv((&raw mut word).cast(), 8, null_mut(), from, cx(1)));
+    job.meet();
+    if job.rank == victim(&job) {
+        ctx.dies();
+    }
+    pause(30);
+    ended(job)
+}

@@ -1,0 +1,371 @@
+//! What a program is offered (fi_getinfo(3)), and what the provider says of itself.
+
+use std::ffi::CStr;
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::{Info, getinfo};
+use super::station::{Plan, Station};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    provider: "info.provider", "fi_provider(7)", 1, [getinfo],
+        "the provider has a name and versions, the same each time, in memory that libfabric may write";
+    plain: "info.plain", "fi_getinfo(3)", 1, [getinfo],
+        "without hints, and with empty ones, a reliable unconnected endpoint is offered that can do atomics";
+    bounds: "info.bounds", "fi_getinfo(3)", 1, [getinfo],
+        "nothing is written behind the structures of the version that has loaded the provider, and the provider's name is left to libfabric";
+    caps: "info.caps", "fi_getinfo(3)", 1, [getinfo],
+        "for each capability all that was asked for is offered, or -FI_ENODATA; unknown ones are refused";
+    refused: "info.refused", "fi_getinfo(3)", 1, [getinfo],
+        "what cannot be had is -FI_ENODATA: other kinds of endpoints, providers, formats, protocols, modes, sizes";
+    limits: "info.limits", "fi_getinfo(3)", 2, [getinfo, inject_write, writev],
+        "sizes that are offered can be used";
+    threading: "info.threading", "fi_domain(3)", 2, [getinfo, fetch_atomic],
+        "every model of threading is offered as asked for, and works";
+    versions: "info.versions", "fi_getinfo(3)", 2, [getinfo, fetch_atomic],
+        "programs of every version of the interface from 1.0 on are served";
+    node: "info.node", "fi_getinfo(3)", 1, [getinfo],
+        "a name of a machine finds nothing: endpoints are found by their own names";
+}
+
+fn provider(_: &Ctx) -> Verdict {
+    let (one, two) = (
+        unipgas::libfabric::ffi::fi_prov_ini(),
+        unipgas::libfabric::ffi::fi_prov_ini(),
+    );
+    ensure_eq!(one, two, "two structures");
+    // SAFETY:
+    // - the provider's structure, whose context is the library's.
+    unsafe {
+        let name = CStr::from_ptr((*one).name).to_bytes();
+        ensure!(
+            !name.is_empty() && name.iter().all(|c| c.is_ascii_graphic() && *c != b';'),
+            "the name {name:?}"
+        );
+        ensure!(
+            (*one).fi_version >= version(1, 17),
+            "version {:#x}",
+            (*one).fi_version
+        );
+        let before = (*one).context.internal;
+        (*one).context.internal = [5 as *mut _; 4];
+        (*one).context.internal = before;
+    }
+    Ok(())
+}
+
+fn offer(hints: Option<&Info>) -> Result<Info, String> {
+    getinfo(version(1, 17), 0, hints).map_err(|code| format!("fi_getinfo gave {code}"))
+}
+
+fn plain(_: &Ctx) -> Verdict {
+    for hints in [None, Some(Info::hints())] {
+        let mut info = offer(hints.as_ref())?;
+        ensure_eq!(info.endpoint().r#type, FI_EP_RDM, "the endpoint's type");
+        let caps = info.info().caps;
+        let wanted = FI_ATOMIC | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        ensure_eq!(caps & wanted, wanted, "capabilities of {caps:#x}");
+        ensure!(
+            info.transmit().caps & !caps == 0 && info.receive().caps & !caps == 0,
+            "capabilities of one side alone"
+        );
+        ensure_eq!(
+            info.info().mode,
+            0,
+            "modes that a program would have to know"
+        );
+        ensure!(
+            info.transmit().inject_size >= 8 && info.transmit().size > 0 && info.receive().size > 0,
+            "sizes"
+        );
+        ensure!(
+            info.endpoint().max_msg_size > 0
+                && info.endpoint().tx_ctx_cnt == 1
+                && info.endpoint().rx_ctx_cnt == 1,
+            "sizes"
+        );
+        ensure!(info.info().next.is_null(), "a second offer");
+    }
+    Ok(())
+}
+
+fn bounds(_: &Ctx) -> Verdict {
+    let hints = Plan::default().hints();
+    for hints in [None, Some(&hints)] {
+        let mut info = offer(hints)?;
+        ensure!(info.is_whole(), "bytes behind a structure were written");
+        ensure!(
+            info.fabric().prov_name.is_null(),
+            "the provider's name is libfabric's to fill in"
+        );
+        ensure!(
+            !info.fabric().name.is_null() && !info.domain().name.is_null(),
+            "names of fabric and domain"
+        );
+    }
+    ensure!(hints.is_whole(), "hints were written");
+    Ok(())
+}
+
+fn caps(_: &Ctx) -> Verdict {
+    let known = FI_MSG
+        | FI_RMA
+        | FI_TAGGED
+        | FI_ATOMIC
+        | FI_READ
+        | FI_WRITE
+        | FI_SEND
+        | FI_RECV
+        | FI_REMOTE_READ
+        | FI_REMOTE_WRITE
+        | FI_RMA_EVENT
+        | FI_SOURCE
+        | FI_DIRECTED_RECV
+        | FI_MULTI_RECV
+        | FI_LOCAL_COMM;
+    for bit in 0..64 {
+        let mut hints = Info::hints();
+        hints.info().caps = 1 << bit;
+        match getinfo(version(1, 17), 0, Some(&hints)) {
+            Ok(mut info) => {
+                ensure!(
+                    info.info().caps & 1 << bit != 0,
+                    "capability {bit} was left out"
+                );
+                ensure!(
+                    (known | FI_REMOTE_COMM) & 1 << bit != 0,
+                    "capability {bit} is offered"
+                );
+            }
+            Err(code) => {
+                ensure_eq!(code, -libc::ENODATA, "capability {bit}");
+                ensure!(known & 1 << bit == 0, "capability {bit} is refused");
+            }
+        }
+    }
+    for caps in [
+        FI_ATOMIC,
+        FI_ATOMIC | FI_READ,
+        FI_MSG | FI_ATOMIC | FI_RMA_EVENT,
+        FI_TAGGED | FI_SOURCE,
+    ] {
+        let mut hints = Info::hints();
+        hints.info().caps = caps;
+        let offered = offer(Some(&hints))?.info().caps;
+        ensure_eq!(offered & caps, caps, "capabilities");
+        // What costs something is offered to those who ask for it.
+        let costly = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
+        ensure_eq!(
+            offered & costly & !caps,
+            0,
+            "capabilities that nobody asked for"
+        );
+    }
+    Ok(())
+}
+
+fn refused(_: &Ctx) -> Verdict {
+    type Wish = (&'static str, fn(&mut Info));
+    let wishes: [Wish; 22] = [
+        ("a connected endpoint", |h| h.endpoint().r#type = 1),
+        ("a datagram endpoint", |h| h.endpoint().r#type = 2),
+        ("an unknown endpoint", |h| h.endpoint().r#type = 9),
+        ("a protocol", |h| h.endpoint().protocol = 3),
+        ("messages of any length", |h| {
+            h.endpoint().max_msg_size = usize::MAX
+        }),
+        ("contexts", |h| h.endpoint().tx_ctx_cnt = 5),
+        ("shared contexts", |h| {
+            h.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT
+        }),
+        ("an authorisation key", |h| h.endpoint().auth_key_size = 8),
+        ("an address format", |h| h.info().addr_format = 2),
+        ("an inject of a megabyte", |h| {
+            h.transmit().inject_size = 1 << 20
+        }),
+        ("a vector of a thousand", |h| h.transmit().iov_limit = 1000),
+        ("a remote vector of a thousand", |h| {
+            h.transmit().rma_iov_limit = 1000
+        }),
+        ("unknown flags", |h| h.transmit().op_flags = 1 << 40),
+        ("unknown flags of receives", |h| {
+            h.receive().op_flags = FI_INJECT
+        }),
+        ("capabilities of one side alone", |h| {
+            h.info().caps = FI_ATOMIC;
+            h.transmit().caps = FI_MSG;
+        }),
+        ("strict completion order", |h| {
+            h.transmit().comp_order = FI_ORDER_STRICT
+        }),
+        ("long keys", |h| h.domain().mr_key_size = 16),
+        ("much data", |h| h.domain().cq_data_size = 16),
+        ("several pieces of a region", |h| {
+            h.domain().mr_iov_limit = 4
+        }),
+        ("an unknown threading", |h| h.domain().threading = 99),
+        ("an unknown progress", |h| h.domain().data_progress = 99),
+        ("an unknown vector", |h| h.domain().av_type = 99),
+    ];
+    for (what, wish) in wishes {
+        let mut hints = Info::hints();
+        wish(&mut hints);
+        match getinfo(version(1, 17), 0, Some(&hints)) {
+            Err(code) => ensure_eq!(code, -libc::ENODATA, "{what}"),
+            Ok(_) => return Err(format!("{what} is offered")),
+        }
+    }
+    for of_domain in [true, false] {
+        let mut hints = Info::hints();
+        // SAFETY:
+        // - a string of C; the info frees it.
+        let other = unsafe { libc::strdup(c"another".as_ptr()) };
+        match of_domain {
+            true => hints.domain().name = other,
+            false => hints.fabric().name = other,
+        }
+        let code = getinfo(version(1, 17), 0, Some(&hints)).err();
+        ensure_eq!(code, Some(-libc::ENODATA), "another fabric or domain");
+        // These alone are asked for: the hints do not count.
+        ensure!(
+            getinfo(version(1, 17), FI_PROV_ATTR_ONLY, Some(&hints)).is_ok(),
+            "FI_PROV_ATTR_ONLY"
+        );
+    }
+    Ok(())
+}
+
+fn limits(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 64 << 10, |job| {
+        // SAFETY:
+        // - what getinfo gave.
+        let transmit = unsafe { *(*job.station.info.raw()).tx_attr };
+        let (to, at, key) = job.place(job.right(), 0);
+        let most = transmit.inject_size;
+        let bytes = vec![7u8; most + 1];
+        job.post(|| call!(rma job.ep, inject(bytes.as_ptr().cast(), most, to, at, key)))?;
+        gives!(MSGSIZE, rma job.ep, inject(bytes.as_ptr().cast(), most + 1, to, at, key));
+        until("the injected bytes", || {
+            job.tx.progress();
+            job.memory.load(0, most) == bytes[..most]
+        })?;
+        let limit = transmit.iov_limit;
+        let list: Vec<libc::iovec> = (0..=limit)
+            .map(|i| libc::iovec {
+                iov_base: bytes[i..].as_ptr().cast_mut().cast(),
+                iov_len: 1,
+            })
+            .collect();
+        job.done(|| call!(rma job.ep, writev(list.as_ptr(), null_mut(), limit, to, at + 8192, key, null_mut())))?;
+        gives!(INVAL, rma job.ep, writev(list.as_ptr(), null_mut(), limit + 1, to, at + 8192, key, null_mut()));
+        job.meet();
+        job.memory.holds(8192, &bytes[..limit], "the pieces")?;
+        job.memory.holds(8192 + limit, &[0], "what is behind them")
+    })
+}
+
+fn threading(ctx: &Ctx) -> Verdict {
+    for threading in [
+        FI_THREAD_UNSPEC,
+        FI_THREAD_SAFE,
+        FI_THREAD_FID,
+        FI_THREAD_DOMAIN,
+        FI_THREAD_COMPLETION,
+        FI_THREAD_ENDPOINT,
+    ] {
+        let plan = Plan {
+            threading,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            // SAFETY:
+            // - what getinfo gave.
+            let offered = unsafe { (*(*job.station.info.raw()).domain_attr).threading };
+            ensure!(
+                offered == threading || offered == FI_THREAD_SAFE,
+                "threading {threading} became {offered}"
+            );
+            for nth in 0..20 {
+                ensure_eq!(job.fetch(job.right(), 8, SUM, 1)?, nth, "the sum before");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn versions(ctx: &Ctx) -> Verdict {
+    for (major, minor) in [
+        (1, 0),
+        (1, 4),
+        (1, 5),
+        (1, 8),
+        (1, 9),
+        (1, 13),
+        (1, 17),
+        (1, 20),
+        (2, 0),
+        (2, 6),
+    ] {
+        let plan = Plan {
+            version: version(major, minor),
+            mr_mode: if (major, minor) < (1, 5) {
+                FI_MR_BASIC
+            } else {
+                BASIC
+            },
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            ensure_eq!(
+                job.fetch(job.right(), 8, SUM, 5)?,
+                0,
+                "version {major}.{minor}"
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn node(_: &Ctx) -> Verdict {
+    let mut info = null_mut();
+    // SAFETY:
+    // - the provider's structure; strings of C, and a place for a pointer.
+    let code = unsafe {
+        let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
+        (provider.getinfo)(
+            version(1, 17),
+            c"localhost".as_ptr(),
+            c"1234".as_ptr(),
+            0,
+            null(),
+            &mut info,
+        )
+    };
+    ensure_eq!(code, -libc::ENODATA, "a node");
+    ensure!(info.is_null(), "an offer");
+    // An endpoint's name as the destination is one.
+    let station = Station::open(&Plan::default())?;
+    let name = station.name()?;
+    let mut hints = Info::hints();
+    // SAFETY:
+    // - room for the name, which the info frees.
+    unsafe {
+        let copy = libc::malloc(NAME).cast::<u8>();
+        std::ptr::copy_nonoverlapping(name.as_ptr(), copy, NAME);
+        hints.info().dest_addr = copy.cast();
+        hints.info().dest_addrlen = NAME;
+    }
+    let mut found = offer(Some(&hints))?;
+    ensure_eq!(found.info().dest_addrlen, NAME, "the destination");
+    // SAFETY:
+    // - as many bytes, by the length.
+    let seen = unsafe { std::slice::from_raw_parts(found.info().dest_addr.cast::<u8>(), NAME) };
+    same(seen, &name, "the destination")?;
+    station.close()
+}

@@ -1,0 +1,140 @@
+//! Injected operations.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::flags::One;
+use super::kit::*;
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    inject: "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
+        "after fi_inject_atomic the buffer may be used again at once; no completion is told, and the operation is done";
+    inject_flag: "atomic.flag.inject", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg] + ordering,
+        "with FI_INJECT all constant buffers, those of the vectors themselves included, may be used again when the call returns";
+    inject_size: "atomic.inject.size", "fi_atomic(3) §4.3, §5", 2, [inject_atomic, atomicmsg],
+        "inject_size bytes can be injected; more are -FI_EMSGSIZE, and nothing is changed";
+    always_quiet: "atomic.inject.quiet", "fi_atomic(3) §4.3", 2, [inject_atomic],
+        "no completion of fi_inject_atomic, whether or not the queue was bound with FI_SELECTIVE_COMPLETION and FI_COMPLETION is set for the endpoint";
+}
+
+fn inject(ctx: &Ctx) -> Verdict {
+    let count = many(ctx, 30);
+    with(ctx, &Plan::default(), 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let mut operand = 0u64;
+        for nth in 1..=count {
+            operand = nth;
+            job.post(|| call!(atomic job.ep, inject((&raw const operand).cast(), 1, to, at, key, UINT64, SUM)))?;
+            operand = u64::MAX / 3;
+        }
+        std::hint::black_box(operand);
+        until("all injected operations", || {
+            job.tx.progress();
+            job.memory.get(8) == count * (count + 1) / 2
+        })?;
+        job.meet();
+        job.tx.is_empty()
+    })
+}
+
+fn inject_flag(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let rank = job.right();
+        let mut value = 0u64;
+        for nth in 1..=many(ctx, 10) {
+            let mut add = One::new(job.place(rank, 8), SUM, nth, 0);
+            job.post(|| add.write(job.ep, FI_INJECT))?;
+            // All but the results is the program's again.
+            add.words = [u64::MAX; 3];
+            add.lists[0].count = 99;
+            add.remote.key = 0;
+            job.tx.next()?;
+            value += nth;
+            let mut fetch = One::new(job.place(rank, 8), SUM, nth, 0);
+            job.post(|| fetch.fetch(job.ep, FI_INJECT))?;
+            fetch.words[0] = u64::MAX;
+            fetch.lists[0].count = 99;
+            fetch.remote.key = 0;
+            job.tx.next()?;
+            ensure_eq!(fetch.result(), value, "what was fetched");
+            value += nth;
+            let mut swap = One::new(job.place(rank, 8), CSWAP, value + 7, value);
+            job.post(|| swap.compare(job.ep, FI_INJECT))?;
+            (swap.words[0], swap.words[1]) = (u64::MAX, u64::MAX);
+            swap.lists[1].addr = null_mut();
+            job.tx.next()?;
+            ensure_eq!(swap.result(), value, "what was compared");
+            value += 7;
+        }
+        job.meet();
+        ensure_eq!(job.memory.get(8), value, "the target");
+        Ok(())
+    })
+}
+
+fn inject_size(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 64 << 10, |job| {
+        // SAFETY:
+        // - what getinfo gave.
+        let most = unsafe { (*(*job.station.info.raw()).tx_attr).inject_size };
+        ensure!(most >= 8, "inject_size is {most}");
+        let (to, at, key) = job.place(job.right(), 0);
+        let count = most / 8;
+        let mut words = vec![3u64; count + 1];
+        gives!(MSGSIZE, atomic job.ep, inject(words.as_ptr().cast(), count + 1, to, at, key, UINT64, SUM));
+        let mut over = One::new((to, at, key), SUM, 0, 0);
+        over.lists[0] = fi_ioc {
+            addr: words.as_mut_ptr().cast(),
+            count: count + 1,
+        };
+        over.remote.count = count + 1;
+        ensure_eq!(
+            over.write(job.ep, FI_INJECT),
+            -(libc::EMSGSIZE as isize),
+            "more than inject_size"
+        );
+        job.post(
+            || call!(atomic job.ep, inject(words.as_ptr().cast(), count, to, at, key, UINT64, SUM)),
+        )?;
+        until("the injected elements", || {
+            job.tx.progress();
+            (0..count).all(|i| job.memory.get(8 * i) == 3)
+        })?;
+        job.memory.holds(8 * count, &[0; 8], "the element behind")?;
+        job.meet();
+        job.tx.is_empty()
+    })
+}
+
+fn always_quiet(ctx: &Ctx) -> Verdict {
+    for (selective, op_flags) in [
+        (false, 0),
+        (true, 0),
+        (true, FI_COMPLETION),
+        (false, FI_COMPLETION),
+    ] {
+        let plan = Plan {
+            selective,
+            op_flags,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            let (to, at, key) = job.place(job.right(), 8);
+            let one = 1u64;
+            for _ in 0..20 {
+                job.post(|| call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, key, UINT64, SUM)))?;
+            }
+            until("the injected operations", || {
+                job.tx.progress();
+                job.memory.get(8) == 20
+            })?;
+            job.meet();
+            job.tx.is_empty()
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! What a body is given by [`with`]: an endpoint that knows all ranks', and memory that all may reach.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::time::Instant;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Registered, Station};
+use crate::law::{Ctx, Verdict};
+
+/// Another rank's endpoint and memory.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) address: u64,
+    pub(super) key: u64,
+    pub(super) base: u64,
+}
+
+/// What a body is given by [`with`].
+pub(super) struct Job<'a> {
+    pub(super) ctx: &'a Ctx,
+    pub(super) rank: u32,
+    pub(super) size: u32,
+    pub(super) station: Station,
+    pub(super) ep: *mut fid_ep,
+    pub(super) tx: Queue,
+    pub(super) rx: Queue,
+    pub(super) memory: Memory,
+    pub(super) registered: Registered,
+    pub(super) peers: Vec<Peer>,
+}
+
+impl Job<'_> {
+    /// The next rank.
+    pub(super) fn right(&self) -> u32 {
+        (self.rank + 1) % self.size
+    }
+
+    /// The previous rank.
+    pub(super) fn left(&self) -> u32 {
+        (self.rank + self.size - 1) % self.size
+    }
+
+    pub(super) fn peer(&self, rank: u32) -> Peer {
+        self.peers[rank as usize]
+    }
+
+    /// Address, remote address and key of byte `at` of a rank's memory.
+    pub(super) fn place(&self, rank: u32, at: usize) -> (u64, u64, u64) {
+        let peer = self.peer(rank);
+        (peer.address, peer.base + at as u64, peer.key)
+    }
+
+    /// Waits until all ranks have come here; nothing of libfabric is used for it.
+    pub(super) fn meet(&self) {
+        self.ctx.sync();
+    }
+
+    /// Posts what may have to be tried again.
+    pub(super) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
+        let start = Instant::now();
+        loop {
+            match call() {
+                0 => return Ok(()),
+                AGAIN if start.elapsed() < LONG => {
+                    self.tx.progress();
+                    std::thread::yield_now();
+                }
+                code => return Err(format!("posting gave {}", code_name(code))),
+            }
+        }
+    }
+
+    /// Posts, and waits for its completion.
+    pub(super) fn done(&self, call: impl FnMut() -> isize) -> Result<fi_cq_tagged_entry, String> {
+        self.post(call)?;
+        self.tx.next()
+    }
+
+    /// A fetching operation on a u64, to its end.
+    pub(super) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
+        let (peer, mut before) = (self.peer(rank), 0u64);
+        self.done(|| {
+            call!(atomic self.ep, readwrite((&raw const value).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
+        })?;
+        Ok(before)
+    }
+
+    /// A comparing operation on a u64, to its end.
+    pub(super) fn compare(
+        &self,
+        (rank, at): (u32, usize),
+        op: c_int,
+        value: u64,
+        compare: u64,
+    ) -> Result<u64, String> {
+        let (peer, mut before) = (self.peer(rank), 0u64);
+        self.done(|| {
+            call!(atomic self.ep, compwrite((&raw const value).cast(), 1, null_mut(), (&raw const compare).cast(), null_mut(), (&raw mut before).cast(), null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
+        })?;
+        Ok(before)
+    }
+
+    /// An operation on a u64, to its end.
+    pub(super) fn update(&self, rank: u32, at: usize, op: c_int, value: u64) -> Verdict {
+        let peer = self.peer(rank);
+        self.done(|| {
+            call!(atomic self.ep, write((&raw const value).cast(), 1, null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
+        })?;
+        Ok(())
+    }
+
+    /// Writes bytes to a rank's memory and waits until they are there.
+    pub(super) fn write(&self, rank: u32, at: usize, bytes: &[u8]) -> Verdict {
+        let peer = self.peer(rank);
+        self.done(|| {
+            call!(rma self.ep, write(bytes.as_ptr().cast(), bytes.len(), null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
+        })?;
+        Ok(())
+    }
+
+    /// Reads bytes of a rank's memory.
+    pub(super) fn read(&self, rank: u32, at: usize, len: usize) -> Result<Vec<u8>, String> {
+        let (peer, mut bytes) = (self.peer(rank), vec![0u8; len]);
+        self.done(|| {
+            call!(rma self.ep, read(bytes.as_mut_ptr().cast(), len, null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
+        })?;
+        Ok(bytes)
+    }
+
+    /// Waits until the word of the own memory at byte `at` has this value. Nothing of libfabric is called.
+    pub(super) fn await_word(&self, at: usize, value: u64) -> Verdict {
+        until(&format!("{value:#x} in byte {at} of the memory"), || {
+            self.memory.get(at) == value
+        })
+    }
+}
+
+/// Runs the body with an endpoint as planned and `len` bytes of zeros that all ranks may reach; at the end all ranks meet, and all is
+/// closed, which must succeed.
+pub(super) fn with(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    len: usize,
+    body: impl FnOnce(&Job<'_>) -> Verdict,
+) -> Verdict {
+    let job = opened(ctx, plan, len)?;
+    body(&job)?;
+    ctx.sync();
+    let Job {
+        station,
+        memory,
+        registered,
+        ..
+    } = job;
+    super::station::close(registered.mr)?;
+    station.close()?;
+    memory.free();
+    ctx.sync();
+    Ok(())
+}
+
+/// What [`with`] gives its body; for laws whose ranks do not all come to the end.
+pub(super) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
+    let station = Station::open(plan)?;
+    let memory = Memory::new(len.next_multiple_of(256));
+    let registered = station.register(memory, 7 + u64::from(ctx.rank))?;
+    let mut told = station.name()?.to_vec();
+    told.extend(registered.key.to_le_bytes());
+    told.extend(registered.base.to_le_bytes());
+    ctx.tell(&told);
+    ctx.sync();
+    let mut peers = Vec::new();
+    for rank in 0..ctx.size {
+        let told = ctx.told(rank).unwrap_or_default();
+        crate::ensure_eq!(told.len(), NAME + 16, "what rank {rank} tells");
+        let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
+        peers.push(Peer {
+            address: station.insert(&told[..NAME])?,
+            key: word(NAME),
+            base: word(NAME + 8),
+        });
+    }
+    ctx.sync();
+    Ok(Job {
+        ctx,
+        rank: ctx.rank,
+        size: ctx.size,
+        ep: station.ep,
+        tx: station.tx,
+        rx: station.rx,
+        station,
+        memory,
+        registered,
+        peers,
+    })
+}

@@ -1,0 +1,183 @@
+//! Keys and addresses that are wrong, and registrations that are refused.
+
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::matrix::Call;
+use super::station::{Plan, Station, close};
+use super::value::{Family, TYPES};
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    misaligned: "mr.misaligned", "fi_atomic(3) §8", 2, [atomic, fetch_atomic],
+        "an element that is not aligned as its type in C ends with FI_EINVAL, and is left alone";
+    unknown_keys: "mr.unknown", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, compare_atomic, inject_atomic],
+        "a key that was never given out ends with FI_ENOKEY";
+    taken: "mr.taken", "fi_mr(3)", 1, [mr_reg, close],
+        "a key in use cannot be had a second time (-FI_ENOKEY), and can after it was closed";
+    other_domains: "mr.domains", "fi_mr(3)", 1, [mr_reg, domain, atomic],
+        "keys belong to a domain: another one of the process has its own under the same number";
+    bad_registrations: "mr.bad", "fi_mr(3)", 1, [mr_reg, mr_regv, mr_regattr],
+        "no memory, no length, unknown rights and flags, several pieces, an offset and no place for the region are refused";
+    own_rank: "mr.self", "fi_atomic(3) §4", 1, [fetch_atomic, write, read],
+        "a process reaches its own memory as peers do";
+}
+
+fn misaligned(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 512, |job| {
+        let bytes = [0u8; 64];
+        for (datatype, ty) in (0..).zip(TYPES) {
+            // Of complex numbers, that of a part.
+            for at in 1..ty.1 as u64 {
+                let mut result = [1u8; 64];
+                let mut call = Call {
+                    family: Family::Fetch,
+                    what: (datatype, WRITE),
+                    to: job.place(job.right(), 64 + at as usize),
+                    operand: &bytes,
+                    compare: &bytes,
+                    result: &mut result,
+                    count: 1,
+                };
+                job.post(|| call.post(job.ep))?;
+                job.tx
+                    .fails(Errno::INVAL, &format!("datatype {datatype} at {at}"))?;
+                ensure_eq!(result, [1; 64], "the result");
+            }
+        }
+        job.meet();
+        job.memory.holds(0, &[0; 512], "the memory")
+    })
+}
+
+fn unknown_keys(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let (one, mut result, none) = (1u64, 9u64, null_mut());
+        let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
+        let mut random = ctx.random(job.rank.into());
+        for wrong in [0, key + 1, key ^ 1 << 63, u64::MAX, random.next() | 1 << 40] {
+            job.post(
+                || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
+            )?;
+            let error = job.tx.fails(Errno::NOKEY, "fi_atomic")?;
+            ensure_eq!(
+                (error.op_context.addr(), error.flags),
+                (3, FI_ATOMIC | FI_WRITE),
+                "context and flags"
+            );
+            job.post(|| call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)))?;
+            job.tx.fails(Errno::NOKEY, "fi_inject_atomic")?;
+            job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
+            let error = job.tx.fails(Errno::NOKEY, "fi_fetch_atomic")?;
+            ensure_eq!(
+                (error.op_context.addr(), error.flags),
+                (4, FI_ATOMIC | FI_READ),
+                "context and flags"
+            );
+            job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
+            job.tx.fails(Errno::NOKEY, "fi_compare_atomic")?;
+        }
+        ensure_eq!(result, 9, "the result");
+        job.tx.is_empty()
+    })
+}
+
+fn taken(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        mr_mode: 0,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let (domain, memory, mut mr) = (job.station.domain, Memory::new(256), null_mut());
+        let rights = FI_REMOTE_READ;
+        for key in [0, 55, u64::MAX - 1] {
+            let first = job.station.register(memory, key)?;
+            ensure_eq!(first.key, key, "the key");
+            gives!(NOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
+            close(first.mr)?;
+            let second = job.station.register(memory, key)?;
+            close(second.mr)?;
+        }
+        memory.free();
+        Ok(())
+    })
+}
+
+fn other_domains(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        mr_mode: 0,
+        ..Plan::default()
+    };
+    let (one, two) = (Station::open(&plan)?, Station::open(&plan)?);
+    let memory = [Memory::new(256), Memory::new(256)];
+    let regions = [one.register(memory[0], 5)?, two.register(memory[1], 5)?];
+    let addresses = [one.insert(&one.name()?)?, one.insert(&two.name()?)?];
+    for (nth, to) in addresses.into_iter().enumerate() {
+        let word = nth as u64 + 10;
+        ok!(atomic one.ep, write((&raw const word).cast(), 1, null_mut(), to, 8, 5, UINT64, WRITE, null_mut()));
+        one.tx.next()?;
+    }
+    ensure_eq!(
+        (memory[0].get(8), memory[1].get(8)),
+        (10, 11),
+        "the memories"
+    );
+    for region in regions {
+        close(region.mr)?;
+    }
+    one.close()?;
+    two.close()?;
+    memory.into_iter().for_each(Memory::free);
+    let _ = ctx;
+    Ok(())
+}
+
+fn bad_registrations(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (domain, memory, rights) = (
+            job.station.domain,
+            Memory::new(256),
+            FI_REMOTE_READ | FI_REMOTE_WRITE,
+        );
+        let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
+        let (base_of_none, place) = (null(), &raw mut mr);
+        gives!(INVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));
+        gives!(INVAL, mr domain, reg(base, 0, rights, 0, 1, 0, place, none));
+        gives!(INVAL, mr domain, reg(base, 256, rights, 8, 1, 0, place, none));
+        gives!(INVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
+        gives!(BADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
+        gives!(INVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
+        let part = libc::iovec {
+            iov_base: memory.base.cast(),
+            iov_len: 128,
+        };
+        let parts = [part; 2];
+        gives!(INVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
+        gives!(INVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
+        gives!(INVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
+        gives!(INVAL, mr domain, regattr(null(), 0, place));
+        ensure_eq!(mr, null_mut(), "a region");
+        memory.free();
+        Ok(())
+    })
+}
+
+fn own_rank(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        ensure_eq!(job.fetch(0, 8, SUM, 6)?, 0, "before");
+        ensure_eq!(job.compare((0, 8), CSWAP, 9, 6)?, 6, "in between");
+        ensure_eq!(job.memory.get(8), 9, "the memory");
+        job.write(0, 16, &[3; 8])?;
+        ensure_eq!(
+            job.read(0, 8, 16)?,
+            [&9u64.to_le_bytes()[..], &[3; 8]].concat(),
+            "what is read"
+        );
+        Ok(())
+    })
+}

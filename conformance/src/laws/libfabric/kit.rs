@@ -1,0 +1,379 @@
+//! What the laws of libfabric are written with.
+//!
+//! They do what libfabric's core does: it calls the provider through the tables of its objects, and so do they ([`call`]). [`with`]
+//! gives a body an endpoint that knows all other ranks', and memory that all may reach.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+pub(super) use super::job::*;
+use crate::law::{Ctx, Random, Verdict};
+
+/// Time after which something that should have come is missing.
+pub(super) const LONG: Duration = Duration::from_secs(20);
+/// Bytes of an endpoint's name.
+pub(super) const NAME: usize = unipgas::libfabric::name::LEN;
+/// What programs mean that know nothing newer than FI_MR_BASIC.
+pub(super) const BASIC: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+pub(super) const AGAIN: isize = -(Errno::AGAIN.0 as isize);
+pub(super) const AVAIL: isize = -(Errno::AVAIL.0 as isize);
+
+/// `enum fi_op`.
+pub(super) const MIN: c_int = 0;
+pub(super) const SUM: c_int = 2;
+pub(super) const BOR: c_int = 6;
+pub(super) const BXOR: c_int = 9;
+pub(super) const READ: c_int = 10;
+pub(super) const WRITE: c_int = 11;
+pub(super) const CSWAP: c_int = 12;
+pub(super) const MSWAP: c_int = 18;
+/// `enum fi_datatype`.
+pub(super) const INT8: c_int = 0;
+pub(super) const UINT32: c_int = 5;
+pub(super) const UINT64: c_int = FI_UINT64;
+
+/// Calls an entry of a table of an object: `call!(atomic ep, write(..))`; of its first one `fid`, of its own one `obj`.
+macro_rules! call {
+    (fid $object:expr, $entry:ident($($arg:expr),* $(,)?)) => {
+        // SAFETY:
+        // - an object that the law has opened and not closed; pointers are null, or lead to places as large as the call's page asks
+        //   for, which stay until the operation has ended; likewise below.
+        unsafe { ((*(*$object).fid.ops).$entry)($object.cast(), $($arg),*) }
+    };
+    (obj $object:expr, $entry:ident($($arg:expr),* $(,)?)) => {
+        // SAFETY:
+        // - as above.
+        unsafe { ((*(*$object).ops).$entry)($object.cast(), $($arg),*) }
+    };
+    ($table:ident $object:expr, $entry:ident($($arg:expr),* $(,)?)) => {
+        // SAFETY:
+        // - as above.
+        unsafe { ((*(*$object).$table).$entry)($object.cast(), $($arg),*) }
+    };
+}
+
+/// As [`call`]; the law fails unless it gives 0.
+macro_rules! ok {
+    ($table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
+        match call!($table $object, $entry($($arg)*)) {
+            0 => {}
+            code => {
+                return Err(format!(
+                    "{} gave {} instead of 0 ({}:{})",
+                    stringify!($entry),
+                    $crate::laws::libfabric::kit::code_name(code as isize),
+                    $crate::laws::libfabric::kit::file_name(file!()),
+                    line!()
+                ));
+            }
+        }
+    };
+}
+
+/// As [`call`]; the law fails unless it gives minus this number: `gives!(INVAL, atomic ep, write(..))`.
+macro_rules! gives {
+    ($errno:ident, $table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
+        match (
+            call!($table $object, $entry($($arg)*)) as isize,
+            -(unipgas::libfabric::status::Errno::$errno.0 as isize),
+        ) {
+            (code, expected) => {
+                if code != expected {
+                    return Err(format!(
+                        "{} gave {} instead of {} ({}:{})",
+                        stringify!($entry),
+                        $crate::laws::libfabric::kit::code_name(code),
+                        $crate::laws::libfabric::kit::code_name(expected),
+                        $crate::laws::libfabric::kit::file_name(file!()),
+                        line!()
+                    ));
+                }
+            }
+        }
+    };
+}
+
+/// A table of laws, each with a body of the same name, as the function `laws`.
+macro_rules! laws {
+    ($(
+        $body:ident: $id:literal, $clause:literal, $processes:literal,
+        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
+    )*) => {
+        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+            use $crate::law::{Api, Law};
+            vec![$({
+                static LAW: Law = Law {
+                    $($flag: true,)*
+                    ..Law::new(
+                        Api::Libfabric,
+                        concat!("libfabric.", $id),
+                        $clause,
+                        $says,
+                        $processes,
+                        &[$(concat!("fi_", stringify!($procedure))),*],
+                        $body,
+                    )
+                };
+                &LAW
+            }),*]
+        }
+    };
+}
+
+/// What a call gave, for messages.
+pub(super) fn code_name(code: isize) -> String {
+    match code {
+        ..0 => format!("{code} ({})", Errno(-code as i32).text().to_string_lossy()),
+        code => code.to_string(),
+    }
+}
+
+/// The last part of a path, for messages.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A context.
+pub(super) fn cx(value: usize) -> *mut c_void {
+    value as *mut c_void
+}
+
+/// Memory that peers may access at any time: a view.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
+}
+
+// SAFETY:
+// - accessed by atomics only.
+unsafe impl Send for Memory {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Memory of the heap with zeros, aligned to 256 bytes; it lives as long as the process unless it is freed.
+    pub(super) fn new(len: usize) -> Memory {
+        let layout = std::alloc::Layout::from_size_align(len.max(1), 256).expect("a size");
+        // SAFETY:
+        // - the layout has a size.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        assert!(!base.is_null(), "no memory");
+        Memory { base, len }
+    }
+
+    pub(super) fn free(self) {
+        let layout = std::alloc::Layout::from_size_align(self.len.max(1), 256).expect("a size");
+        // SAFETY:
+        // - from `new`, once, when its registration has ended and nobody uses it.
+        unsafe { std::alloc::dealloc(self.base, layout) };
+    }
+
+    pub(super) fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY:
+        // - `len` bytes that live; everybody here uses atomics.
+        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
+    }
+
+    /// The address of byte `at`.
+    pub(super) fn at(&self, at: usize) -> *mut u8 {
+        assert!(at <= self.len);
+        self.base.wrapping_add(at)
+    }
+
+    /// The u64 at byte `at`, a multiple of 8.
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        // SAFETY:
+        // - in bounds and aligned.
+        unsafe { &*self.base.add(at).cast() }
+    }
+
+    pub(super) fn get(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    pub(super) fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    pub(super) fn fill(&self, value: u8) {
+        for byte in self.bytes() {
+            byte.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn store(&self, at: usize, bytes: &[u8]) {
+        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn load(&self, at: usize, len: usize) -> Vec<u8> {
+        let bytes = self.bytes()[at..at + len].iter();
+        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Fails where the bytes are not the expected ones; says where first.
+    pub(super) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
+        same(&self.load(at, expected.len()), expected, what)
+    }
+}
+
+/// Fails where bytes differ; says where first.
+pub(super) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
+    let differs = seen.iter().zip(expected).position(|(a, b)| a != b);
+    match differs {
+        None => Ok(()),
+        Some(i) => Err(format!(
+            "{what}: byte {i} of {} is {:#x} instead of {:#x}",
+            expected.len(),
+            seen[i],
+            expected[i]
+        )),
+    }
+}
+
+/// A completion queue of any format; entries are read in the longest.
+#[derive(Clone, Copy)]
+pub(super) struct Queue(pub(super) *mut fid_cq);
+
+/// An entry of nothing.
+pub(super) fn blank() -> fi_cq_tagged_entry {
+    fi_cq_tagged_entry {
+        op_context: null_mut(),
+        flags: 0,
+        len: 0,
+        buf: null_mut(),
+        data: 0,
+        tag: 0,
+    }
+}
+
+impl Queue {
+    /// One look.
+    pub(super) fn read(self) -> (isize, fi_cq_tagged_entry) {
+        let mut entry = blank();
+        let code = call!(obj self.0, read((&raw mut entry).cast(), 1));
+        (code, entry)
+    }
+
+    /// The next entry, a success.
+    pub(super) fn next(self) -> Result<fi_cq_tagged_entry, String> {
+        let start = Instant::now();
+        loop {
+            match self.read() {
+                (1, entry) => return Ok(entry),
+                (AGAIN, _) if start.elapsed() < LONG => std::thread::yield_now(),
+                (AGAIN, _) => return Err(format!("no completion in {LONG:?}")),
+                (AVAIL, _) => {
+                    let error = self.take_error()?;
+                    return Err(format!(
+                        "an operation failed: {} (flags {:#x})",
+                        code_name(-(error.err as isize)),
+                        error.flags
+                    ));
+                }
+                (code, _) => return Err(format!("fi_cq_read gave {}", code_name(code))),
+            }
+        }
+    }
+
+    /// The next entry, of this context.
+    pub(super) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
+        let entry = self.next()?;
+        crate::ensure_eq!(entry.op_context.addr(), context, "the entry's context");
+        Ok(entry)
+    }
+
+    fn take_error(self) -> Result<fi_cq_err_entry, String> {
+        // SAFETY:
+        // - plain data, of which zeros are a value.
+        let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
+        let code = call!(obj self.0, readerr(&mut error, 0));
+        crate::ensure_eq!(code, 1, "fi_cq_readerr after -FI_EAVAIL");
+        Ok(error)
+    }
+
+    /// The next failure; fails if there is a success before it.
+    pub(super) fn error(self) -> Result<fi_cq_err_entry, String> {
+        let start = Instant::now();
+        loop {
+            match self.read() {
+                (AVAIL, _) => return self.take_error(),
+                (AGAIN, _) if start.elapsed() < LONG => std::thread::yield_now(),
+                (AGAIN, _) => return Err(format!("no failure in {LONG:?}")),
+                (1, entry) => {
+                    return Err(format!(
+                        "success (flags {:#x}) where a failure was to come",
+                        entry.flags
+                    ));
+                }
+                (code, _) => return Err(format!("fi_cq_read gave {}", code_name(code))),
+            }
+        }
+    }
+
+    /// The next failure, which has this number.
+    pub(super) fn fails(self, errno: Errno, what: &str) -> Result<fi_cq_err_entry, String> {
+        let error = self.error().map_err(|text| format!("{what}: {text}"))?;
+        crate::ensure_eq!(error.err, errno.0, "{what}: the failure");
+        Ok(error)
+    }
+
+    /// Fails if there is anything.
+    pub(super) fn is_empty(self) -> Verdict {
+        for _ in 0..20 {
+            let (code, entry) = self.read();
+            crate::ensure!(
+                code == AGAIN,
+                "the queue should be empty: {}, flags {:#x}",
+                code_name(code),
+                entry.flags
+            );
+        }
+        Ok(())
+    }
+
+    /// Moves things on without taking anything.
+    pub(super) fn progress(self) {
+        if !self.0.is_null() {
+            let _ = call!(obj self.0, read(null_mut(), 0));
+        }
+    }
+}
+
+/// Waits until the condition holds.
+pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
+    let start = Instant::now();
+    while !condition() {
+        crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+pub(super) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+pub(super) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// As often as the ranks need to meet where an operation takes nanoseconds.
+pub(super) fn many(ctx: &Ctx, at_least: u64) -> u64 {
+    if ctx.backend == "chaos" {
+        at_least
+    } else {
+        20 * at_least
+    }
+}

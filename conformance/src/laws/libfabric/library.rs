@@ -1,0 +1,166 @@
+//! The part of libfabric itself: the two functions that a provider looks up, and fi_getinfo(3) with hints.
+//!
+//! Attributes end with bytes that nobody may touch: they stand where the structures of other versions have members that are not there.
+
+use std::ffi::c_int;
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::sys::*;
+
+/// Behind each structure.
+const GUARD: usize = 64;
+const UNTOUCHED: u8 = 0xa5;
+
+fn allocate<T>() -> *mut T {
+    // SAFETY:
+    // - room for the structure, zeroed, and behind it for the guard.
+    unsafe {
+        let place = libc::calloc(1, size_of::<T>() + GUARD).cast::<u8>();
+        assert!(!place.is_null(), "no memory");
+        place.add(size_of::<T>()).write_bytes(UNTOUCHED, GUARD);
+        place.cast()
+    }
+}
+
+/// # Safety
+/// From [`allocate`].
+unsafe fn is_whole<T>(place: *const T) -> bool {
+    // SAFETY:
+    // - the guard is there, by the caller's word.
+    let guard = unsafe { std::slice::from_raw_parts(place.add(1).cast::<u8>(), GUARD) };
+    guard.iter().all(|byte| *byte == UNTOUCHED)
+}
+
+/// What providers call to get an empty `fi_info` that fi_freeinfo(3) can free; they give null.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
+    if !info.is_null() {
+        return null_mut();
+    }
+    let info = allocate::<fi_info>();
+    // SAFETY:
+    // - just allocated.
+    unsafe {
+        (*info).tx_attr = allocate();
+        (*info).rx_attr = allocate();
+        (*info).ep_attr = allocate();
+        (*info).domain_attr = allocate();
+        (*info).fabric_attr = allocate();
+    }
+    info
+}
+
+/// # Safety
+/// Null, or a list whose parts are from [`fi_dupinfo`] and malloc, and which nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
+    while !info.is_null() {
+        // SAFETY:
+        // - the caller's word; free takes null.
+        unsafe {
+            let this = *info;
+            for name in [(*this.domain_attr).name, (*this.fabric_attr).name] {
+                libc::free(name.cast());
+            }
+            libc::free((*this.fabric_attr).prov_name.cast());
+            libc::free(this.src_addr);
+            libc::free(this.dest_addr);
+            libc::free(this.tx_attr.cast());
+            libc::free(this.rx_attr.cast());
+            libc::free(this.ep_attr.cast());
+            libc::free(this.domain_attr.cast());
+            libc::free(this.fabric_attr.cast());
+            libc::free(info.cast());
+            info = this.next;
+        }
+    }
+}
+
+/// A `fi_info` with its attributes: hints, or what a provider offers.
+pub(super) struct Info(*mut fi_info);
+
+impl Info {
+    /// Hints that wish for nothing.
+    pub(super) fn hints() -> Info {
+        Info(fi_dupinfo(null()))
+    }
+
+    pub(super) fn raw(&self) -> *mut fi_info {
+        self.0
+    }
+
+    pub(super) fn info(&mut self) -> &mut fi_info {
+        // SAFETY:
+        // - allocated, with its attributes, until this is dropped; likewise below.
+        unsafe { &mut *self.0 }
+    }
+
+    pub(super) fn transmit(&mut self) -> &mut fi_tx_attr {
+        // SAFETY:
+        // - as above.
+        unsafe { &mut *(*self.0).tx_attr }
+    }
+
+    pub(super) fn receive(&mut self) -> &mut fi_rx_attr {
+        // SAFETY:
+        // - as above.
+        unsafe { &mut *(*self.0).rx_attr }
+    }
+
+    pub(super) fn endpoint(&mut self) -> &mut fi_ep_attr {
+        // SAFETY:
+        // - as above.
+        unsafe { &mut *(*self.0).ep_attr }
+    }
+
+    pub(super) fn domain(&mut self) -> &mut fi_domain_attr {
+        // SAFETY:
+        // - as above.
+        unsafe { &mut *(*self.0).domain_attr }
+    }
+
+    pub(super) fn fabric(&mut self) -> &mut fi_fabric_attr {
+        // SAFETY:
+        // - as above.
+        unsafe { &mut *(*self.0).fabric_attr }
+    }
+
+    /// Whether nothing has been written behind a structure.
+    pub(super) fn is_whole(&self) -> bool {
+        // SAFETY:
+        // - all from `allocate`.
+        unsafe {
+            let info = &*self.0;
+            is_whole(self.0)
+                && is_whole(info.tx_attr)
+                && is_whole(info.rx_attr)
+                && is_whole(info.ep_attr)
+                && is_whole(info.domain_attr)
+                && is_whole(info.fabric_attr)
+        }
+    }
+}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - it is nobody else's; strings in it are from strdup.
+        unsafe { fi_freeinfo(self.0) };
+    }
+}
+
+/// fi_getinfo(3) of the provider alone, for a program of API `version`. Errors: the negative number.
+pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<Info, c_int> {
+    let mut found = null_mut();
+    // SAFETY:
+    // - the provider lives as long as the process; hints have their attributes.
+    let code = unsafe {
+        let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
+        let hints = hints.map_or(null(), |hints| hints.raw().cast_const());
+        (provider.getinfo)(version, null(), null(), flags, hints, &mut found)
+    };
+    match code {
+        0 => Ok(Info(found)),
+        code => Err(code),
+    }
+}

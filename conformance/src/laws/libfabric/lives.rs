@@ -1,0 +1,324 @@
+//! The lives of objects: in which order they can be closed, and what they are before they are enabled.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Station, close, open_queue};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    busy: "lives.busy", "fi_close(3)", 1, [close, fabric, domain, av_open, cq_open, cntr_open, endpoint],
+        "what others need cannot be closed (-FI_EBUSY), and can when they are gone";
+    states: "lives.enable", "fi_endpoint(3)", 1, [enable, ep_bind, atomic, fetch_atomic, send, write],
+        "before it is enabled an endpoint does nothing (-FI_EOPBADSTATE); afterwards it can be bound and enabled no more";
+    incomplete: "lives.incomplete", "fi_endpoint(3)", 1, [enable, ep_bind],
+        "an endpoint without an address vector is not enabled (-FI_ENOAV), nor one without queue and counter (-FI_ENOCQ)";
+    bindings: "lives.bind", "fi_endpoint(3)", 1, [ep_bind],
+        "an object is bound once for each purpose; those of another domain, null, and unknown flags are refused";
+    many_times: "lives.again", "fi_close(3)", 2, [fabric, domain, endpoint, close, fetch_atomic],
+        "everything can be opened and closed again and again, and works each time";
+    many_endpoints: "lives.many", "fi_endpoint(3)", 2, [endpoint, enable, getname, fetch_atomic, close],
+        "dozens of endpoints of one domain are each reached by their own names, and share its memory";
+    shared_queue: "lives.queue", "fi_endpoint(3)", 1, [ep_bind, cq_read, atomic],
+        "endpoints that share a queue are all told there";
+    aliases: "lives.alias", "fi_endpoint(3)", 2, [ep_alias, atomic, close],
+        "an alias is the endpoint with other flags, and the endpoint stays when it is closed";
+    pending: "lives.pending", "fi_endpoint(3)", 2, [close, atomic, recv],
+        "an endpoint can be closed with receives that nobody has filled and completions that nobody has read";
+    unused: "lives.unused", "fi_fabric(3)", 1, [fabric, domain, endpoint, control, getopt, setopt, eq_open],
+        "what is not offered is -FI_ENOSYS in every slot of the tables, and null places are refused";
+}
+
+static ONE: u64 = 1;
+
+fn busy(_: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    let station = Station::open(&plan)?;
+    let objects: [*mut fid; 6] = [
+        station.fabric.cast(),
+        station.domain.cast(),
+        station.av.cast(),
+        station.tx.0.cast(),
+        station.rx.0.cast(),
+        station.counters[0].cast(),
+    ];
+    let try_close = |object: *mut fid| {
+        // SAFETY:
+        // - an object of the station.
+        unsafe { ((*(*object).ops).close)(object) }
+    };
+    for object in objects {
+        ensure_eq!(
+            try_close(object),
+            -libc::EBUSY,
+            "closing what the endpoint needs"
+        );
+    }
+    close(station.ep)?;
+    for object in &objects[..2] {
+        ensure_eq!(
+            try_close(*object),
+            -libc::EBUSY,
+            "closing what other objects need"
+        );
+    }
+    station.close_the_rest()
+}
+
+fn states(_: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    let mut station = Station::without_endpoint(&plan)?;
+    station.ep = station.endpoint(&plan)?;
+    let (ep, mut word, none) = (station.ep, 1u64, null_mut());
+    let to = station.insert(&station.name()?)?;
+    let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
+    gives!(OPBADSTATE, atomic ep, write(o, 1, none, to, 0, 1, UINT64, SUM, none));
+    gives!(OPBADSTATE, atomic ep, readwrite(o, 1, none, r, none, to, 0, 1, UINT64, SUM, none));
+    gives!(OPBADSTATE, rma ep, write(o, 8, none, to, 0, 1, none));
+    gives!(OPBADSTATE, msg ep, send(o, 8, none, to, none));
+    gives!(OPBADSTATE, tagged ep, recv(r, 8, none, to, 1, 0, none));
+    ok!(fid ep, control(FI_ENABLE, null_mut()));
+    gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+    let mut av = null_mut();
+    ok!(obj station.domain, av_open(null_mut(), &mut av, null_mut()));
+    gives!(OPBADSTATE, fid ep, bind(av.cast(), 0));
+    close(av)?;
+    let memory = Memory::new(256);
+    let region = station.register(memory, 3)?;
+    ok!(atomic ep, write((&raw const ONE).cast(), 1, none, to, region.base + 8, region.key, UINT64, SUM, none));
+    station.tx.next()?;
+    ensure_eq!(memory.get(8), 1, "the memory");
+    close(region.mr)?;
+    station.close()?;
+    memory.free();
+    Ok(())
+}
+
+fn bare_endpoint(station: &Station) -> Result<*mut fid_ep, String> {
+    let mut ep: *mut fid_ep = null_mut();
+    ok!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+    Ok(ep)
+}
+
+fn incomplete(_: &Ctx) -> Verdict {
+    let station = Station::open(&Plan::default())?;
+    let ep = bare_endpoint(&station)?;
+    ok!(fid ep, bind(station.tx.0.cast(), FI_TRANSMIT));
+    gives!(NOAV, fid ep, control(FI_ENABLE, null_mut()));
+    ok!(fid ep, bind(station.av.cast(), 0));
+    ok!(fid ep, control(FI_ENABLE, null_mut()));
+    close(ep)?;
+    let ep = bare_endpoint(&station)?;
+    ok!(fid ep, bind(station.av.cast(), 0));
+    gives!(NOCQ, fid ep, control(FI_ENABLE, null_mut()));
+    close(ep)?;
+    station.close()
+}
+
+fn bindings(_: &Ctx) -> Verdict {
+    let (station, other) = (
+        Station::open(&Plan::default())?,
+        Station::open(&Plan::default())?,
+    );
+    let ep = bare_endpoint(&station)?;
+    let queue = open_queue(station.domain, &Plan::default())?;
+    gives!(DOMAIN, fid ep, bind(other.av.cast(), 0));
+    gives!(DOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
+    gives!(INVAL, fid ep, bind(null_mut(), 0));
+    gives!(INVAL, fid ep, bind(station.domain.cast(), 0));
+    gives!(BADFLAGS, fid ep, bind(queue.0.cast(), 0));
+    gives!(BADFLAGS, fid ep, bind(queue.0.cast(), FI_TRANSMIT | 1 << 40));
+    gives!(BADFLAGS, fid ep, bind(station.av.cast(), 1));
+    ok!(fid ep, bind(station.av.cast(), 0));
+    gives!(INVAL, fid ep, bind(station.av.cast(), 0));
+    ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
+    gives!(INVAL, fid ep, bind(station.tx.0.cast(), FI_TRANSMIT | FI_RECV));
+    ok!(fid ep, bind(queue.0.cast(), FI_RECV));
+    gives!(INVAL, fid ep, bind(queue.0.cast(), FI_RECV));
+    close(ep)?;
+    close(queue.0)?;
+    other.close()?;
+    station.close()
+}
+
+fn many_times(ctx: &Ctx) -> Verdict {
+    for round in 0..15 {
+        with(ctx, &Plan::default(), 256, |job| {
+            ensure_eq!(job.fetch(job.right(), 8, SUM, 5)?, 0, "round {round}");
+            super::message::send(job, job.right(), &[3; 8], 1)?;
+            let mut buffer = [0u8; 8];
+            super::message::receive(job, &mut buffer, 2)?;
+            job.rx.of(2)?;
+            job.tx.of(1).map(drop)
+        })?;
+    }
+    Ok(())
+}
+
+fn many_endpoints(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 4096, |job| {
+        const COUNT: usize = 40;
+        let mut endpoints = Vec::new();
+        for _ in 0..COUNT {
+            let ep = job.station.endpoint(&Plan::default())?;
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            endpoints.push(ep);
+        }
+        let peer = job.peer(job.right());
+        for (nth, ep) in endpoints.iter().enumerate() {
+            // By one name after the other.
+            job.meet();
+            ctx.tell(&super::station::name_of(*ep)?);
+            job.meet();
+            let to = job
+                .station
+                .insert(&ctx.told(job.right()).unwrap_or_default())?;
+            let (at, from) = (peer.base + 8 * nth as u64, endpoints[COUNT - 1 - nth]);
+            job.post(|| call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
+            job.tx.of(nth)?;
+        }
+        job.meet();
+        ensure!(
+            (0..COUNT).all(|nth| job.memory.get(8 * nth) == 1),
+            "the memory"
+        );
+        endpoints.into_iter().try_for_each(close)
+    })
+}
+
+fn shared_queue(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let second = job.station.endpoint(&Plan::default())?;
+        ok!(fid second, control(FI_ENABLE, null_mut()));
+        let (to, at, key) = job.place(0, 8);
+        for (context, ep) in [(1, job.ep), (2, second)] {
+            job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))?;
+        }
+        let both = job.tx.next()?.op_context.addr() + job.tx.next()?.op_context.addr();
+        ensure_eq!(both, 3, "both contexts");
+        close(second)?;
+        job.fetch(0, 8, SUM, 1).map(drop)
+    })
+}
+
+fn aliases(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        selective: true,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let mut alias: *mut fid = null_mut();
+        let mut wanted = fi_alias {
+            fid: &mut alias,
+            flags: FI_TRANSMIT | FI_COMPLETION,
+        };
+        ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
+        let alias: *mut fid_ep = alias.cast();
+        ensure_eq!(
+            super::station::name_of(alias)?,
+            job.station.name()?,
+            "the name"
+        );
+        let (to, at, key) = job.place(job.right(), 8);
+        let post = |ep: *mut fid_ep, context| {
+            job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))
+        };
+        post(alias, 4)?;
+        job.tx.of(4)?;
+        close(alias)?;
+        post(job.ep, 5)?;
+        until("the second operation", || {
+            job.tx.progress();
+            job.memory.get(8) == 2
+        })?;
+        job.tx.is_empty()
+    })
+}
+
+fn pending(ctx: &Ctx) -> Verdict {
+    for _ in 0..5 {
+        let job = opened(ctx, &Plan::default(), 256)?;
+        let (to, at, key) = job.place(job.right(), 8);
+        let mut buffers = [0u64; 20];
+        for (nth, word) in buffers.iter_mut().enumerate() {
+            job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+            ok!(msg job.ep, recv((&raw mut *word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+        }
+        for _ in 0..10 {
+            job.tx.next()?;
+        }
+        job.meet();
+        // What is under way may still come: the memory stays.
+        close(job.ep)?;
+        job.meet();
+        close(job.registered.mr)?;
+        job.station.close_the_rest()?;
+        ensure!(
+            buffers.iter().all(|word| *word == 0),
+            "a receive that nobody has filled"
+        );
+        ctx.sync();
+    }
+    Ok(())
+}
+
+fn unused(_: &Ctx) -> Verdict {
+    let station = Station::open(&Plan::default())?;
+    let nosys = -(libc::ENOSYS as isize);
+    // SAFETY:
+    // - these entries take any arguments.
+    let codes = unsafe {
+        let (fabric, domain, ep) = (
+            &*(*station.fabric).ops,
+            &*(*station.domain).ops,
+            &*(*station.ep).cm,
+        );
+        let (options, av) = (&*(*station.ep).ops, &*(*station.av).ops);
+        [
+            (fabric.passive_ep)(),
+            (fabric.wait_open)(),
+            (domain.scalable_ep)(),
+            (domain.poll_open)(),
+            (domain.stx_ctx)(),
+            (domain.srx_ctx)(),
+            (domain.query_collective)(),
+            (ep.setname)(),
+            (ep.getpeer)(),
+            (ep.connect)(),
+            (ep.listen)(),
+            (ep.accept)(),
+            (ep.reject)(),
+            (ep.shutdown)(),
+            (ep.join)(),
+            (options.tx_ctx)(),
+            (options.rx_ctx)(),
+            (av.insertsvc)(),
+            (av.insertsym)(),
+            (av.av_set)(),
+        ]
+        .map(|code| code as i32 as isize)
+    };
+    ensure_eq!(codes, [nosys; 20], "entries without a function");
+    gives!(NOSYS, fid station.ep, control(9999, null_mut()));
+    gives!(INVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
+    gives!(INVAL, fid station.ep, control(FI_ALIAS, null_mut()));
+    let (mut value, mut len) = (0usize, 4);
+    let at = (&raw mut value).cast();
+    gives!(TOOSMALL, obj station.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, &mut len));
+    gives!(NOPROTOOPT, obj station.ep, getopt(FI_OPT_ENDPOINT, 999, at, &mut len));
+    gives!(NOPROTOOPT, obj station.ep, setopt(77, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 8));
+    gives!(INVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, std::ptr::null(), 8));
+    gives!(INVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 3));
+    gives!(INVAL, obj station.fabric, domain(null_mut(), &mut null_mut(), null_mut()));
+    gives!(INVAL, obj station.fabric, domain(station.info.raw(), null_mut(), null_mut()));
+    gives!(INVAL, obj station.domain, endpoint(null_mut(), &mut null_mut(), null_mut()));
+    gives!(INVAL, obj station.domain, endpoint(station.info.raw(), null_mut(), null_mut()));
+    gives!(INVAL, obj station.fabric, eq_open(null_mut(), null_mut(), null_mut()));
+    station.close()
+}

@@ -1,0 +1,251 @@
+//! Every datatype with every operation by every family of calls.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::Plan;
+use super::value::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    base: "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],
+        "each of the 11 operations of fi_atomic leaves at the target what its formula says, for every datatype";
+    fetch: "atomic.matrix.fetch", "fi_atomic(3) §4.2, §4.4", 2, [fetch_atomic],
+        "each of the 12 operations of fi_fetch_atomic leaves what its formula says and gives the initial value";
+    compare: "atomic.matrix.compare", "fi_atomic(3) §4.2, §4.5", 2, [compare_atomic],
+        "each of the 7 operations of fi_compare_atomic leaves what its formula says and gives the initial value";
+    neighbours: "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
+        "bytes beside the elements stay as they are, at the target and in the buffers";
+    not_a_number: "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
+        "comparisons are those of C: nothing compares with NaN, and -0 equals 0";
+    padding: "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
+        "the padding of a long double takes no part in comparisons";
+}
+
+/// Where elements are in the peer's memory; there are others' bytes on both sides.
+const AT: usize = 256;
+const COUNT: usize = 5;
+
+/// One call of a family on consecutive elements.
+pub(super) struct Call<'a> {
+    pub(super) family: Family,
+    pub(super) what: (c_int, c_int),
+    pub(super) to: (u64, u64, u64),
+    pub(super) operand: &'a [u8],
+    pub(super) compare: &'a [u8],
+    pub(super) result: &'a mut [u8],
+    pub(super) count: usize,
+}
+
+impl Call<'_> {
+    pub(super) fn post(&mut self, ep: *mut fid_ep) -> isize {
+        let (address, at, key) = self.to;
+        let (ty, op) = self.what;
+        let (operand, compare) = (self.operand.as_ptr().cast(), self.compare.as_ptr().cast());
+        let result = self.result.as_mut_ptr().cast();
+        let none = null_mut();
+        match self.family {
+            Family::Base => {
+                call!(atomic ep, write(operand, self.count, none, address, at, key, ty, op, none))
+            }
+            Family::Fetch => {
+                call!(atomic ep, readwrite(operand, self.count, none, result, none, address, at, key, ty, op, none))
+            }
+            Family::Compare => {
+                call!(atomic ep, compwrite(operand, self.count, none, compare, none, result, none, address, at, key, ty, op, none))
+            }
+        }
+    }
+}
+
+fn whole(ctx: &Ctx, family: Family) -> Verdict {
+    with(ctx, &Plan::default(), 1024, |job| {
+        let to = job.right();
+        let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
+        for (datatype, ty) in (0..).zip(TYPES) {
+            for op in (0..19).filter(|op| takes(family, *op) && ty.has(*op)) {
+                for _ in 0..4 {
+                    let mut values =
+                        || -> Vec<Value> { (0..COUNT).map(|_| ty.random(&mut random)).collect() };
+                    let (start, operand) = (values(), values());
+                    let compare: Vec<Value> = values()
+                        .into_iter()
+                        .zip(&start)
+                        .enumerate()
+                        .map(|(i, (other, same))| if i % 2 == 0 { *same } else { other })
+                        .collect();
+                    job.write(to, AT, &encoded(ty, &start))?;
+                    let (operands, compares) = (encoded(ty, &operand), encoded(ty, &compare));
+                    let mut result = vec![0x5a; COUNT * ty.size()];
+                    let mut call = Call {
+                        family,
+                        what: (datatype, op),
+                        to: (peer.address, peer.base + AT as u64, peer.key),
+                        operand: &operands,
+                        compare: &compares,
+                        result: &mut result,
+                        count: COUNT,
+                    };
+                    job.done(|| call.post(job.ep))?;
+                    let after = job.read(to, AT, COUNT * ty.size())?;
+                    for i in 0..COUNT {
+                        let element = |bytes: &[u8]| bytes[i * ty.size()..][..ty.size()].to_vec();
+                        let name = OPS[op as usize];
+                        let expected = ty.apply(op, start[i], operand[i], compare[i]);
+                        ensure!(
+                            ty.same(&element(&after), &ty.encode(expected)),
+                            "{name} on datatype {datatype}: {:?} with {:?} and {:?} gives the bytes {:x?} instead of {expected:?}",
+                            start[i],
+                            operand[i],
+                            compare[i],
+                            element(&after)
+                        );
+                        if family != Family::Base {
+                            ensure!(
+                                ty.same(&element(&result), &ty.encode(start[i])),
+                                "{name} on datatype {datatype} fetches {:x?} where there was {:?}",
+                                element(&result),
+                                start[i]
+                            );
+                        } else {
+                            ensure_eq!(element(&result), vec![0x5a; ty.size()], "an unused buffer");
+                        }
+                    }
+                }
+            }
+        }
+        job.tx.is_empty()
+    })
+}
+
+fn base(ctx: &Ctx) -> Verdict {
+    whole(ctx, Family::Base)
+}
+
+fn fetch(ctx: &Ctx) -> Verdict {
+    whole(ctx, Family::Fetch)
+}
+
+fn compare(ctx: &Ctx) -> Verdict {
+    whole(ctx, Family::Compare)
+}
+
+fn neighbours(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 1024, |job| {
+        let to = job.right();
+        let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
+        job.memory.fill(0x77);
+        job.meet();
+        for (datatype, ty) in (0..).zip(TYPES) {
+            for count in [1, 2, 3] {
+                let len = count * ty.size();
+                let at = AT + ty.size() * (random.below(3) as usize);
+                let operand = vec![0u8; len];
+                let mut result = vec![0x11u8; len + 64];
+                let mut call = Call {
+                    family: Family::Fetch,
+                    what: (datatype, WRITE),
+                    to: (peer.address, peer.base + at as u64, peer.key),
+                    operand: &operand,
+                    compare: &[],
+                    result: &mut result[32..],
+                    count,
+                };
+                job.done(|| call.post(job.ep))?;
+                let mut expected = vec![0x77; 512];
+                expected[at - 128..][..len].fill(0);
+                same(&job.read(to, 128, 512)?, &expected, "around the target")?;
+                same(&result[..32], &[0x11; 32], "before the result")?;
+                same(&result[32..32 + len], &vec![0x77; len], "the result")?;
+                same(&result[32 + len..], &[0x11; 32], "behind the result")?;
+                job.write(to, at, &vec![0x77; len])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The u64 and f64 at work: `(op, target, operand, comparand, after)`.
+fn not_a_number(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let to = job.right();
+        let peer = job.peer(to);
+        let nan = f64::NAN;
+        for (op, target, operand, compare, after) in [
+            ("MIN", 1.0, nan, 0.0, 1.0),
+            ("MAX", 1.0, nan, 0.0, 1.0),
+            ("CSWAP", 1.0, 2.0, nan, 1.0),
+            ("CSWAP_NE", 1.0, 2.0, nan, 2.0),
+            ("CSWAP_LE", 1.0, 2.0, nan, 1.0),
+            ("CSWAP_GE", 1.0, 2.0, nan, 1.0),
+            ("CSWAP", -0.0, 2.0, 0.0, 2.0),
+            ("CSWAP_NE", -0.0, 2.0, 0.0, -0.0),
+            ("CSWAP_LT", -0.0, 2.0, 0.0, -0.0),
+            ("MIN", 0.0, -0.0, 0.0, 0.0),
+        ] {
+            for datatype in [8, 9, 12] {
+                let ty = Type::of(datatype);
+                let number = |value| ty.encode(Value::Number(value, 0.0));
+                job.write(to, 64, &number(target))?;
+                let index = OPS.iter().position(|name| *name == op);
+                let op_number = index.expect("an operation") as c_int;
+                let family = match op.starts_with("CSWAP") {
+                    true => Family::Compare,
+                    false => Family::Base,
+                };
+                let mut result = vec![0; 16];
+                let mut call = Call {
+                    family,
+                    what: (datatype, op_number),
+                    to: (peer.address, peer.base + 64, peer.key),
+                    operand: &number(operand),
+                    compare: &number(compare),
+                    result: &mut result,
+                    count: 1,
+                };
+                job.done(|| call.post(job.ep))?;
+                let seen = job.read(to, 64, ty.size())?;
+                ensure!(
+                    ty.same(&seen, &number(after)),
+                    "{op} of {operand} on {target} (compare {compare}), datatype {datatype}: {seen:x?} instead of {after}"
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+fn padding(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let to = job.right();
+        let peer = job.peer(to);
+        let ty = Type::of(12);
+        for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
+            let number = |value, padding| {
+                let mut bytes = ty.encode(Value::Number(value, 0.0));
+                bytes[10..].fill(padding);
+                bytes
+            };
+            job.write(to, 64, &number(3.0, 0xaa))?;
+            let mut result = vec![0; 16];
+            let mut call = Call {
+                family: Family::Compare,
+                what: (12, op),
+                to: (peer.address, peer.base + 64, peer.key),
+                operand: &number(5.0, 0x11),
+                compare: &number(3.0, 0x55),
+                result: &mut result,
+                count: 1,
+            };
+            job.done(|| call.post(job.ep))?;
+            let expected = number(if swaps { 5.0 } else { 3.0 }, 0);
+            let seen = job.read(to, 64, 16)?;
+            ensure!(ty.same(&seen, &expected), "operation {op} gives {seen:x?}");
+        }
+        Ok(())
+    })
+}

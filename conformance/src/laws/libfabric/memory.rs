@@ -1,0 +1,241 @@
+//! Memory regions: how they are addressed, what they allow, and how long.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::getinfo;
+use super::station::{Plan, Registered, close};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    modes: "mr.modes", "fi_mr(3), fi_domain(3)", 2, [mr_reg, getinfo, fetch_atomic, write, read],
+        "in every mode of registration memory is reached by virtual address or offset, by the provider's key or the program's";
+    offered: "mr.modes.offered", "fi_mr(3)", 1, [getinfo],
+        "no mode is offered that was not asked for, and none is required";
+    many_regions: "mr.many", "fi_mr(3)", 2, [mr_reg, mr_regv, mr_regattr, close, fetch_atomic],
+        "hundreds of regions, by all three calls of registration, are each reached by their own key";
+    ranges: "mr.range", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, write, read],
+        "what does not lie in the region as a whole is refused (FI_EACCES), at both ends and where addresses overflow; nothing is changed";
+}
+
+fn modes(ctx: &Ctx) -> Verdict {
+    for (api, mr_mode) in [
+        (version(1, 4), FI_MR_UNSPEC),
+        (version(1, 4), FI_MR_SCALABLE),
+        (version(1, 4), FI_MR_BASIC),
+        (version(1, 17), 0),
+        (version(1, 17), FI_MR_SCALABLE),
+        (version(1, 17), FI_MR_BASIC),
+        (version(1, 17), FI_MR_VIRT_ADDR),
+        (version(1, 17), FI_MR_PROV_KEY),
+        (version(1, 17), FI_MR_ALLOCATED),
+        (version(1, 17), FI_MR_VIRT_ADDR | FI_MR_PROV_KEY),
+        (version(1, 17), BASIC),
+        (version(1, 17), BASIC | FI_MR_LOCAL),
+    ] {
+        let plan = Plan {
+            version: api,
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            // SAFETY:
+            // - what getinfo gave.
+            let given = unsafe { (*(*job.station.info.raw()).domain_attr).mr_mode };
+            let basic = given & FI_MR_BASIC != 0;
+            if !basic && given & FI_MR_PROV_KEY == 0 {
+                ensure_eq!(
+                    job.registered.key,
+                    7 + u64::from(job.rank),
+                    "mode {mr_mode:#x}: the key that was asked for"
+                );
+            }
+            let rank = job.right();
+            ensure_eq!(job.fetch(rank, 8, SUM, 5)?, 0, "mode {mr_mode:#x}");
+            job.write(rank, 248, &9u64.to_le_bytes())?;
+            ensure_eq!(
+                job.read(rank, 8, 8)?,
+                5u64.to_le_bytes(),
+                "mode {mr_mode:#x}"
+            );
+            job.meet();
+            ensure_eq!(
+                (job.memory.get(8), job.memory.get(248)),
+                (5, 9),
+                "mode {mr_mode:#x}: the memory"
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn offered(_: &Ctx) -> Verdict {
+    for mr_mode in (0..7)
+        .map(|bit| 1 << bit)
+        .chain([0, BASIC, FI_MR_VIRT_ADDR | FI_MR_LOCAL])
+    {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
+            .map_err(|code| format!("mode {mr_mode:#x}: {code}"))?;
+        let given = info.domain().mr_mode;
+        ensure_eq!(given & !mr_mode, 0, "modes that nobody asked for");
+    }
+    Ok(())
+}
+
+/// Registers by one of the three calls.
+pub(super) fn register(
+    job: &Job<'_>,
+    memory: Memory,
+    access: u64,
+    key: u64,
+    how: usize,
+) -> Result<Registered, String> {
+    let part = libc::iovec {
+        iov_base: memory.base.cast(),
+        iov_len: memory.len,
+    };
+    let attr = fi_mr_attr {
+        mr_iov: &part,
+        iov_count: 1,
+        access,
+        offset: 0,
+        requested_key: key,
+        context: null_mut(),
+        auth_key_size: 0,
+        auth_key: null_mut(),
+        iface: 0,
+        device: 0,
+    };
+    let (domain, mut mr) = (job.station.domain, null_mut());
+    match how {
+        0 => {
+            ok!(mr domain, reg(memory.base.cast(), memory.len, access, 0, key, 0, &mut mr, null_mut()))
+        }
+        1 => ok!(mr domain, regv(&part, 1, access, 0, key, 0, &mut mr, null_mut())),
+        _ => ok!(mr domain, regattr(&attr, 0, &mut mr)),
+    }
+    // SAFETY:
+    // - just made.
+    let key = unsafe { (*mr).key };
+    let base = if job.registered.base == 0 {
+        0
+    } else {
+        memory.base.addr() as u64
+    };
+    Ok(Registered { mr, key, base })
+}
+
+/// Tells key and base, and hears those of the right.
+pub(super) fn exchanged(job: &Job<'_>, region: Registered) -> (u64, u64) {
+    let mut told = region.key.to_le_bytes().to_vec();
+    told.extend(region.base.to_le_bytes());
+    job.meet();
+    job.ctx.tell(&told);
+    job.meet();
+    let heard = job.ctx.told(job.right()).unwrap_or_default();
+    let word = |at: usize| u64::from_le_bytes(heard[at..at + 8].try_into().expect("8 bytes"));
+    (word(0), word(8))
+}
+
+pub(super) fn add(job: &Job<'_>, at: u64, key: u64, value: u64) -> Result<u64, String> {
+    let mut before = 0u64;
+    let to = job.peer(job.right()).address;
+    job.done(|| call!(atomic job.ep, readwrite((&raw const value).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    Ok(before)
+}
+
+fn many_regions(ctx: &Ctx) -> Verdict {
+    for mr_mode in [BASIC, 0] {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            const COUNT: usize = 300;
+            let memory = Memory::new(16 * COUNT);
+            let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+            let mut regions = Vec::new();
+            for nth in 0..COUNT {
+                let one = Memory {
+                    base: memory.at(16 * nth),
+                    len: 16,
+                };
+                regions.push(register(job, one, rights, 1000 + nth as u64, nth % 3)?);
+            }
+            let (key, base) = exchanged(job, regions[0]);
+            // Keys are given out one after the other, and so is memory.
+            for nth in 0..COUNT as u64 {
+                let at = if base == 0 { 8 } else { base + 16 * nth + 8 };
+                ensure_eq!(add(job, at, key + nth, nth + 1)?, 0, "region {nth}");
+            }
+            job.meet();
+            for (nth, region) in regions.iter().enumerate() {
+                ensure_eq!(memory.get(16 * nth + 8), nth as u64 + 1, "region {nth}");
+                ensure_eq!(region.key, regions[0].key + nth as u64, "key {nth}");
+                close(region.mr)?;
+            }
+            memory.free();
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn ranges(ctx: &Ctx) -> Verdict {
+    for mr_mode in [BASIC, 0] {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            job.memory.fill(0x21);
+            job.meet();
+            let (to, base, key) = job.place(job.right(), 0);
+            let (words, mut results, none) = ([1u64; 64], [0u64; 64], null_mut());
+            let (o, r) = (words.as_ptr().cast(), results.as_mut_ptr().cast());
+            for (at, count) in [
+                (base + 256, 1),
+                (base + 248, 2),
+                (base, 33),
+                (base.wrapping_sub(8), 1),
+                (base.wrapping_sub(8), 2),
+                (base + (1 << 40), 1),
+                (u64::MAX - 7, 1),
+                (u64::MAX - 7, 2),
+            ] {
+                job.post(
+                    || call!(atomic job.ep, write(o, count, none, to, at, key, UINT64, SUM, none)),
+                )?;
+                job.tx.fails(Errno::ACCES, "fi_atomic")?;
+                job.post(|| call!(atomic job.ep, readwrite(o, count, none, r, none, to, at, key, UINT64, SUM, none)))?;
+                job.tx.fails(Errno::ACCES, "fi_fetch_atomic")?;
+                job.post(|| call!(atomic job.ep, compwrite(o, count, none, o, none, r, none, to, at, key, UINT64, CSWAP + 1, none)))?;
+                job.tx.fails(Errno::ACCES, "fi_compare_atomic")?;
+                job.post(|| call!(rma job.ep, write(o, 8 * count, none, to, at, key, none)))?;
+                job.tx.fails(Errno::ACCES, "fi_write")?;
+                job.post(|| call!(rma job.ep, read(r, 8 * count, none, to, at, key, none)))?;
+                job.tx.fails(Errno::ACCES, "fi_read")?;
+            }
+            ensure!(
+                results.iter().all(|result| *result == 0),
+                "something was read"
+            );
+            job.meet();
+            job.memory.holds(0, &[0x21; 256], "the memory")?;
+            job.meet();
+            // The last element is inside.
+            job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
+                .map(drop)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The laws of libfabric: fi_atomic(3) of 1.8 sentence by sentence, and what its programs need beside it.
+
+#[macro_use]
+mod kit;
+mod address;
+mod bad_input;
+mod completion;
+mod contention;
+mod counter;
+mod death;
+mod death_messages;
+mod event;
+mod flags;
+mod info;
+mod inject;
+mod job;
+mod key;
+mod library;
+mod lives;
+mod matrix;
+mod memory;
+mod message;
+mod order;
+mod peek;
+mod pieces;
+mod progress;
+mod receive;
+mod rights;
+mod rma;
+mod station;
+mod tagged;
+mod valid;
+mod value;
+mod vector;
+mod waiting;
+
+use crate::law::Law;
+
+/// All of them, by subject.
+pub fn laws() -> Vec<&'static Law> {
+    [
+        matrix::laws(),
+        valid::laws(),
+        vector::laws(),
+        flags::laws(),
+        contention::laws(),
+        order::laws(),
+        memory::laws(),
+        key::laws(),
+        completion::laws(),
+        counter::laws(),
+        address::laws(),
+        message::laws(),
+        tagged::laws(),
+        progress::laws(),
+        death::laws(),
+        info::laws(),
+        lives::laws(),
+        bad_input::laws(),
+        rma::laws(),
+        inject::laws(),
+        waiting::laws(),
+        receive::laws(),
+        rights::laws(),
+        pieces::laws(),
+        death_messages::laws(),
+        event::laws(),
+        peek::laws(),
+    ]
+    .concat()
+}

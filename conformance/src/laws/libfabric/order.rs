@@ -1,0 +1,274 @@
+//! Order between operations, and when others see their results.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::getinfo;
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    told: "order.told", "fi_endpoint(3)", 1, [getinfo],
+        "every order that a program asks for is offered or refused, never left out; what nobody knows is refused";
+    second_sees_first: "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
+        "with message and data order of atomics, each operation acts on the results of those posted before it";
+    writes: "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
+        "with the orders of RMA the last of several writes stays, and a read after a write sees it";
+    mixed: "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
+        "with strict order RMA and atomics to one peer follow one another";
+    before_message: "atomic.visible.message", "fi_atomic(3) §4.8", 2, [atomic, send, recv] + ordering,
+        "after an atomic's completion a message follows: who has received it sees the atomic's result";
+    before_data: "atomic.visible.data", "fi_atomic(3) §4.8", 2, [atomic, writedata] + ordering,
+        "likewise with a write that has remote completion data";
+    before_fence: "atomic.visible.fence", "fi_atomic(3) §4.8", 2, [atomic, sendmsg, recv] + ordering,
+        "a fenced message needs no completion before it: who has received it sees the atomic's result";
+    counted: "atomic.visible.counter", "fi_atomic(3) §4.8", 2, [atomic, cntr_wait, cntr_read] + ordering,
+        "when the target's counter of remote writes has counted an atomic, its result is there";
+}
+
+/// One bit each.
+const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
+
+fn told(_: &Ctx) -> Verdict {
+    for (bit, side) in (0..64).flat_map(|bit| (1..4).map(move |side| (bit, side))) {
+        let (order, plan) = (1u64 << bit, Plan::default());
+        let mut hints = plan.hints();
+        let of = |which: u64| if side & which != 0 { order } else { 0 };
+        hints.transmit().msg_order = of(1);
+        hints.receive().msg_order = of(2);
+        match getinfo(plan.version, 0, Some(&hints)) {
+            Ok(mut info) => {
+                ensure!(
+                    order & ORDERS != 0,
+                    "order {order:#x} is offered, which nobody knows"
+                );
+                let (tx, rx) = (info.transmit().msg_order, info.receive().msg_order);
+                ensure!(
+                    of(1) & !tx == 0 && of(2) & !rx == 0,
+                    "order {order:#x} is accepted and not offered"
+                );
+                let sizes = info.endpoint();
+                let least = sizes
+                    .max_order_raw_size
+                    .min(sizes.max_order_war_size)
+                    .min(sizes.max_order_waw_size);
+                ensure!(least >= 8, "data are ordered up to {least} bytes");
+            }
+            Err(code) => {
+                ensure_eq!(code, -libc::ENODATA, "order {order:#x}");
+                ensure!(
+                    order & ORDERS == 0,
+                    "order {order:#x} of the header is refused"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn second_sees_first(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        order: FI_ORDER_STRICT | FI_ORDER_ATOMIC,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let mut random = ctx.random(job.rank.into());
+        for _ in 0..many(ctx, 6) {
+            const COUNT: usize = 12;
+            let values: Vec<u64> = (0..COUNT).map(|_| random.next()).collect();
+            let mut seen = [0u64; COUNT];
+            let fetches: Vec<bool> = (0..COUNT).map(|_| random.below(2) == 0).collect();
+            for nth in 0..COUNT {
+                let (operand, result) =
+                    ((&raw const values[nth]).cast(), (&raw mut seen[nth]).cast());
+                job.post(|| match fetches[nth] {
+                    true => call!(atomic job.ep, readwrite(operand, 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())),
+                    false => call!(atomic job.ep, write(operand, 1, null_mut(), to, at, key, UINT64, WRITE, null_mut())),
+                })?;
+            }
+            for _ in 0..COUNT {
+                job.tx.next()?;
+            }
+            let mut value = None;
+            for nth in 0..COUNT {
+                // SAFETY:
+                // - in bounds; written through a pointer.
+                let result = unsafe { (&raw const seen[nth]).read_volatile() };
+                if fetches[nth] {
+                    ensure!(
+                        value.is_none_or(|value| value == result),
+                        "operation {nth} does not act on what the one before has left"
+                    );
+                    value = Some(result.wrapping_add(values[nth]));
+                } else {
+                    value = Some(values[nth]);
+                }
+            }
+            ensure_eq!(
+                Some(job.fetch(job.right(), 8, READ, 0)?),
+                value,
+                "the last value"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn writes(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        order: FI_ORDER_STRICT | FI_ORDER_RMA,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 8192, |job| {
+        let (to, at, key) = job.place(job.right(), 0);
+        let mut random = ctx.random(job.rank.into());
+        for round in 0..many(ctx, 4) {
+            let buffers: Vec<Vec<u8>> = (0..6)
+                .map(|_| vec![random.next() as u8; 1 + random.below(4000) as usize])
+                .collect();
+            let mut expected = job.read(job.right(), 0, 4096)?;
+            let mut seen = vec![0u8; 4096];
+            for buffer in &buffers {
+                expected[..buffer.len()].copy_from_slice(buffer);
+                job.post(|| call!(rma job.ep, write(buffer.as_ptr().cast(), buffer.len(), null_mut(), to, at, key, null_mut())))?;
+            }
+            job.post(|| call!(rma job.ep, read(seen.as_mut_ptr().cast(), 4096, null_mut(), to, at, key, null_mut())))?;
+            for _ in 0..=buffers.len() {
+                job.tx.next()?;
+            }
+            same(&seen, &expected, &format!("what is read in round {round}"))?;
+        }
+        Ok(())
+    })
+}
+
+fn mixed(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        order: FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let (to, at, key) = job.place(job.right(), 8);
+        let mut random = ctx.random(job.rank.into());
+        for _ in 0..many(ctx, 5) {
+            let (written, added, mut fetched, mut seen) =
+                (random.next(), random.next(), 0u64, 0u64);
+            job.post(|| call!(rma job.ep, write((&raw const written).cast(), 8, null_mut(), to, at, key, null_mut())))?;
+            job.post(|| call!(atomic job.ep, readwrite((&raw const added).cast(), 1, null_mut(), (&raw mut fetched).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+            job.post(|| call!(rma job.ep, read((&raw mut seen).cast(), 8, null_mut(), to, at, key, null_mut())))?;
+            for _ in 0..3 {
+                job.tx.next()?;
+            }
+            ensure_eq!(fetched, written, "what the atomic sees of the write");
+            ensure_eq!(
+                seen,
+                written.wrapping_add(added),
+                "what the read sees of the atomic"
+            );
+        }
+        Ok(())
+    })
+}
+
+/// Rank 0 adds to a word of rank 1 in each round and then does `follow`; rank 1 does `notice`, and must see the sum.
+fn followed(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    completed: bool,
+    follow: impl Fn(&Job<'_>, u64) -> Verdict,
+    notice: impl Fn(&Job<'_>, u64) -> Verdict,
+) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        let one = 1u64;
+        for round in 1..=many(ctx, 8) {
+            if job.rank == 0 {
+                let (to, at, key) = job.place(1, 8);
+                job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))))?;
+                if completed {
+                    job.tx.of(1)?;
+                }
+                follow(job, round)?;
+            } else {
+                notice(job, round)?;
+                ensure_eq!(job.memory.get(8), round, "the sum after the notice");
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn received(job: &Job<'_>, round: u64) -> Verdict {
+    let mut word = 0u64;
+    job.post(
+        || call!(msg job.ep, recv((&raw mut word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2))),
+    )?;
+    job.rx.of(2)?;
+    ensure_eq!(word, round, "the message");
+    Ok(())
+}
+
+fn before_message(ctx: &Ctx) -> Verdict {
+    let send = |job: &Job<'_>, round: u64| {
+        let (to, word) = (job.peer(1).address, round);
+        job.post(|| call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))))?;
+        job.tx.of(2).map(drop)
+    };
+    followed(ctx, &Plan::default(), true, send, received)
+}
+
+fn before_data(ctx: &Ctx) -> Verdict {
+    let write = |job: &Job<'_>, round: u64| {
+        let ((to, at, key), word) = (job.place(1, 64), round);
+        job.post(|| call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3))))?;
+        job.tx.of(3).map(drop)
+    };
+    let notice = |job: &Job<'_>, round: u64| {
+        let entry = job.rx.next()?;
+        ensure_eq!(entry.data, round, "the data");
+        ensure_eq!(job.memory.get(64), round, "what was written");
+        Ok(())
+    };
+    followed(ctx, &Plan::default(), true, write, notice)
+}
+
+fn before_fence(ctx: &Ctx) -> Verdict {
+    let send = |job: &Job<'_>, round: u64| {
+        let word = round;
+        let part = libc::iovec {
+            iov_base: (&raw const word).cast_mut().cast(),
+            iov_len: 8,
+        };
+        let msg = fi_msg {
+            msg_iov: &part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: job.peer(1).address,
+            context: cx(2),
+            data: 0,
+        };
+        job.post(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
+        job.tx.next()?;
+        job.tx.next().map(drop)
+    };
+    followed(ctx, &Plan::default(), false, send, received)
+}
+
+fn counted(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
+        counters: &[FI_REMOTE_WRITE],
+        ..Plan::default()
+    };
+    let notice = |job: &Job<'_>, round: u64| {
+        let counter = job.station.counters[0];
+        ok!(obj counter, wait(round, 20_000));
+        ensure_eq!(call!(obj counter, read()), round, "the count");
+        Ok(())
+    };
+    followed(ctx, &plan, true, |_, _| Ok(()), notice)
+}

@@ -1,0 +1,253 @@
+//! Who has to make calls for operations to get on.
+
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    silent_target: "progress.target", "fi_domain(3), fi_atomic(3) §4.3", 3, [atomic, fetch_atomic, compare_atomic, write, read],
+        "a target that makes no calls serves atomics, reads and writes; it sees them in its memory";
+    sleeping_target: "progress.asleep", "fi_domain(3)", 2, [fetch_atomic, write, read],
+        "so does one that sleeps all the time, and nobody waits for it";
+    stopped_target: "progress.stopped", "fi_domain(3)", 2, [fetch_atomic, write],
+        "so does one that is held by a computation in all of its threads";
+    said: "progress.said", "fi_getinfo(3)", 1, [getinfo],
+        "memory alone is offered with automatic progress, and what is asked for is what is offered";
+    automatic: "progress.messages", "fi_domain(3)", 2, [send, recv, getinfo],
+        "with FI_PROGRESS_AUTO a large message gets through while the receiver makes no calls";
+    events: "progress.events", "fi_domain(3)", 2, [writedata, atomic],
+        "more remote writes with data than an inbox holds come to their end when the target looks, and none is lost";
+    threads: "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
+        "threads use one endpoint at the same time (FI_THREAD_SAFE): each operation is done once and told once";
+}
+
+fn served(job: &Job<'_>, rank: u32, rounds: u64) -> Verdict {
+    for nth in 0..rounds {
+        let at = 64 * job.rank as usize;
+        ensure_eq!(job.fetch(rank, at, SUM, 2)?, 2 * nth, "the word before");
+        job.update(rank, at + 8, WRITE, nth)?;
+        job.compare((rank, at + 8), CSWAP, nth + 7, nth)?;
+        job.write(rank, at + 16, &[nth as u8; 24])?;
+        same(
+            &job.read(rank, at + 16, 24)?,
+            &[nth as u8; 24],
+            "what is read back",
+        )?;
+    }
+    Ok(())
+}
+
+fn silent_target(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let rounds = many(ctx, 10);
+        if job.rank > 0 {
+            served(job, 0, rounds)?;
+            job.meet();
+            return Ok(());
+        }
+        for other in 1..3 {
+            job.await_word(64 * other, 2 * rounds)?;
+        }
+        job.meet();
+        for other in 1..3 {
+            ensure_eq!(
+                job.memory.get(64 * other + 8),
+                rounds + 6,
+                "the word of rank {other}"
+            );
+            job.memory.holds(
+                64 * other + 16,
+                &[(rounds - 1) as u8; 24],
+                "what was written",
+            )?;
+        }
+        Ok(())
+    })
+}
+
+fn sleeping_target(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let start = Instant::now();
+        if job.rank == 0 {
+            pause(1500);
+        } else {
+            served(job, 0, 20)?;
+            let took = start.elapsed();
+            ensure!(
+                took < Duration::from_millis(1200),
+                "operations on a process asleep took {took:?}"
+            );
+        }
+        Ok(())
+    })
+}
+
+fn stopped_target(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        if job.rank == 0 {
+            let mut turns = 0u64;
+            let start = Instant::now();
+            while job.memory.get(128) == 0 {
+                turns = std::hint::black_box(turns.wrapping_mul(3) + 1);
+                ensure!(start.elapsed() < LONG, "the peer does not come to its end");
+            }
+        } else {
+            served(job, 0, 20)?;
+            job.update(0, 128, WRITE, 1)?;
+        }
+        Ok(())
+    })
+}
+
+fn said(_: &Ctx) -> Verdict {
+    for (caps, progress) in [
+        (FI_RMA | FI_ATOMIC, FI_PROGRESS_UNSPEC),
+        (FI_RMA | FI_ATOMIC, FI_PROGRESS_AUTO),
+        (FI_MSG, FI_PROGRESS_AUTO),
+        (FI_MSG | FI_ATOMIC, FI_PROGRESS_MANUAL),
+    ] {
+        let plan = Plan {
+            caps,
+            progress,
+            ..Plan::default()
+        };
+        let info = super::library::getinfo(plan.version, 0, Some(&plan.hints()));
+        let mut info = info.map_err(|code| format!("fi_getinfo gave {code}"))?;
+        let offered = info.domain().data_progress;
+        match progress {
+            FI_PROGRESS_UNSPEC => ensure_eq!(offered, FI_PROGRESS_AUTO, "memory alone"),
+            // A promise of more than was asked for is one, too.
+            asked => ensure!(
+                offered == asked || offered == FI_PROGRESS_AUTO,
+                "progress {asked} became {offered}"
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn automatic(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        progress: FI_PROGRESS_AUTO,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        const LEN: usize = 3 << 20;
+        if job.rank == 0 {
+            let mut buffer = vec![0u8; LEN];
+            super::message::receive(job, &mut buffer, 1)?;
+            job.meet();
+            // No calls until it is all there.
+            let last = (&raw const buffer[LEN - 1]).cast::<std::sync::atomic::AtomicU8>();
+            until("the last byte of a message, without calls", || {
+                pause(1);
+                // SAFETY:
+                // - a byte of the buffer, which lives until the receive is complete.
+                unsafe { &*last }.load(std::sync::atomic::Ordering::Acquire) == 9
+            })?;
+            job.rx.of(1)?;
+            ensure!(buffer.iter().all(|byte| *byte == 9), "the message");
+        } else {
+            job.meet();
+            let bytes = vec![9; LEN];
+            super::message::send(job, 0, &bytes, 2)?;
+            job.tx.of(2)?;
+        }
+        Ok(())
+    })
+}
+
+fn events(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        const COUNT: u64 = 6000;
+        static WORD: u64 = 3;
+        if job.rank == 0 {
+            let (to, at, key) = job.place(1, 8);
+            let (mut posted, mut told) = (0, 0);
+            let start = Instant::now();
+            while told < COUNT {
+                ensure!(start.elapsed() < LONG, "{posted} posted, {told} told");
+                if posted < COUNT {
+                    match call!(rma job.ep, writedata((&raw const WORD).cast(), 8, null_mut(), posted, to, at, key, null_mut()))
+                    {
+                        0 => posted += 1,
+                        AGAIN => {}
+                        code => return Err(format!("posting gave {}", code_name(code))),
+                    }
+                }
+                match job.tx.read() {
+                    (1, _) => told += 1,
+                    (AGAIN, _) => {}
+                    (code, _) => return Err(format!("reading gave {}", code_name(code))),
+                }
+            }
+        } else {
+            pause(100);
+            let mut sum = 0;
+            for _ in 0..COUNT {
+                sum += job.rx.next()?.data;
+            }
+            ensure_eq!(sum, COUNT * (COUNT - 1) / 2, "all data together");
+            job.rx.is_empty()?;
+        }
+        Ok(())
+    })
+}
+
+/// What threads share.
+struct Shared<'a>(&'a Job<'a>);
+
+// SAFETY:
+// - the endpoint and its queue were opened for any number of threads.
+unsafe impl Sync for Shared<'_> {}
+
+fn threads(ctx: &Ctx) -> Verdict {
+    const THREADS: usize = 3;
+    let each = many(ctx, 20) as usize;
+    with(ctx, &Plan::default(), 256, |job| {
+        let shared = Shared(job);
+        let told = std::sync::Mutex::new(vec![0u8; THREADS * each]);
+        let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
+            let work = |thread: usize| {
+                let (shared, told) = (&shared, &told);
+                scope.spawn(move || -> Verdict {
+                    static ONE: u64 = 1;
+                    let job = shared.0;
+                    let (to, at, key) = job.place(job.right(), 8);
+                    for nth in 0..each {
+                        let context = cx(thread * each + nth);
+                        job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
+                        // Whoever looks takes whatever is there.
+                        if let (1, entry) = job.tx.read() {
+                            told.lock().expect("no panic")[entry.op_context.addr()] += 1;
+                        }
+                    }
+                    Ok(())
+                })
+            };
+            let all: Vec<_> = (0..THREADS).map(work).collect();
+            all.into_iter()
+                .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+                .collect()
+        });
+        verdicts.into_iter().collect::<Verdict>()?;
+        let mut told = told.into_inner().expect("no panic");
+        while told.iter().map(|n| usize::from(*n)).sum::<usize>() < THREADS * each {
+            told[job.tx.next()?.op_context.addr()] += 1;
+        }
+        ensure!(
+            told.iter().all(|n| *n == 1),
+            "how often each was told: {told:?}"
+        );
+        job.tx.is_empty()?;
+        job.meet();
+        ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
+        Ok(())
+    })
+}

@@ -1,0 +1,321 @@
+//! Which messages a receive takes, and when (fi_msg(3)).
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::message::{pattern, receive, send};
+use super::station::Plan;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    cut: "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],
+        "a message longer than the buffer is a failure (FI_ETRUNC) with what was left out; the buffer is filled, what is behind it left alone";
+    sources: "msg.source", "fi_cq(3)", 3, [recv, cq_readfrom, av_remove],
+        "with FI_SOURCE a completion tells the sender's address; without an address FI_ADDR_NOTAVAIL";
+    directed: "msg.directed", "fi_msg(3)", 3, [recv, send],
+        "with FI_DIRECTED_RECV a receive takes messages of the sender it names only";
+    cancelled: "msg.cancel", "fi_endpoint(3)", 2, [cancel, recv, trecv],
+        "a receive that is cancelled ends with FI_ECANCELED and takes no message; what is not there cannot be cancelled";
+    delivered: "msg.delivery", "fi_msg(3)", 2, [sendmsg, recv],
+        "with FI_DELIVERY_COMPLETE there is no completion before the message has been received";
+    buffered: "msg.completion", "fi_msg(3)", 2, [send, recv],
+        "without it a small message is complete though nobody receives yet";
+    multi: "msg.multi", "fi_msg(3)", 2, [recvmsg, send, setopt, getopt],
+        "a buffer with FI_MULTI_RECV takes message after message until less than the least room is left, and says so with the last";
+    many_senders: "msg.crowd", "fi_msg(3)", 4, [send, recv] + ordering,
+        "messages of several senders at once are all received, each once";
+}
+
+fn sources(ctx: &Ctx) -> Verdict {
+    with(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_SOURCE,
+            ..Plan::default()
+        },
+        256,
+        |job| {
+            let hear = |expected: Option<u64>| -> Verdict {
+                let mut buffer = [0u8; 8];
+                receive(job, &mut buffer, 1)?;
+                let (mut entry, mut source) = (blank(), 7);
+                until("a message", || {
+                    call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+                })?;
+                // SAFETY:
+                // - written through a pointer.
+                let sender = u64::from_le_bytes(unsafe { (&raw const buffer).read_volatile() });
+                let expected = expected.unwrap_or(job.peer(sender as u32).address);
+                ensure_eq!(source, expected, "the source of a message from {sender}");
+                Ok(())
+            };
+            let own = u64::from(job.rank).to_le_bytes();
+            for rank in (0..job.size).filter(|rank| *rank != job.rank) {
+                send(job, rank, &own, 2)?;
+                job.tx.of(2)?;
+            }
+            hear(None)?;
+            hear(None)?;
+            job.meet();
+            let mut address = job.peer(job.left()).address;
+            if job.rank == 1 {
+                ok!(obj job.station.av, remove(&mut address, 1, 0));
+            }
+            send(job, job.right(), &own, 2)?;
+            job.tx.of(2)?;
+            hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
+        },
+    )
+}
+
+fn directed(ctx: &Ctx) -> Verdict {
+    with(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
+            ..Plan::default()
+        },
+        256,
+        |job| {
+            if job.rank > 0 {
+                if job.rank == 1 {
+                    pause(20);
+                }
+                let own = u64::from(job.rank).to_le_bytes();
+                send(job, 0, &own, 2)?;
+                job.tx.of(2)?;
+                return Ok(());
+            }
+            let mut buffers = [[0u8; 8]; 2];
+            for (nth, buffer) in buffers.iter_mut().enumerate() {
+                // The one that is to come later is asked for first.
+                let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
+                ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
+            }
+            job.rx.next()?;
+            job.rx.next()?;
+            // SAFETY:
+            // - written through a pointer.
+            let seen = unsafe { (&raw const buffers).read_volatile() };
+            ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
+            gives!(INVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+            Ok(())
+        },
+    )
+}
+
+fn cancelled(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (mut gone, mut kept) = ([0u8; 8], [0u8; 8]);
+        receive(job, &mut gone, 5)?;
+        receive(job, &mut kept, 6)?;
+        ok!(obj job.ep, cancel(cx(5)));
+        let error = job.rx.fails(Errno::CANCELED, "the receive")?;
+        ensure_eq!(
+            (error.op_context.addr(), error.flags),
+            (5, FI_MSG | FI_RECV),
+            "context and flags"
+        );
+        gives!(NOENT, obj job.ep, cancel(cx(5)));
+        gives!(NOENT, obj job.ep, cancel(cx(99)));
+        ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
+        ok!(obj job.ep, cancel(cx(8)));
+        let error = job.rx.fails(Errno::CANCELED, "the tagged receive")?;
+        ensure_eq!(
+            (error.op_context.addr(), error.flags),
+            (8, FI_TAGGED | FI_RECV),
+            "context and flags"
+        );
+        job.meet();
+        send(job, job.right(), &[9; 8], 7)?;
+        job.rx.of(6)?;
+        job.tx.of(7)?;
+        gives!(NOENT, obj job.ep, cancel(cx(6)));
+        // SAFETY:
+        // - written through a pointer, or not.
+        let seen = unsafe {
+            (
+                (&raw const gone).read_volatile(),
+                (&raw const kept).read_volatile(),
+            )
+        };
+        ensure_eq!(seen, ([0; 8], [9; 8]), "both buffers");
+        Ok(())
+    })
+}
+
+fn delivered(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let bytes = [4u8; 32];
+        let part = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: 32,
+        };
+        let msg = fi_msg {
+            msg_iov: &part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: job.peer(1).address,
+            context: cx(3),
+            data: 0,
+        };
+        if job.rank == 0 {
+            job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))?;
+            for _ in 0..20 {
+                pause(2);
+                job.tx.is_empty()?;
+            }
+            job.meet();
+            job.tx.of(3)?;
+        } else {
+            job.meet();
+            let mut buffer = [0u8; 32];
+            receive(job, &mut buffer, 1)?;
+            job.rx.of(1)?;
+        }
+        Ok(())
+    })
+}
+
+fn buffered(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        for nth in 0..8 {
+            let bytes = [nth as u8; 64];
+            send(job, job.right(), &bytes, nth)?;
+            job.tx.of(nth)?;
+        }
+        job.meet();
+        for nth in 0..8 {
+            let mut buffer = [0u8; 64];
+            receive(job, &mut buffer, nth)?;
+            job.rx.of(nth)?;
+            same(&buffer, &[nth as u8; 64], "a message")?;
+        }
+        Ok(())
+    })
+}
+
+fn multi(ctx: &Ctx) -> Verdict {
+    with(
+        ctx,
+        &Plan {
+            caps: FI_MSG | FI_MULTI_RECV,
+            ..Plan::default()
+        },
+        256,
+        |job| {
+            let (least, mut seen, mut len) = (100usize, 0usize, size_of::<usize>());
+            ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
+            ok!(obj job.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
+            ensure_eq!(seen, 100, "the option");
+            let mut buffer = vec![0u8; 512];
+            let part = libc::iovec {
+                iov_base: buffer.as_mut_ptr().cast(),
+                iov_len: 512,
+            };
+            let msg = fi_msg {
+                msg_iov: &part,
+                desc: null_mut(),
+                iov_count: 1,
+                addr: FI_ADDR_UNSPEC,
+                context: cx(4),
+                data: 0,
+            };
+            let base = buffer.as_mut_ptr();
+            ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
+            job.meet();
+            for nth in 0..5u8 {
+                let sent = [nth + 1; 100];
+                send(job, job.right(), &sent, 9)?;
+                job.tx.of(9)?;
+                let entry = job.rx.of(4)?;
+                ensure_eq!(entry.len, 100, "the length");
+                let at = entry.buf.addr() - base.addr();
+                ensure!(at + 100 <= 512, "a message at {at}");
+                // SAFETY:
+                // - inside the buffer, as just checked.
+                let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
+                same(bytes, &[nth + 1; 100], "the message")?;
+                let over = entry.flags & FI_MULTI_RECV != 0;
+                // Four fit, and then there is too little room.
+                ensure_eq!(
+                    over,
+                    nth == 3,
+                    "whether the buffer is given back with message {nth}"
+                );
+                if over {
+                    break;
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+fn many_senders(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (each, others) = (many(ctx, 8), u64::from(job.size) - 1);
+        let mut received = vec![0u64; (each * others) as usize];
+        for (nth, word) in received.iter_mut().enumerate() {
+            let base = (&raw mut *word).cast();
+            ok!(msg job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+        }
+        let words: Vec<[u8; 8]> = (0..each)
+            .map(|nth| (u64::from(job.rank) << 32 | nth).to_le_bytes())
+            .collect();
+        for word in &words {
+            for rank in (0..job.size).filter(|rank| *rank != job.rank) {
+                send(job, rank, word, 0)?;
+            }
+            for _ in 0..others {
+                job.tx.next()?;
+            }
+        }
+        for _ in 0..each * others {
+            job.rx.next()?;
+        }
+        received.sort_unstable();
+        let ranks = (0..job.size)
+            .filter(|rank| *rank != job.rank)
+            .map(u64::from);
+        let expected: Vec<u64> = ranks
+            .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
+            .collect();
+        ensure_eq!(received, expected, "all messages");
+        Ok(())
+    })
+}
+
+fn cut(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
+            for early in [true, false] {
+                let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
+                if early {
+                    receive(job, &mut buffer[..room], 4)?;
+                    job.meet();
+                }
+                send(job, job.right(), &bytes, 6)?;
+                if !early {
+                    job.meet();
+                    receive(job, &mut buffer[..room], 4)?;
+                }
+                let error = job.rx.fails(Errno::TRUNC, "a long message")?;
+                ensure_eq!(
+                    (error.op_context.addr(), error.len, error.olen),
+                    (4, room, len - room),
+                    "context, length and excess"
+                );
+                same(&buffer[..room], &bytes[..room], "the beginning")?;
+                same(&buffer[room..], &[0xab; 16], "what is behind it")?;
+                job.tx.of(6)?;
+                job.meet();
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,272 @@
+//! The objects of one endpoint, opened as a program opens them.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::{Info, getinfo};
+use crate::law::Verdict;
+
+/// What a program wishes for.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    pub(super) version: u32,
+    pub(super) caps: u64,
+    pub(super) mr_mode: c_int,
+    pub(super) order: u64,
+    pub(super) op_flags: u64,
+    pub(super) threading: c_int,
+    pub(super) progress: c_int,
+    pub(super) av_type: c_int,
+    pub(super) format: c_int,
+    pub(super) wait: c_int,
+    pub(super) condition: c_int,
+    pub(super) entries: usize,
+    /// FI_SELECTIVE_COMPLETION for both directions.
+    pub(super) selective: bool,
+    /// Whether there are completion queues.
+    pub(super) queues: bool,
+    /// For each counter what it counts.
+    pub(super) counters: &'a [u64],
+}
+
+impl Plan<'_> {
+    /// Everything, registered in the way of FI_MR_BASIC.
+    pub(super) const DEFAULT: Plan<'static> = Plan {
+        version: version(1, 17),
+        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
+        mr_mode: BASIC,
+        order: 0,
+        op_flags: 0,
+        threading: FI_THREAD_SAFE,
+        progress: FI_PROGRESS_UNSPEC,
+        av_type: FI_AV_TABLE,
+        format: FI_CQ_FORMAT_TAGGED,
+        wait: FI_WAIT_NONE,
+        condition: FI_CQ_COND_NONE,
+        entries: 0,
+        selective: false,
+        queues: true,
+        counters: &[],
+    };
+}
+
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Plan::DEFAULT
+    }
+}
+
+impl Plan<'_> {
+    pub(super) fn hints(&self) -> Info {
+        let mut hints = Info::hints();
+        hints.info().caps = self.caps;
+        hints.transmit().msg_order = self.order;
+        hints.transmit().op_flags = self.op_flags;
+        hints.receive().msg_order = self.order;
+        hints.domain().mr_mode = self.mr_mode;
+        hints.domain().threading = self.threading;
+        hints.domain().data_progress = self.progress;
+        hints.domain().av_type = self.av_type;
+        hints
+    }
+}
+
+/// All objects.
+pub(super) struct Station {
+    pub(super) info: Info,
+    pub(super) fabric: *mut fid_fabric,
+    pub(super) domain: *mut fid_domain,
+    pub(super) av: *mut fid_av,
+    /// Of what this side does.
+    pub(super) tx: Queue,
+    /// Of what comes.
+    pub(super) rx: Queue,
+    pub(super) counters: Vec<*mut fid_cntr>,
+    pub(super) ep: *mut fid_ep,
+}
+
+impl Station {
+    /// Fabric and domain, a vector, queues and counters, an endpoint with all of them, enabled.
+    pub(super) fn open(plan: &Plan<'_>) -> Result<Station, String> {
+        let mut station = Station::without_endpoint(plan)?;
+        station.ep = station.endpoint(plan)?;
+        ok!(fid station.ep, control(FI_ENABLE, null_mut()));
+        Ok(station)
+    }
+
+    pub(super) fn without_endpoint(plan: &Plan<'_>) -> Result<Station, String> {
+        let info = getinfo(plan.version, 0, Some(&plan.hints()))
+            .map_err(|code| format!("fi_getinfo gave {code}"))?;
+        let mut station = Station {
+            info,
+            fabric: null_mut(),
+            domain: null_mut(),
+            av: null_mut(),
+            tx: Queue(null_mut()),
+            rx: Queue(null_mut()),
+            counters: Vec::new(),
+            ep: null_mut(),
+        };
+        let fabric: *mut fi_fabric_attr = station.info.fabric();
+        // SAFETY:
+        // - what getinfo gave, and a place for a pointer.
+        let code = unsafe {
+            (*fabric).api_version = plan.version;
+            let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
+            (provider.fabric)(fabric, &mut station.fabric, null_mut())
+        };
+        crate::ensure_eq!(code, 0, "fi_fabric");
+        ok!(obj station.fabric, domain(station.info.raw(), &mut station.domain, null_mut()));
+        let mut attr = fi_av_attr {
+            r#type: station.info.domain().av_type,
+            rx_ctx_bits: 0,
+            count: 0,
+            ep_per_node: 0,
+            name: std::ptr::null(),
+            map_addr: null_mut(),
+            flags: 0,
+        };
+        ok!(obj station.domain, av_open(&mut attr, &mut station.av, null_mut()));
+        if plan.queues {
+            station.tx = open_queue(station.domain, plan)?;
+            station.rx = open_queue(station.domain, plan)?;
+        }
+        for _ in plan.counters {
+            let mut counter = null_mut();
+            ok!(obj station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+            station.counters.push(counter);
+        }
+        Ok(station)
+    }
+
+    /// An endpoint that is bound to everything, and not enabled.
+    pub(super) fn endpoint(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
+        let mut ep: *mut fid_ep = null_mut();
+        ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
+        ok!(fid ep, bind(self.av.cast(), 0));
+        if plan.queues {
+            let selective = if plan.selective {
+                FI_SELECTIVE_COMPLETION
+            } else {
+                0
+            };
+            ok!(fid ep, bind(self.tx.0.cast(), FI_TRANSMIT | selective));
+            ok!(fid ep, bind(self.rx.0.cast(), FI_RECV | selective));
+        }
+        for (counter, counted) in self.counters.iter().zip(plan.counters) {
+            ok!(fid ep, bind(counter.cast(), *counted));
+        }
+        Ok(ep)
+    }
+
+    /// The endpoint's name.
+    pub(super) fn name(&self) -> Result<[u8; NAME], String> {
+        name_of(self.ep)
+    }
+
+    /// The address of a name.
+    pub(super) fn insert(&self, name: &[u8]) -> Result<u64, String> {
+        let mut address = FI_ADDR_NOTAVAIL;
+        let count =
+            call!(obj self.av, insert(name.as_ptr().cast(), 1, &mut address, 0, null_mut()));
+        crate::ensure_eq!(count, 1, "fi_av_insert of one name");
+        Ok(address)
+    }
+
+    /// Registers memory for any access by peers.
+    pub(super) fn register(&self, memory: Memory, key: u64) -> Result<Registered, String> {
+        self.register_for(memory, FI_REMOTE_READ | FI_REMOTE_WRITE, key)
+    }
+
+    pub(super) fn register_for(
+        &self,
+        memory: Memory,
+        access: u64,
+        key: u64,
+    ) -> Result<Registered, String> {
+        let mut mr = null_mut();
+        let code = call!(mr self.domain, reg(memory.base.cast(), memory.len, access, 0, key, 0, &mut mr, null_mut()));
+        crate::ensure_eq!(code, 0, "fi_mr_reg");
+        // SAFETY:
+        // - just made; the program may read its members.
+        let key = unsafe { (*mr).key };
+        // SAFETY:
+        // - as above.
+        let mode = unsafe { (*(*self.info.raw()).domain_attr).mr_mode };
+        let virtual_addresses = mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) != 0;
+        Ok(Registered {
+            mr,
+            key,
+            base: if virtual_addresses {
+                memory.base.addr() as u64
+            } else {
+                0
+            },
+        })
+    }
+
+    /// Closes everything, the endpoint first.
+    pub(super) fn close(self) -> Verdict {
+        close(self.ep)?;
+        self.close_the_rest()
+    }
+
+    pub(super) fn close_the_rest(self) -> Verdict {
+        for counter in &self.counters {
+            close(*counter)?;
+        }
+        for queue in [self.tx, self.rx] {
+            if !queue.0.is_null() {
+                close(queue.0)?;
+            }
+        }
+        close(self.av)?;
+        close(self.domain)?;
+        close(self.fabric)
+    }
+}
+
+/// A registration, and how peers address it.
+#[derive(Clone, Copy)]
+pub(super) struct Registered {
+    pub(super) mr: *mut fid_mr,
+    pub(super) key: u64,
+    pub(super) base: u64,
+}
+
+/// A completion queue as the plan has it.
+pub(super) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Queue, String> {
+    let mut attr = fi_cq_attr {
+        size: plan.entries,
+        flags: 0,
+        format: plan.format,
+        wait_obj: plan.wait,
+        signaling_vector: 0,
+        wait_cond: plan.condition,
+        wait_set: null_mut(),
+    };
+    let mut queue = null_mut();
+    ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
+    Ok(Queue(queue))
+}
+
+/// An endpoint's name.
+pub(super) fn name_of(ep: *mut fid_ep) -> Result<[u8; NAME], String> {
+    let (mut name, mut len) = ([0; NAME], NAME);
+    ok!(cm ep, getname(name.as_mut_ptr().cast(), &mut len));
+    crate::ensure_eq!(len, NAME, "the length of a name");
+    Ok(name)
+}
+
+/// fi_close(3).
+pub(super) fn close<T>(object: *mut T) -> Verdict {
+    let object: *mut fid = object.cast();
+    // SAFETY:
+    // - laws close what they have opened once; every object begins with its `fid`.
+    let (class, code) = unsafe { ((*object).fclass, ((*(*object).ops).close)(object)) };
+    crate::ensure_eq!(code, 0, "fi_close of an object of class {class}");
+    Ok(())
+}

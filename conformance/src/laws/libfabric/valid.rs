@@ -1,0 +1,258 @@
+//! What is supported, and how many elements at a time.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::matrix::Call;
+use super::station::Plan;
+use super::value::*;
+use crate::law::{Ctx, Verdict, not_offered};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    undefined: "atomic.undefined", "fi_atomic(3) §7", 1,
+        [atomic, atomicv, atomicmsg, inject_atomic, fetch_atomic, fetch_atomicv, fetch_atomicmsg, compare_atomic, compare_atomicv,
+         compare_atomicmsg],
+        "what is not defined for a datatype or a family, and what is no datatype or operation, is -FI_EOPNOTSUPP in every call";
+    validity: "atomic.valid", "fi_atomic(3) §4.6", 1, [atomicvalid, fetch_atomicvalid, compare_atomicvalid],
+        "the valid calls give 0 and a count for what is defined, -FI_EOPNOTSUPP for all else";
+    query: "atomic.query", "fi_atomic(3) §4.7", 1, [query_atomic],
+        "fi_query_atomic agrees with the valid calls by its flags, and tells the size; both flags, or unknown ones, are refused";
+    counts: "atomic.count", "fi_atomic(3) §8", 2, [atomic, fetch_atomic, compare_atomic, atomicvalid],
+        "a call operates on 1 to the maximum of elements; one more is -FI_EMSGSIZE, none is refused, and nothing is changed";
+    every_element: "atomic.count.maximum", "fi_atomic(3) §4.6, §8", 2, [fetch_atomic, compare_atomic, fetch_atomicvalid],
+        "at the maximum count every element is operated on, the first and the last included";
+}
+
+/// All pairs of a type and an operation that have numbers, and some that have none.
+fn pairs() -> impl Iterator<Item = (c_int, c_int, bool)> {
+    let all = (0..16).flat_map(|ty| (0..19).map(move |op| (ty, op, true)));
+    let none = [
+        (-1, SUM),
+        (16, SUM),
+        (256, SUM),
+        (UINT64, -1),
+        (UINT64, 19),
+        (c_int::MAX, c_int::MIN),
+    ];
+    all.chain(none.map(|(ty, op)| (ty, op, false)))
+}
+
+fn is_valid(family: Family, (ty, op, exists): (c_int, c_int, bool)) -> bool {
+    exists && takes(family, op) && Type::of(ty).has(op)
+}
+
+fn undefined(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 1024, |job| {
+        let peer = job.peer(0);
+        let (to, at, key) = (peer.address, peer.base, peer.key);
+        job.memory.fill(0x3c);
+        let mut room = [[0u8; 64]; 3];
+        let [a, b, c] = &mut room;
+        let (a, b, c) = (a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr());
+        let ioc = |addr: *mut u8| fi_ioc {
+            addr: addr.cast(),
+            count: 1,
+        };
+        let (av, bv, mut cv) = (ioc(a), ioc(b), ioc(c));
+        let remote = fi_rma_ioc {
+            addr: at,
+            count: 1,
+            key,
+        };
+        let none = null_mut();
+        let nones = null_mut();
+        for (ty, op, exists) in pairs() {
+            let msg = fi_msg_atomic {
+                msg_iov: &av,
+                desc: nones,
+                iov_count: 1,
+                addr: to,
+                rma_iov: &remote,
+                rma_iov_count: 1,
+                datatype: ty,
+                op,
+                context: none,
+                data: 0,
+            };
+            if !is_valid(Family::Base, (ty, op, exists)) {
+                gives!(OPNOTSUPP, atomic job.ep, write(a.cast(), 1, none, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, writev(&av, nones, 1, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, writemsg(&msg, 0));
+                gives!(OPNOTSUPP, atomic job.ep, inject(a.cast(), 1, to, at, key, ty, op));
+            }
+            if !is_valid(Family::Fetch, (ty, op, exists)) {
+                gives!(OPNOTSUPP, atomic job.ep, readwrite(a.cast(), 1, none, c.cast(), none, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, readwritev(&av, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, readwritemsg(&msg, &mut cv, nones, 1, 0));
+            }
+            if !is_valid(Family::Compare, (ty, op, exists)) {
+                gives!(OPNOTSUPP, atomic job.ep, compwrite(a.cast(), 1, none, b.cast(), none, c.cast(), none, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, compwritev(&av, nones, 1, &bv, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
+                gives!(OPNOTSUPP, atomic job.ep, compwritemsg(&msg, &bv, nones, 1, &mut cv, nones, 1, 0));
+            }
+        }
+        job.tx.is_empty()?;
+        job.memory.holds(0, &[0x3c; 1024], "the memory")
+    })
+}
+
+fn ask(ep: *mut fid_ep, family: Family, ty: c_int, op: c_int, count: &mut usize) -> c_int {
+    match family {
+        Family::Base => call!(atomic ep, writevalid(ty, op, count)),
+        Family::Fetch => call!(atomic ep, readwritevalid(ty, op, count)),
+        Family::Compare => call!(atomic ep, compwritevalid(ty, op, count)),
+    }
+}
+
+fn validity(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        for (ty, op, exists) in pairs() {
+            for family in FAMILIES {
+                let mut count = 12345;
+                let code = ask(job.ep, family, ty, op, &mut count);
+                let expected = match is_valid(family, (ty, op, exists)) {
+                    true => 0,
+                    false => -Errno::OPNOTSUPP.0,
+                };
+                ensure_eq!(code, expected, "datatype {ty}, operation {op}, {family:?}");
+                ensure!(code != 0 || count > 0 && count != 12345, "no count");
+                ensure!(code == 0 || count == 12345, "a count with an error");
+            }
+        }
+        gives!(INVAL, atomic job.ep, writevalid(UINT64, SUM, null_mut()));
+        Ok(())
+    })
+}
+
+fn query(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let domain = job.station.domain;
+        for (ty, op, _) in pairs() {
+            for (family, flags) in FAMILIES
+                .into_iter()
+                .zip([0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC])
+            {
+                let (mut count, mut attr) = (0, fi_atomic_attr { count: 0, size: 0 });
+                let code = ask(job.ep, family, ty, op, &mut count);
+                let seen = call!(obj domain, query_atomic(ty, op, &mut attr, flags));
+                ensure_eq!(seen, code, "datatype {ty}, operation {op}, {family:?}");
+                if code == 0 {
+                    ensure_eq!(
+                        (attr.count, attr.size),
+                        (count, Type::of(ty).size()),
+                        "count and size of {ty}"
+                    );
+                }
+                // No tagged buffer is the target of an atomic.
+                let tagged = flags | FI_TAGGED;
+                gives!(OPNOTSUPP, obj domain, query_atomic(ty, op, &mut attr, tagged));
+            }
+        }
+        let mut attr = fi_atomic_attr { count: 0, size: 0 };
+        gives!(BADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC));
+        gives!(BADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_MORE));
+        gives!(INVAL, obj domain, query_atomic(UINT64, SUM, null_mut(), 0));
+        Ok(())
+    })
+}
+
+/// A call on a type and operation that every family has, with buffers of the maximum and one element more.
+fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
+    let op = if family == Family::Compare {
+        CSWAP
+    } else {
+        SUM
+    };
+    let mut count = 0;
+    let code = ask(job.ep, family, UINT32, op, &mut count);
+    ensure_eq!(code, 0, "the valid call");
+    Ok((count, op))
+}
+
+fn counts(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 8 << 20, |job| {
+        let peer = job.peer(job.right());
+        for family in FAMILIES {
+            let (most, op) = at_most(job, family)?;
+            if (most + 1) * 4 > job.memory.len {
+                return not_offered("the maximum count is larger than the law's memory");
+            }
+            let operand = vec![1u8; (most + 1) * 4];
+            let mut result = vec![0u8; (most + 1) * 4];
+            for (count, expected) in [
+                (most + 1, Errno::MSGSIZE),
+                (usize::MAX / 2, Errno::MSGSIZE),
+                (0, Errno::INVAL),
+            ] {
+                let mut call = Call {
+                    family,
+                    what: (UINT32, op),
+                    to: (peer.address, peer.base, peer.key),
+                    operand: &operand,
+                    compare: &operand,
+                    result: &mut result,
+                    count,
+                };
+                ensure_eq!(
+                    call.post(job.ep),
+                    -(expected.0 as isize),
+                    "{family:?} with {count} elements"
+                );
+            }
+            job.tx.is_empty()?;
+        }
+        job.meet();
+        ensure!(
+            job.memory
+                .load(0, job.memory.len)
+                .iter()
+                .all(|byte| *byte == 0),
+            "something was changed"
+        );
+        Ok(())
+    })
+}
+
+fn every_element(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 8 << 20, |job| {
+        let peer = job.peer(job.right());
+        for family in [Family::Fetch, Family::Compare] {
+            let (most, op) = at_most(job, family)?;
+            job.meet();
+            job.memory.fill(0);
+            for i in 0..most {
+                job.memory.store(4 * i, &(i as u32).to_le_bytes());
+            }
+            job.meet();
+            let numbers: Vec<u8> = (0..most as u32).flat_map(u32::to_le_bytes).collect();
+            let doubles: Vec<u8> = (0..most as u32)
+                .flat_map(|i| (2 * i).to_le_bytes())
+                .collect();
+            let mut result = vec![0xffu8; 4 * most];
+            let mut call = Call {
+                family,
+                what: (UINT32, op),
+                to: (peer.address, peer.base, peer.key),
+                operand: if family == Family::Fetch {
+                    &numbers
+                } else {
+                    &doubles
+                },
+                compare: &numbers,
+                result: &mut result,
+                count: most,
+            };
+            job.done(|| call.post(job.ep))?;
+            same(&result, &numbers, "what was fetched")?;
+            job.meet();
+            job.memory.holds(0, &doubles, "the target")?;
+            job.memory.holds(4 * most, &[0; 64], "what is behind it")?;
+        }
+        Ok(())
+    })
+}

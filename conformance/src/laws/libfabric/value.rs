@@ -1,0 +1,297 @@
+//! The datatypes and the formulas of fi_atomic(3), as the page has them.
+
+use std::ffi::c_int;
+
+/// `enum fi_datatype`, and the two that later versions add.
+pub(super) const TYPES: [Type; 16] = [
+    Type(Class::Signed, 1),
+    Type(Class::Unsigned, 1),
+    Type(Class::Signed, 2),
+    Type(Class::Unsigned, 2),
+    Type(Class::Signed, 4),
+    Type(Class::Unsigned, 4),
+    Type(Class::Signed, 8),
+    Type(Class::Unsigned, 8),
+    Type(Class::Real, 4),
+    Type(Class::Real, 8),
+    Type(Class::Complex, 4),
+    Type(Class::Complex, 8),
+    Type(Class::Real, 16),
+    Type(Class::Complex, 16),
+    Type(Class::Signed, 16),
+    Type(Class::Unsigned, 16),
+];
+
+/// Names of `enum fi_op`, for messages.
+pub(super) const OPS: [&str; 19] = [
+    "MIN", "MAX", "SUM", "PROD", "LOR", "LAND", "BOR", "BAND", "LXOR", "BXOR", "READ", "WRITE",
+    "CSWAP", "CSWAP_NE", "CSWAP_LE", "CSWAP_LT", "CSWAP_GE", "CSWAP_GT", "MSWAP",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Signed,
+    Unsigned,
+    Real,
+    Complex,
+}
+
+/// A class, and the bytes of a number of it (of a part of it). Of 16 bytes, a real number is a `long double`: 10 bytes and padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Type(pub(super) Class, pub(super) usize);
+
+/// The families of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    Base,
+    Fetch,
+    Compare,
+}
+
+pub(super) const FAMILIES: [Family; 3] = [Family::Base, Family::Fetch, Family::Compare];
+
+/// A value: of integers the bits, of real numbers one that all real types can represent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Value {
+    Bits(u128),
+    Number(f64, f64),
+}
+
+impl Type {
+    /// `enum fi_datatype`.
+    pub(super) fn of(datatype: c_int) -> Type {
+        TYPES[datatype as usize]
+    }
+
+    pub(super) fn is_integer(self) -> bool {
+        matches!(self.0, Class::Signed | Class::Unsigned)
+    }
+
+    /// Bytes of an element.
+    pub(super) fn size(self) -> usize {
+        match self.0 {
+            Class::Complex => 2 * self.1,
+            _ => self.1,
+        }
+    }
+
+    /// Whether the page's formula means something for this type.
+    pub(super) fn has(self, op: c_int) -> bool {
+        match (self.0, OPS[op as usize]) {
+            (Class::Signed | Class::Unsigned, _) => true,
+            (_, "BOR" | "BAND" | "BXOR" | "MSWAP") => false,
+            (Class::Real, _) => true,
+            // Complex numbers have no order.
+            (_, op) => !matches!(
+                op,
+                "MIN" | "MAX" | "CSWAP_LE" | "CSWAP_LT" | "CSWAP_GE" | "CSWAP_GT"
+            ),
+        }
+    }
+
+    /// The bytes in memory.
+    pub(super) fn encode(self, value: Value) -> Vec<u8> {
+        match value {
+            Value::Bits(bits) => bits.to_le_bytes()[..self.1].to_vec(),
+            Value::Number(real, imaginary) => {
+                let mut bytes = encode_real(self.1, real);
+                if self.0 == Class::Complex {
+                    bytes.extend(encode_real(self.1, imaginary));
+                }
+                bytes
+            }
+        }
+    }
+
+    /// Whether two elements are the same value: padding means nothing.
+    pub(super) fn same(self, a: &[u8], b: &[u8]) -> bool {
+        let meant = if self.is_integer() {
+            self.1
+        } else {
+            self.1.min(10)
+        };
+        let parts = a.chunks(self.1).zip(b.chunks(self.1));
+        a.len() == b.len() && parts.into_iter().all(|(a, b)| a[..meant] == b[..meant])
+    }
+
+    fn less(self, a: Value, b: Value) -> bool {
+        match (a, b) {
+            (Value::Bits(a), Value::Bits(b)) if self.0 == Class::Unsigned => a < b,
+            (Value::Bits(a), Value::Bits(b)) => self.signed(a) < self.signed(b),
+            (Value::Number(a, _), Value::Number(b, _)) => a < b,
+            _ => false,
+        }
+    }
+
+    fn signed(self, bits: u128) -> i128 {
+        let spare = 128 - 8 * self.1;
+        ((bits << spare) as i128) >> spare
+    }
+
+    fn truth(self, holds: bool) -> Value {
+        if self.is_integer() {
+            Value::Bits(u128::from(holds))
+        } else {
+            Value::Number(f64::from(u8::from(holds)), 0.0)
+        }
+    }
+
+    fn is_true(self, value: Value) -> bool {
+        match value {
+            Value::Bits(bits) => bits != 0,
+            Value::Number(a, b) => a != 0.0 || self.0 == Class::Complex && b != 0.0,
+        }
+    }
+
+    fn equal(self, a: Value, b: Value) -> bool {
+        match (a, b) {
+            (Value::Number(a, _), Value::Number(b, _)) if self.0 == Class::Real => a == b,
+            _ => a == b,
+        }
+    }
+
+    fn sum(self, a: Value, b: Value) -> Value {
+        match (a, b) {
+            (Value::Bits(a), Value::Bits(b)) => self.cut(a.wrapping_add(b)),
+            (Value::Number(a, ai), Value::Number(b, bi)) => Value::Number(a + b, ai + bi),
+            _ => a,
+        }
+    }
+
+    fn product(self, a: Value, b: Value) -> Value {
+        match (a, b) {
+            (Value::Bits(a), Value::Bits(b)) => self.cut(a.wrapping_mul(b)),
+            (Value::Number(a, _), Value::Number(b, _)) if self.0 == Class::Real => {
+                Value::Number(a * b, 0.0)
+            }
+            (Value::Number(a, ai), Value::Number(b, bi)) => {
+                Value::Number(a * b - ai * bi, a * bi + ai * b)
+            }
+            _ => a,
+        }
+    }
+
+    fn bits(self, a: Value, b: Value, with: impl Fn(u128, u128) -> u128) -> Value {
+        match (a, b) {
+            (Value::Bits(a), Value::Bits(b)) => self.cut(with(a, b)),
+            _ => a,
+        }
+    }
+
+    fn cut(self, bits: u128) -> Value {
+        Value::Bits(bits & (u128::MAX >> (128 - 8 * self.1)))
+    }
+
+    /// `addr[i]` after the operation.
+    pub(super) fn apply(self, op: c_int, addr: Value, buf: Value, compare: Value) -> Value {
+        let swap_if = |holds| if holds { buf } else { addr };
+        let (a, b) = (self.is_true(addr), self.is_true(buf));
+        match OPS[op as usize] {
+            "MIN" => swap_if(self.less(buf, addr)),
+            "MAX" => swap_if(self.less(addr, buf)),
+            "SUM" => self.sum(addr, buf),
+            "PROD" => self.product(addr, buf),
+            "LOR" => self.truth(a || b),
+            "LAND" => self.truth(a && b),
+            "LXOR" => self.truth(a && !b || !a && b),
+            "BOR" => self.bits(addr, buf, |a, b| a | b),
+            "BAND" => self.bits(addr, buf, |a, b| a & b),
+            "BXOR" => self.bits(addr, buf, |a, b| a ^ b),
+            "WRITE" => buf,
+            "CSWAP" => swap_if(self.equal(compare, addr)),
+            "CSWAP_NE" => swap_if(!self.equal(compare, addr)),
+            "CSWAP_LE" => swap_if(self.less(compare, addr) || self.equal(compare, addr)),
+            "CSWAP_LT" => swap_if(self.less(compare, addr)),
+            "CSWAP_GE" => swap_if(self.less(addr, compare) || self.equal(compare, addr)),
+            "CSWAP_GT" => swap_if(self.less(addr, compare)),
+            "MSWAP" => {
+                let mask = |value, mask| self.bits(value, mask, |a, m| a & m);
+                let kept = self.bits(addr, compare, |a, m| a & !m);
+                self.bits(mask(buf, compare), kept, |a, b| a | b)
+            }
+            _ => addr,
+        }
+    }
+
+    /// A random value: of integers any, often one that is near others; of numbers small ones, whose sums and products are exact.
+    pub(super) fn random(self, random: &mut crate::law::Random) -> Value {
+        let mut small = |_| random.below(9) as f64 - 4.0;
+        if !self.is_integer() {
+            return Value::Number(
+                small(0),
+                if self.0 == Class::Complex {
+                    small(1)
+                } else {
+                    0.0
+                },
+            );
+        }
+        match random.below(3) {
+            0 => self.cut(u128::from(random.below(3)).wrapping_sub(1)),
+            1 => self.cut(u128::from(random.below(3)) << (8 * self.1 - 2)),
+            _ => self.cut(u128::from(random.next()) << 64 | u128::from(random.next())),
+        }
+    }
+}
+
+/// Whether calls of this family take this operation.
+pub(super) fn takes(family: Family, op: c_int) -> bool {
+    match (family, OPS[op as usize]) {
+        (Family::Compare, op) => op == "MSWAP" || op.starts_with("CSWAP"),
+        (_, op) if op == "MSWAP" || op.starts_with("CSWAP") => false,
+        (Family::Base, op) => op != "READ",
+        (Family::Fetch, _) => true,
+    }
+}
+
+fn encode_real(bytes: usize, value: f64) -> Vec<u8> {
+    match bytes {
+        4 => (value as f32).to_le_bytes().to_vec(),
+        8 => value.to_le_bytes().to_vec(),
+        _ => {
+            let bits = value.to_bits();
+            let (sign, exponent) = (bits >> 63 << 15, bits >> 52 & 0x7ff);
+            let fraction = bits << 11 & !(1 << 63);
+            // All values here are zero, normal, infinite, or not a number.
+            let (exponent, integer) = match exponent {
+                0 => (0, 0),
+                0x7ff => (0x7fff, 1 << 63),
+                exponent => (exponent + 16383 - 1023, 1 << 63),
+            };
+            let mut long = [0; 16];
+            long[..8].copy_from_slice(&(integer | fraction).to_le_bytes());
+            long[8..10].copy_from_slice(&((sign | exponent) as u16).to_le_bytes());
+            long.to_vec()
+        }
+    }
+}
+
+/// A list of values in memory.
+pub(super) fn encoded(ty: Type, values: &[Value]) -> Vec<u8> {
+    values.iter().flat_map(|value| ty.encode(*value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_pairs_as_the_page_defines() {
+        let count = |family, types: std::ops::Range<c_int>| {
+            let pairs = types.flat_map(|ty| (0..19).map(move |op| (ty, op)));
+            pairs
+                .filter(|(ty, op)| takes(family, *op) && Type::of(*ty).has(*op))
+                .count()
+        };
+        assert_eq!(FAMILIES.map(|family| count(family, 0..14)), [130, 144, 80]);
+        assert_eq!(FAMILIES.map(|family| count(family, 14..16)), [22, 24, 14]);
+    }
+
+    #[test]
+    fn a_long_double_has_its_integer_bit() {
+        let one = encode_real(16, 1.0);
+        assert_eq!(one[..10], [0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
+        let value = encode_real(16, -2.5);
+        assert_eq!(value[..10], [0, 0, 0, 0, 0, 0, 0, 0xa0, 0x00, 0xc0]);
+    }
+}

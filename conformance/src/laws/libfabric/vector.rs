@@ -1,0 +1,230 @@
+//! Vectors: the calls with a v, and with msg.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::Plan;
+use super::value::{FAMILIES, Family};
+use crate::ensure_eq;
+use crate::law::{Ctx, Random, Verdict};
+
+laws! {
+    vectors: "atomic.vector", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicv, fetch_atomicv, compare_atomicv],
+        "however operands, comparands and results are divided into vectors, the elements are those of the call without";
+    messages: "atomic.msg", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
+        "the calls with msg do the same on several pieces of remote memory, under keys of their own";
+}
+
+const COUNT: usize = 12;
+
+/// `COUNT` u64 divided into up to 8 pieces, some of them empty; their lengths.
+fn division(random: &mut Random) -> Vec<usize> {
+    let mut left = COUNT;
+    let mut pieces = Vec::new();
+    while left > 0 && pieces.len() < 7 {
+        let piece = random.below(left.min(5) as u64 + 1) as usize;
+        pieces.push(piece);
+        left -= piece;
+    }
+    pieces.push(left);
+    pieces
+}
+
+/// The pieces of a buffer, back to front in memory so that they do not lie in a row; and the buffer's elements in their order.
+struct Pieces {
+    words: Vec<u64>,
+    list: Vec<fi_ioc>,
+}
+
+impl Pieces {
+    fn of(values: &[u64], division: &[usize]) -> Pieces {
+        let mut pieces = Pieces {
+            words: vec![0; COUNT],
+            list: Vec::new(),
+        };
+        let (mut done, mut end) = (0, COUNT);
+        for len in division {
+            end -= len;
+            pieces.words[end..end + len].copy_from_slice(&values[done..done + len]);
+            done += len;
+            pieces.list.push(fi_ioc {
+                addr: pieces.words[end..].as_mut_ptr().cast(),
+                count: *len,
+            });
+        }
+        pieces
+    }
+
+    /// Reads the elements in the order of the pieces.
+    fn values(&self, division: &[usize]) -> Vec<u64> {
+        let mut end = COUNT;
+        let mut values = Vec::new();
+        for len in division {
+            end -= len;
+            for i in end..end + len {
+                // SAFETY:
+                // - in bounds; written through the pointers of the list.
+                values.push(unsafe { self.words.as_ptr().add(i).read_volatile() });
+            }
+        }
+        values
+    }
+}
+
+/// What is before, the operands, the comparands.
+fn values(random: &mut Random) -> [Vec<u64>; 3] {
+    let before: Vec<u64> = (0..COUNT).map(|_| random.next()).collect();
+    let operand = (0..COUNT).map(|_| random.next()).collect();
+    let compare = before.iter().map(|v| v + random.below(2)).collect();
+    [before, operand, compare]
+}
+
+fn bytes(values: &[u64]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
+}
+
+fn op(family: Family) -> c_int {
+    if family == Family::Compare {
+        CSWAP
+    } else {
+        SUM
+    }
+}
+
+fn after(family: Family, before: u64, operand: u64, compare: u64) -> u64 {
+    match family {
+        Family::Compare if before == compare => operand,
+        Family::Compare => before,
+        _ => before.wrapping_add(operand),
+    }
+}
+
+fn expected(family: Family, [before, operand, compare]: &[Vec<u64>; 3]) -> Vec<u64> {
+    let all = before.iter().zip(operand).zip(compare);
+    all.map(|((b, o), c)| after(family, *b, *o, *c)).collect()
+}
+
+fn vectors(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 1024, |job| {
+        let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
+        let (to, at, key) = job.place(rank, 64);
+        for _ in 0..20 {
+            for family in FAMILIES {
+                let all = values(&mut random);
+                job.write(rank, 64, &bytes(&all[0]))?;
+                let (a, b, c) = (
+                    division(&mut random),
+                    division(&mut random),
+                    division(&mut random),
+                );
+                let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
+                let mut result = Pieces::of(&[0; COUNT], &c);
+                let (oi, ci, ri) = (
+                    operand.list.as_ptr(),
+                    compare.list.as_ptr(),
+                    result.list.as_mut_ptr(),
+                );
+                let (none, op) = (null_mut(), op(family));
+                job.done(|| match family {
+                    Family::Base => call!(atomic job.ep, writev(oi, none, a.len(), to, at, key, UINT64, op, cx(5))),
+                    Family::Fetch => call!(atomic job.ep, readwritev(oi, none, a.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
+                    Family::Compare => call!(atomic job.ep, compwritev(oi, none, a.len(), ci, none, b.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
+                })?;
+                same(
+                    &job.read(rank, 64, 8 * COUNT)?,
+                    &bytes(&expected(family, &all)),
+                    "the target",
+                )?;
+                if family != Family::Base {
+                    ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn messages(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 1024, |job| {
+        // A second region, under a key of its own.
+        let second = Memory::new(1024);
+        let registered = job.station.register(second, 100 + u64::from(job.rank))?;
+        job.meet();
+        job.ctx.tell(&bytes(&[registered.key, registered.base]));
+        job.meet();
+        let rank = job.right();
+        let told = ctx.told(rank).unwrap_or_default();
+        let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
+        let (other_key, other_base) = (word(0), word(8));
+        let (to, at, key) = job.place(rank, 64);
+        let mut random = ctx.random(job.rank.into());
+        for _ in 0..20 {
+            for family in FAMILIES {
+                let all = values(&mut random);
+                let (a, b, c, d) = (
+                    division(&mut random),
+                    division(&mut random),
+                    division(&mut random),
+                    division(&mut random),
+                );
+                let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
+                let mut result = Pieces::of(&[0; COUNT], &c);
+                let mut done = 0;
+                let mut remote = Vec::new();
+                for (nth, len) in d.iter().enumerate() {
+                    let (addr, key) = match nth % 2 {
+                        0 => (at + 8 * done as u64, key),
+                        _ => (other_base + 256 + 8 * done as u64, other_key),
+                    };
+                    remote.push(fi_rma_ioc {
+                        addr,
+                        count: *len,
+                        key,
+                    });
+                    let start = bytes(&all[0][done..done + len]);
+                    job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
+                    done += len;
+                }
+                let msg = fi_msg_atomic {
+                    msg_iov: operand.list.as_ptr(),
+                    desc: null_mut(),
+                    iov_count: a.len(),
+                    addr: to,
+                    rma_iov: remote.as_ptr(),
+                    rma_iov_count: remote.len(),
+                    datatype: UINT64,
+                    op: op(family),
+                    context: cx(77),
+                    data: 0,
+                };
+                let (ci, ri, none) = (compare.list.as_ptr(), result.list.as_mut_ptr(), null_mut());
+                let entry = job.done(|| match family {
+                    Family::Base => call!(atomic job.ep, writemsg(&msg, 0)),
+                    Family::Fetch => call!(atomic job.ep, readwritemsg(&msg, ri, none, c.len(), 0)),
+                    Family::Compare => call!(atomic job.ep, compwritemsg(&msg, ci, none, b.len(), ri, none, c.len(), 0)),
+                })?;
+                ensure_eq!(entry.op_context.addr(), 77, "the context");
+                let mut seen = Vec::new();
+                for place in &remote {
+                    let mut piece = vec![0u8; 8 * place.count];
+                    job.done(|| call!(rma job.ep, read(piece.as_mut_ptr().cast(), piece.len(), null_mut(), to, place.addr, place.key, null_mut())))?;
+                    seen.extend(piece);
+                }
+                same(&seen, &bytes(&expected(family, &all)), "the target")?;
+                if family != Family::Base {
+                    ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
+                }
+            }
+        }
+        job.meet();
+        super::station::close(registered.mr)?;
+        second.free();
+        Ok(())
+    })
+}
