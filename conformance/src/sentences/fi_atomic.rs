@@ -4,7 +4,7 @@
 //! 6 RETURN VALUE, 7 ERRORS, 8 NOTES. Below DESCRIPTION: 4.1 Atomic Data Types, 4.2 Atomic Operations, 4.3 Base Atomic Functions,
 //! 4.4 Fetch-Atomic Functions, 4.5 Compare-Atomic Functions, 4.6 Atomic Valid Functions, 4.7 Query Atomic Attributes, 4.8 Completions.
 
-use super::{Sentence, by, not, test, unseen};
+use super::{Sentence, by, test, unseen};
 
 #[rustfmt::skip]
 pub(super) const SENTENCES: &[Sentence] = &[
@@ -116,7 +116,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5", "FI_FENCE: the operation and those after it are deferred until all previous ones to the same peer have completed", &["libfabric.atomic.flag.fence"]),
     by("5", "operations after the fencing see or replace the results of those before it", &["libfabric.atomic.flag.fence"]),
     by("5", "between two fences the endpoint's ordering applies", &["libfabric.atomic.order", "libfabric.atomic.flag.fence"]),
-    not("5", "FI_TAGGED: the target is a tagged receive buffer, addr an offset into it and key the tag", "it is told by fi_query_atomic that this is not supported, and the calls give -FI_EOPNOTSUPP"),
+    by("5", "FI_TAGGED: the target is a tagged receive buffer, addr an offset into it and key the tag", &["libfabric.atomic.tagged.count", "libfabric.atomic.tagged.match", "libfabric.atomic.tagged.errors", "libfabric.atomic.tagged.death"]),
     by("6", "0 is returned on success, a negative number of rdma/fi_errno.h on error", &["libfabric.atomic.undefined", "libfabric.atomic.null", "libfabric.atomic.count"]),
     by("7", "-FI_EAGAIN: the call is to be tried again later", &["libfabric.cq.full", "libfabric.progress.events"]),
     by("7", "-FI_EOPNOTSUPP: the operation is not supported on this endpoint", &["libfabric.atomic.undefined"]),

@@ -27,7 +27,7 @@ laws! {
     fetched: "atomic.fetch.delivery", "fi_atomic(3) §4.8", 2, [fetch_atomic, compare_atomic] + ordering,
         "fetching operations are so without the flag: result and target are there before the completion, each with its own";
     refused: "atomic.flag.unknown", "fi_atomic(3) §5", 1, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
-        "FI_TAGGED is -FI_EOPNOTSUPP; FI_REMOTE_CQ_DATA and unknown flags are refused, and nothing is done";
+        "FI_REMOTE_CQ_DATA and unknown flags are refused, and nothing is done";
 }
 
 /// A message of one operand, its lists in the same place.
@@ -326,9 +326,8 @@ fn fetched(ctx: &Ctx) -> Verdict {
 fn refused(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         for (flags, code) in [
-            (FI_TAGGED, libc::EOPNOTSUPP),
-            (FI_TAGGED | FI_INJECT, libc::EOPNOTSUPP),
             (FI_REMOTE_CQ_DATA, 260),
+            (FI_TAGGED | FI_REMOTE_CQ_DATA, 260),
             (FI_MULTI_RECV, 260),
             (FI_PEEK, 260),
             (1 << 40, 260),

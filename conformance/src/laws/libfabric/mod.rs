@@ -29,6 +29,7 @@ mod rights;
 mod rma;
 mod station;
 mod tagged;
+mod tagged_atomic;
 mod valid;
 mod value;
 mod vector;
@@ -52,6 +53,7 @@ pub fn laws() -> Vec<&'static Law> {
         address::laws(),
         message::laws(),
         tagged::laws(),
+        tagged_atomic::laws(),
         progress::laws(),
         death::laws(),
         info::laws(),

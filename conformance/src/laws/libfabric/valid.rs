@@ -148,9 +148,22 @@ fn query(ctx: &Ctx) -> Verdict {
                         "count and size of {ty}"
                     );
                 }
-                // No tagged buffer is the target of an atomic.
+                // Tagged buffers take the same, but fewer at once.
                 let tagged = flags | FI_TAGGED;
-                gives!(OPNOTSUPP, obj domain, query_atomic(ty, op, &mut attr, tagged));
+                let seen = call!(obj domain, query_atomic(ty, op, &mut attr, tagged));
+                ensure_eq!(
+                    seen,
+                    code,
+                    "datatype {ty}, operation {op}, {family:?}, tagged"
+                );
+                if code == 0 {
+                    ensure_eq!(attr.size, Type::of(ty).size(), "size of {ty}, tagged");
+                    ensure!(
+                        (1..=count).contains(&attr.count),
+                        "{} of {ty}, tagged",
+                        attr.count
+                    );
+                }
             }
         }
         let mut attr = fi_atomic_attr { count: 0, size: 0 };

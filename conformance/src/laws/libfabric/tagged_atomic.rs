@@ -1,0 +1,287 @@
+//! fi_atomic(3), FI_TAGGED: atomics whose target is a tagged receive buffer.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::death::{WAITS, ended, victim, waited};
+use super::kit::*;
+use super::station::Plan;
+use super::tagged::{trecv, tsend};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    counted: "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
+        "each takes the first receive whose tag agrees, which then ends; additions of all peers are counted, and each fetches another value";
+    matched: "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
+        "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
+    failing: "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
+        "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
+    dead: "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
+        "one that waits for a buffer of a process that is killed ends with a failure";
+}
+
+const MINE: usize = 5;
+
+/// An operation on consecutive u64.
+struct Call {
+    operand: [u64; 4],
+    compare: [u64; 4],
+    result: [u64; 4],
+    count: usize,
+    remote: fi_rma_ioc,
+}
+
+impl Call {
+    fn new(tag: u64, offset: u64, operand: &[u64]) -> Call {
+        let mut call = Call {
+            operand: [0; 4],
+            compare: [0; 4],
+            result: [0; 4],
+            count: operand.len(),
+            remote: fi_rma_ioc {
+                addr: offset,
+                count: operand.len(),
+                key: tag,
+            },
+        };
+        call.operand[..operand.len()].copy_from_slice(operand);
+        call
+    }
+
+    /// Posts it until there is room: with `fetches`, or as a compare-swap, its results come with the completion.
+    fn post(&mut self, job: &Job<'_>, to: u32, op: c_int, fetches: bool) -> Verdict {
+        let count = self.count;
+        let list = |values: &mut [u64; 4]| fi_ioc {
+            addr: values.as_mut_ptr().cast(),
+            count,
+        };
+        let operand = list(&mut self.operand);
+        let compare = list(&mut self.compare);
+        let mut result = list(&mut self.result);
+        let msg = fi_msg_atomic {
+            msg_iov: &operand,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: job.peer(to).address,
+            rma_iov: &self.remote,
+            rma_iov_count: 1,
+            datatype: UINT64,
+            op,
+            context: cx(MINE),
+            data: 0,
+        };
+        let none = null_mut();
+        job.post(|| match (op, fetches) {
+            (CSWAP, _) => call!(atomic job.ep, compwritemsg(&msg, &compare, none, 1, &mut result, none, 1, FI_TAGGED)),
+            (_, true) => call!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
+            (_, false) => call!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
+        })
+    }
+
+    /// The value before of element `nth`.
+    fn before(&self, nth: usize) -> u64 {
+        seen(&self.result, nth)
+    }
+}
+
+fn buffer_of(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY:
+    // - words are bytes.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+fn seen(words: &[u64], nth: usize) -> u64 {
+    // SAFETY:
+    // - in bounds by the index; written through a pointer.
+    unsafe { (&raw const words[nth]).read_volatile() }
+}
+
+/// The end of a receive that an atomic has used: its context.
+fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
+    let entry = job.rx.next()?;
+    ensure_eq!(
+        (entry.flags, entry.len),
+        (FI_ATOMIC | FI_TAGGED | FI_RECV, len),
+        "flags and length"
+    );
+    Ok(entry.op_context.addr())
+}
+
+fn counted(ctx: &Ctx) -> Verdict {
+    const EACH: u64 = 20;
+    with(ctx, &Plan::default(), 256, |job| {
+        if job.rank == 0 {
+            let mut words = [0u64; 3];
+            let operations = 2 * EACH * u64::from(ctx.size - 1);
+            for nth in 0..operations {
+                trecv(job, buffer_of(&mut words), (9, 0), nth as usize)?;
+                ensure_eq!(used(job, 8)?, nth as usize, "the receive");
+                ensure_eq!(seen(&words, 1), nth + 1, "the counter");
+            }
+            ensure_eq!(
+                (seen(&words, 0), seen(&words, 2)),
+                (0, 0),
+                "beside the counter"
+            );
+        } else {
+            let mut last = None;
+            for _ in 0..EACH {
+                let mut call = Call::new(9, 8, &[1]);
+                call.post(job, 0, SUM, true)?;
+                job.tx.of(MINE)?;
+                let before = call.before(0);
+                ensure!(last < Some(before), "{before} was fetched after {last:?}");
+                last = Some(before);
+                let mut call = Call::new(9, 8, &[1]);
+                call.post(job, 0, SUM, false)?;
+                let entry = job.tx.of(MINE)?;
+                ensure_eq!(entry.flags, FI_ATOMIC | FI_TAGGED | FI_WRITE, "the flags");
+            }
+        }
+        job.meet();
+        Ok(())
+    })
+}
+
+fn matched(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let mut random = ctx.random(3);
+        for round in 0..many(ctx, 2) {
+            // The same for both ranks: who is first with each tag.
+            let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
+            let tag = round << 8;
+            if job.rank == 0 {
+                let mut words = [[10, 20, 30, 40u64]; 2];
+                let mut message = [0u8; 8];
+                let [one, two] = &mut words;
+                let mut receive = |nth: usize| match nth {
+                    0 => trecv(job, buffer_of(one), (tag, 0), 0),
+                    1 => trecv(job, &mut message, (tag | 1, 0), 1),
+                    _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
+                };
+                (0..3)
+                    .filter(|nth| early[*nth])
+                    .try_for_each(&mut receive)?;
+                job.meet();
+                job.meet();
+                (0..3)
+                    .filter(|nth| !early[*nth])
+                    .try_for_each(&mut receive)?;
+                let mut ends = [false; 3];
+                for _ in 0..3 {
+                    let entry = job.rx.next()?;
+                    let nth = entry.op_context.addr();
+                    ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
+                    let kind = if nth == 1 { 0 } else { FI_ATOMIC };
+                    ensure_eq!(
+                        entry.flags,
+                        kind | FI_TAGGED | FI_RECV,
+                        "flags of receive {nth}"
+                    );
+                    ends[nth] = true;
+                }
+                ensure_eq!(ends, [true; 3], "receives that have ended");
+                let all = |words: &[u64; 4]| [0, 1, 2, 3].map(|nth| seen(words, nth));
+                ensure_eq!(all(&words[0]), [10, 21, 32, 40], "the sums");
+                ensure_eq!(all(&words[1]), [10, 20, 30, 7], "the swap");
+                ensure_eq!(message, round.to_le_bytes(), "the message between");
+            } else {
+                job.meet();
+                let (mut sum, mut swap) =
+                    (Call::new(tag, 8, &[1, 2]), Call::new(tag | 2, 24, &[7]));
+                swap.compare[0] = 40;
+                sum.post(job, 0, SUM, true)?;
+                tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
+                swap.post(job, 0, CSWAP, true)?;
+                job.meet();
+                for _ in 0..3 {
+                    job.tx.next()?;
+                }
+                ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
+                ensure_eq!(swap.before(0), 40, "before the swap");
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn failing(ctx: &Ctx) -> Verdict {
+    // Offsets of two elements in a buffer of three, and what becomes of them.
+    const CASES: [(u64, Errno); 4] = [
+        (16, Errno::TRUNC),
+        (1 << 40, Errno::TRUNC),
+        (u64::MAX - 7, Errno::TRUNC),
+        (4, Errno::INVAL),
+    ];
+    with(ctx, &Plan::default(), 256, |job| {
+        for (nth, (offset, errno)) in CASES.into_iter().enumerate() {
+            if job.rank == 0 {
+                let mut words = [1, 2, 3u64];
+                trecv(job, buffer_of(&mut words), (nth as u64, 0), nth)?;
+                let error = job.rx.fails(errno, "the receive")?;
+                ensure_eq!(
+                    (error.op_context.addr(), error.len),
+                    (nth, 0),
+                    "its context and length"
+                );
+                ensure_eq!(
+                    [0, 1, 2].map(|nth| seen(&words, nth)),
+                    [1, 2, 3],
+                    "the buffer"
+                );
+            } else {
+                Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
+                let error = job.tx.fails(errno, "the operation")?;
+                ensure_eq!(error.op_context.addr(), MINE, "its context");
+            }
+        }
+        let mut attr = fi_atomic_attr { count: 0, size: 0 };
+        let domain = job.station.domain;
+        ok!(obj domain, query_atomic(UINT64, SUM, &mut attr, FI_TAGGED));
+        let many = vec![0u64; attr.count + 1];
+        let operand = fi_ioc {
+            addr: many.as_ptr().cast_mut().cast(),
+            count: many.len(),
+        };
+        let remote = fi_rma_ioc {
+            addr: 0,
+            count: many.len(),
+            key: 77,
+        };
+        let msg = fi_msg_atomic {
+            msg_iov: &operand,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: job.peer(job.right()).address,
+            rma_iov: &remote,
+            rma_iov_count: 1,
+            datatype: UINT64,
+            op: SUM,
+            context: cx(1),
+            data: 0,
+        };
+        gives!(MSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
+        job.tx.is_empty()?;
+        job.meet();
+        job.rx.is_empty()
+    })
+}
+
+fn dead(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &WAITS, 256)?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    let mut call = Call::new(3, 0, &[1]);
+    call.post(&job, victim(&job), SUM, true)?;
+    let error = waited(&job, "an atomic that nobody has a buffer for", job.tx)?;
+    ensure_eq!(error.op_context.addr(), MINE, "the context");
+    ensure_eq!(call.before(0), 0, "the result");
+    ended(job)
+}
