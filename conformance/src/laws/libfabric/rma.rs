@@ -1,4 +1,4 @@
-//! Reads and writes of remote memory (fi_rma(3)), and event queues (fi_eq(3)).
+//! Reads and writes of remote memory (fi_rma(3)), and what regions can be bound to (fi_mr(3)).
 
 use std::ptr::{null, null_mut};
 
@@ -246,11 +246,11 @@ fn data(ctx: &Ctx) -> Verdict {
 
 fn regions(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
-        let (mr, ep, counter) = (job.registered.mr, job.ep, job.station.domain);
+        let (mr, ep, domain) = (job.registered.mr, job.ep, job.station.domain);
         ok!(fid mr, bind(ep.cast(), 0));
         ok!(fid mr, control(FI_ENABLE, null_mut()));
         gives!(INVAL, fid mr, bind(null_mut(), 0));
-        gives!(NOSYS, fid mr, bind(counter.cast(), 0));
+        gives!(NOSYS, fid mr, bind(domain.cast(), 0));
         ensure_eq!(job.fetch(0, 8, SUM, 1)?, 0, "the word");
         Ok(())
     })
