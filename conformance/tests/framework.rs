@@ -102,7 +102,8 @@ fn a_law_that_crashes() {
 
 fn order_is_what_chaos_breaks() {
     let id = "selftest.notice-without-order";
-    let (text, code) = law(id, &["--backend", "chaos"]);
+    // Which seed breaks it depends on who runs when.
+    let (text, code) = law(id, &["--backend", "chaos", "--seeds", "300"]);
     assert!(text.contains("the notice of round"), "{text}");
     assert!(text.contains("overtook put"), "{text}");
     assert_eq!(code, Some(1));

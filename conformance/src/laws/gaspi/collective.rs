@@ -101,20 +101,16 @@ fn barrier_continues(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_by_testing(ctx: &Ctx) -> Verdict {
-    let mut longest = 0;
     for _ in 0..10 {
-        repeat("gaspi_barrier", || {
-            let start = Instant::now();
-            let code = c!(gaspi_barrier(ALL, TEST));
-            longest = longest.max(ms(start));
-            code
-        })?;
+        if ctx.rank != 0 {
+            // Rank 0 comes only when these have been answered: one that waited would wait for ever.
+            for _ in 0..5 {
+                gives!(Timeout, gaspi_barrier(ALL, TEST));
+            }
+        }
+        ctx.sync();
+        repeat("gaspi_barrier", || c!(gaspi_barrier(ALL, TEST)))?;
     }
-    ensure!(
-        longest < 1000,
-        "a call with GASPI_TEST took {longest} ms (rank {})",
-        ctx.rank
-    );
     Ok(())
 }
 
