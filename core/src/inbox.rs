@@ -415,13 +415,14 @@ impl InboxWriter {
                 {
                     continue;
                 }
-                let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
                 // SAFETY:
                 // - the slot is claimed by this call, so that only it writes the record, and the consumer reads it only
                 //   after the state says so; volatile, as it is all the same in memory that garbled peers can write.
                 slot.record
                     .with_mut(|cell| unsafe { cell.write_volatile(record) });
                 slot.state.store(state(lap, READY, 0), Release);
+                // Only now: a consumer that polls the slot would get its line in between, and this thread would have to get it back.
+                let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
                 return Ok(());
             }
             if ahead > LAP_MASK / 2 {
