@@ -143,7 +143,28 @@ impl Entries {
         if self.len > mask || !self.overflow.is_empty() {
             return self.keep(entry);
         }
-        self.ring[(self.first + self.len) & mask] = entry;
+        // Word by word: an entry that is put together in memory and copied from there would have to wait for its own stores.
+        let Entry {
+            context,
+            flags,
+            len,
+            buffer,
+            data,
+            tag,
+            source,
+        } = entry;
+        let place = &raw mut self.ring[(self.first + self.len) & mask];
+        // SAFETY:
+        // - a place of the ring, which is this thread's alone.
+        unsafe {
+            (&raw mut (*place).context).write_volatile(context);
+            (&raw mut (*place).flags).write_volatile(flags);
+            (&raw mut (*place).len).write_volatile(len);
+            (&raw mut (*place).buffer).write_volatile(buffer);
+            (&raw mut (*place).data).write_volatile(data);
+            (&raw mut (*place).tag).write_volatile(tag);
+            (&raw mut (*place).source).write_volatile(source);
+        }
         self.len += 1;
         self.len
     }
