@@ -3,7 +3,7 @@
 use unipgas_core::Engine;
 use unipgas_core::message::{APART, MARK, Pattern, ReceiveTicket, Received};
 
-use super::{Awaited, Messages, Parts, errno};
+use super::{After, Awaited, Messages, Parts, errno};
 use crate::completion::Entry;
 use crate::operation::Reports;
 use crate::rma::Part;
@@ -27,22 +27,23 @@ pub(super) fn scatter(bytes: &[u8], parts: &[Part]) {
 
 impl Messages {
     fn report_sends(&mut self, reports: &Reports) {
-        self.sent
-            .retain(|sent| match self.mailbox.test_send(sent.ticket) {
-                None => true,
-                Some(Ok(())) => {
-                    if let Some(report) = &sent.report {
-                        reports.succeed(report);
-                    }
-                    false
+        self.sent.retain(|sent| {
+            let Some(result) = self.mailbox.test_send(sent.ticket) else {
+                return true;
+            };
+            match (&sent.after, result) {
+                (After::Report(report), Ok(())) => reports.succeed(report),
+                (After::Report(report), Err(error)) => {
+                    let _ = reports.fail(report, errno(error));
                 }
-                Some(Err(error)) => {
-                    if let Some(report) = &sent.report {
-                        let _ = reports.fail(report, errno(error));
-                    }
-                    false
+                // Whoever has gone needs no answer.
+                (After::Receive(report, entry, failure), _) => {
+                    reports.operated(report, *entry, *failure);
                 }
-            });
+                (After::Nothing, _) => {}
+            }
+            false
+        });
     }
 
     /// The end of a receive that nobody waits for: of one that was discarded, or claimed and not asked for yet.

@@ -15,6 +15,7 @@ use unipgas_core::{Error, RegionKey};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 
+use crate::completion::Entry;
 use crate::domain::Domain;
 use crate::name::Name;
 use crate::operation::Report;
@@ -60,10 +61,18 @@ impl Peers for Acquaintances {
 /// A send that has not ended.
 struct Sent {
     ticket: SendTicket,
-    /// `None`: part of something else, which ends otherwise.
-    report: Option<Report>,
+    after: After,
     /// Bytes that were collected from several places, or taken over from the caller.
     _held: Option<Box<[u8]>>,
+}
+
+/// What is told when a send has ended.
+enum After {
+    /// What became of it.
+    Report(Report),
+    /// The end of the receive that it is the answer to: whoever has been told of that may stop calling.
+    Receive(Report, Entry, Option<Errno>),
+    Nothing,
 }
 
 /// Where a message goes; mostly one place.

@@ -8,7 +8,7 @@ use unipgas_core::{AtomicOp, Engine, Error};
 
 use super::ends::scatter;
 use super::post::gathered;
-use super::{Awaited, Messages, Parts, Sent, Tag, errno};
+use super::{After, Awaited, Messages, Parts, Sent, Tag, errno};
 use crate::atomics::{Family, Operands, Valid, check, valid};
 use crate::completion::Entry;
 use crate::endpoint::{Endpoint, Posting};
@@ -124,7 +124,8 @@ impl Endpoint {
             extra: 0,
         };
         let engine = self.domain().engine();
-        if let Err(error) = messages.dispatch(engine, number, envelope, bytes.into()) {
+        let sent = messages.dispatch(engine, number, envelope, bytes.into(), After::Nothing);
+        if let Err(error) = sent {
             return reports.fail(&report, errno(error));
         }
         let results = if fetches {
@@ -159,14 +160,15 @@ impl Endpoint {
 }
 
 impl Messages {
-    /// Sends a message that nobody else waits for the end of.
+    /// Sends a message whose end is told by `after`, which comes back if it has ended.
     fn dispatch(
         &mut self,
         engine: &Engine,
         to: u32,
         envelope: Envelope,
         bytes: Box<[u8]>,
-    ) -> std::result::Result<(), Error> {
+        after: After,
+    ) -> std::result::Result<Option<After>, Error> {
         let place = (bytes.as_ptr(), bytes.len());
         // SAFETY:
         // - the bytes are kept until the send has ended; a box does not move what is in it.
@@ -174,31 +176,55 @@ impl Messages {
             self.mailbox
                 .send(engine, to, envelope, place, Mode::Buffered, false)
         };
-        if let Some(ticket) = sent? {
-            self.sent.push(Sent {
-                ticket,
-                report: None,
-                _held: Some(bytes),
-            });
-            self.stale = true;
-        }
-        Ok(())
+        let Some(ticket) = sent? else {
+            return Ok(Some(after));
+        };
+        self.sent.push(Sent {
+            ticket,
+            after,
+            _held: Some(bytes),
+        });
+        self.stale = true;
+        Ok(None)
     }
 
-    fn answer(&mut self, engine: &Engine, to: u32, serial: u64, errno: i32, results: Box<[u8]>) {
+    /// Answers a request. False: the answer waits for room, and what comes after it is told when it has gone.
+    fn answer(
+        &mut self,
+        engine: &Engine,
+        (to, serial): (u32, u64),
+        errno: i32,
+        results: Box<[u8]>,
+        after: After,
+    ) -> bool {
         let envelope = Envelope {
             context: ANSWER,
             tag: serial,
             extra: errno as u64,
         };
         // Whoever has gone needs no answer.
-        let _ = self.dispatch(engine, to, envelope, results);
+        !matches!(
+            self.dispatch(engine, to, envelope, results, after),
+            Ok(None)
+        )
     }
 
     /// Answers a request that is not carried out.
     pub(super) fn refuse(&mut self, engine: &Engine, to: u32, request: &[u8], errno: Errno) {
         if let Some((request, _)) = read(request) {
-            self.answer(engine, to, request.serial, errno.0, Box::default());
+            let to = (to, request.serial);
+            self.answer(engine, to, errno.0, Box::default(), After::Nothing);
+        }
+    }
+}
+
+impl Reports {
+    /// The end of a receive whose buffer was operated on.
+    pub(super) fn operated(&self, report: &Report, entry: Entry, failure: Option<Errno>) {
+        match failure {
+            None => self.succeed_with(report, entry),
+            // Nobody calls who could be told that nothing is bound.
+            Some(errno) => drop(self.fail_with(report, errno, entry, 0)),
         }
     }
 }
@@ -292,18 +318,18 @@ impl State {
                 done
             }
         };
-        match done {
-            Ok((results, len)) => {
-                messages.answer(engine, source, head.serial, 0, results);
-                entry.flags |= FI_ATOMIC;
-                entry.len = len;
-                reports.succeed_with(&awaited.report, entry);
-            }
-            Err(errno) => {
-                messages.answer(engine, source, head.serial, errno.0, Box::default());
-                let entry = Entry { len: 0, ..entry };
-                let _ = reports.fail_with(&awaited.report, errno, entry, 0);
-            }
+        let (results, len, failure) = match done {
+            Ok((results, len)) => (results, len, None),
+            Err(errno) => (Box::default(), 0, Some(errno)),
+        };
+        entry.len = len;
+        if failure.is_none() {
+            entry.flags |= FI_ATOMIC;
+        }
+        let after = After::Receive(awaited.report, entry, failure);
+        let (to, code) = ((source, head.serial), failure.map_or(0, |errno| errno.0));
+        if messages.answer(engine, to, code, results, after) {
+            reports.operated(&awaited.report, entry, failure);
         }
     }
 

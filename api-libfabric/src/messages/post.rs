@@ -2,7 +2,7 @@
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
-use super::{Awaited, Claimed, Sent, Tag, errno};
+use super::{After, Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
 use crate::operation::{Counted, Report, Reports};
@@ -111,7 +111,7 @@ impl Endpoint {
             Ok(Some(ticket)) => {
                 messages.sent.push(Sent {
                     ticket,
-                    report: Some(report),
+                    after: After::Report(report),
                     _held: held,
                 });
                 messages.stale = true;
@@ -285,15 +285,14 @@ impl Endpoint {
             *place = None;
             return reports.fail(&report, Errno::CANCELED);
         }
-        let known = messages
-            .sent
-            .iter()
-            .position(|sent| sent.report.is_some_and(|report| report.context == context));
+        let known = messages.sent.iter().position(
+            |sent| matches!(&sent.after, After::Report(report) if report.context == context),
+        );
         if let Some(at) = known
             && messages.mailbox.cancel_send(messages.sent[at].ticket)
+            && let After::Report(report) = messages.sent.remove(at).after
         {
-            let report = messages.sent.remove(at).report;
-            return report.map_or(Ok(()), |report| reports.fail(&report, Errno::CANCELED));
+            return reports.fail(&report, Errno::CANCELED);
         }
         Err(Errno::NOENT)
     }
