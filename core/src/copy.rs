@@ -8,7 +8,7 @@ type Piece = u128;
 
 /// The longest copy made in line. memmove is called indirectly: if that call is not predicted, it costs more than a whole
 /// copy of this length; beyond, memmove's wider registers pay.
-const SHORT: usize = 128;
+pub(crate) const SHORT: usize = 128;
 
 /// From this many bytes on `spread` is faster than memmove: the two ends no longer fit into the caches of a core.
 const LARGE: usize = 4 << 20;

@@ -27,6 +27,7 @@ pub mod job;
 pub mod keyring;
 #[cfg(not(loom))]
 pub mod lanes;
+pub mod lines;
 pub mod loopback;
 pub mod mapped;
 #[cfg(not(loom))]

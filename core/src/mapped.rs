@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::atomic::{self, Exclusion};
-use crate::copy::copy;
+use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
+use crate::lines::copy_lines;
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::Channel;
@@ -64,6 +65,24 @@ unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
+/// As `transfer`, with the lines that [`Flags::LINES`] asks for.
+///
+/// # Safety
+/// `len` bytes are valid at both ends.
+#[inline(always)]
+unsafe fn transfer_lines(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        // A copy in line goes from the front to the end.
+        if (8..=SHORT).contains(&len) {
+            transfer(src, dst, len);
+        } else {
+            copy_lines(src, dst, len);
+        }
+    }
+}
+
 /// # Safety
 /// As [`Channel::atomic`], with the target in bounds at `at`.
 #[inline(never)]
@@ -94,6 +113,21 @@ unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) ->
             }
             _ if count == 1 => atomic::apply(op, ty, at, operand, compare, result),
             _ => atomic::apply_vector(op, ty, at, count, operand, compare, result),
+        }
+    }
+}
+
+/// # Safety
+/// As [`transfer`].
+#[inline(always)]
+unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags: Flags) {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        if flags.contains(Flags::LINES) {
+            transfer_lines(src, dst, len);
+        } else {
+            transfer(src, dst, len);
         }
     }
 }
@@ -244,6 +278,22 @@ pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> boo
     true
 }
 
+/// A put with [`Flags::LINES`], likewise.
+///
+/// # Safety
+/// As [`put_notify_at_once`].
+#[inline(always)]
+pub(crate) unsafe fn put_lines_at_once(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
+    if !dst.region.is_open(dst.offset, len, Rights::WRITE) {
+        return false;
+    }
+    let to = dst.region.parts().base.wrapping_add(dst.offset);
+    // SAFETY:
+    // - the source by the caller's word, the destination as just seen.
+    unsafe { transfer_lines(src, to, len) };
+    true
+}
+
 #[cold]
 fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
     if region.is_exclusive() {
@@ -291,7 +341,7 @@ impl Channel for MappedChannel {
         let to = place(dst, len, Rights::WRITE)?;
         // SAFETY:
         // - the source is valid by the caller's word, the destination by `place`.
-        unsafe { transfer(src.ptr, to, len) };
+        unsafe { move_bytes(src.ptr, to, len, flags) };
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
         }
@@ -304,13 +354,13 @@ impl Channel for MappedChannel {
         dst: Local,
         src: Remote<'_>,
         len: usize,
-        _flags: Flags,
+        flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {
         let from = place(src, len, Rights::READ)?;
         // SAFETY:
         // - the destination is valid by the caller's word, the source by `place`.
-        unsafe { transfer(from, dst.ptr, len) };
+        unsafe { move_bytes(from, dst.ptr, len, flags) };
         // What is read later must not be older than what this get has seen.
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(Outcome::Complete)

@@ -14,6 +14,9 @@ bitflags::bitflags! {
         const INLINE = 2;
         /// Sleepers of the target are woken even though the operation carries no notice.
         const WAKE = 4;
+        /// Of every line of the destination ([`LINE`](crate::lines::LINE) bytes), and of its parts at both ends, the last aligned word
+        /// becomes visible after the other bytes (uTofu guide §2.2.10). Of puts and gets.
+        const LINES = 8;
     }
 }
 

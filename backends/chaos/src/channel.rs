@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use unipgas_core::atomic::{self, AtomicForm};
 use unipgas_core::inbox::Record;
+use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, Error, RemoteRegion, Result, Rights, copy};
@@ -20,6 +21,7 @@ pub const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 const INDIVISIBLE: Shape = Shape {
     divisible: 0,
+    first_line: None,
     notice: false,
 };
 
@@ -173,6 +175,12 @@ fn divisible(len: usize, addresses: &[Option<usize>]) -> usize {
     }
 }
 
+fn first_line(flags: Flags, destination: usize) -> Option<usize> {
+    flags
+        .contains(Flags::LINES)
+        .then(|| rest_of_line(destination))
+}
+
 fn check_notice(notice: &Notice<'_>) -> Result<()> {
     let slot = notice.slot;
     slot.region.check(slot.offset, 4, Rights::WRITE)?;
@@ -241,6 +249,7 @@ impl Channel for ChaosChannel {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         let shape = Shape {
             divisible: divisible(len, &[address(dst)]),
+            first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
             notice: false,
         };
         let work = Work::Put {
@@ -265,6 +274,7 @@ impl Channel for ChaosChannel {
         src.region.check(src.offset, len, Rights::READ)?;
         let shape = Shape {
             divisible: divisible(len, &[address(src), Some(dst.ptr as usize)]),
+            first_line: first_line(flags, dst.ptr.addr()),
             notice: false,
         };
         let work = Work::Get {
@@ -297,6 +307,7 @@ impl Channel for ChaosChannel {
         check_notice(&notice)?;
         let shape = Shape {
             divisible: divisible(len, &[address(dst)]),
+            first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
             notice: true,
         };
         let work = Work::Put {
@@ -326,6 +337,7 @@ impl Channel for ChaosChannel {
         };
         let shape = Shape {
             divisible: request.count,
+            first_line: None,
             notice: false,
         };
         let work = Work::Atomic {

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use unipgas_core::lines::LINE;
+
 use crate::config::ChaosConfig;
 
 /// Steele, Lea and Flood's SplitMix64: one addition and a mix for each number.
@@ -42,8 +44,21 @@ pub const MAX_PARTS: usize = 4;
 pub struct Shape {
     /// Bytes or elements, where the operation may be carried out in parts; else 0.
     pub divisible: usize,
+    /// Cut between lines only: bytes from the beginning to where the first line ends ([`Flags::LINES`](unipgas_core::Flags::LINES)).
+    pub first_line: Option<usize>,
     /// A notice comes after the data.
     pub notice: bool,
+}
+
+impl Shape {
+    fn between_lines(self, cut: usize) -> usize {
+        match self.first_line {
+            Some(first) => cut
+                .checked_sub(first)
+                .map_or(0, |past| first + past / LINE * LINE),
+            None => cut,
+        }
+    }
 }
 
 /// A part of an operation that is carried out by itself.
@@ -83,6 +98,7 @@ impl Plan {
         if wanted > 1 && shape.divisible > 1 {
             let mut cuts: Vec<usize> = (1..wanted)
                 .map(|_| 1 + random.below(shape.divisible as u64 - 1) as usize)
+                .map(|cut| shape.between_lines(cut))
                 .collect();
             cuts.extend([0, shape.divisible]);
             cuts.sort_unstable();
@@ -124,6 +140,7 @@ mod tests {
 
     const SHAPE: Shape = Shape {
         divisible: 1000,
+        first_line: None,
         notice: true,
     };
 
@@ -150,6 +167,7 @@ mod tests {
             for number in 0..500 {
                 let shape = Shape {
                     divisible,
+                    first_line: (number % 3 == 0).then_some(number as usize % LINE + 1),
                     notice: number % 2 == 0,
                 };
                 let config = ChaosConfig::seeded(1);
@@ -163,6 +181,11 @@ mod tests {
                             assert_eq!(range.start, at);
                             assert!(range.end > at);
                             at = range.end;
+                            if let Some(first) = shape.first_line
+                                && at < divisible
+                            {
+                                assert!(at >= first && (at - first).is_multiple_of(LINE));
+                            }
                         }
                         Part::Notice => {
                             assert!(shape.notice && index > 0 && index + 1 == plan.parts.len());

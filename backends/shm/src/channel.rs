@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
+use unipgas_core::lines::{last_word, rest_of_line};
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
@@ -29,28 +30,37 @@ impl ShmChannel {
         remote: Remote<'_>,
         len: usize,
         write: bool,
+        flags: Flags,
     ) -> Result<Outcome> {
         let need = if write { Rights::WRITE } else { Rights::READ };
         remote.region.check(remote.offset, len, need)?;
         let peer = self.peers.get(remote.region.parts().peer)?;
+        let home = remote.region.parts().detail[0] as usize + remote.offset;
+        let target = if write { home } else { local.addr() };
         let mut done = 0;
         while done < len {
-            let here = libc::iovec {
+            let whole = libc::iovec {
                 iov_base: local.wrapping_add(done).cast(),
                 iov_len: len - done,
             };
+            let mut pieces = Vec::new();
+            if flags.contains(Flags::LINES) {
+                ends_apart(whole, target + done, &mut pieces);
+            } else {
+                pieces.push(whole);
+            }
             let there = libc::iovec {
-                iov_base: (remote.region.parts().detail[0] as usize + remote.offset + done)
-                    as *mut _,
-                iov_len: len - done,
+                iov_base: std::ptr::without_provenance_mut(home + done),
+                iov_len: pieces.iter().map(|piece| piece.iov_len).sum(),
             };
+            let (pid, count) = (peer.pid() as i32, pieces.len() as u64);
             // SAFETY:
             // - the local bytes are valid by the word of the operation's caller; the kernel checks the remote ones.
             let moved = unsafe {
                 if write {
-                    libc::process_vm_writev(peer.pid() as i32, &here, 1, &there, 1, 0)
+                    libc::process_vm_writev(pid, pieces.as_ptr(), count, &there, 1, 0)
                 } else {
-                    libc::process_vm_readv(peer.pid() as i32, &here, 1, &there, 1, 0)
+                    libc::process_vm_readv(pid, pieces.as_ptr(), count, &there, 1, 0)
                 }
             };
             if moved <= 0 {
@@ -90,6 +100,27 @@ impl ShmChannel {
     }
 }
 
+/// The pieces of a kernel copy: it copies one after the other.
+const PIECES: usize = 512;
+
+/// Cuts `whole` before the last word of each line of its target, as far as there is room.
+fn ends_apart(whole: libc::iovec, target: usize, pieces: &mut Vec<libc::iovec>) {
+    let mut done = 0;
+    while done < whole.iov_len && pieces.len() + 2 <= PIECES {
+        let here = rest_of_line(target + done).min(whole.iov_len - done);
+        let last = last_word(target + done, here);
+        for part in [here - last, last] {
+            if part > 0 {
+                pieces.push(libc::iovec {
+                    iov_base: whole.iov_base.wrapping_byte_add(done),
+                    iov_len: part,
+                });
+                done += part;
+            }
+        }
+    }
+}
+
 fn ring(region: &RemoteRegion) {
     if let Some(bell) = region.bell() {
         bell.ring_if_heard();
@@ -115,7 +146,7 @@ impl Channel for ShmChannel {
             // - the caller's word.
             return unsafe { MappedChannel.put(src, dst, len, flags, context) };
         }
-        let outcome = self.kernel_copy(src.ptr, dst, len, true)?;
+        let outcome = self.kernel_copy(src.ptr, dst, len, true, flags)?;
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
         }
@@ -135,7 +166,7 @@ impl Channel for ShmChannel {
             // - the caller's word.
             return unsafe { MappedChannel.get(dst, src, len, flags, context) };
         }
-        self.kernel_copy(dst.ptr, src, len, false)
+        self.kernel_copy(dst.ptr, src, len, false, flags)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
@@ -175,7 +206,7 @@ impl Channel for ShmChannel {
         }
         // SAFETY:
         // - the caller's word.
-        unsafe { self.put(src, dst, len, Flags::empty(), context)? };
+        unsafe { self.put(src, dst, len, flags & Flags::LINES, context)? };
         self.notify(notice, flags, context)
     }
 

@@ -100,7 +100,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
 
     not("2.2.10", "a cache line of the target is written as one: who sees any part of it sees all", "x86 has no store of 256 bytes: the end of the line comes last, so that who polls the last word sees the line"),
     by("2.2.10", "who sees the end of a cache line, of a put or get within one line, sees all of it", &["utofu.order.line", "utofu.order.line.get", "utofu.order.get.thread", "utofu.session.strong", "utofu.piggyback.polled"]),
-    not("2.2.10", "so the completion of a longer put can be found by polling each line", "without strong order a line of a put of several lines may end before its beginning is there; with it the last line tells of all"),
+    by("2.2.10", "so the completion of a longer put or get can be found by polling the end of each line", &["utofu.order.lines", "utofu.order.lines.stride", "utofu.order.lines.get", "utofu.order.lines.session"]),
     by("2.2.10", "ARMW never crosses a cache line: it is aligned", &["utofu.errors.mrq.remote"]),
     by("2.2.10", "the TCQ confirms that a put has read all of its source", &["utofu.tcq.source"]),
     by("2.2.10", "the remote notice confirms that a put has written all", &["utofu.mrq.remote.put"]),

@@ -1,11 +1,11 @@
 //! The long way of a command: everything is looked up and checked, and what is wrong is told.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::Port;
 use super::keys::Reach;
-use super::last::last_bytes;
+use super::last::Cut;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::quick::change;
 use super::remote::RemotePort;
@@ -96,10 +96,8 @@ impl Port {
                     .map_err(|reach| reach.at_return())?;
                 // SAFETY:
                 // - registered memory, as above.
-                let get = unsafe {
-                    let own = command.place() == self.place;
-                    self.get_end_last((local, from, len), own, flags, context, under_way)
-                };
+                let get =
+                    unsafe { self.get_end_last((local, from, len), flags, context, under_way) };
                 get.map_err(|error| self.why(command, error))?;
                 Ok(Some(target))
             }
@@ -118,7 +116,7 @@ impl Port {
         }
     }
 
-    /// A put whose end becomes visible last, where that is asked for.
+    /// A put whose lines, or whose end, become visible last ([`last`](super::last)).
     ///
     /// # Safety
     /// As [`Endpoint::put`](crate::Endpoint::put).
@@ -134,7 +132,7 @@ impl Port {
     ) -> Result<()> {
         let mut put = |source: Local, to: Remote<'_>, len: usize, flags: Flags| {
             // SAFETY:
-            // - the caller's word, for a part of the bytes; or bytes of this function, which INLINE takes before the call returns.
+            // - the caller's word, for a part of the bytes, or the word below, which `INLINE` has taken before the call returns.
             let outcome = unsafe {
                 self.endpoint
                     .put(source, to, len, flags | Flags::INLINE, context)
@@ -142,40 +140,36 @@ impl Port {
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
         };
-        let last = last_bytes(
-            address(to),
-            len,
-            flags.contains(Flags::ORDERED),
-            self.direct,
-        );
-        if last == 0 {
-            return put(source, to, len, flags);
+        if self.direct {
+            return put(source, to, len, flags | Flags::LINES);
         }
-        let first = len - last;
+        let cut = Cut::of(address(to), len, flags.contains(Flags::ORDERED));
         // The ranges may overlap: the end is read before anything is written.
         let mut word = [0u8; 8];
         // SAFETY:
-        // - `last` is at most 8, and less than `len`, whose bytes are valid by the caller's word.
+        // - `last` is at most 8, and no more than `len`, whose bytes are valid by the caller's word.
         unsafe {
             source
                 .ptr
-                .add(first)
-                .copy_to_nonoverlapping(word.as_mut_ptr(), last);
+                .add(cut.first)
+                .copy_to_nonoverlapping(word.as_mut_ptr(), cut.last);
         }
-        put(source, to, first, flags)?;
+        put(source, to, cut.first, flags | cut.lines)?;
+        if cut.last == 0 {
+            return Ok(());
+        }
         let end = Remote {
             region: to.region,
-            offset: to.offset + first,
+            offset: to.offset + cut.first,
         };
         let source = Local {
             ptr: word.as_mut_ptr(),
             desc: 0,
         };
-        put(source, end, last, flags | Flags::ORDERED)
+        put(source, end, cut.last, flags | Flags::ORDERED)
     }
 
-    /// A get, likewise: another thread may look in the middle. From the `own` process, at once, it is one copy, since the ranges may
-    /// overlap.
+    /// A get, likewise: another thread may look in the middle.
     ///
     /// # Safety
     /// As [`Endpoint::get`](crate::Endpoint::get).
@@ -183,7 +177,6 @@ impl Port {
     unsafe fn get_end_last(
         &self,
         (local, from, len): (Local, Remote<'_>, usize),
-        own: bool,
         flags: Flags,
         context: u64,
         under_way: &mut u8,
@@ -195,28 +188,23 @@ impl Port {
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
         };
-        let ordered = flags.contains(Flags::ORDERED);
-        let last = if own & self.direct {
-            0
-        } else {
-            last_bytes(local.ptr.addr(), len, ordered, self.direct)
-        };
-        if last == 0 {
-            return get(local, from, len, flags);
+        if self.direct {
+            return get(local, from, len, flags | Flags::LINES);
         }
-        let first = len - last;
-        get(local, from, first, flags)?;
+        let cut = Cut::of(local.ptr.addr(), len, flags.contains(Flags::ORDERED));
+        get(local, from, cut.first, flags | cut.lines)?;
+        if cut.last == 0 {
+            return Ok(());
+        }
         let end = Remote {
             region: from.region,
-            offset: from.offset + first,
+            offset: from.offset + cut.first,
         };
         let local = Local {
-            ptr: local.ptr.wrapping_add(first),
+            ptr: local.ptr.wrapping_add(cut.first),
             desc: local.desc,
         };
-        // What compilers and string instructions do not keep in order by themselves.
-        fence(Ordering::Release);
-        get(local, end, last, flags | Flags::ORDERED)
+        get(local, end, cut.last, flags | Flags::ORDERED)
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
 use crate::gate::Gate;
-use crate::op::Remote;
+use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::{Found, Rendezvous};
 use crate::transport::Life;
@@ -264,8 +264,14 @@ impl Network {
     }
 
     /// Copies between the memory of two processes, waiting for it.
-    pub(super) fn relay(&self, from: Remote<'_>, to: Remote<'_>, len: usize) -> Result<()> {
-        self.service.relay(&self.engine, from, to, len)
+    pub(super) fn relay(
+        &self,
+        from: Remote<'_>,
+        to: Remote<'_>,
+        len: usize,
+        flags: Flags,
+    ) -> Result<()> {
+        self.service.relay(&self.engine, from, to, len, flags)
     }
 
     /// Delivers a notice, waiting for that. A full inbox is its owner's failure.

@@ -1,19 +1,17 @@
 //! The short way of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
 //! call returns. Whatever is not so takes the long way ([`Port::post`]), which also finds out why.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use super::carry::address;
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::{Port, Queues};
 use super::keys::ShortKey;
-use super::last::last_bytes;
 use super::notice::{NoticeKind, PortNotice};
 use super::remote::RemotePort;
 use crate::Result;
 use crate::mapped;
-use crate::op::{Local, Remote};
+use crate::op::Remote;
 use crate::region::{RemoteRegion, Rights};
 
 /// Where a command goes, and what it asks for.
@@ -115,16 +113,9 @@ impl Port {
         }
         aim.prepare();
         let to = aim.at(region);
-        let ordered = aim.flags.contains(CommandFlags::ORDERED);
         // SAFETY:
         // - the caller's word.
-        let done = unsafe {
-            match last_bytes(address(to), len, ordered, true) {
-                0 => put(source, to, len),
-                last => put_end_last(source, to, len, last),
-            }
-        };
-        if !done {
+        if !unsafe { mapped::put_lines_at_once(source, to, len) } {
             return None;
         }
         let end = aim.key.0.wrapping_add(len as u64);
@@ -235,49 +226,6 @@ impl Port {
             self.network.tell(target, notice);
         } else if target.push(notice).is_err() {
             target.overflowed();
-        }
-    }
-}
-
-/// # Safety
-/// `len` bytes at `source` are valid.
-#[inline(always)]
-unsafe fn put(source: *const u8, to: Remote<'_>, len: usize) -> bool {
-    let source = Local {
-        ptr: source.cast_mut(),
-        desc: 0,
-    };
-    // SAFETY:
-    // - the caller's word.
-    unsafe { mapped::put_at_once(source, to, len) }
-}
-
-/// Puts the last bytes after the others.
-///
-/// # Safety
-/// As [`put`]; `last` is at most 8, and less than `len`.
-#[inline(never)]
-unsafe fn put_end_last(source: *const u8, to: Remote<'_>, len: usize, last: usize) -> bool {
-    if !to.region.is_open(to.offset, len, Rights::WRITE) {
-        return false;
-    }
-    let first = len - last;
-    let end = Remote {
-        region: to.region,
-        offset: to.offset + first,
-    };
-    // The ranges may overlap: the end is read before anything is written.
-    let mut word = [0u8; 8];
-    // SAFETY:
-    // - parts of the bytes that are valid by the caller's word.
-    unsafe {
-        source
-            .add(first)
-            .copy_to_nonoverlapping(word.as_mut_ptr(), last);
-        put(source, to, first) && {
-            // What compilers and string instructions do not keep in order by themselves.
-            fence(Release);
-            put(word.as_ptr(), end, last)
         }
     }
 }

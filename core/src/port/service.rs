@@ -80,13 +80,14 @@ impl Service {
             .compare_swap(engine, at, expected, value, Deadline::Never)
     }
 
-    /// Copies between memory of two other processes.
+    /// Copies between memory of two other processes, in ascending pieces, each as `flags` say.
     pub fn relay(
         &self,
         engine: &Engine,
         from: Remote<'_>,
         to: Remote<'_>,
         len: usize,
+        flags: Flags,
     ) -> Result<()> {
         from.region.check(from.offset, len, Rights::READ)?;
         to.region.check(to.offset, len, Rights::WRITE)?;
@@ -122,7 +123,7 @@ impl Service {
                     self.settled(engine, outcome)?;
                     local
                 };
-                let outcome = self.endpoint.put(source, to, piece, Flags::empty(), 0);
+                let outcome = self.endpoint.put(source, to, piece, flags, 0);
                 self.settled(engine, outcome)?;
             }
             done += piece;

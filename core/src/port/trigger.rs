@@ -6,17 +6,17 @@
 
 use std::mem::size_of;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::carry::address;
 use super::command::{Command, CommandFlags, CommandKind};
-use super::last::last_bytes;
+use super::last::Cut;
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::steps::Steps;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
-use crate::op::Remote;
+use crate::op::{Flags, Remote};
 use crate::region::Rights;
 use crate::{Error, Result};
 
@@ -286,7 +286,7 @@ fn relay<'n>(
     }
 }
 
-/// Copies; the end becomes visible last where somebody may wait for it.
+/// Copies; lines, or the end, become visible last ([`last`](super::last)).
 fn relay_end_last(
     network: &Network,
     source: Remote<'_>,
@@ -294,17 +294,14 @@ fn relay_end_last(
     len: usize,
     ordered: bool,
 ) -> Result<()> {
-    let direct = !network.engine().asynchronous();
-    let last = last_bytes(address(to), len, ordered, direct);
-    if last == 0 {
-        return network.relay(source, to, len);
+    if !network.engine().asynchronous() {
+        return network.relay(source, to, len, Flags::LINES);
     }
-    let first = len - last;
+    let cut = Cut::of(address(to), len, ordered);
     // The ranges may overlap: the end is read before anything is written.
     let mut word = [0u8; 8];
-    let word = &mut word[..last];
-    network.read(source.region, source.offset + first, word)?;
-    network.relay(source, to, first)?;
-    fence(Ordering::Release);
-    network.write(word, to.region, to.offset + first)
+    let word = &mut word[..cut.last];
+    network.read(source.region, source.offset + cut.first, word)?;
+    network.relay(source, to, cut.first, cut.lines)?;
+    network.write(word, to.region, to.offset + cut.first)
 }

@@ -21,6 +21,7 @@ mod memory;
 mod model_armw;
 mod model_barrier;
 mod model_context;
+mod model_lines;
 mod model_notices;
 mod model_order;
 mod model_relay;
@@ -62,6 +63,7 @@ pub fn laws() -> Vec<&'static Law> {
         mrq::laws(),
         model_notices::laws(),
         order::laws(),
+        model_lines::laws(),
         model_order::laws(),
         model_strong::laws(),
         delay::laws(),

@@ -1,0 +1,197 @@
+//! §2.2.10: transfers of several cache lines without strong order, whose lines are awaited one by one by polling memory.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::kit::*;
+use super::session::session;
+use crate::ensure;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    of_put: "order.lines", "§2.2.10", 2, [put] + ordering,
+        "who sees the end of a cache line of a longer put, without strong order, sees all of that line";
+    of_stride: "order.lines.stride", "§2.2.10, §3.7.1.3", 2, [put_stride] + ordering,
+        "so it is for each block of a strided put";
+    of_get: "order.lines.get", "§2.2.10", 2, [get] + ordering,
+        "a thread that sees the end of a cache line of a longer get, without strong order, sees all of that line";
+    of_relay: "order.lines.session", "§2.2.8, §2.2.10", 3, [put] + ordering,
+        "who sees the end of a cache line of a longer put that is relayed sees all of that line";
+}
+
+const LINE: usize = 256;
+
+/// Where transfers go, and their lengths: whole lines, parts at the ends, one line and a bit.
+const SHAPES: [(usize, usize); 6] = [
+    (256, 4096),
+    (264, 3000),
+    (301, 20_001),
+    (500, 300),
+    (767, 258),
+    (1020, 4096 * 5),
+];
+
+/// Polls the ends of the lines of `len` bytes at `at` until each of them is `value`; with the end, all of its line must be.
+fn lines_arrive(job: &Job<'_>, at: usize, len: usize, value: u8) -> Verdict {
+    let ends = (at / LINE + 1..=(at + len).div_ceil(LINE)).map(|line| (line * LINE).min(at + len));
+    let mut waiting: Vec<usize> = ends.collect();
+    let mut broken = None;
+    until("the ends of all lines", || {
+        // Many looks: a line is incomplete for a moment only.
+        for _ in 0..200 {
+            waiting.retain(|end| {
+                if job.memory.bytes()[end - 1].load(Ordering::Acquire) != value {
+                    return true;
+                }
+                let begin = at.max((end - 1) / LINE * LINE);
+                let line = &job.memory.bytes()[begin..*end];
+                let old = line
+                    .iter()
+                    .rposition(|byte| byte.load(Ordering::Relaxed) != value);
+                broken = broken.or(old.map(|old| (begin, *end, begin + old)));
+                false
+            });
+            if waiting.is_empty() {
+                break;
+            }
+        }
+        waiting.is_empty() || broken.is_some()
+    })?;
+    ensure!(
+        broken.is_none(),
+        "of {len} bytes at {at} the end of a line was seen before its bytes (begin, end, byte): {broken:?}"
+    );
+    Ok(())
+}
+
+fn of_put(ctx: &Ctx) -> Verdict {
+    with(ctx, 65_536, |job| {
+        for round in 1..=60u64 {
+            let (at, len) = SHAPES[round as usize % SHAPES.len()];
+            let value = round as u8;
+            if job.rank == 0 {
+                job.memory.fill_range(32_768, len, value);
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 32_768,
+                    job.at(1, at),
+                    len,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                lines_arrive(job, at, len, value)?;
+                job.write(0, 0, round)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn of_stride(ctx: &Ctx) -> Verdict {
+    const BLOCKS: usize = 4;
+    const STRIDE: usize = 2048;
+    with(ctx, 65_536, |job| {
+        for round in 1..=30u64 {
+            let (at, len) = [(256, 1024), (300, 700), (511, 1500)][round as usize % 3];
+            let value = round as u8;
+            if job.rank == 0 {
+                job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
+                ok!(utofu_put_stride(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 32_768,
+                    job.at(1, at),
+                    len,
+                    STRIDE,
+                    BLOCKS,
+                    0,
+                    0,
+                    null_mut()
+                ));
+                job.await_word(0, round)?;
+            } else {
+                for block in 0..BLOCKS {
+                    lines_arrive(job, at + block * STRIDE, len, value)?;
+                }
+                job.write(0, 0, round)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn of_get(ctx: &Ctx) -> Verdict {
+    let rounds = if ctx.backend == "chaos" { 30 } else { 300 };
+    with(ctx, 131_072, |job| {
+        // What is got, for each parity of the round.
+        job.memory.fill_range(65_536, 32_768, 1);
+        job.memory.fill_range(98_304, 32_768, 2);
+        job.meet();
+        if job.rank == 1 {
+            // The cores are for the threads of the other one.
+            return Ok(());
+        }
+        let posted = AtomicU64::new(0);
+        let looked = AtomicU64::new(0);
+        threads(2, |thread| {
+            for round in 1..=rounds {
+                let (at, len) = SHAPES[(round / 2) as usize % SHAPES.len()];
+                let half = round % 2;
+                if thread == 1 {
+                    until("the get", || {
+                        (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
+                    })?;
+                    let whole = lines_arrive(job, at, len, 1 + half as u8);
+                    // After a failure the other thread goes on alone.
+                    let next = if whole.is_ok() { round } else { u64::MAX };
+                    looked.store(next, Ordering::Release);
+                    whole?;
+                    continue;
+                }
+                job.memory.fill_range(256, 32_768, 0);
+                posted.store(round, Ordering::Release);
+                ok!(utofu_get(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + at as u64,
+                    job.at(1, 65_536 + 32_768 * half as usize),
+                    len,
+                    0,
+                    LOCAL,
+                    null_mut()
+                ));
+                job.queue.notice(LCL_GET)?;
+                until("the other thread", || {
+                    (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
+                })?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// 0 begins, 1 relays to 2, which polls its memory.
+fn of_relay(ctx: &Ctx) -> Verdict {
+    session(ctx, 65_536, |job, session| {
+        for round in 1..=36usize {
+            let (at, len) = SHAPES[round % SHAPES.len()];
+            let value = round as u8;
+            if job.rank == 1 {
+                job.memory.fill_range(32_768, len, value);
+                session.relay(job.vcq(2), 32_768, job.at(2, at), len, 0)?;
+            }
+            job.meet();
+            match job.rank {
+                0 => session.begin(job, 1, (0, 8), 8, sps(1))?,
+                2 => lines_arrive(job, at, len, value)?,
+                _ => {}
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,206 @@
+//! Copies whose every cache line ends last, for readers that wait for a line by polling its last word.
+//!
+//! A line is that of the interfaces which let programs do so: uTofu guide §2.2.10, table 6.4.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::copy::copy;
+
+/// Bytes of a line.
+pub const LINE: usize = 256;
+
+/// How many bytes at the end of `len` bytes at `address` are a word of 1, 2, 4 or 8 bytes that one store can write; all of them
+/// at the most.
+#[inline]
+pub fn last_word(address: usize, len: usize) -> usize {
+    if len == 0 {
+        return 0;
+    }
+    let aligned = 1 << (address.wrapping_add(len)).trailing_zeros().min(3);
+    1 << aligned.min(len).ilog2()
+}
+
+/// Bytes from `address` to the end of its line.
+#[inline]
+pub fn rest_of_line(address: usize) -> usize {
+    LINE - address % LINE
+}
+
+/// Copies `len` bytes as memmove does; of every line of the destination, and of its part at either end, the last word becomes
+/// visible after the other bytes, and lines become visible in ascending order. Overlapping ranges whose end must be read first
+/// are the exception: of them the last word of all comes last.
+///
+/// # Safety
+/// As [`copy`].
+pub unsafe fn copy_lines(src: *const u8, dst: *mut u8, len: usize) {
+    if dst.addr().wrapping_sub(src.addr()) < len {
+        // SAFETY:
+        // - the caller's word.
+        return unsafe { copy_end_last(src, dst, len) };
+    }
+    let head = rest_of_line(dst.addr()).min(len) % LINE;
+    let lines = (len - head) / LINE;
+    let body = lines * LINE;
+    // SAFETY:
+    // - the caller's word, for parts of the bytes; the middle begins where a line does.
+    unsafe {
+        copy_end_last(src, dst, head);
+        whole_lines(src.add(head), dst.add(head), lines);
+        copy_end_last(
+            src.add(head + body),
+            dst.add(head + body),
+            len - head - body,
+        );
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_end_last(src: *const u8, dst: *mut u8, len: usize) {
+    let last = last_word(dst.addr(), len);
+    let first = len - last;
+    // SAFETY:
+    // - the caller's word, for parts of the bytes; the store is aligned, says `last_word`; the end is read before anything is
+    //   written, since the ranges may overlap.
+    unsafe {
+        let (from, to) = (src.add(first), dst.add(first));
+        let mut word = [0; 8];
+        from.copy_to_nonoverlapping(word.as_mut_ptr(), last);
+        let word = u64::from_le_bytes(word);
+        copy(src, dst, first);
+        match last {
+            8 => AtomicU64::from_ptr(to.cast()).store(word.to_le(), Ordering::Release),
+            4 => AtomicU32::from_ptr(to.cast()).store((word as u32).to_le(), Ordering::Release),
+            2 => AtomicU16::from_ptr(to.cast()).store((word as u16).to_le(), Ordering::Release),
+            1 => AtomicU8::from_ptr(to).store(word as u8, Ordering::Release),
+            _ => {}
+        }
+    }
+}
+
+/// # Safety
+/// `lines` lines are valid at both ends; `dst` is where a line begins; nothing is read that was written before.
+unsafe fn whole_lines(src: *const u8, dst: *mut u8, lines: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx") {
+        // SAFETY:
+        // - the caller's word; AVX was detected.
+        return unsafe { whole_lines_avx(src, dst, lines) };
+    }
+    for line in 0..lines {
+        // SAFETY:
+        // - a line within those of the caller's word.
+        unsafe { copy_end_last(src.add(line * LINE), dst.add(line * LINE), LINE) };
+    }
+}
+
+/// Stores of this machine become visible in program order: one after the other, each line's last word by itself.
+///
+/// # Safety
+/// As [`whole_lines`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn whole_lines_avx(src: *const u8, dst: *mut u8, lines: usize) {
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm_loadu_si128, _mm_store_si128, _mm256_loadu_si256, _mm256_store_si256,
+    };
+    const WIDE: usize = 32;
+    for line in 0..lines {
+        let (from, to) = (src.wrapping_add(line * LINE), dst.wrapping_add(line * LINE));
+        // SAFETY:
+        // - within the line; stores are aligned, since the line is.
+        unsafe {
+            let wide: [__m256i; 7] =
+                std::array::from_fn(|nth| _mm256_loadu_si256(from.add(nth * WIDE).cast()));
+            let narrow: __m128i = _mm_loadu_si128(from.add(7 * WIDE).cast());
+            let word = from.add(LINE - 16).cast::<[u64; 2]>().read_unaligned();
+            for (nth, piece) in wide.into_iter().enumerate() {
+                _mm256_store_si256(to.add(nth * WIDE).cast(), piece);
+            }
+            _mm_store_si128(to.add(7 * WIDE).cast(), narrow);
+            to.add(LINE - 16).cast::<u64>().write(word[0]);
+            AtomicU64::from_ptr(to.add(LINE - 8).cast()).store(word[1], Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_copies_exactly() {
+        for len in (0..600).chain([4096, 70_001]) {
+            for (from, to) in [(0, 0), (3, 0), (0, 7), (13, 61), (5, 255)] {
+                let src: Vec<u8> = (0..len + from).map(|i| (i * 7 % 251) as u8).collect();
+                let mut dst = vec![0xAA; len + to + 1];
+                // SAFETY:
+                // - both vectors hold `len` bytes past the offsets.
+                unsafe { copy_lines(src.as_ptr().add(from), dst.as_mut_ptr().add(to), len) };
+                assert!(dst[to..to + len] == src[from..], "{len} {from} {to}");
+                assert!(dst[..to].iter().all(|b| *b == 0xAA) && dst[len + to] == 0xAA);
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_ranges_behave_as_memmove() {
+        for len in (0..600).chain([5000]) {
+            for (from, to) in [(0, 5), (5, 0), (100, 0), (0, 100), (0, 0), (1, 0)] {
+                let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();
+                let mut expected = bytes.clone();
+                expected.copy_within(from..from + len, to);
+                let base = bytes.as_mut_ptr();
+                // SAFETY:
+                // - both ranges lie in the vector.
+                unsafe { copy_lines(base.add(from), base.add(to), len) };
+                assert!(bytes == expected, "{len} {from} {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_word_is_aligned_and_no_longer_than_what_there_is() {
+        for address in 0..16 {
+            for len in 1..600 {
+                let last = last_word(address, len);
+                assert!(matches!(last, 1 | 2 | 4 | 8) && last <= len);
+                assert!((address + len).is_multiple_of(last));
+            }
+        }
+        assert_eq!((last_word(0, 256), last_word(0, 300)), (8, 4));
+        assert_eq!(
+            (last_word(0, 7), last_word(0, 6), last_word(0, 0)),
+            (1, 2, 0)
+        );
+    }
+
+    /// Who sees the last word of any line sees all of it, at any time.
+    #[test]
+    fn lines_are_seen_whole() {
+        const LINES: usize = 40;
+        let ends: Vec<AtomicU64> = (0..LINES * LINE / 8).map(|_| AtomicU64::new(0)).collect();
+        let words = LINE / 8;
+        let skip = ends.as_ptr().align_offset(LINE).min(words);
+        let target = &ends[skip..skip + (LINES - 1) * words];
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=3000u64 {
+                    let from = vec![round; target.len()];
+                    let to = target.as_ptr().cast_mut().cast::<u8>();
+                    // SAFETY:
+                    // - as many words at both ends; readers expect atomics to change under them.
+                    unsafe { copy_lines(from.as_ptr().cast(), to, target.len() * 8) };
+                }
+                over.store(true, Ordering::Release);
+            });
+            while !over.load(Ordering::Acquire) {
+                for line in target.chunks(words) {
+                    let end = line[words - 1].load(Ordering::Acquire);
+                    assert!(line.iter().all(|word| word.load(Ordering::Relaxed) >= end));
+                }
+            }
+        });
+    }
+}
