@@ -102,7 +102,7 @@ unsafe fn whole_lines(src: *const u8, dst: *mut u8, lines: usize) {
 #[target_feature(enable = "avx")]
 unsafe fn whole_lines_avx(src: *const u8, dst: *mut u8, lines: usize) {
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm_store_si128, _mm256_loadu_si256, _mm256_store_si256,
+        _mm_loadu_si128, _mm_store_si128, _mm256_loadu_si256, _mm256_store_si256,
     };
     const WIDE: usize = 32;
     for line in 0..lines {
@@ -110,16 +110,26 @@ unsafe fn whole_lines_avx(src: *const u8, dst: *mut u8, lines: usize) {
         // SAFETY:
         // - within the line; stores are aligned, since the line is.
         unsafe {
-            let wide: [__m256i; 7] =
-                std::array::from_fn(|nth| _mm256_loadu_si256(from.add(nth * WIDE).cast()));
-            let narrow: __m128i = _mm_loadu_si128(from.add(7 * WIDE).cast());
-            let word = from.add(LINE - 16).cast::<[u64; 2]>().read_unaligned();
-            for (nth, piece) in wide.into_iter().enumerate() {
-                _mm256_store_si256(to.add(nth * WIDE).cast(), piece);
-            }
-            _mm_store_si128(to.add(7 * WIDE).cast(), narrow);
-            to.add(LINE - 16).cast::<u64>().write(word[0]);
-            AtomicU64::from_ptr(to.add(LINE - 8).cast()).store(word[1], Ordering::Release);
+            let a = _mm256_loadu_si256(from.cast());
+            let b = _mm256_loadu_si256(from.add(WIDE).cast());
+            let c = _mm256_loadu_si256(from.add(2 * WIDE).cast());
+            let d = _mm256_loadu_si256(from.add(3 * WIDE).cast());
+            let e = _mm256_loadu_si256(from.add(4 * WIDE).cast());
+            let f = _mm256_loadu_si256(from.add(5 * WIDE).cast());
+            let g = _mm256_loadu_si256(from.add(6 * WIDE).cast());
+            let h = _mm_loadu_si128(from.add(7 * WIDE).cast());
+            let y = from.add(LINE - 16).cast::<u64>().read_unaligned();
+            let z = from.add(LINE - 8).cast::<u64>().read_unaligned();
+            _mm256_store_si256(to.cast(), a);
+            _mm256_store_si256(to.add(WIDE).cast(), b);
+            _mm256_store_si256(to.add(2 * WIDE).cast(), c);
+            _mm256_store_si256(to.add(3 * WIDE).cast(), d);
+            _mm256_store_si256(to.add(4 * WIDE).cast(), e);
+            _mm256_store_si256(to.add(5 * WIDE).cast(), f);
+            _mm256_store_si256(to.add(6 * WIDE).cast(), g);
+            _mm_store_si128(to.add(7 * WIDE).cast(), h);
+            to.add(LINE - 16).cast::<u64>().write(y);
+            AtomicU64::from_ptr(to.add(LINE - 8).cast()).store(z, Ordering::Release);
         }
     }
 }
