@@ -362,7 +362,7 @@ impl State {
             .as_ref()
             .is_none_or(|queue| !queue.is_full())
         {
-            let Some(record) = self.inbox.take(has_ended) else {
+            let Some(record) = self.inbox.take() else {
                 return;
             };
             match record.kind {
@@ -390,6 +390,7 @@ impl State {
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
         self.last_look = Instant::now();
+        self.inbox.pass_over(has_ended);
         for target in self.targets.iter().flatten() {
             if target.has_gone()
                 && let (Some(number), Some(messages)) = (target.number, &mut self.messages)

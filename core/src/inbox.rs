@@ -1,15 +1,16 @@
 //! The inbox of an endpoint: a bounded ring of remote notices in shared memory, filled by many processes and emptied by
 //! one.
 //!
-//! A producer may be killed between any two instructions. It claims the slot at the tail by one compare-exchange that
-//! also records who it is; whoever finds a claimed slot at the tail moves the tail on, so that a dead claimant stops no
-//! other producer; and the consumer passes over a claimed slot once its claimant is known to be dead. Peers are trusted
+//! A producer may be killed between any two instructions. It claims the position at the tail by one compare-exchange that
+//! also records who it is; whoever finds a claimed position at the tail moves the tail on, so that a dead claimant stops no
+//! other producer; and the consumer passes over a claimed position once its claimant is known to be dead. Peers are trusted
 //! to keep to the protocol for delivery, but not for memory safety: whatever they write, nothing outside of the ring is
 //! touched, and no call goes on for ever.
 //!
-//! The state of a slot is one word: lap (38 bits), what it is (2 bits), producer (24 bits). Position `p` of the endless
-//! sequence of records is slot `p % capacity` in lap `p / capacity`, and goes through
-//! `EMPTY(lap)` → `CLAIMED(lap, producer)` → `READY(lap)` → `EMPTY(lap + 1)`.
+//! Position `p` of the endless sequence of records is slot `p % capacity` in lap `p / capacity + 1`. Claims are apart from
+//! slots: the consumer polls the slot at the head, whose line would go over once more if a claim became visible there. So a
+//! slot is written by producers alone and at once: its record, then its lap. That the record before it has been taken is seen
+//! at the head.
 
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
@@ -31,34 +32,42 @@ pub struct Record {
     pub offset: u64,
 }
 
-const EMPTY: u64 = 0;
-const CLAIMED: u64 = 1;
-const READY: u64 = 2;
-
 const PRODUCER_BITS: u32 = 24;
-const LAP_SHIFT: u32 = PRODUCER_BITS + 2;
-const LAP_MASK: u64 = u64::MAX >> LAP_SHIFT;
+const LAP_MASK: u64 = u64::MAX >> PRODUCER_BITS;
 
 /// The greatest number that can name a producer; every Linux process id is below it.
 pub const MAX_PRODUCER: u32 = (1 << PRODUCER_BITS) - 1;
 
-#[inline(always)]
-const fn state(lap: u64, what: u64, producer: u32) -> u64 {
-    (lap << LAP_SHIFT) | (what << PRODUCER_BITS) | producer as u64
+/// The last producer of a slot: lap (40 bits, 0: none), number (24 bits).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Claim(u64);
+
+impl Claim {
+    #[inline(always)]
+    const fn new(lap: u64, producer: u32) -> Self {
+        Claim(lap << PRODUCER_BITS | producer as u64)
+    }
+
+    #[inline(always)]
+    const fn lap(self) -> u64 {
+        self.0 >> PRODUCER_BITS
+    }
+
+    #[inline(always)]
+    const fn producer(self) -> u32 {
+        self.0 as u32 & MAX_PRODUCER
+    }
 }
 
+/// Whether lap `a` comes after `b`; they wrap.
 #[inline(always)]
-const fn what(state: u64) -> u64 {
-    (state >> PRODUCER_BITS) & 3
-}
-
-#[inline(always)]
-const fn producer(state: u64) -> u32 {
-    state as u32 & MAX_PRODUCER
+const fn is_after(a: u64, b: u64) -> bool {
+    let ahead = a.wrapping_sub(b) & LAP_MASK;
+    ahead != 0 && ahead <= LAP_MASK / 2
 }
 
 /// The one the ring was made by; "unipgas" and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"unipgas\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"unipgas\x02");
 
 /// One word on a cache line of its own.
 #[repr(C, align(64))]
@@ -76,7 +85,8 @@ struct Header {
 
 #[repr(C, align(64))]
 struct Slot {
-    state: AtomicU64,
+    /// That of the record.
+    lap: AtomicU64,
     record: UnsafeCell<Record>,
 }
 
@@ -116,9 +126,15 @@ impl InboxLayout {
         self.capacity
     }
 
+    /// Where the slots begin: after header and claims.
+    fn slots_at(self) -> usize {
+        (size_of::<Header>() + self.capacity * size_of::<AtomicU64>())
+            .next_multiple_of(align_of::<Slot>())
+    }
+
     /// Bytes of memory that the inbox takes.
     pub fn size(self) -> usize {
-        size_of::<Header>() + self.capacity * size_of::<Slot>()
+        self.slots_at() + self.capacity * size_of::<Slot>()
     }
 }
 
@@ -136,16 +152,17 @@ pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
         return Err(Error::Misaligned(InboxLayout::ALIGN));
     }
     // SAFETY:
-    // - the caller gives `layout.size()` bytes, which are a header and `capacity` slots, to this function alone;
-    // - `ptr` is aligned, and the sizes of header and slot are multiples of their alignment.
+    // - the caller gives `layout.size()` bytes, which are a header, `capacity` claims and as many slots, to this function alone;
+    // - `ptr` is aligned, and so are claims and slots where the layout puts them.
     unsafe {
-        let slots = ptr.add(size_of::<Header>()).cast::<Slot>();
+        let claims = ptr.add(size_of::<Header>()).cast::<AtomicU64>();
+        let slots = ptr.add(layout.slots_at()).cast::<Slot>();
         for index in 0..layout.capacity {
-            let slot = Slot {
-                state: AtomicU64::new(state(0, EMPTY, 0)),
+            claims.add(index).write(AtomicU64::new(0));
+            slots.add(index).write(Slot {
+                lap: AtomicU64::new(0),
                 record: UnsafeCell::new(Record::default()),
-            };
-            slots.add(index).write(slot);
+            });
         }
         write_header(ptr, capacity);
     }
@@ -165,9 +182,8 @@ pub unsafe fn initialise_zeroed(ptr: *mut u8, capacity: usize) -> Result<()> {
     if !ptr.addr().is_multiple_of(InboxLayout::ALIGN) {
         return Err(Error::Misaligned(InboxLayout::ALIGN));
     }
-    const { assert!(state(0, EMPTY, 0) == 0) };
     // SAFETY:
-    // - the caller's word; zeroes are empty slots of lap 0.
+    // - the caller's word; zeroes are slots that nobody has claimed or written.
     unsafe { write_header(ptr, capacity) };
     Ok(())
 }
@@ -232,6 +248,7 @@ fn not_an_inbox(why: &str) -> Error {
 #[derive(Clone, Copy)]
 struct Ring {
     header: *const Header,
+    claims: *const AtomicU64,
     slots: *const Slot,
     mask: u64,
     lap_shift: u32,
@@ -271,13 +288,12 @@ impl Ring {
             ));
         }
         // SAFETY:
-        // - the memory is `layout.size()` bytes at least, so that the slots begin inside of it.
-        let slots = unsafe { ptr.add(size_of::<Header>()) }
-            .cast_const()
-            .cast::<Slot>();
+        // - the memory is `layout.size()` bytes at least, so that claims and slots begin inside of it.
+        let (claims, slots) = unsafe { (ptr.add(size_of::<Header>()), ptr.add(layout.slots_at())) };
         Ok(Self {
             header,
-            slots,
+            claims: claims.cast_const().cast(),
+            slots: slots.cast_const().cast(),
             mask: capacity - 1,
             lap_shift: capacity.trailing_zeros(),
         })
@@ -304,16 +320,25 @@ impl Ring {
     }
 
     #[inline(always)]
+    fn claim(&self, position: u64) -> &AtomicU64 {
+        // SAFETY:
+        // - as for slots.
+        unsafe { &*self.claims.add((position & self.mask) as usize) }
+    }
+
+    /// From 1, so that nothing that is zero belongs to it.
+    #[inline(always)]
     fn lap(&self, position: u64) -> u64 {
-        (position >> self.lap_shift) & LAP_MASK
+        (position >> self.lap_shift).wrapping_add(1) & LAP_MASK
     }
 }
 
-/// One producer's access to an inbox. Threads of the process may share it, or clone it.
-#[derive(Clone)]
+/// One producer's access to an inbox. Threads of the process may share it.
 pub struct InboxWriter {
     ring: Ring,
     producer: u32,
+    /// The head as it was seen last: at least up to there, records have been taken.
+    taken: AtomicU64,
 }
 
 // SAFETY:
@@ -346,7 +371,7 @@ impl InboxWriter {
     /// [`MAX_PRODUCER`]; [`Error::Misaligned`] if `ptr` is not a multiple of [`InboxLayout::ALIGN`].
     ///
     /// # Safety
-    /// `ptr` is valid for reads and writes of `len` bytes for as long as the writer and its clones exist, and within
+    /// `ptr` is valid for reads and writes of `len` bytes for as long as the writer exists, and within
     /// this process the inbox's bytes are accessed through the types of this module only.
     #[inline]
     pub unsafe fn attach_as(ptr: *mut u8, len: usize, producer: u32) -> Result<Self> {
@@ -358,7 +383,11 @@ impl InboxWriter {
         // SAFETY:
         // - the caller's promise.
         let ring = unsafe { Ring::attach(ptr, len)? };
-        Ok(Self { ring, producer })
+        Ok(Self {
+            ring,
+            producer,
+            taken: AtomicU64::new(0),
+        })
     }
 
     /// How many records the inbox holds.
@@ -389,6 +418,19 @@ impl InboxWriter {
         header.tail.0.load(Relaxed) == header.head.0.load(Acquire)
     }
 
+    /// Whether the record of the lap before `position` has been taken, so that its slot may be written.
+    #[inline(always)]
+    fn has_room(&self, position: u64) -> bool {
+        // A position that has been taken meanwhile is below the head: its claim will tell.
+        let within = |head: u64| position.wrapping_sub(head) as i64 <= self.ring.mask as i64;
+        // Acquire, both: our write to the record comes after the consumer's reading of the one before.
+        within(self.taken.load(Acquire)) || {
+            let head = self.ring.header().head.0.load(Acquire);
+            self.taken.store(head, Release);
+            within(head)
+        }
+    }
+
     /// Delivers a record. The records of one thread arrive in the order of its calls, after everything that it wrote
     /// before has become visible to the consumer. Does not wait.
     ///
@@ -402,35 +444,33 @@ impl InboxWriter {
         // somebody has overwritten; the bound keeps us from following it for ever.
         for _ in 0..1024 + 64 * (ring.mask + 1) {
             let position = tail.load(Relaxed);
-            let slot = ring.slot(position);
-            let lap = ring.lap(position);
-            let seen = slot.state.load(Relaxed);
-            let ahead = (seen >> LAP_SHIFT).wrapping_sub(lap) & LAP_MASK;
-            if seen == state(lap, EMPTY, 0) {
-                // Acquire: our write to the record comes after the consumer's reading of the one before.
-                if slot
-                    .state
-                    .compare_exchange(seen, state(lap, CLAIMED, self.producer), Acquire, Relaxed)
-                    .is_err()
-                {
-                    continue;
-                }
-                // SAFETY:
-                // - the slot is claimed by this call, so that only it writes the record, and the consumer reads it only
-                //   after the state says so; volatile, as it is all the same in memory that garbled peers can write.
-                slot.record
-                    .with_mut(|cell| unsafe { cell.write_volatile(record) });
-                slot.state.store(state(lap, READY, 0), Release);
-                // Only now: a consumer that polls the slot would get its line in between, and this thread would have to get it back.
-                let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
-                return Ok(());
+            let next = position.wrapping_add(1);
+            let (lap, claim) = (ring.lap(position), ring.claim(position));
+            let seen = Claim(claim.load(Relaxed));
+            if seen.lap() == lap || is_after(seen.lap(), lap) {
+                // Whoever did it may have died before moving the tail.
+                let _ = tail.compare_exchange(position, next, Relaxed, Relaxed);
+                continue;
             }
-            if ahead > LAP_MASK / 2 {
-                // The record of an earlier lap has not been taken.
+            if !self.has_room(position) {
                 return Err(Error::InboxFull);
             }
-            // Claimed in this lap, or even taken already: whoever did it may have died before moving the tail.
-            let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
+            let own = Claim::new(lap, self.producer);
+            if claim
+                .compare_exchange(seen.0, own.0, Relaxed, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            let slot = ring.slot(position);
+            // SAFETY:
+            // - the position is claimed by this call, so that only it writes the record, and the consumer reads it only
+            //   after the lap says so; volatile, as it is all the same in memory that garbled peers can write.
+            slot.record
+                .with_mut(|cell| unsafe { cell.write_volatile(record) });
+            slot.lap.store(lap, Release);
+            let _ = tail.compare_exchange(position, next, Relaxed, Relaxed);
+            return Ok(());
         }
         Err(Error::InboxFull)
     }
@@ -477,7 +517,7 @@ impl InboxReader {
         self.ring.capacity()
     }
 
-    /// How many slots this reader has passed over: claimed by producers that died, or overwritten by garbled peers.
+    /// How many positions this reader has passed over: claimed by producers that died, or overwritten by garbled peers.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -485,7 +525,9 @@ impl InboxReader {
     /// Records that have been claimed and not been taken, about.
     pub fn len(&self) -> usize {
         let tail = self.ring.header().tail.0.load(Relaxed);
-        (tail.wrapping_sub(self.head) as usize).min(self.capacity())
+        // A tail that its producer has not moved on yet may be behind.
+        let ahead = tail.wrapping_sub(self.head) as i64;
+        ahead.clamp(0, self.capacity() as i64) as usize
     }
 
     /// Whether there are none.
@@ -493,54 +535,53 @@ impl InboxReader {
         self.len() == 0
     }
 
-    /// Whether [`Self::take`] has something to do: a record, or a slot that a producer has claimed. One load.
+    /// Whether [`Self::take`] has a record to give. One load.
     #[inline]
     pub fn has_work(&self) -> bool {
-        let seen = self.ring.slot(self.head).state.load(Relaxed);
-        seen != state(self.ring.lap(self.head), EMPTY, 0)
+        let lap = &self.ring.slot(self.head).lap;
+        lap.load(Acquire) == self.ring.lap(self.head)
     }
 
     /// Takes the next record, if there is one; everything that its producer wrote before is visible then. Does not wait.
-    ///
-    /// `is_dead(producer)` is asked when the next slot has been claimed by that producer and not been filled, on every
-    /// call until that changes. It must answer true only if no thread of the producer can run any more (a pidfd of the
-    /// process polls readable); a true answer gives the slot up.
-    #[inline]
-    pub fn take(&mut self, mut is_dead: impl FnMut(u32) -> bool) -> Option<Record> {
-        let ring = self.ring;
-        // One turn for each slot at most: a ring full of garbage is passed over once, and then is clean.
-        for _ in 0..=ring.mask {
-            let slot = ring.slot(self.head);
-            let lap = ring.lap(self.head);
-            let seen = slot.state.load(Acquire);
-            if seen == state(lap, READY, 0) {
-                // SAFETY:
-                // - the state says that the record is written, and no producer writes it again before the slot is freed;
-                // - were a garbled peer to do so nevertheless, a volatile read of plain integers gets some value.
-                let record = slot.record.with(|cell| unsafe { cell.read_volatile() });
-                self.free(slot, lap);
-                return Some(record);
-            }
-            if seen == state(lap, EMPTY, 0) {
-                return None;
-            }
-            if seen >> LAP_SHIFT == lap && what(seen) == CLAIMED && !is_dead(producer(seen)) {
-                return None;
-            }
-            // The claimant may have filled the slot before it died; then the next turn takes the record.
-            if slot.state.load(Acquire) == seen {
-                self.lost += 1;
-                self.free(slot, lap);
-            }
+    /// Records behind a position whose claimant is not done stay; if it has died, until [`Self::pass_over`].
+    #[inline(always)]
+    pub fn take(&mut self) -> Option<Record> {
+        let slot = self.ring.slot(self.head);
+        if slot.lap.load(Acquire) != self.ring.lap(self.head) {
+            return None;
         }
-        None
+        // SAFETY:
+        // - the lap says that the record is written, and no producer writes it again before the head has moved on;
+        // - were a garbled peer to do so nevertheless, a volatile read of plain integers gets some value.
+        let record = slot.record.with(|cell| unsafe { cell.read_volatile() });
+        self.go_on();
+        Some(record)
+    }
+
+    /// Gives up positions that were claimed by producers which died before they wrote their records, so that
+    /// [`Self::take`] gets at what comes behind them. To be called now and then while it finds nothing.
+    ///
+    /// `is_dead(producer)` must answer true only if no thread of the producer can run any more (a pidfd of the process polls
+    /// readable).
+    pub fn pass_over(&mut self, mut is_dead: impl FnMut(u32) -> bool) {
+        // A ring full of garbage is passed over once.
+        for _ in 0..=self.ring.mask {
+            let lap = self.ring.lap(self.head);
+            let claim = Claim(self.ring.claim(self.head).load(Relaxed));
+            let over =
+                is_after(claim.lap(), lap) || claim.lap() == lap && is_dead(claim.producer());
+            // The claimant may have written the record before it died.
+            if !over || self.has_work() {
+                return;
+            }
+            self.lost += 1;
+            self.go_on();
+        }
     }
 
     /// Gives the slot at the head to the producers of the next lap.
     #[inline(always)]
-    fn free(&mut self, slot: &Slot, lap: u64) {
-        slot.state
-            .store(state(lap.wrapping_add(1) & LAP_MASK, EMPTY, 0), Release);
+    fn go_on(&mut self) {
         self.head = self.head.wrapping_add(1);
         self.ring.header().head.0.store(self.head, Release);
     }

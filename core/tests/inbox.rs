@@ -104,10 +104,6 @@ fn record(source: u64, value: u64) -> Record {
     }
 }
 
-fn nobody(producer: u32) -> bool {
-    panic!("asked about producer {producer}, though nobody has died")
-}
-
 #[test]
 fn records_come_out_as_they_went_in_until_full() {
     for capacity in [2usize, 4, 64] {
@@ -115,17 +111,17 @@ fn records_come_out_as_they_went_in_until_full() {
         let (writer, mut reader) = (memory.writer(1), memory.reader());
         for lap in 0..5 {
             assert!(!reader.has_work());
-            assert_eq!(reader.take(nobody), None);
+            assert_eq!(reader.take(), None);
             for n in 0..capacity as u64 {
                 writer.push(record(lap, n)).unwrap();
             }
             assert_eq!(writer.push(record(lap, 99)), Err(Error::InboxFull));
             assert!(reader.has_work());
             for n in 0..capacity as u64 {
-                assert_eq!(reader.take(nobody), Some(record(lap, n)));
+                assert_eq!(reader.take(), Some(record(lap, n)));
             }
         }
-        assert_eq!((reader.take(nobody), reader.lost()), (None, 0));
+        assert_eq!((reader.take(), reader.lost()), (None, 0));
         memory.assert_margins();
     }
 }
@@ -139,12 +135,12 @@ fn a_new_reader_goes_on_where_the_old_one_stopped() {
     }
     let mut reader = memory.reader();
     assert_eq!(
-        (reader.take(nobody), reader.take(nobody)),
+        (reader.take(), reader.take()),
         (Some(record(0, 0)), Some(record(0, 1)))
     );
     // The first reader is not used any more.
     let mut reader = memory.reader();
-    assert_eq!(reader.take(nobody), Some(record(0, 2)));
+    assert_eq!(reader.take(), Some(record(0, 2)));
 }
 
 #[test]
@@ -222,7 +218,7 @@ fn every_record_of_every_thread_arrives_once_and_in_order() {
             let mut reader = memory.reader();
             let mut next = [0; PRODUCERS as usize];
             while next.iter().sum::<u64>() < PRODUCERS * EACH {
-                match reader.take(|_| false) {
+                match reader.take() {
                     Some(got) => {
                         let expected = &mut next[got.source as usize];
                         assert_eq!(got, record(got.source, *expected));
@@ -231,64 +227,91 @@ fn every_record_of_every_thread_arrives_once_and_in_order() {
                     None => thread::yield_now(),
                 }
             }
-            assert_eq!((reader.take(nobody), reader.lost()), (None, 0));
+            assert_eq!((reader.take(), reader.lost()), (None, 0));
         });
         memory.assert_margins();
     }
 }
 
-/// Offsets of the layout, as a peer would know them: header of three lines, then slots of one line each.
+/// Offsets of the layout, as a peer would know them: header of three lines, a word for each claim, slots of one line each.
 const TAIL: usize = 64;
-const SLOTS: usize = 192;
+const CLAIMS: usize = 192;
 
+const fn slots(capacity: usize) -> usize {
+    (CLAIMS + 8 * capacity).next_multiple_of(64)
+}
+
+/// Laps count from 1.
 fn claimed(lap: u64, producer: u64) -> u64 {
-    lap << 26 | 1 << 24 | producer
+    lap << 24 | producer
 }
 
 #[test]
-fn a_slot_whose_claimant_died_is_passed_over() {
+fn a_position_whose_claimant_died_is_passed_over() {
     let memory = Memory::inbox(4);
     let (writer, mut reader) = (memory.writer(1), memory.reader());
     writer.push(record(0, 0)).unwrap();
     // Dead between the claim and moving the tail.
-    memory.scribble(SLOTS + 64, claimed(0, 77));
+    memory.scribble(CLAIMS + 8, claimed(1, 77));
     writer.push(record(0, 1)).unwrap();
-    assert_eq!(reader.take(nobody), Some(record(0, 0)));
+    assert_eq!(reader.take(), Some(record(0, 0)));
     let is = |dead: bool| {
         move |producer: u32| {
             assert_eq!(producer, 77);
             dead
         }
     };
-    assert!(reader.has_work());
-    assert_eq!(reader.take(is(false)), None);
-    assert_eq!(reader.lost(), 0);
-    assert_eq!(reader.take(is(true)), Some(record(0, 1)));
-    assert_eq!(reader.lost(), 1);
+    assert!(!reader.has_work() && !reader.is_empty());
+    reader.pass_over(is(false));
+    assert_eq!((reader.take(), reader.lost()), (None, 0));
+    reader.pass_over(is(true));
+    assert_eq!((reader.take(), reader.lost()), (Some(record(0, 1)), 1));
     for lap in 0..9 {
         writer.push(record(lap, 2)).unwrap();
-        assert_eq!(reader.take(nobody), Some(record(lap, 2)));
+        reader.pass_over(|_| true);
+        assert_eq!(reader.take(), Some(record(lap, 2)));
     }
-    assert_eq!(reader.lost(), 1);
+    reader.pass_over(|_| true);
+    assert_eq!((reader.take(), reader.lost()), (None, 1));
 }
 
 #[test]
 fn a_record_finished_just_before_its_producer_died_is_delivered() {
     let memory = Memory::inbox(2);
     let mut reader = memory.reader();
-    memory.scribble(SLOTS, claimed(0, 5));
+    memory.scribble(CLAIMS, claimed(1, 5));
     let finishing = |_| {
         for (word, value) in bytemuck::cast::<Record, [u64; 4]>(record(5, 6))
             .into_iter()
             .enumerate()
         {
-            memory.scribble(SLOTS + 8 + 8 * word, value);
+            memory.scribble(slots(2) + 8 + 8 * word, value);
         }
-        memory.scribble(SLOTS, 2 << 24);
+        memory.scribble(slots(2), 1);
         true
     };
-    assert_eq!(reader.take(finishing), Some(record(5, 6)));
-    assert_eq!(reader.lost(), 0);
+    reader.pass_over(finishing);
+    assert_eq!((reader.take(), reader.lost()), (Some(record(5, 6)), 0));
+}
+
+/// The writer has seen the head once, and asks again only when that tells of no room.
+#[test]
+fn room_is_seen_as_it_comes() {
+    let memory = Memory::inbox(2);
+    let (writer, mut reader) = (memory.writer(1), memory.reader());
+    for n in 0..100 {
+        writer.push(record(0, n)).unwrap();
+        writer.push(record(1, n)).unwrap();
+        assert_eq!(writer.push(record(2, n)), Err(Error::InboxFull));
+        assert_eq!(reader.take(), Some(record(0, n)));
+        writer.push(record(3, n)).unwrap();
+        assert_eq!(writer.push(record(2, n)), Err(Error::InboxFull));
+        assert_eq!(
+            (reader.take(), reader.take()),
+            (Some(record(1, n)), Some(record(3, n)))
+        );
+        assert_eq!((reader.take(), reader.len()), (None, 0));
+    }
 }
 
 #[test]
@@ -298,7 +321,8 @@ fn a_wild_tail_neither_hangs_nor_harms() {
     for tail in [1u64, 3, 4, 1 << 20, u64::MAX, u64::MAX - 7, 1 << 63] {
         memory.scribble(TAIL, tail);
         let _ = writer.push(record(0, 1));
-        while reader.take(|_| true).is_some() {}
+        reader.pass_over(|_| true);
+        while reader.take().is_some() {}
     }
     memory.assert_margins();
 }
@@ -308,9 +332,10 @@ proptest! {
     /// is where the reader is, records pass again.
     #[test]
     fn garbage_stays_inside_and_heals(
-        words in prop::collection::vec((0usize..(SLOTS - TAIL + 4 * 64) / 8, prop_oneof![
+        words in prop::collection::vec((0usize..(slots(4) - TAIL + 4 * 64) / 8, prop_oneof![
             any::<u64>(),
-            (0u64..6, 0u64..4, 0u64..3).prop_map(|(lap, what, producer)| lap << 26 | what << 24 | producer),
+            0u64..6,
+            (0u64..6, 0u64..3).prop_map(|(lap, producer)| claimed(lap, producer)),
         ], any::<bool>()), 1..60),
     ) {
         let memory = Memory::inbox(4);
@@ -321,11 +346,12 @@ proptest! {
             if push {
                 let _ = writer.push(record(3, value));
             }
-            taken += reader.take(|producer| producer != 2).is_some() as usize;
+            reader.pass_over(|producer| producer != 2);
+            taken += reader.take().is_some() as usize;
         }
-        // The reader writes its position to the header when it frees a slot; two calls pass over all the garbage.
         for _ in 0..8 {
-            taken += reader.take(|_| true).is_some() as usize;
+            reader.pass_over(|_| true);
+            taken += reader.take().is_some() as usize;
         }
         prop_assert!(!reader.has_work(), "after {taken} records");
         memory.assert_margins();
@@ -353,11 +379,12 @@ fn scribbling_during_traffic_is_survived() {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
-                // States and tail only: records are not atomic within one process, as they are between processes.
-                let offset = if random & 1 == 0 {
-                    TAIL
-                } else {
-                    SLOTS + 64 * (random >> 8 & 7) as usize
+                // Laps, claims and tail only: records are not atomic within one process, as they are between processes.
+                let nth = (random >> 8 & 7) as usize;
+                let offset = match random & 3 {
+                    0 => TAIL,
+                    1 => CLAIMS + 8 * nth,
+                    _ => slots(8) + 64 * nth,
                 };
                 memory.scribble(offset, random >> (random >> 58));
                 thread::yield_now();
@@ -365,7 +392,8 @@ fn scribbling_during_traffic_is_survived() {
         });
         let mut reader = memory.reader();
         while !done.load(Ordering::Relaxed) {
-            reader.take(|_| true);
+            reader.pass_over(|_| true);
+            reader.take();
         }
     });
     memory.assert_margins();

@@ -1,6 +1,6 @@
 //! What became of commands, and what others have done: looking at completions and notices.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use super::command::CommandFlags;
 use super::completion::Completed;
@@ -64,7 +64,7 @@ impl Port {
             queues.notices.pop_front();
             return Ok(Some(notice));
         }
-        match queues.readers[0].take(|pid| self.network.has_ended(pid)) {
+        match queues.readers[0].take() {
             Some(record) => Ok(Some(PortNotice::from_record(&record))),
             None => self.no_notice(queues),
         }
@@ -74,10 +74,13 @@ impl Port {
     fn no_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         let [small, large] = &mut queues.readers;
         if large.has_work() {
-            // What its producers have delivered to the small part before is there now, if it was not a moment ago.
-            fence(Ordering::Acquire);
-            let ended = |pid| self.network.has_ended(pid);
-            if let Some(record) = small.take(ended).or_else(|| large.take(ended)) {
+            // What its producers have delivered to the small part before is counted there now, and comes first, though another one
+            // that has claimed a place before theirs may not be done.
+            let next = match small.is_empty() {
+                true => large.take(),
+                false => small.take(),
+            };
+            if let Some(record) = next {
                 return Ok(Some(PortNotice::from_record(&record)));
             }
         }
@@ -122,6 +125,9 @@ impl Port {
         queues.offers += 1;
         if queues.offers.is_multiple_of(OFFERS) {
             self.network.look();
+            for part in &mut queues.readers {
+                part.pass_over(|pid| self.network.has_ended(pid));
+            }
             if self.options.session {
                 // Whoever was about to start commands may have died.
                 let _ = self.advance();

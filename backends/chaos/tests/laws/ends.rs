@@ -318,7 +318,7 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
             deliver(value).unwrap();
             eventually("room", || {
                 endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
-                while let Some(record) = reader.take(|_| false) {
+                while let Some(record) = reader.take() {
                     assert_eq!(record.value, next, "seed {seed}");
                     next += 1;
                 }
@@ -327,7 +327,7 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
         }
         eventually("the records arrive", || {
             endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
-            while let Some(record) = reader.take(|_| false) {
+            while let Some(record) = reader.take() {
                 assert_eq!(record.value, next, "seed {seed}");
                 next += 1;
             }

@@ -158,7 +158,7 @@ fn take(rank: &Rank<'_>, reader: &mut InboxReader) -> Result<Record, String> {
     rank.engine()
         .wait(late(), &mut || rank.world.check_anyone(), || {
             rank.endpoint.progress();
-            Ok(reader.take(|_| false))
+            Ok(reader.take())
         })
         .says("waiting for a record")
 }
@@ -185,7 +185,7 @@ fn once_in_order(ctx: &Ctx) -> Verdict {
                 next[source as usize] += 1;
             }
             ctx.sync();
-            ensure_eq!(reader.take(|_| false), None, "one record more");
+            ensure_eq!(reader.take(), None, "one record more");
             ensure_eq!(reader.lost(), 0, "records lost");
             drop(region);
             return Ok(());
@@ -216,17 +216,9 @@ fn full(ctx: &Ctx) -> Verdict {
                 ctx.sync();
                 ctx.sync();
                 for number in 0..CAPACITY {
-                    ensure_eq!(
-                        reader.take(|_| false),
-                        Some(record(1, number)),
-                        "record {number}"
-                    );
+                    ensure_eq!(reader.take(), Some(record(1, number)), "record {number}");
                 }
-                ensure_eq!(
-                    reader.take(|_| false),
-                    None,
-                    "record of a delivery that was refused"
-                );
+                ensure_eq!(reader.take(), None, "record of a delivery that was refused");
             }
             ctx.sync();
             drop(region);
