@@ -147,7 +147,7 @@ impl Engine {
 
     fn name(&self, memory: Box<dyn crate::region::Memory>) -> Result<Region> {
         let key = RegionKey::pack([(self.transports[0].tag(), memory.key().as_slice())])?;
-        Ok(Region { memory, key })
+        Ok(Region::new(memory, key))
     }
 
     /// A new endpoint whose queue holds `depth` requests.

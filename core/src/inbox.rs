@@ -14,7 +14,7 @@
 
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
-use crate::{Error, Result};
+use crate::{Error, Result, prefetch};
 
 /// A notice of a remote completion. What the fields mean is the business of those who send and receive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
@@ -398,16 +398,8 @@ impl InboxWriter {
     /// Asks for the line that the next record will go to, so that it comes while other stores are under way.
     #[inline(always)]
     pub fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        {
-            let position = self.ring.header().tail.0.load(Relaxed);
-            let slot = std::ptr::from_ref(self.ring.slot(position));
-            // SAFETY:
-            // - a prefetch touches nothing; processors without the instruction take it for a no-op.
-            unsafe {
-                std::arch::asm!("prefetchw [{}]", in(reg) slot, options(nostack, preserves_flags, readonly));
-            }
-        }
+        let position = self.ring.header().tail.0.load(Relaxed);
+        prefetch::for_store(std::ptr::from_ref(self.ring.slot(position)).cast());
     }
 
     /// Whether everything that this thread has delivered here has been taken. Two loads of lines that change only while records
@@ -444,12 +436,11 @@ impl InboxWriter {
         // somebody has overwritten; the bound keeps us from following it for ever.
         for _ in 0..1024 + 64 * (ring.mask + 1) {
             let position = tail.load(Relaxed);
-            let next = position.wrapping_add(1);
             let (lap, claim) = (ring.lap(position), ring.claim(position));
             let seen = Claim(claim.load(Relaxed));
             if seen.lap() == lap || is_after(seen.lap(), lap) {
                 // Whoever did it may have died before moving the tail.
-                let _ = tail.compare_exchange(position, next, Relaxed, Relaxed);
+                move_on(tail, position);
                 continue;
             }
             if !self.has_room(position) {
@@ -458,22 +449,37 @@ impl InboxWriter {
             let own = Claim::new(lap, self.producer);
             if claim
                 .compare_exchange(seen.0, own.0, Relaxed, Relaxed)
-                .is_err()
+                .is_ok()
             {
-                continue;
+                fill(ring.slot(position), lap, record);
+                move_on(tail, position);
+                return Ok(());
             }
-            let slot = ring.slot(position);
-            // SAFETY:
-            // - the position is claimed by this call, so that only it writes the record, and the consumer reads it only
-            //   after the lap says so; volatile, as it is all the same in memory that garbled peers can write.
-            slot.record
-                .with_mut(|cell| unsafe { cell.write_volatile(record) });
-            slot.lap.store(lap, Release);
-            let _ = tail.compare_exchange(position, next, Relaxed, Relaxed);
-            return Ok(());
         }
         Err(Error::InboxFull)
     }
+}
+
+#[inline(always)]
+fn move_on(tail: &AtomicU64, position: u64) {
+    let _ = tail.compare_exchange(position, position.wrapping_add(1), Relaxed, Relaxed);
+}
+
+/// Writes the record of a position that this call has claimed.
+#[inline(always)]
+fn fill(slot: &Slot, lap: u64, record: Record) {
+    // SAFETY:
+    // - only the claimant writes the record, and the consumer reads it only after the lap says so; volatile, as it is all the
+    //   same in memory that garbled peers can write.
+    slot.record.with_mut(|cell| unsafe {
+        // Field by field: a record in memory would be loaded before it is stored.
+        (&raw mut (*cell).source).write_volatile(record.source);
+        (&raw mut (*cell).kind).write_volatile(record.kind);
+        (&raw mut (*cell).len).write_volatile(record.len);
+        (&raw mut (*cell).value).write_volatile(record.value);
+        (&raw mut (*cell).offset).write_volatile(record.offset);
+    });
+    slot.lap.store(lap, Release);
 }
 
 /// The consumer's access to an inbox; there must be only one at a time.
@@ -566,6 +572,9 @@ impl InboxReader {
     pub fn pass_over(&mut self, mut is_dead: impl FnMut(u32) -> bool) {
         // A ring full of garbage is passed over once.
         for _ in 0..=self.ring.mask {
+            if self.has_work() {
+                return;
+            }
             let lap = self.ring.lap(self.head);
             let claim = Claim(self.ring.claim(self.head).load(Relaxed));
             let over =

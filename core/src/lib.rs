@@ -42,6 +42,7 @@ pub mod port {
     pub mod steps;
 }
 mod posted;
+mod prefetch;
 pub mod region;
 pub mod registry;
 pub mod rendezvous;

@@ -10,7 +10,7 @@ use crate::lines::copy_lines;
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::Channel;
-use crate::{Error, Result};
+use crate::{Error, Result, prefetch};
 
 /// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns, so
 /// that any flags are met: program order and the release store of the notice are the order.
@@ -175,9 +175,12 @@ pub(crate) unsafe fn put_notify_at_once(
     {
         return false;
     }
+    let to = to.wrapping_add(dst.offset);
+    prefetch::for_store(to);
+    prefetch::for_store(word);
     // SAFETY:
     // - the source by the caller's word, the destination as just seen.
-    unsafe { transfer(src.ptr, to.wrapping_add(dst.offset), len) };
+    unsafe { transfer(src.ptr, to, len) };
     set_word(&notice, word);
     true
 }

@@ -50,24 +50,48 @@ pub trait Memory: Send + Sync {
 /// Registered memory of this process. Dropping it ends the registration: peers' later operations get
 /// [`Error::StaleRegion`].
 pub struct Region {
-    pub(crate) memory: Box<dyn Memory>,
-    pub(crate) key: RegionKey,
+    /// What the memory says of itself: to ask it each time would be an indirect call.
+    first: Local,
+    len: usize,
+    key: RegionKey,
+    _memory: Box<dyn Memory>,
 }
 
+// SAFETY:
+// - `first` is an address like that in `Memory`, which is Send; whoever uses it answers for that.
+unsafe impl Send for Region {}
+// SAFETY:
+// - as for Send; nothing changes in a region.
+unsafe impl Sync for Region {}
+
 impl Region {
+    pub(crate) fn new(memory: Box<dyn Memory>, key: RegionKey) -> Self {
+        Region {
+            first: Local {
+                ptr: memory.base(),
+                desc: memory.desc(),
+            },
+            len: memory.len(),
+            key,
+            _memory: memory,
+        }
+    }
+
     /// First byte.
+    #[inline]
     pub fn base(&self) -> *mut u8 {
-        self.memory.base()
+        self.first.ptr
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.memory.len()
+        self.len
     }
 
     /// Whether the length is zero.
     pub fn is_empty(&self) -> bool {
-        self.memory.is_empty()
+        self.len == 0
     }
 
     /// The name by which peers import the region.
@@ -78,10 +102,10 @@ impl Region {
     /// `len` bytes at `offset` as an operand. Errors: [`Error::OutOfBounds`].
     #[inline]
     pub fn local(&self, offset: usize, len: usize) -> Result<Local> {
-        check_range(offset, len, self.memory.len())?;
+        check_range(offset, len, self.len)?;
         Ok(Local {
-            ptr: self.memory.base().wrapping_add(offset),
-            desc: self.memory.desc(),
+            ptr: self.first.ptr.wrapping_add(offset),
+            desc: self.first.desc,
         })
     }
 
@@ -89,8 +113,8 @@ impl Region {
     /// Errors: [`Error::OutOfBounds`], [`Error::Misaligned`].
     #[inline]
     pub fn word(&self, offset: usize) -> Result<&AtomicU32> {
-        check_range(offset, 4, self.memory.len())?;
-        let ptr = self.memory.base().wrapping_add(offset);
+        check_range(offset, 4, self.len)?;
+        let ptr = self.first.ptr.wrapping_add(offset);
         if !(ptr as usize).is_multiple_of(4) {
             return Err(Error::Misaligned(4));
         }

@@ -8,7 +8,7 @@ use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Connection;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::RemoteRegion;
-use crate::{Endpoint, Result};
+use crate::{Endpoint, Result, prefetch};
 
 /// What waits for room in a lane.
 pub(super) enum Waiting {
@@ -137,17 +137,9 @@ impl Outgoing {
     /// Asks for the line that comes next, where it can be written by stores.
     #[inline(always)]
     fn prefetch_next(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let base = self.mailbox.parts().base;
-            let line = base.wrapping_add(self.shape.line(self.lane, self.sent));
-            if !base.is_null() {
-                // SAFETY:
-                // - a prefetch touches nothing; processors without the instruction take it for a no-op.
-                unsafe {
-                    std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-                }
-            }
+        let base = self.mailbox.parts().base;
+        if !base.is_null() {
+            prefetch::for_store(base.wrapping_add(self.shape.line(self.lane, self.sent)));
         }
     }
 

@@ -10,10 +10,9 @@ use super::notice::{Fault, NoticeKind, PortNotice};
 use super::quick::change;
 use super::remote::RemotePort;
 use super::trigger;
-use crate::mapped;
 use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
 use crate::region::Rights;
-use crate::{AtomicOp, AtomicType, Error, Result};
+use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch};
 
 /// Why a command was not carried out: before anything left, or after.
 pub(super) enum Failed {
@@ -76,10 +75,11 @@ impl Port {
                     }
                 };
                 let target = self.network.port(command.place(), command.port())?;
+                let to = self.at(target, command, len, Rights::WRITE)?;
                 if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
+                    prefetch::for_store(address(to) as *const u8);
                     target.prefetch_inbox();
                 }
-                let to = self.at(target, command, len, Rights::WRITE)?;
                 // SAFETY:
                 // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
                 //   command, which are taken before the call returns.

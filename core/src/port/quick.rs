@@ -4,15 +4,15 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use super::carry::address;
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
 use super::issue::{Port, Queues};
 use super::keys::ShortKey;
 use super::notice::{NoticeKind, PortNotice};
 use super::remote::RemotePort;
-use crate::Result;
-use crate::mapped;
 use crate::op::Remote;
 use crate::region::{RemoteRegion, Rights};
+use crate::{Result, mapped, prefetch};
 
 /// Where a command goes, and what it asks for.
 #[derive(Clone, Copy)]
@@ -43,10 +43,11 @@ impl Aim<'_> {
         }
     }
 
-    /// The line that the target's notice goes to comes while the data is on its way.
+    /// The line that the target's notice goes to comes together with that of the data.
     #[inline(always)]
-    fn prepare(&self) {
+    fn prepare(&self, region: &RemoteRegion) {
         if self.flags.contains(CommandFlags::REMOTE_NOTICE) {
+            prefetch::for_store(address(self.at(region)) as *const u8);
             self.target.prefetch_inbox();
         }
     }
@@ -111,7 +112,7 @@ impl Port {
         if !self.is_free(queues) {
             return None;
         }
-        aim.prepare();
+        aim.prepare(region);
         let to = aim.at(region);
         // SAFETY:
         // - the caller's word.
@@ -136,7 +137,7 @@ impl Port {
         if !self.is_free(queues) {
             return None;
         }
-        aim.prepare();
+        aim.prepare(region);
         if !mapped::put_word_at_once(word, aim.at(region)) {
             return None;
         }
@@ -176,7 +177,7 @@ impl Port {
             return None;
         }
         let word = mapped::value(aim.at(region)).ok()?;
-        aim.prepare();
+        aim.prepare(region);
         let before = change(word, rmw, operand, compare);
         let kinds = (NoticeKind::RemoteAtomic, NoticeKind::LocalAtomic);
         Some(self.tell_both(queues, aim, kinds, before, aim.key.0, context))
