@@ -35,6 +35,14 @@ pub(super) const STRIPE: Stretch = Stretch {
     step: 17,
 };
 
+impl Stretch {
+    /// Which lock is that of `address`.
+    #[inline(always)]
+    fn index(self, address: usize) -> usize {
+        address % PAGE / self.bytes * self.step % LOCKS
+    }
+}
+
 /// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
 /// has held can be taken over; the element that it worked on may then be half written.
 #[repr(C, align(64))]
@@ -53,8 +61,33 @@ impl ElementLocks {
     /// Takes the lock of the stretch that `address` is in. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
     #[inline(always)]
     pub(super) fn hold(&self, address: usize, stretch: Stretch) -> Result<Held<'_>> {
-        let nth = address % PAGE / stretch.bytes;
-        let lock = &self.0[nth * stretch.step % LOCKS];
+        self.take(stretch.index(address))
+    }
+
+    /// Takes the locks of all that `len` bytes at `address` are in, which begin in one stretch and end there or in the next one.
+    /// Errors: as for [`hold`](Self::hold).
+    #[inline(always)]
+    pub(super) fn hold_both(
+        &self,
+        address: usize,
+        len: usize,
+        stretch: Stretch,
+    ) -> Result<(Held<'_>, Option<Held<'_>>)> {
+        let (first, last) = (
+            stretch.index(address),
+            stretch.index(address.wrapping_add(len - 1)),
+        );
+        if first == last {
+            return Ok((self.take(first)?, None));
+        }
+        // Everybody takes them in this order, so that nobody waits in a circle.
+        let lower = self.take(first.min(last))?;
+        Ok((lower, Some(self.take(first.max(last))?)))
+    }
+
+    #[inline(always)]
+    fn take(&self, index: usize) -> Result<Held<'_>> {
+        let lock = &self.0[index];
         let me = process::id();
         let free = lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         if free.is_ok() {
@@ -116,6 +149,44 @@ mod tests {
         locks.0[3].store(child.id(), Ordering::Relaxed);
         drop(locks.hold(3 << 4, ELEMENT).unwrap());
         assert_eq!(locks.0[3].load(Ordering::Relaxed), 0);
+    }
+
+    /// The last stretch of a page and the first of the next one have locks in the other order.
+    #[test]
+    fn whoever_crosses_a_border_excludes_both_sides_and_nobody_waits_in_a_circle() {
+        for stretch in [ELEMENT, STRIPE] {
+            let locks = ElementLocks::new();
+            let borders = [stretch.bytes, 3 * stretch.bytes, PAGE, PAGE + stretch.bytes];
+            let busy = borders.map(|_| AtomicU32::new(0));
+            std::thread::scope(|scope| {
+                for thread in 0..6 {
+                    let (locks, busy) = (&locks, &busy);
+                    scope.spawn(move || {
+                        for turn in 0..2000 {
+                            let nth = (turn + thread) % borders.len();
+                            let (address, len) = match thread % 3 {
+                                0 => (borders[nth] - 8, 8),
+                                1 => (borders[nth], 8),
+                                _ => (borders[nth] - 8, 16),
+                            };
+                            let _held = locks.hold_both(address, len, stretch).unwrap();
+                            // One counter for each side of the border.
+                            let sides = [0, 16].map(|shift| 1u32 << shift);
+                            let mine = match thread % 3 {
+                                0 => sides[0],
+                                1 => sides[1],
+                                _ => sides[0] | sides[1],
+                            };
+                            let before = busy[nth].fetch_add(mine, Ordering::Relaxed);
+                            let met = [before & 0xffff, before >> 16];
+                            assert!(mine & 1 == 0 || met[0] == 0);
+                            assert!(mine >> 16 == 0 || met[1] == 0);
+                            busy[nth].fetch_sub(mine, Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+        }
     }
 
     #[test]

@@ -465,9 +465,10 @@ unsafe fn in_turn(
         let now = args.nth(done, size);
         let room = stretch.bytes - now.target.addr() % stretch.bytes;
         let many = room.div_ceil(size).min(count - done);
-        let _held = locks.hold(now.target.addr(), stretch)?;
+        // The last of them may end in the next stretch.
+        let _held = locks.hold_both(now.target.addr(), many * size, stretch)?;
         // SAFETY:
-        // - the caller's promise; whoever else works on these elements waits for the lock.
+        // - the caller's promise; whoever else works on these elements waits for a lock.
         unsafe { dispatch::<true>(op, ty, now, many) }?;
         done += many;
     }

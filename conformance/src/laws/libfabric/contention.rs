@@ -28,6 +28,8 @@ laws! {
         "elements of 16 and 32 bytes are changed as a whole: sums of several processes are right, and no half is seen alone";
     arrays: "atomic.array", "fi_atomic(3) §4, §8", 3, [atomic] + ordering,
         "each element of an array is operated on atomically, against arrays that overlap it";
+    borders: "atomic.border", "fi_atomic(3) §4", 2, [atomic] + ordering,
+        "a complex number at any address is changed as a whole, also against an element that is its second half";
     instances: "atomic.instances", "fi_atomic(3) §4.8", 2, [atomic, domain] + ordering,
         "one actor is the domain of this name, not an instance of it: two instances of each process work on one word";
 }
@@ -269,6 +271,36 @@ fn arrays(ctx: &Ctx) -> Verdict {
             let ranks = (0..job.size).filter(|r| (first(*r)..first(*r) + ELEMENTS).contains(&i));
             let expected = ranks.count() as u32 * each as u32;
             ensure_eq!(bytes, expected.to_le_bytes(), "element {i}");
+        }
+        Ok(())
+    })
+}
+
+fn borders(ctx: &Ctx) -> Verdict {
+    const DOUBLE: c_int = 9;
+    const DOUBLE_COMPLEX: c_int = 11;
+    let each = if ctx.backend == "chaos" { 10 } else { 30_000 };
+    with(ctx, &Plan::default(), 8192, |job| {
+        for at in [248, 504, 4088, 64] {
+            let one = [1f64.to_le_bytes(), 1f64.to_le_bytes()].concat();
+            let whole = job.rank == 0;
+            for _ in 0..each {
+                let mut call = Call {
+                    family: Family::Base,
+                    what: (if whole { DOUBLE_COMPLEX } else { DOUBLE }, SUM),
+                    to: job.place(0, if whole { at } else { at + 8 }),
+                    operand: if whole { &one } else { &one[..8] },
+                    compare: &[],
+                    result: &mut [],
+                    count: 1,
+                };
+                job.done(|| call.post(job.ep))?;
+            }
+            job.meet();
+            let seen = job.read(0, at, 16)?;
+            let parts = [0, 8].map(|part| f64::from_le_bytes(*seen[part..].first_chunk().unwrap()));
+            let sums = [each as f64, (2 * each) as f64];
+            ensure_eq!(parts, sums, "the sums at {at} and in its second half");
         }
         Ok(())
     })
