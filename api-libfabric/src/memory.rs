@@ -51,7 +51,16 @@ impl MemoryRegion {
         } else {
             // SAFETY:
             // - the caller's word.
-            Some(unsafe { domain.engine().register(base, len, rights) }?)
+            let region = unsafe { domain.engine().register(base, len, rights) };
+            Some(match region {
+                // Memory that nobody can write can be read, though not by atomic operations, which are done where it is written.
+                Err(Error::InvalidArgument(_)) if !rights.contains(Rights::WRITE) => {
+                    // SAFETY:
+                    // - the caller's word.
+                    unsafe { domain.engine().register(base, len, Rights::READ) }?
+                }
+                region => region?,
+            })
         };
         let keyed = Keyed {
             base: if domain.options().virtual_addresses {
