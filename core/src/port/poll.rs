@@ -7,6 +7,7 @@ use super::completion::Completed;
 use super::issue::{Port, Queues};
 use super::notice::{Packed, PortNotice};
 use super::trigger::TRIGGERED;
+use crate::inbox::{InboxReader, Record};
 use crate::{Error, Result};
 
 /// Empty polls between two offers of the core to others, where each process has a core, and where not.
@@ -73,16 +74,8 @@ impl Port {
     #[inline(never)]
     fn no_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         let [small, large] = &mut queues.readers;
-        if large.has_work() {
-            // What its producers have delivered to the small part before is counted there now, and comes first, though another one
-            // that has claimed a place before theirs may not be done.
-            let next = match small.is_empty() {
-                true => large.take(),
-                false => small.take(),
-            };
-            if let Some(record) = next {
-                return Ok(Some(PortNotice::from_record(&record)));
-            }
+        if let Some(record) = next_of(small, large) {
+            return Ok(Some(PortNotice::from_record(&record)));
         }
         if self.header().overflow.load(Ordering::Acquire) != 0 {
             return Err(Error::InboxFull);
@@ -133,5 +126,64 @@ impl Port {
                 let _ = self.advance();
             }
         }
+    }
+}
+
+/// What comes next where the small part of an inbox has nothing at hand. What producers have delivered to it before they delivered
+/// to the large one is counted there when that is seen, and comes first, though another producer that has claimed a place
+/// before theirs may not be done.
+fn next_of(small: &mut InboxReader, large: &mut InboxReader) -> Option<Record> {
+    if !large.has_work() {
+        return None;
+    }
+    match small.is_empty() {
+        true => large.take(),
+        false => small.take(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inbox::{InboxLayout, InboxWriter, initialise};
+
+    #[repr(C, align(64))]
+    struct Memory([u8; 1024]);
+
+    /// A place that is claimed and not filled holds up the records behind it, and must not let later ones of theirs overtake them.
+    #[test]
+    fn the_large_part_does_not_overtake_the_small_one() {
+        const CLAIMS: usize = 192;
+        let mut parts = [const { Memory([0; 1024]) }; 2];
+        let [small, large] = parts.each_mut().map(|memory| memory.0.as_mut_ptr());
+        let len = InboxLayout::new(4).unwrap().size();
+        assert!(len <= size_of::<Memory>());
+        // SAFETY:
+        // - aligned memory of enough bytes, which outlives all that is attached; one reader of each.
+        let (mut readers, writers) = unsafe {
+            initialise(small, 4).unwrap();
+            initialise(large, 4).unwrap();
+            (
+                [small, large].map(|at| InboxReader::attach(at, len).unwrap()),
+                [small, large].map(|at| InboxWriter::attach_as(at, len, 1).unwrap()),
+            )
+        };
+        let record = |value| Record {
+            value,
+            ..Record::default()
+        };
+        // Producer 77 has claimed the first place of lap 1.
+        // SAFETY:
+        // - a word of the inbox; nobody else is here.
+        unsafe { small.add(CLAIMS).cast::<u64>().write(1 << 24 | 77) };
+        writers[0].push(record(1)).unwrap();
+        writers[1].push(record(2)).unwrap();
+        let [small, large] = &mut readers;
+        assert_eq!(small.take(), None);
+        assert_eq!(next_of(small, large), None);
+        small.pass_over(|producer| producer == 77);
+        assert_eq!(next_of(small, large), Some(record(1)));
+        assert_eq!(next_of(small, large), Some(record(2)));
+        assert_eq!(next_of(small, large), None);
     }
 }
