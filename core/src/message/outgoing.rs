@@ -109,6 +109,12 @@ impl Outgoing {
                 region: &self.mailbox,
                 offset: self.shape.data(self.lane, begin),
             };
+            // The line comes together with the data.
+            let base = self.mailbox.parts().base;
+            if !base.is_null() {
+                prefetch::for_store(base.wrapping_add(to.offset));
+                prefetch::for_store(base.wrapping_add(self.shape.line(self.lane, self.sent)));
+            }
             let from = Local {
                 ptr: payload.ptr.cast_mut(),
                 desc: 0,
