@@ -13,3 +13,14 @@ pub fn for_store(at: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
+
+/// As many lines as a processor fetches at a time.
+const LINES: usize = 16;
+
+/// Asks for the first lines of `len` bytes at `at`.
+#[inline]
+pub fn for_stores(at: *const u8, len: usize) {
+    for line in (0..len.min(64 * LINES)).step_by(64) {
+        for_store(at.wrapping_add(line));
+    }
+}

@@ -112,7 +112,7 @@ impl Outgoing {
             // The line comes together with the data.
             let base = self.mailbox.parts().base;
             if !base.is_null() {
-                prefetch::for_store(base.wrapping_add(to.offset));
+                prefetch::for_stores(base.wrapping_add(to.offset), payload.len);
                 prefetch::for_store(base.wrapping_add(self.shape.line(self.lane, self.sent)));
             }
             let from = Local {
