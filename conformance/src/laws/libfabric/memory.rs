@@ -203,7 +203,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
         let mut refused = null_mut();
         let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
         let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
-        ensure_eq!(code, -(Errno::INVAL.0 as i32), "fi_mr_reg for writing");
+        ensure_eq!(code, -Errno::INVAL.0, "fi_mr_reg for writing");
         let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
         let (key, base) = exchanged(job, registered);
         let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use unipgas::utofu::status::Code;
 
-use super::bad_input::{Call, Room, functions, right_call};
+use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};

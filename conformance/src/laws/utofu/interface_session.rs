@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use unipgas::utofu::status::Code;
 
-use super::bad_input::{Call, functions};
+use super::functions::{Call, functions};
 use super::interface_onesided::{BLOCKS, with_calls};
 use super::kit::*;
 use super::session::session;

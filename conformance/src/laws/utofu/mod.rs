@@ -3,10 +3,15 @@
 #[macro_use]
 mod kit;
 mod armw;
-mod bad_input;
+mod bad_calls;
+mod bad_gates;
+mod bad_management;
+mod bad_random;
 mod barrier;
 mod delay;
+mod errors;
 mod failure;
+mod functions;
 mod interface_exhausted;
 mod interface_gates;
 mod interface_management;
@@ -42,6 +47,7 @@ mod tcq;
 mod threads;
 mod tni;
 mod vcq;
+mod wrong;
 
 use crate::law::Law;
 
@@ -79,7 +85,11 @@ pub fn laws() -> Vec<&'static Law> {
         failure::laws(),
         lost_input::laws(),
         lives::laws(),
-        bad_input::laws(),
+        bad_management::laws(),
+        bad_gates::laws(),
+        bad_calls::laws(),
+        errors::laws(),
+        bad_random::laws(),
         interface_management::laws(),
         interface_release::laws(),
         interface_onesided::laws(),

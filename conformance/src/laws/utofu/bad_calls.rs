@@ -1,0 +1,362 @@
+//! Wrong arguments of start and preparation functions, of batches and polls (§3.7).
+
+use std::ptr::{null, null_mut};
+
+use unipgas::utofu::ffi::MrqNotice;
+use unipgas::utofu::status::Code;
+
+use super::functions::{Call, Function, Room, functions, right_call};
+use super::kit::*;
+use super::wrong::{freed, unassigned, wrong_handles, wrong_vcq_ids};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    start_arguments: "bad.start", "§3.7.1", 2,
+        [put, put_gap, put_stride, put_stride_gap, put_piggyback, put_piggyback8, get, get_gap, get_stride, get_stride_gap,
+         armw4, armw8, cswap4, cswap8, nop],
+        "every start function refuses wrong handles, VCQ ids, EDATA, flags, path ids, sizes, operations, MTUs, gaps; nothing is posted";
+    prepare_arguments: "bad.prepare", "§3.7.2", 2,
+        [prepare_put, prepare_put_gap, prepare_put_stride, prepare_put_stride_gap, prepare_put_piggyback, prepare_put_piggyback8,
+         prepare_get, prepare_get_gap, prepare_get_stride, prepare_get_stride_gap, prepare_armw4, prepare_armw8, prepare_cswap4,
+         prepare_cswap8, prepare_nop],
+        "every preparation function refuses the same, and descriptors that are null or misaligned; nothing is written";
+    descriptors: "bad.post_toq", "§3.7.3.1", 2, [post_toq, prepare_put],
+        "descriptors of garbage, of another VCQ, cut, misaligned, null or too many are refused, and none of a batch is posted";
+    poll_arguments: "bad.poll", "§3.7.4", 1, [poll_tcq, poll_mrq, query_num_unread_tcq, query_num_unread_mrq],
+        "polls and queries refuse wrong handles, null pointers and flags, and write nothing where nothing is found";
+}
+
+/// Calls every function with one argument after the other wrong; `call` is given the function and how it is called.
+fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right: &Call) -> Verdict {
+    let gone = freed()?;
+    for function in functions() {
+        let has = |what: &str| function.takes.contains(what);
+        let expect = |code: Code, what: &str, wrong: Call| -> Verdict {
+            let seen = call(&function, &wrong);
+            ensure!(
+                seen == code as i32,
+                "{} with {what} gave {} instead of {code:?}",
+                function.name,
+                code_name(seen)
+            );
+            Ok(())
+        };
+        for hdl in wrong_handles(gone) {
+            expect(
+                Code::InvalidVcqHdl,
+                "a wrong handle",
+                Call { hdl, ..*right },
+            )?;
+        }
+        for flags in unassigned() {
+            let what = format!("flags {flags:#x}");
+            expect(Code::InvalidFlags, &what, Call { flags, ..*right })?;
+        }
+        for id in [13, 14, 128, 255] {
+            let flags = path(id);
+            expect(
+                Code::InvalidPathId,
+                "a wrong path id",
+                Call { flags, ..*right },
+            )?;
+        }
+        if has("target") {
+            // A VCQ at coordinates outside of the network is as wrong as no VCQ.
+            for to in wrong_vcq_ids(right.to) {
+                let what = format!("VCQ id {to:#x}");
+                expect(Code::InvalidVcqId, &what, Call { to, ..*right })?;
+            }
+            for edata in [256, 1 << 32, u64::MAX] {
+                expect(Code::InvalidEdata, "a wide EDATA", Call { edata, ..*right })?;
+            }
+        }
+        if function.most < usize::MAX {
+            for len in [function.most + 1, 1 << 32, usize::MAX] {
+                let what = format!("length {len}");
+                expect(Code::InvalidSize, &what, Call { len, ..*right })?;
+            }
+        }
+        if has("data") {
+            expect(
+                Code::InvalidPointer,
+                "no data",
+                Call {
+                    data: null(),
+                    ..*right
+                },
+            )?;
+        }
+        if has("op") {
+            for op in [0, 6, 7, 255, u32::MAX] {
+                expect(Code::InvalidOp, "a wrong operation", Call { op, ..*right })?;
+            }
+        }
+        if has("blocks") {
+            expect(
+                Code::InvalidNumber,
+                "no blocks",
+                Call {
+                    blocks: 0,
+                    ..*right
+                },
+            )?;
+        }
+        if has("packets") {
+            // The guide has no code of their own for these.
+            for (mtu, gap) in [(1921, 0), (usize::MAX, 0), (1920, 256), (1, usize::MAX)] {
+                let seen = call(&function, &Call { mtu, gap, ..*right });
+                ensure!(
+                    (Code::InvalidData as i32..=Code::InvalidArg as i32).contains(&seen),
+                    "{} with MTU {mtu} and gap {gap} gave {}",
+                    function.name,
+                    code_name(seen)
+                );
+            }
+        }
+        job.queue.tcq_is_empty()?;
+        job.queue.mrq_is_empty()?;
+    }
+    Ok(())
+}
+
+fn start_arguments(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        job.memory.fill(0xa5);
+        job.meet();
+        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+        let right = right_call(job, &mut room, &mut size);
+        wrong_arguments(job, |function, call| (function.start)(call), &right)?;
+        // More blocks than any TOQ holds: refused, in whatever way, not tried.
+        for function in functions() {
+            if function.takes.contains("blocks") {
+                for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
+                    let code = (function.start)(&Call { blocks, ..right });
+                    ensure!(
+                        code == Code::InvalidNumber as i32 || code == BUSY,
+                        "{} of {blocks} blocks gave {}",
+                        function.name,
+                        code_name(code)
+                    );
+                }
+            }
+        }
+        let mut count = 7;
+        ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
+        ensure_eq!(count, 0, "commands posted by calls that were refused");
+        job.meet();
+        job.queue.mrq_is_empty()?;
+        job.memory
+            .all(0, 1024, 0xa5, "memory after calls that were refused")?;
+        job.meet();
+        // With right arguments each of them works.
+        for function in functions() {
+            let call = Call {
+                flags: TCQ | LOCAL,
+                ..right
+            };
+            ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
+            ensure_eq!(job.queue.tcq()?, 3, "cbdata of {}", function.name);
+            if function.name != "utofu_nop" {
+                let notice = job.queue.mrq()?;
+                ensure_eq!(notice.edata, 255, "EDATA of {}", function.name);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn prepare_arguments(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+        let right = right_call(job, &mut room, &mut size);
+        wrong_arguments(job, |function, call| (function.prepare)(call), &right)?;
+        for function in functions() {
+            let prepare = function.prepare;
+            let no_desc = Call {
+                desc: null_mut(),
+                ..right
+            };
+            let no_size = Call {
+                size: null_mut(),
+                ..right
+            };
+            let invalid = Code::InvalidPointer as i32;
+            ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
+            ensure_eq!(
+                prepare(&no_size),
+                invalid,
+                "{} without desc_size",
+                function.name
+            );
+            for off in [1, 2, 4, 7] {
+                let code = prepare(&Call {
+                    desc: right.desc.wrapping_add(off),
+                    ..right
+                });
+                ensure!(
+                    (Code::InvalidData as i32..=Code::InvalidArg as i32).contains(&code),
+                    "{} with a misaligned desc gave {}",
+                    function.name,
+                    code_name(code)
+                );
+            }
+        }
+        ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
+        ensure_eq!(size, 7, "desc_size after errors");
+        Ok(())
+    })
+}
+
+fn descriptors(ctx: &Ctx) -> Verdict {
+    with(ctx, 1024, |job| {
+        let other = Queue::with_component(TNI, 1, 0)?;
+        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+        let right = right_call(job, &mut room, &mut size);
+        let put = functions()[0];
+        let post = |hdl: usize, desc: *const u8, size: usize| {
+            c!(utofu_post_toq(hdl, desc.cast(), size, cb(9)))
+        };
+        let gone = freed()?;
+        for wrong in wrong_handles(gone) {
+            ensure_eq!(
+                post(wrong, right.desc, 0),
+                Code::InvalidVcqHdl as i32,
+                "a wrong handle"
+            );
+        }
+        ensure_eq!(
+            post(job.hdl, null(), 64),
+            Code::InvalidPointer as i32,
+            "no descriptors"
+        );
+        ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
+        // Garbage: the second one of a batch whose first is right.
+        let quiet = Call {
+            flags: TCQ,
+            ..right
+        };
+        ensure_eq!((put.prepare)(&quiet), SUCCESS, "preparing");
+        ensure_eq!(size, DESC, "the size of a descriptor");
+        let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
+        let invalid = [
+            Code::InvalidDesc as i32,
+            Code::InvalidSize as i32,
+            Code::InvalidPointer as i32,
+        ];
+        let mut random = ctx.random(u64::from(job.rank));
+        for nth in 0..300 {
+            let mut garbage = [0u8; DESC];
+            match nth {
+                0 => {}
+                1 => garbage.fill(0xff),
+                _ => random.fill(&mut garbage),
+            }
+            room.0[..DESC].copy_from_slice(&good);
+            room.0[DESC..].copy_from_slice(&garbage);
+            for (from, size) in [(0, 2 * DESC), (DESC, DESC)] {
+                let code = post(job.hdl, &raw const room.0[from], size);
+                ensure!(invalid.contains(&code), "garbage gave {}", code_name(code));
+            }
+        }
+        room.0[..DESC].copy_from_slice(&good);
+        let base = room.0.as_ptr();
+        for (off, size) in [
+            (0, 1),
+            (0, 63),
+            (0, 65),
+            (0, 100),
+            (1, DESC),
+            (4, DESC),
+            (0, 1 << 40),
+            (0, usize::MAX),
+            (0, usize::MAX - 63),
+            (0, 1 << 63),
+        ] {
+            let code = post(job.hdl, base.wrapping_add(off), size);
+            ensure!(
+                invalid.contains(&code),
+                "{size} bytes {off} further gave {}",
+                code_name(code)
+            );
+        }
+        // Of another VCQ, in both directions.
+        ensure_eq!(
+            post(other.hdl, base, DESC),
+            Code::InvalidDesc as i32,
+            "a descriptor of another VCQ"
+        );
+        ensure_eq!(
+            (put.prepare)(&Call {
+                hdl: other.hdl,
+                ..quiet
+            }),
+            SUCCESS,
+            "preparing for the other"
+        );
+        ensure_eq!(
+            post(job.hdl, room.0.as_ptr(), DESC),
+            Code::InvalidDesc as i32,
+            "a descriptor of another VCQ"
+        );
+        job.queue.tcq_is_empty()?;
+        other.tcq_is_empty()?;
+        room.0[..DESC].copy_from_slice(&good);
+        ensure_eq!(
+            post(job.hdl, room.0.as_ptr(), DESC),
+            SUCCESS,
+            "the right one"
+        );
+        ensure_eq!(job.queue.tcq()?, 9, "its cbdata");
+        job.meet();
+        other.free()
+    })
+}
+
+fn poll_arguments(_ctx: &Ctx) -> Verdict {
+    let gone = freed()?;
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let (mut cbdata, mut count) = (cb(0x77), 7usize);
+    let mut notice = MrqNotice {
+        edata: 0x77,
+        ..MrqNotice::default()
+    };
+    for wrong in wrong_handles(gone) {
+        gives!(InvalidVcqHdl, utofu_poll_tcq(wrong, 0, &mut cbdata));
+        gives!(InvalidVcqHdl, utofu_poll_mrq(wrong, 0, &mut notice));
+        gives!(InvalidVcqHdl, utofu_query_num_unread_tcq(wrong, &mut count));
+        gives!(InvalidVcqHdl, utofu_query_num_unread_mrq(wrong, &mut count));
+    }
+    for bit in 0..64 {
+        gives!(
+            InvalidFlags,
+            utofu_poll_tcq(queue.hdl, 1 << bit, &mut cbdata)
+        );
+        gives!(
+            InvalidFlags,
+            utofu_poll_mrq(queue.hdl, 1 << bit, &mut notice)
+        );
+    }
+    gives!(InvalidPointer, utofu_poll_tcq(queue.hdl, 0, null_mut()));
+    gives!(InvalidPointer, utofu_poll_mrq(queue.hdl, 0, null_mut()));
+    gives!(
+        InvalidPointer,
+        utofu_query_num_unread_tcq(queue.hdl, null_mut())
+    );
+    gives!(
+        InvalidPointer,
+        utofu_query_num_unread_mrq(queue.hdl, null_mut())
+    );
+    gives!(NotFound, utofu_poll_tcq(queue.hdl, 0, &mut cbdata));
+    gives!(NotFound, utofu_poll_mrq(queue.hdl, 0, &mut notice));
+    ensure!(
+        cbdata == cb(0x77) && notice.edata == 0x77 && count == 7,
+        "something was written"
+    );
+    // A refused poll takes nothing out.
+    ok!(utofu_nop(queue.hdl, TCQ, cb(5)));
+    gives!(InvalidPointer, utofu_poll_tcq(queue.hdl, 0, null_mut()));
+    gives!(InvalidFlags, utofu_poll_tcq(queue.hdl, 1, &mut cbdata));
+    ensure_eq!(queue.tcq()?, 5, "cbdata after refused polls");
+    queue.free()
+}

@@ -1,0 +1,206 @@
+//! Calls with arguments from a heap of strange numbers (§3.1.2.1).
+
+use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
+
+use super::barrier::NULL;
+use super::functions::{Call, Room, functions, right_call};
+use super::kit::*;
+use crate::ensure;
+use crate::law::{Ctx, Random, Verdict};
+
+laws! {
+    anything: "bad.random", "§3.1.2.1", 2, [put, get, post_toq, set_vbg, barrier, reg_mem, dereg_mem, query_vcq_info] + ordering,
+        "thousands of calls with arguments from a heap of strange numbers: codes are those of the guide, foreign memory stays as it was";
+}
+
+/// One of a heap of numbers, some of which mean something.
+fn strange(random: &mut Random, known: &[u64]) -> u64 {
+    let one = known[random.below(known.len() as u64) as usize];
+    match random.below(10) {
+        0 => random.next(),
+        1 => 1 << random.below(64),
+        2 => u64::MAX << random.below(64),
+        3 => one ^ 1 << random.below(64),
+        4 => one.wrapping_add(random.below(4096)).wrapping_sub(2048),
+        5 => random.below(300),
+        _ => one,
+    }
+}
+
+fn anything(ctx: &Ctx) -> Verdict {
+    with(ctx, 8192, |job| {
+        let mut random = ctx.random(u64::from(job.rank) ^ 0xbad);
+        // What nobody has registered stays as it is, beside what is.
+        let canary = Memory::leaked(8192);
+        canary.fill(0xc5);
+        let inner = Memory {
+            base: canary.base.wrapping_add(4096),
+            len: 256,
+        };
+        let registered = job.queue.register(inner)?;
+        let (mut ids, mut theirs) = ([0u64; 4], [0u64; 4]);
+        ok!(utofu_alloc_vbg(0, 4, 0, ids.as_mut_ptr()));
+        for (nth, id) in ids.iter().enumerate() {
+            job.write(job.right(), 4096 + nth * 8, *id)?;
+        }
+        job.meet();
+        for (nth, id) in theirs.iter_mut().enumerate() {
+            *id = job.memory.get(4096 + nth * 8);
+        }
+        let session = Queue::create(TNI, SESSION_MODE)?;
+        let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
+        let right = right_call(job, &mut room, &mut size);
+        let hdls = [job.hdl as u64, session.hdl as u64, 0];
+        let vcqs = [job.vcq(0), job.vcq(1), vcq_of(0, 1, 3)?, session.id];
+        let stadds = [
+            job.stadd,
+            job.at(0, 8184),
+            job.at(1, 4096),
+            registered,
+            registered + 255,
+        ];
+        let gates = [
+            ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[3], NULL,
+        ];
+        let all = functions();
+        let data = canary.base.wrapping_add(64);
+        let known =
+            |code: i32| code == SUCCESS || Code::ALL.iter().any(|known| *known as i32 == code);
+        for turn in 0..4000 {
+            let r = &mut random;
+            let call = Call {
+                hdl: strange(r, &hdls) as usize,
+                to: strange(r, &vcqs),
+                local: strange(r, &stadds),
+                remote: strange(r, &stadds),
+                len: strange(r, &[0, 1, 8, 32, 4096]) as usize,
+                edata: strange(r, &[0, 255]),
+                flags: strange(
+                    r,
+                    &[
+                        0,
+                        TCQ,
+                        LOCAL,
+                        REMOTE,
+                        DELAY,
+                        sps(1),
+                        sps(15) | LOCAL,
+                        STRONG_ORDER,
+                        path(3),
+                    ],
+                ),
+                op: strange(r, &[1, 2, 5]) as u32,
+                mtu: strange(r, &[1920]) as usize,
+                gap: strange(r, &[0]) as usize,
+                stride: strange(r, &[8, 256]) as usize,
+                blocks: strange(r, &[1, 2]) as usize,
+                data,
+                ..right
+            };
+            let function = all[r.below(all.len() as u64) as usize];
+            let code = match r.below(8) {
+                // Bytes of a piggyback are read before its length is looked at only by who is wrong: `data` has room for 32.
+                0..4 => (function.start)(&call),
+                4 => {
+                    let fitting = Call {
+                        blocks: call.blocks.min(2),
+                        ..call
+                    };
+                    let prepared = (function.prepare)(&fitting);
+                    if prepared == SUCCESS && r.below(2) == 0 {
+                        // A bit that was not there.
+                        let bit = r.below(8 * DESC as u64) as usize;
+                        room.0[bit / 8] ^= 1 << (bit % 8);
+                    }
+                    if prepared == SUCCESS {
+                        c!(utofu_post_toq(
+                            call.hdl,
+                            room.0.as_ptr().cast(),
+                            size,
+                            cb(1)
+                        ))
+                    } else {
+                        prepared
+                    }
+                }
+                5 => {
+                    let setting = VbgSetting {
+                        vbg_id: strange(r, &gates),
+                        src_lcl_vbg_id: strange(r, &gates),
+                        src_rmt_vbg_id: strange(r, &gates),
+                        dst_lcl_vbg_id: strange(r, &gates),
+                        dst_rmt_vbg_id: strange(r, &gates),
+                        dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
+                    };
+                    let first = VbgSetting {
+                        vbg_id: ids[0],
+                        ..setting
+                    };
+                    c!(utofu_set_vbg(
+                        [first, setting].as_ptr(),
+                        1 + r.below(2) as usize
+                    ))
+                }
+                6 => {
+                    let end = strange(r, &gates);
+                    let mut words = [1u64; 6];
+                    match r.below(4) {
+                        0 => c!(utofu_barrier(end, 0)),
+                        1 => c!(utofu_reduce_uint64(
+                            end,
+                            strange(r, &[2, 7]) as u32,
+                            words.as_ptr(),
+                            r.below(7) as usize,
+                            0
+                        )),
+                        2 => c!(utofu_poll_barrier(end, 0)),
+                        _ => c!(utofu_poll_reduce_uint64(end, 0, words.as_mut_ptr())),
+                    }
+                }
+                _ => {
+                    let (mut at, mut a, mut b, mut e, mut out) = ([0u8; 6], 0u16, 0u16, 0u16, 0u64);
+                    match r.below(4) {
+                        0 => c!(utofu_query_vcq_info(
+                            call.to,
+                            at.as_mut_ptr(),
+                            &mut a,
+                            &mut b,
+                            &mut e
+                        )),
+                        1 => c!(utofu_query_vbg_info(
+                            strange(r, &gates),
+                            at.as_mut_ptr(),
+                            &mut a,
+                            &mut b,
+                            &mut e
+                        )),
+                        2 => c!(utofu_query_stadd(call.to, call.op, &mut out)),
+                        _ => c!(utofu_dereg_mem(
+                            call.hdl,
+                            strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62),
+                            0
+                        )),
+                    }
+                }
+            };
+            ensure!(
+                known(code) && code != Code::Fatal as i32,
+                "turn {turn}: code {}",
+                code_name(code)
+            );
+            while job.queue.poll_tcq().0 != NOT_FOUND {}
+            while job.queue.poll_mrq().0 != NOT_FOUND {}
+        }
+        job.meet();
+        // All that was under way has come or failed.
+        pause(20);
+        while job.queue.poll_mrq().0 != NOT_FOUND {}
+        job.meet();
+        canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
+        canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
+        session.free()?;
+        ok!(utofu_free_vbg(ids.as_ptr(), 4));
+        job.queue.deregister(registered)
+    })
+}

@@ -1,0 +1,477 @@
+//! Errors that queues report (§2.2.12, §3.1.2.1).
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use super::wrong::TOO_LONG;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    send_errors: "errors.tcq", "§3.1.2.1", 2, [put, poll_tcq],
+        "a local STADD that is unknown, past the end, or whose range is, comes out of the TCQ by its code with cbdata, asked for or not";
+    remote_errors: "errors.mrq.remote", "§3.1.2.1", 2, [put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8, poll_mrq],
+        "a remote STADD that is unknown, past the end, read-only or misaligned comes out of the local MRQ by its code; the target notices nothing";
+    local_errors: "errors.mrq.local", "§3.1.2.1", 2, [get, poll_mrq],
+        "a local STADD of Get that is unknown, past the end or read-only comes out of the MRQ by its code";
+    after_deregistration: "errors.deregistered", "§3.6.1.4", 2, [dereg_mem, put, get, armw8, poll_mrq, poll_tcq],
+        "a STADD that has been deregistered is refused as local and as remote one, at once";
+}
+
+const LEN: usize = 1024;
+
+fn send_errors(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        let end = job.stadd + LEN as u64;
+        let right = job.vcq(job.right());
+        let remote = job.at(job.right(), 512);
+        let cases = [
+            (0, 8, Code::TcqStadd, "0"),
+            (u64::MAX, 8, Code::TcqStadd, "all ones"),
+            (
+                stadd_of(job.vcq(job.rank), 99)?,
+                8,
+                Code::TcqStadd,
+                "an unused STag",
+            ),
+            (job.stadd - 1, 8, Code::TcqStadd, "one before the begin"),
+            (end, 8, Code::TcqStadd, "the end"),
+            (end + 4096, 8, Code::TcqStadd, "past the end"),
+            (end - 7, 8, Code::TcqLength, "7 before the end"),
+            (job.stadd, LEN + 1, Code::TcqLength, "the begin, too long"),
+            (job.stadd + 8, TOO_LONG - 1, Code::TcqLength, "far too long"),
+        ];
+        for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
+            for (nth, (local, len, code, what)) in cases.iter().enumerate() {
+                ok!(utofu_put(
+                    job.hdl,
+                    right,
+                    *local,
+                    remote,
+                    *len,
+                    1,
+                    flags,
+                    cb(100 + nth)
+                ));
+                let (seen, cbdata) = job.queue.next_tcq()?;
+                ensure!(
+                    seen == *code as i32,
+                    "a put of {len} from {what} gave {} instead of {code:?}",
+                    code_name(seen)
+                );
+                ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
+                job.queue.mrq_is_empty()?;
+                // In its turn among others.
+                ok!(utofu_nop(job.hdl, TCQ, cb(1)));
+                ok!(utofu_put(
+                    job.hdl,
+                    right,
+                    *local,
+                    remote,
+                    *len,
+                    1,
+                    flags,
+                    cb(2)
+                ));
+                ok!(utofu_nop(job.hdl, TCQ, cb(3)));
+                ensure_eq!(
+                    job.queue.next_tcq()?,
+                    (SUCCESS, 1),
+                    "the TCQ before an error"
+                );
+                ensure_eq!(
+                    job.queue.next_tcq()?,
+                    (*code as i32, 2),
+                    "the TCQ at an error"
+                );
+                ensure_eq!(
+                    job.queue.next_tcq()?,
+                    (SUCCESS, 3),
+                    "the TCQ behind an error"
+                );
+            }
+        }
+        // A read-only source is a source.
+        let mut readable = 0;
+        let fixed = Memory::leaked(256);
+        fixed.set(0, 77);
+        ok!(utofu_reg_mem(job.hdl, fixed.base, 256, 1, &mut readable));
+        ok!(utofu_put(
+            job.hdl,
+            right,
+            readable,
+            job.at(job.right(), 0),
+            8,
+            1,
+            LOCAL,
+            cb(0)
+        ));
+        job.queue.notice(LCL_PUT)?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
+        job.memory.all(512, 512, 0, "memory after failed puts")?;
+        job.queue.deregister(readable)?;
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn remote_errors(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        // A second, read-only registration of other memory, and one of an odd length.
+        let fixed = Memory::leaked(512);
+        fixed.fill(0x3c);
+        let mut stadd = 0;
+        ok!(utofu_reg_mem_with_stag(
+            job.hdl, fixed.base, 512, 8, 1, &mut stadd
+        ));
+        job.memory.fill(0x3c);
+        job.meet();
+        let right = job.vcq(job.right());
+        let (begin, fixed_there) = (job.at(job.right(), 0), stadd_of(right, 8)?);
+        let end = begin + LEN as u64;
+        let unused = stadd_of(right, 99)?;
+        let bytes = [1u8; 32];
+        type Start<'a> = Box<dyn Fn(u64, u64) -> i32 + 'a>;
+        let local = job.stadd;
+        // Name, type of notice, bytes at the target, whether it writes there, whether the word must be aligned.
+        let calls: Vec<(&str, u8, u64, bool, bool, Start<'_>)> = vec![
+            (
+                "put",
+                LCL_PUT,
+                64,
+                true,
+                false,
+                Box::new(|to, f| c!(utofu_put(job.hdl, right, local, to, 64, 0xe1, f, cb(4)))),
+            ),
+            (
+                "put_piggyback",
+                LCL_PUT,
+                32,
+                true,
+                false,
+                Box::new(|to, f| {
+                    c!(utofu_put_piggyback(
+                        job.hdl,
+                        right,
+                        bytes.as_ptr(),
+                        to,
+                        32,
+                        0xe1,
+                        f,
+                        cb(4)
+                    ))
+                }),
+            ),
+            (
+                "put_piggyback8",
+                LCL_PUT,
+                8,
+                true,
+                false,
+                Box::new(|to, f| {
+                    c!(utofu_put_piggyback8(
+                        job.hdl,
+                        right,
+                        1,
+                        to,
+                        8,
+                        0xe1,
+                        f,
+                        cb(4)
+                    ))
+                }),
+            ),
+            (
+                "get",
+                LCL_GET,
+                64,
+                false,
+                false,
+                Box::new(|to, f| c!(utofu_get(job.hdl, right, local, to, 64, 0xe1, f, cb(4)))),
+            ),
+            (
+                "armw4",
+                LCL_ARMW,
+                4,
+                true,
+                true,
+                Box::new(|to, f| c!(utofu_armw4(job.hdl, right, ADD, 1, to, 0xe1, f, cb(4)))),
+            ),
+            (
+                "armw8",
+                LCL_ARMW,
+                8,
+                true,
+                true,
+                Box::new(|to, f| c!(utofu_armw8(job.hdl, right, ADD, 1, to, 0xe1, f, cb(4)))),
+            ),
+            (
+                "cswap4",
+                LCL_ARMW,
+                4,
+                true,
+                true,
+                Box::new(|to, f| {
+                    c!(utofu_cswap4(
+                        job.hdl,
+                        right,
+                        0x3c3c_3c3c,
+                        1,
+                        to,
+                        0xe1,
+                        f,
+                        cb(4)
+                    ))
+                }),
+            ),
+            (
+                "cswap8",
+                LCL_ARMW,
+                8,
+                true,
+                true,
+                Box::new(|to, f| {
+                    c!(utofu_cswap8(
+                        job.hdl,
+                        right,
+                        0x3c3c_3c3c_3c3c_3c3c,
+                        1,
+                        to,
+                        0xe1,
+                        f,
+                        cb(4)
+                    ))
+                }),
+            ),
+        ];
+        for (name, kind, bytes, writes, aligned, call) in &calls {
+            let mut cases = vec![
+                (0, Code::MrqRmtStadd, "0"),
+                (u64::MAX, Code::MrqRmtStadd, "all ones"),
+                (unused, Code::MrqRmtStadd, "an unused STag"),
+                (end, Code::MrqRmtStadd, "the end"),
+                (end + (1 << 30), Code::MrqRmtStadd, "past the end"),
+            ];
+            if !aligned {
+                cases.push((end - bytes + 1, Code::MrqRmtLength, "a byte too far"));
+            }
+            if *writes {
+                cases.push((fixed_there, Code::MrqRmtMemory, "read-only memory"));
+            }
+            for (to, code, what) in cases {
+                for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
+                    ensure_eq!(call(to, flags), SUCCESS, "posting {name}");
+                    if flags & TCQ != 0 {
+                        ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
+                    }
+                    let (seen, notice) = job.queue.next_mrq()?;
+                    ensure!(
+                        seen == code as i32,
+                        "{name} at {what} gave {} instead of {code:?}",
+                        code_name(seen)
+                    );
+                    ensure_eq!(
+                        (notice.notice_type, notice.vcq_id, notice.edata),
+                        (*kind, right, 0xe1),
+                        "the notice of {name} at {what}"
+                    );
+                    job.queue.tcq_is_empty()?;
+                }
+            }
+            if *aligned {
+                for off in 1..*bytes {
+                    ensure_eq!(call(begin + off, LOCAL), SUCCESS, "posting {name}");
+                    let (seen, notice) = job.queue.next_mrq()?;
+                    ensure!(
+                        (Code::MrqRmtLength as i32..=Code::MrqOther as i32).contains(&seen),
+                        "{name} at a misaligned word gave {}",
+                        code_name(seen)
+                    );
+                    ensure_eq!(notice.notice_type, *kind, "the notice of {name}");
+                }
+            }
+        }
+        job.meet();
+        // Nobody was told of any of it, and nothing has changed.
+        job.queue.mrq_is_empty()?;
+        job.memory
+            .all(0, LEN, 0x3c, "memory after failed operations")?;
+        fixed.all(0, 512, 0x3c, "read-only memory after failed operations")?;
+        job.meet();
+        ok!(utofu_get(
+            job.hdl,
+            right,
+            job.stadd + 512,
+            fixed_there,
+            256,
+            2,
+            LOCAL | REMOTE,
+            cb(0)
+        ));
+        let kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+        ensure!(
+            kinds == [LCL_GET, RMT_GET] || kinds == [RMT_GET, LCL_GET],
+            "notices of a get from read-only memory: {kinds:?}"
+        );
+        job.meet();
+        job.queue.deregister(stadd)
+    })
+}
+
+fn local_errors(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        let fixed = Memory::leaked(512);
+        let mut read_only = 0;
+        ok!(utofu_reg_mem(job.hdl, fixed.base, 512, 1, &mut read_only));
+        job.memory.fill(0x77);
+        job.meet();
+        let right = job.vcq(job.right());
+        let remote = job.at(job.right(), 0);
+        let end = job.stadd + LEN as u64;
+        for flags in [0, LOCAL, LOCAL | TCQ, REMOTE] {
+            for (local, len, code, what) in [
+                (0, 8, Code::MrqLclStadd, "0"),
+                (u64::MAX, 8, Code::MrqLclStadd, "all ones"),
+                (end, 8, Code::MrqLclStadd, "the end"),
+                (end + 4096, 8, Code::MrqLclStadd, "past the end"),
+                (end - 7, 8, Code::MrqLclLength, "a byte too far"),
+                (read_only, 8, Code::MrqLclMemory, "read-only memory"),
+            ] {
+                ok!(utofu_get(
+                    job.hdl,
+                    right,
+                    local,
+                    remote,
+                    len,
+                    5,
+                    flags,
+                    cb(8)
+                ));
+                if flags & TCQ != 0 {
+                    ensure_eq!(job.queue.tcq()?, 8, "cbdata");
+                }
+                // A remote notice may come from the other rank, which does the same.
+                let (seen, notice) = loop {
+                    let (seen, notice) = job.queue.next_mrq()?;
+                    if seen != SUCCESS || notice.notice_type != RMT_GET {
+                        break (seen, notice);
+                    }
+                };
+                ensure!(
+                    seen == code as i32,
+                    "a get to {what} gave {} instead of {code:?}",
+                    code_name(seen)
+                );
+                ensure_eq!(
+                    (notice.notice_type, notice.edata),
+                    (LCL_GET, 5),
+                    "the notice"
+                );
+                job.queue.tcq_is_empty()?;
+            }
+        }
+        job.meet();
+        while job.queue.poll_mrq().0 == SUCCESS {}
+        job.memory.all(0, LEN, 0x77, "memory after failed gets")?;
+        fixed.all(0, 512, 0, "read-only memory after failed gets")?;
+        job.queue.deregister(read_only)
+    })
+}
+
+fn after_deregistration(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        let extra = Memory::leaked(512);
+        let right = job.vcq(job.right());
+        for round in 0..20u64 {
+            // The place under a new number each time; peers learn it by a put.
+            let stadd = job.queue.register(extra)?;
+            let named = job.queue.register_as(extra, 30)?;
+            ensure_eq!(named, stadd_of(job.vcq(job.rank), 30)?, "a reserved STADD");
+            job.write(job.right(), 8, stadd)?;
+            job.meet();
+            let theirs = [job.memory.get(8), stadd_of(right, 30)?];
+            // `theirs` is what the left one has; with two ranks that is the right one.
+            let all = |remote: u64| -> Result<[i32; 3], String> {
+                let mut codes = [0; 3];
+                ok!(utofu_put(
+                    job.hdl,
+                    right,
+                    job.stadd + 512,
+                    remote,
+                    8,
+                    1,
+                    LOCAL,
+                    cb(0)
+                ));
+                codes[0] = job.queue.next_mrq()?.0;
+                ok!(utofu_get(
+                    job.hdl,
+                    right,
+                    job.stadd + 512,
+                    remote,
+                    8,
+                    1,
+                    LOCAL,
+                    cb(0)
+                ));
+                codes[1] = job.queue.next_mrq()?.0;
+                ok!(utofu_armw8(job.hdl, right, ADD, 0, remote, 1, LOCAL, cb(0)));
+                codes[2] = job.queue.next_mrq()?.0;
+                Ok(codes)
+            };
+            for remote in theirs {
+                ensure_eq!(
+                    all(remote)?,
+                    [SUCCESS; 3],
+                    "before the deregistration, round {round}"
+                );
+            }
+            job.meet();
+            job.queue.deregister(stadd)?;
+            job.queue.deregister(named)?;
+            job.meet();
+            for remote in theirs {
+                let gone = Code::MrqRmtStadd as i32;
+                ensure_eq!(
+                    all(remote)?,
+                    [gone; 3],
+                    "after the deregistration, round {round}"
+                );
+            }
+            for local in [stadd, named] {
+                ok!(utofu_put(
+                    job.hdl,
+                    right,
+                    local,
+                    job.at(job.right(), 0),
+                    8,
+                    1,
+                    0,
+                    cb(6)
+                ));
+                ensure_eq!(
+                    job.queue.next_tcq()?,
+                    (Code::TcqStadd as i32, 6),
+                    "a put from it"
+                );
+                ok!(utofu_get(
+                    job.hdl,
+                    right,
+                    local,
+                    job.at(job.right(), 0),
+                    8,
+                    1,
+                    0,
+                    cb(6)
+                ));
+                ensure_eq!(
+                    job.queue.next_mrq()?.0,
+                    Code::MrqLclStadd as i32,
+                    "a get to it"
+                );
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,266 @@
+//! Every start function beside its preparation function, to be called with arguments of one's choice (§3.7.1, §3.7.2).
+
+use super::kit::*;
+use super::wrong::TOO_LONG;
+
+/// Arguments of a start function; each takes what it knows.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) hdl: usize,
+    pub(super) to: u64,
+    pub(super) local: u64,
+    pub(super) remote: u64,
+    pub(super) len: usize,
+    pub(super) edata: u64,
+    pub(super) flags: u64,
+    pub(super) op: u32,
+    pub(super) mtu: usize,
+    pub(super) gap: usize,
+    pub(super) stride: usize,
+    pub(super) blocks: usize,
+    pub(super) data: *const u8,
+    pub(super) desc: *mut u8,
+    pub(super) size: *mut usize,
+    pub(super) cbdata: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) start: fn(&Call) -> i32,
+    pub(super) prepare: fn(&Call) -> i32,
+    /// What it takes beside handle and flags.
+    pub(super) takes: &'static str,
+    /// The longest length.
+    pub(super) most: usize,
+}
+
+/// Both forms of a function, with the same arguments.
+macro_rules! function {
+    ($start:ident, $prepare:ident, $takes:literal, $most:expr, |$a:ident| $($arg:expr),*) => {
+        Function {
+            name: stringify!($start),
+            start: |$a| c!($start($a.hdl, $($arg),*, cb($a.cbdata))),
+            prepare: |$a| c!($prepare($a.hdl, $($arg),*, $a.desc.cast(), $a.size)),
+            takes: $takes,
+            most: $most,
+        }
+    };
+}
+
+/// Every start function with its preparation function.
+pub(super) fn functions() -> Vec<Function> {
+    const LONGEST: usize = TOO_LONG - 1;
+    vec![
+        function!(
+            utofu_put,
+            utofu_prepare_put,
+            "target local",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_put_gap,
+            utofu_prepare_put_gap,
+            "target local packets",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags,
+            a.mtu,
+            a.gap
+        ),
+        function!(
+            utofu_put_stride,
+            utofu_prepare_put_stride,
+            "target local blocks",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.stride,
+            a.blocks,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_put_stride_gap,
+            utofu_prepare_put_stride_gap,
+            "target local blocks packets",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.stride,
+            a.blocks,
+            a.edata,
+            a.flags,
+            a.mtu,
+            a.gap
+        ),
+        function!(
+            utofu_put_piggyback,
+            utofu_prepare_put_piggyback,
+            "target data",
+            32,
+            |a| a.to,
+            a.data,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_put_piggyback8,
+            utofu_prepare_put_piggyback8,
+            "target",
+            8,
+            |a| a.to,
+            7,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_get,
+            utofu_prepare_get,
+            "target local",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_get_gap,
+            utofu_prepare_get_gap,
+            "target local packets",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.edata,
+            a.flags,
+            a.mtu,
+            a.gap
+        ),
+        function!(
+            utofu_get_stride,
+            utofu_prepare_get_stride,
+            "target local blocks",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.stride,
+            a.blocks,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_get_stride_gap,
+            utofu_prepare_get_stride_gap,
+            "target local blocks packets",
+            LONGEST,
+            |a| a.to,
+            a.local,
+            a.remote,
+            a.len,
+            a.stride,
+            a.blocks,
+            a.edata,
+            a.flags,
+            a.mtu,
+            a.gap
+        ),
+        function!(
+            utofu_armw4,
+            utofu_prepare_armw4,
+            "target op",
+            usize::MAX,
+            |a| a.to,
+            a.op,
+            1,
+            a.remote,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_armw8,
+            utofu_prepare_armw8,
+            "target op",
+            usize::MAX,
+            |a| a.to,
+            a.op,
+            1,
+            a.remote,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_cswap4,
+            utofu_prepare_cswap4,
+            "target",
+            usize::MAX,
+            |a| a.to,
+            1,
+            2,
+            a.remote,
+            a.edata,
+            a.flags
+        ),
+        function!(
+            utofu_cswap8,
+            utofu_prepare_cswap8,
+            "target",
+            usize::MAX,
+            |a| a.to,
+            1,
+            2,
+            a.remote,
+            a.edata,
+            a.flags
+        ),
+        function!(utofu_nop, utofu_prepare_nop, "", usize::MAX, |a| a.flags),
+    ]
+}
+
+/// Room for two descriptors.
+#[repr(align(8))]
+pub(super) struct Room(pub(super) [u8; 2 * DESC]);
+
+pub(super) fn right_call(job: &Job<'_>, room: &mut Room, size: &mut usize) -> Call {
+    Call {
+        hdl: job.hdl,
+        to: job.vcq(job.right()),
+        local: job.stadd,
+        remote: job.at(job.right(), 256),
+        len: 8,
+        edata: 255,
+        flags: TCQ | LOCAL | REMOTE,
+        op: ADD,
+        mtu: 1920,
+        gap: 255,
+        stride: 8,
+        blocks: 1,
+        data: job.memory.base,
+        desc: room.0.as_mut_ptr(),
+        size,
+        cbdata: 3,
+    }
+}
