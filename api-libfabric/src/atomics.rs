@@ -191,7 +191,7 @@ impl Endpoint {
         let lists = [operand, compare, result];
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
-        let admitted = self.admit(reports, state, posting)?;
+        let admitted = self.admit(reports, state, to, posting)?;
         let fetches = family != Family::Base;
         let access = match (fetches, reads) {
             (_, true) => FI_REMOTE_READ,

@@ -1,11 +1,10 @@
 //! Endpoints (fi_endpoint(3)): reliable, connectionless.
 
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use unipgas_core::{Deadline, Error, Flags, Region, Rights};
+use unipgas_core::{Error, Flags, Region, Rights};
 
 use crate::av::AddressVector;
 use crate::completion::CompletionQueue;
@@ -30,8 +29,6 @@ pub const DEPTH: usize = 4096;
 pub const IOV_LIMIT: usize = 8;
 /// Notices of remote writes that have come and have not been looked at; what does not fit waits at its senders.
 const NOTICES: usize = 4096;
-/// How long a fenced operation waits for those before it, before it is to be tried again.
-const FENCE: Duration = Duration::from_secs(2);
 
 /// What an endpoint is for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -302,12 +299,13 @@ impl Endpoint {
         }
     }
 
-    /// What every operation checks before it is posted: room, and fences. Errors: [`Errno::AGAIN`].
+    /// What every operation to the endpoint at `to` checks before it is posted: room, and fences. Errors: [`Errno::AGAIN`].
     #[inline(always)]
     pub(crate) fn admit(
         &self,
         reports: &Reports,
         state: &mut State,
+        to: u64,
         posting: &Posting,
     ) -> Result<Admitted> {
         let wanted =
@@ -323,7 +321,9 @@ impl Endpoint {
             return Err(Errno::AGAIN);
         }
         if posting.flags & FI_FENCE != 0 {
-            self.wait_for_earlier(reports, state)?;
+            fence(reports, state, |state| {
+                state.is_under_way_to(to) || state.is_message_under_way_to(to)
+            })?;
         }
         // Where nothing is pending, order costs nothing; programs rely on more than they have asked for.
         let ordered = self.options.order & !FI_ORDER_SAS != 0;
@@ -336,15 +336,24 @@ impl Endpoint {
             },
         })
     }
+}
 
-    #[cold]
-    pub(crate) fn wait_for_earlier(&self, reports: &Reports, state: &mut State) -> Result<()> {
-        let engine = self.domain.engine();
-        let waited = engine.wait_for(Deadline::after(FENCE), &mut || Ok(()), || {
-            state.progress(reports);
-            (state.under_way() == 0 && !state.messages_under_way()).then_some(())
-        });
-        waited.map_err(|_: Error| Errno::AGAIN)
+/// Whether what went before has ended, if need be after some progress. Errors: [`Errno::AGAIN`] while it is under way: what keeps it from
+/// ending may be something that the program has still to do.
+#[cold]
+pub(crate) fn fence(
+    reports: &Reports,
+    state: &mut State,
+    under_way: impl Fn(&State) -> bool,
+) -> Result<()> {
+    if !under_way(state) {
+        return Ok(());
+    }
+    state.progress(reports);
+    if under_way(state) {
+        Err(Errno::AGAIN)
+    } else {
+        Ok(())
     }
 }
 

@@ -195,7 +195,7 @@ impl Endpoint {
         }
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
-        let admitted = self.admit(reports, state, posting)?;
+        let admitted = self.admit(reports, state, to, posting)?;
         let (kind, counted, access) = match direction {
             Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
             Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),

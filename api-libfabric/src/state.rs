@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// An operation that has not ended.
 struct Operation {
     to: u64,
+    /// Whose address that was.
+    peer: u64,
     report: Report,
     /// Parts under way.
     left: u32,
@@ -100,6 +102,30 @@ impl State {
     /// Operations under way.
     pub fn under_way(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Whether an operation to the endpoint at `to` has not ended, whatever its address was then.
+    pub fn is_under_way_to(&self, to: u64) -> bool {
+        if self.operations.is_empty() {
+            return false;
+        }
+        let Some(id) = self.id_of(to) else {
+            return false;
+        };
+        self.operations
+            .iter()
+            .any(|(_, operation)| operation.peer == id)
+    }
+
+    /// The id of the endpoint at an address, if there is one.
+    pub fn id_of(&self, address: u64) -> Option<u64> {
+        Some(self.av.as_ref()?.name(address).ok()?.id())
+    }
+
+    /// The number of an endpoint among the peers of the mailbox, if it has been looked up.
+    pub fn known_number(&self, id: u64) -> Option<u32> {
+        let mut targets = self.targets.iter().flatten();
+        targets.find_map(|target| target.number.filter(|_| target.name.id() == id))
     }
 
     /// The endpoint at `address`, if it is known, nothing is under way, and it is not yet time to look after peers: then an operation
@@ -216,6 +242,7 @@ impl State {
         }
         let operation = Operation {
             to: job.to,
+            peer: target.name.id(),
             report: job.report,
             left,
             error,

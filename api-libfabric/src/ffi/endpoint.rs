@@ -11,6 +11,7 @@ use super::event::{EventObject, EventQueue};
 use super::queue::QueueObject;
 use super::{Object, code, fid_of, given, no, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, Posting};
+use crate::messages::RECEIVE_OP_FLAGS;
 use crate::operation::Counted;
 use crate::rma::TRANSMIT_FLAGS;
 use crate::status::{Errno, Result};
@@ -219,7 +220,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                     let side = *flags & (FI_TRANSMIT | FI_RECV);
                     let (kept, known) = match side {
                         FI_TRANSMIT => (&part.transmit, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA),
-                        FI_RECV => (&part.receive, FI_COMPLETION | FI_MULTI_RECV),
+                        FI_RECV => (&part.receive, RECEIVE_OP_FLAGS),
                         _ => return Err(Errno::INVAL),
                     };
                     if command == FI_GETOPSFLAG {

@@ -6,6 +6,7 @@ use unipgas_core::registry;
 
 use super::{code, library, put};
 use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT};
+use crate::messages::RECEIVE_OP_FLAGS;
 use crate::name::{self, Name};
 use crate::rma::{LONGEST, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
@@ -21,9 +22,9 @@ const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Given only to those who ask: they cost something.
 const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
-const ALWAYS: u64 = FI_LOCAL_COMM;
+const ALWAYS: u64 = FI_LOCAL_COMM | FI_FENCE;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
-const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND;
+const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND | FI_FENCE;
 const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 /// Modes of memory registration that programs may leave to us and that we take up.
@@ -212,9 +213,9 @@ impl Offer {
             allowed(wanted.caps, TRANSMIT_CAPS & offer.caps)?;
             allowed(wanted.op_flags, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA)?;
             allowed(wanted.msg_order, ORDERS)?;
-            within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
+            within(wanted.comp_order, 0)?;
             within(wanted.inject_size, INJECT_SIZE)?;
-            within(wanted.size, MOST)?;
+            within(wanted.size, DEPTH)?;
             within(wanted.iov_limit, IOV_LIMIT)?;
             within(wanted.rma_iov_limit, IOV_LIMIT)?;
             offer.op_flags[0] = wanted.op_flags;
@@ -223,10 +224,11 @@ impl Offer {
         }
         if let Some(wanted) = wishes.receive {
             allowed(wanted.caps, RECEIVE_CAPS & offer.caps)?;
-            allowed(wanted.op_flags, FI_COMPLETION | FI_MULTI_RECV)?;
+            allowed(wanted.op_flags, RECEIVE_OP_FLAGS)?;
             allowed(wanted.msg_order, ORDERS)?;
-            within(wanted.comp_order & !FI_ORDER_DATA, 0)?;
+            within(wanted.comp_order, 0)?;
             within(wanted.size, MOST)?;
+            within(wanted.total_buffered_recv, 0)?;
             within(wanted.iov_limit, IOV_LIMIT)?;
             offer.op_flags[1] = wanted.op_flags;
             offer.order[1] = or(wanted.msg_order, FI_ORDER_SAS);
@@ -263,6 +265,7 @@ impl Offer {
         if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&wanted.threading)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.data_progress)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.control_progress)
+            || !(FI_RM_UNSPEC..=FI_RM_ENABLED).contains(&wanted.resource_mgmt)
             || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&wanted.av_type)
         {
             return None;
@@ -335,7 +338,7 @@ impl Offer {
         transmit.op_flags = self.op_flags[0];
         transmit.msg_order = self.order[0];
         transmit.inject_size = INJECT_SIZE;
-        transmit.size = self.sizes[0].min(DEPTH);
+        transmit.size = self.sizes[0];
         transmit.iov_limit = IOV_LIMIT;
         transmit.rma_iov_limit = IOV_LIMIT;
         receive.caps = self.caps & RECEIVE_CAPS;

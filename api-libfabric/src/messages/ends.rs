@@ -81,10 +81,21 @@ impl State {
         Ok(number.map_err(Errno::from))
     }
 
-    pub fn messages_under_way(&self) -> bool {
-        self.messages
-            .as_ref()
-            .is_some_and(|messages| !messages.sent.is_empty() || messages.unanswered > 0)
+    /// Whether a message to the endpoint at `to`, or an atomic operation on its tagged buffers, has not ended.
+    pub fn is_message_under_way_to(&self, to: u64) -> bool {
+        let Some(messages) = &self.messages else {
+            return false;
+        };
+        if messages.sent.is_empty() && messages.unanswered == 0 {
+            return false;
+        }
+        let number = self.id_of(to).and_then(|id| self.known_number(id));
+        let Some(number) = number else {
+            return false;
+        };
+        let mut awaited = messages.awaited.iter().flatten();
+        messages.sent.iter().any(|sent| sent.to == number)
+            || awaited.any(|awaited| awaited.answer && awaited.source == Some(number))
     }
 
     #[inline(always)]
@@ -211,11 +222,14 @@ impl State {
         mut entry: Entry,
     ) {
         entry.buffer = part.ptr.addr();
+        let mut report = awaited.report;
         let used = entry.len.next_multiple_of(ALIGN);
         let rest = part.len.saturating_sub(used);
         let over = rest < self.least_room || rest == 0;
         if over || entry.len > part.len {
             entry.flags |= FI_MULTI_RECV;
+            // Told always: the program has nothing else to know by that the buffer is its own again.
+            report.wanted = true;
         }
         if entry.len > part.len {
             let excess = entry.len - part.len;
@@ -223,7 +237,7 @@ impl State {
             let _ = reports.fail_with(&awaited.report, Errno::TRUNC, entry, excess);
             return;
         }
-        reports.succeed_with(&awaited.report, entry);
+        reports.succeed_with(&report, entry);
         if let (false, Some(messages)) = (over, &mut self.messages) {
             let next = Part {
                 ptr: part.ptr.wrapping_add(used),

@@ -14,6 +14,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Error, RegionKey};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
+pub(crate) use post::RECEIVE_OP_FLAGS;
 
 use crate::completion::Entry;
 use crate::domain::Domain;
@@ -60,6 +61,7 @@ impl Peers for Acquaintances {
 
 /// A send that has not ended.
 struct Sent {
+    to: u32,
     ticket: SendTicket,
     after: After,
     /// Bytes that were collected from several places, or taken over from the caller.

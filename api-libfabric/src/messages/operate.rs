@@ -78,7 +78,7 @@ impl Endpoint {
         if self.options().caps & FI_TAGGED == 0 || state.messages.is_none() {
             return Err(Errno::OPNOTSUPP);
         }
-        let admitted = self.admit(reports, state, posting)?;
+        let admitted = self.admit(reports, state, to, posting)?;
         let fetches = family != Family::Base;
         let report = Report {
             context: posting.context,
@@ -180,6 +180,7 @@ impl Messages {
             return Ok(Some(after));
         };
         self.sent.push(Sent {
+            to,
             ticket,
             after,
             _held: Some(bytes),

@@ -4,7 +4,7 @@ use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
 use super::{After, Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting, fence};
 use crate::operation::{Counted, Report, Reports};
 use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, total};
 use crate::state::State;
@@ -12,6 +12,7 @@ use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_DISCARD,
     FI_INJECT, FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
+    FI_TRANSMIT_COMPLETE,
 };
 
 pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
@@ -24,7 +25,9 @@ pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
     bytes.into()
 }
 
-const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
+/// Flags of an endpoint for receives without flags of their own. FI_TRANSMIT_COMPLETE allows less than is done.
+pub(crate) const RECEIVE_OP_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE;
+const RECEIVE_FLAGS: u64 = RECEIVE_OP_FLAGS | FI_MORE;
 const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 impl Endpoint {
@@ -47,10 +50,10 @@ impl Endpoint {
         if self.options().caps & tag.kind() == 0 || state.messages.is_none() {
             return Err(Errno::OPNOTSUPP);
         }
-        let admitted = self.admit(reports, state, posting)?;
+        let admitted = self.admit(reports, state, to, posting)?;
         if self.options().order & !FI_ORDER_SAS != 0 && state.under_way() > 0 {
             // Messages go another way than what was posted before.
-            self.wait_for_earlier(reports, state)?;
+            fence(reports, state, |state| state.is_under_way_to(to))?;
         }
         let report = Report {
             context: posting.context,
@@ -110,6 +113,7 @@ impl Endpoint {
             }
             Ok(Some(ticket)) => {
                 messages.sent.push(Sent {
+                    to: number,
                     ticket,
                     after: After::Report(report),
                     _held: held,

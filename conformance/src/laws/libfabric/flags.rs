@@ -6,8 +6,8 @@ use unipgas::libfabric::sys::*;
 
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
 
 laws! {
     selective: "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
@@ -22,6 +22,8 @@ laws! {
         "operations with FI_MORE are done and told like others, even if none follows";
     fence: "atomic.flag.fence", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg] + ordering,
         "a fenced operation, and those after it, see the results of all before it to the same peer";
+    fence_of_one: "atomic.flag.fence.peer", "fi_msg(3), fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, send, recv],
+        "a fence waits for operations to the same peer only, and no call waits: while they are under way it is -FI_EAGAIN";
     delivered: "atomic.flag.delivery", "fi_atomic(3) §4.8", 2, [atomicmsg] + ordering,
         "with FI_DELIVERY_COMPLETE the target's CPU sees the result when the completion has been read";
     fetched: "atomic.fetch.delivery", "fi_atomic(3) §4.8", 2, [fetch_atomic, compare_atomic] + ordering,
@@ -264,6 +266,43 @@ fn fence(ctx: &Ctx) -> Verdict {
                 round << 32,
                 "what is written last"
             );
+        }
+        Ok(())
+    })
+}
+
+fn fence_of_one(ctx: &Ctx) -> Verdict {
+    // More than travels without the receiver.
+    const LONG_MESSAGE: usize = 1 << 20;
+    const SHORT: std::time::Duration = std::time::Duration::from_secs(1);
+    with(ctx, &Plan::default(), 256, |job| {
+        let mut bytes = vec![3u8; LONG_MESSAGE];
+        match job.rank {
+            0 => {
+                super::message::send(job, 2, &bytes, 5)?;
+                let mut elsewhere = One::new(job.place(1, 8), SUM, 4, 0);
+                elsewhere.msg.context = cx(6);
+                job.post(|| elsewhere.write(job.ep, FI_FENCE))?;
+                job.tx.of(6)?;
+                let mut there = One::new(job.place(2, 8), SUM, 4, 0);
+                there.msg.context = cx(7);
+                for _ in 0..3 {
+                    let start = std::time::Instant::now();
+                    ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
+                    ensure!(start.elapsed() < SHORT, "it took {:?}", start.elapsed());
+                }
+                // The receiver waits for this.
+                job.meet();
+                job.post(|| there.fetch(job.ep, FI_FENCE))?;
+                job.tx.of(5)?;
+                job.tx.of(7)?;
+            }
+            2 => {
+                job.meet();
+                super::message::receive(job, &mut bytes, 8)?;
+                job.rx.of(8)?;
+            }
+            _ => job.meet(),
         }
         Ok(())
     })

@@ -126,6 +126,7 @@ fn caps(_: &Ctx) -> Verdict {
         | FI_SOURCE
         | FI_DIRECTED_RECV
         | FI_MULTI_RECV
+        | FI_FENCE
         | FI_LOCAL_COMM;
     for bit in 0..64 {
         let mut hints = Info::hints();
@@ -170,7 +171,7 @@ fn caps(_: &Ctx) -> Verdict {
 
 fn refused(_: &Ctx) -> Verdict {
     type Wish = (&'static str, fn(&mut Info));
-    let wishes: [Wish; 22] = [
+    let wishes: [Wish; 29] = [
         ("a connected endpoint", |h| h.endpoint().r#type = 1),
         ("a datagram endpoint", |h| h.endpoint().r#type = 2),
         ("an unknown endpoint", |h| h.endpoint().r#type = 9),
@@ -202,6 +203,17 @@ fn refused(_: &Ctx) -> Verdict {
         ("strict completion order", |h| {
             h.transmit().comp_order = FI_ORDER_STRICT
         }),
+        ("ordered data", |h| h.transmit().comp_order = FI_ORDER_DATA),
+        ("ordered data of receives", |h| {
+            h.receive().comp_order = FI_ORDER_DATA
+        }),
+        ("many operations", |h| h.transmit().size = 1 << 15),
+        ("many receives", |h| h.receive().size = 1 << 20),
+        ("room for unexpected messages", |h| {
+            h.receive().total_buffered_recv = 1 << 20
+        }),
+        ("an unknown management", |h| h.domain().resource_mgmt = 3),
+        ("a negative management", |h| h.domain().resource_mgmt = -1),
         ("long keys", |h| h.domain().mr_key_size = 16),
         ("much data", |h| h.domain().cq_data_size = 16),
         ("several pieces of a region", |h| {

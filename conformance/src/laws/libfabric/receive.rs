@@ -26,6 +26,10 @@ laws! {
         "without it a small message is complete though nobody receives yet";
     multi: "msg.multi", "fi_msg(3)", 2, [recvmsg, send, setopt, getopt],
         "a buffer with FI_MULTI_RECV takes message after message until less than the least room is left, and says so with the last";
+    multi_selective: "msg.multi.selective", "fi_msg(3)", 2, [recvmsg, send, ep_bind],
+        "that a buffer with FI_MULTI_RECV is used up is told even if completions are told on request only";
+    transmit_complete: "msg.recv.transmit", "fi_msg(3)", 2, [recvmsg, trecvmsg, control],
+        "receives take FI_TRANSMIT_COMPLETE, from the call and from the endpoint";
     many_senders: "msg.crowd", "fi_msg(3)", 4, [send, recv] + ordering,
         "messages of several senders at once are all received, each once";
 }
@@ -254,6 +258,86 @@ fn multi(ctx: &Ctx) -> Verdict {
             Ok(())
         },
     )
+}
+
+/// A receive into `part`, for fi_recvmsg.
+fn message(part: &libc::iovec, context: usize) -> fi_msg {
+    fi_msg {
+        msg_iov: part,
+        desc: null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        context: cx(context),
+        data: 0,
+    }
+}
+
+fn multi_selective(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG | FI_MULTI_RECV,
+        selective: true,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let buffer = Memory::new(256);
+        let part = libc::iovec {
+            iov_base: buffer.base.cast(),
+            iov_len: 256,
+        };
+        ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+        job.meet();
+        for nth in 0..4u8 {
+            let sent = [nth + 1; 64];
+            job.post(|| call!(msg job.ep, inject(sent.as_ptr().cast(), 64, job.peer(job.right()).address)))?;
+        }
+        let entry = job.rx.of(4)?;
+        ensure_eq!(entry.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
+        job.rx.is_empty()?;
+        for nth in 0..4u8 {
+            buffer.holds(64 * usize::from(nth), &[nth + 1; 64], "a message")?;
+        }
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn transmit_complete(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let buffer = Memory::new(8);
+        let part = libc::iovec {
+            iov_base: buffer.base.cast(),
+            iov_len: 8,
+        };
+        let tagged = fi_msg_tagged {
+            msg_iov: &part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            tag: 5,
+            ignore: 0,
+            context: cx(2),
+            data: 0,
+        };
+        let to = job.peer(job.right()).address;
+        ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
+        job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
+        job.rx.of(1)?;
+        ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
+        job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
+        job.rx.of(2)?;
+        let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
+        ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+        ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
+        job.post(|| call!(msg job.ep, inject([3u8; 8].as_ptr().cast(), 8, to)))?;
+        job.rx.of(3)?;
+        buffer.holds(0, &[3; 8], "the message")?;
+        buffer.free();
+        let mut hints = Plan::default().hints();
+        hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
+        let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
+        ensure!(info.is_ok(), "the flag as one of the receiving side");
+        Ok(())
+    })
 }
 
 fn many_senders(ctx: &Ctx) -> Verdict {
