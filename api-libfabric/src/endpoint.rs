@@ -61,10 +61,10 @@ pub struct Endpoint {
     domain: Arc<Domain>,
     name: Name,
     options: EndpointOptions,
-    /// Open as long as this is registered.
-    _directory: Region,
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
+    /// Open as long as this is registered. Dropped last: then nothing of the endpoint is on its way to peers any more.
+    _directory: Region,
 }
 
 /// How an operation differs from a plain one.

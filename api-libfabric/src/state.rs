@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub av: Option<Arc<AddressVector>>,
     pub channel: Channel,
     removals: u64,
-    targets: Vec<Option<Box<Target>>>,
+    pub targets: Vec<Option<Box<Target>>>,
     operations: Slab<Operation>,
     /// Operations whose target has not been told of them.
     notices: VecDeque<usize>,
@@ -428,6 +428,7 @@ impl State {
         if let Some(messages) = &mut self.messages {
             messages.forget_the_dead(&self.domain);
         }
+        self.make_room(reports);
         self.progress(reports);
     }
 }

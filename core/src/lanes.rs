@@ -1,7 +1,11 @@
 //! Numbers for peers that have no ranks: whoever talks to a process first enters itself in that process's table, or is entered there by
-//! the owner. A peer is known by a 64-bit id, and both find the same number for it, whoever comes first.
+//! the owner. A peer is known by a 64-bit id, and both find the same number for it, whoever comes first. The owner takes numbers back from
+//! peers that have gone.
+//!
+//! The two may come at the same time, and may choose different places. So a place is claimed first, and chosen if the whole table then
+//! shows no other claim of the same peer; of two claims the later place's is withdrawn, by whoever sees both. Every step is a change of
+//! one word, and whatever changes it meanwhile makes it fail and leads back to the beginning.
 
-use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::Engine;
@@ -13,21 +17,64 @@ use crate::{Error, Result};
 /// Bytes of a peer's name.
 pub const NAME_LEN: usize = 64;
 
-/// A number: whose it is (0: nobody's), and how its owner is reached.
-#[repr(C)]
-struct Entry {
-    id: u64,
-    /// Not 0: the name is there.
-    named: u64,
-    name: [u64; NAME_LEN / 8],
+/// A number's word: the id but for these bits, which say how far its entry has come.
+const STATE: u64 = 3;
+const FREE: u64 = 0;
+const CLAIMED: u64 = 1;
+const CHOSEN: u64 = 2;
+/// The name is there, too.
+const NAMED: u64 = 3;
+
+const WORD: usize = 8;
+/// Bytes that each number takes: its word among the words, its name among the names behind them.
+const EACH: usize = WORD + NAME_LEN;
+
+/// A table, here or elsewhere.
+trait Table {
+    fn numbers(&self) -> usize;
+    fn words(&self) -> Result<Vec<u64>>;
+    /// Changes a word; gives what it was.
+    fn change(&self, number: usize, from: u64, to: u64) -> Result<u64>;
+    fn write_name(&self, number: usize, name: &[u8; NAME_LEN]) -> Result<()>;
 }
 
-const fn offset(number: usize) -> usize {
-    number * size_of::<Entry>()
+fn key_of(id: u64) -> u64 {
+    // Not the word of nobody.
+    (id & !STATE).max(STATE + 1)
 }
 
-fn exhausted(numbers: usize) -> Error {
-    Error::Exhausted(format!("numbers for peers (a process has {numbers})"))
+/// Enters a peer, unless it is there; its number.
+fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
+    let (key, numbers) = (key_of(id), table.numbers());
+    loop {
+        let words = table.words()?;
+        let places = (0..numbers).filter(|number| words[*number] & !STATE == key);
+        let places: Vec<usize> = places.collect();
+        let settled = |number: &&usize| words[**number] & STATE > CLAIMED;
+        if let Some(&number) = places.iter().find(settled) {
+            for other in places.iter().filter(|other| **other != number) {
+                table.change(*other, key | CLAIMED, FREE)?;
+            }
+            if words[number] & STATE == CHOSEN {
+                // If the peer does so too, it writes the same.
+                table.write_name(number, name)?;
+                table.change(number, key | CHOSEN, key | NAMED)?;
+            }
+            return Ok(number as u32);
+        }
+        match places[..] {
+            [] => {
+                let mut all = (0..numbers).map(|nth| (id as usize).wrapping_add(nth) % numbers);
+                let free = all.find(|number| words[*number] == FREE);
+                let free = free.ok_or_else(|| {
+                    Error::Exhausted(format!("numbers for peers (a process has {numbers})"))
+                })?;
+                table.change(free, FREE, key | CLAIMED)?;
+            }
+            [only] => drop(table.change(only, key | CLAIMED, key | CHOSEN)?),
+            [.., last] => drop(table.change(last, key | CLAIMED, FREE)?),
+        }
+    }
 }
 
 /// The own table.
@@ -40,7 +87,7 @@ impl Lanes {
     /// Errors: those of [`Engine::allocate`].
     pub fn new(engine: &Engine, numbers: usize) -> Result<Self> {
         Ok(Lanes {
-            region: engine.allocate(offset(numbers), Rights::FULL)?,
+            region: engine.allocate(numbers * EACH, Rights::FULL)?,
             numbers,
         })
     }
@@ -51,54 +98,118 @@ impl Lanes {
     }
 
     fn word(&self, at: usize) -> Result<&AtomicU64> {
-        let local = self.region.local(at, 8)?;
+        let local = self.region.local(at, WORD)?;
         // SAFETY:
         // - in bounds; the region is page-aligned and entries consist of whole words; lives as long as self; atomics only.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 
+    fn name_at(&self, number: usize, nth: usize) -> Result<&AtomicU64> {
+        self.word(self.numbers * WORD + number * NAME_LEN + nth * WORD)
+    }
+
     /// The number of the peer with this id and name. Errors: [`Error::Exhausted`].
     pub fn number(&self, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
-        for nth in 0..self.numbers {
-            let at = offset((id as usize).wrapping_add(nth) % self.numbers);
-            let whose = self.word(at)?;
-            let taken = whose.compare_exchange(0, id, Ordering::AcqRel, Ordering::Acquire);
-            if let Err(other) = taken
-                && other != id
-            {
-                continue;
-            }
-            for (nth, word) in name.chunks_exact(8).enumerate() {
-                // If the peer does so too, it writes the same.
-                let value = u64::from_ne_bytes(word.try_into().expect("8 bytes"));
-                self.word(at + offset_of!(Entry, name) + nth * 8)?
-                    .store(value, Ordering::Relaxed);
-            }
-            self.word(at + offset_of!(Entry, named))?
-                .store(1, Ordering::Release);
-            return Ok((at / size_of::<Entry>()) as u32);
-        }
-        Err(exhausted(self.numbers))
+        enter(self, id, name)
     }
 
     /// The name of the peer that has `number`. Errors: [`Error::StaleRegion`] if nobody has.
     pub fn name(&self, number: u32) -> Result<[u8; NAME_LEN]> {
-        let at = offset(number as usize);
-        if self
-            .word(at + offset_of!(Entry, named))?
-            .load(Ordering::Acquire)
-            == 0
-        {
+        let number = number as usize;
+        if self.word(number * WORD)?.load(Ordering::Acquire) & STATE != NAMED {
             return Err(Error::StaleRegion);
         }
         let mut name = [0; NAME_LEN];
-        for (nth, word) in name.chunks_exact_mut(8).enumerate() {
-            let value = self
-                .word(at + offset_of!(Entry, name) + nth * 8)?
-                .load(Ordering::Relaxed);
+        for (nth, word) in name.chunks_exact_mut(WORD).enumerate() {
+            let value = self.name_at(number, nth)?.load(Ordering::Relaxed);
             word.copy_from_slice(&value.to_ne_bytes());
         }
         Ok(name)
+    }
+
+    /// How many numbers somebody has.
+    pub fn taken(&self) -> usize {
+        let words = (0..self.numbers).filter_map(|number| self.word(number * WORD).ok());
+        words
+            .filter(|word| word.load(Ordering::Relaxed) != FREE)
+            .count()
+    }
+
+    /// Takes the number back from its peer, which has gone and will ask for none again. From now on another one may get it.
+    pub fn free(&self, number: u32) {
+        let Ok(word) = self.word(number as usize * WORD) else {
+            return;
+        };
+        let key = word.load(Ordering::Relaxed) & !STATE;
+        // It may have died with a claim to another one.
+        let all = (0..self.numbers).filter_map(|other| self.word(other * WORD).ok());
+        for word in all.filter(|word| word.load(Ordering::Relaxed) & !STATE == key) {
+            word.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+impl Table for Lanes {
+    fn numbers(&self) -> usize {
+        self.numbers
+    }
+
+    fn words(&self) -> Result<Vec<u64>> {
+        let word = |number| Ok(self.word(number * WORD)?.load(Ordering::SeqCst));
+        (0..self.numbers).map(word).collect()
+    }
+
+    fn change(&self, number: usize, from: u64, to: u64) -> Result<u64> {
+        let word = self.word(number * WORD)?;
+        let changed = word.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+        Ok(changed.unwrap_or_else(|other| other))
+    }
+
+    fn write_name(&self, number: usize, name: &[u8; NAME_LEN]) -> Result<()> {
+        for (nth, word) in name.chunks_exact(WORD).enumerate() {
+            let value = u64::from_ne_bytes(word.try_into().expect("8 bytes"));
+            self.name_at(number, nth)?.store(value, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Another process's table.
+struct There<'a> {
+    engine: &'a Engine,
+    service: &'a Service,
+    table: &'a RemoteRegion,
+}
+
+impl There<'_> {
+    fn at(&self, offset: usize) -> Remote<'_> {
+        Remote {
+            region: self.table,
+            offset,
+        }
+    }
+}
+
+impl Table for There<'_> {
+    fn numbers(&self) -> usize {
+        self.table.len() / EACH
+    }
+
+    fn words(&self) -> Result<Vec<u64>> {
+        let mut words = vec![0; self.numbers()];
+        let bytes = bytemuck::cast_slice_mut(&mut words);
+        self.service.read(self.engine, self.at(0), bytes)?;
+        Ok(words)
+    }
+
+    fn change(&self, number: usize, from: u64, to: u64) -> Result<u64> {
+        let at = self.at(number * WORD);
+        self.service.compare_swap(self.engine, at, from, to)
+    }
+
+    fn write_name(&self, number: usize, name: &[u8; NAME_LEN]) -> Result<()> {
+        let at = self.at(self.numbers() * WORD + number * NAME_LEN);
+        self.service.write(self.engine, name, at)
     }
 }
 
@@ -111,22 +222,12 @@ pub fn number_there(
     id: u64,
     name: &[u8; NAME_LEN],
 ) -> Result<u32> {
-    let numbers = table.len() / size_of::<Entry>();
-    for nth in 0..numbers {
-        let number = (id as usize).wrapping_add(nth) % numbers;
-        let at = |part: usize| Remote {
-            region: table,
-            offset: offset(number) + part,
-        };
-        let whose = service.compare_swap(engine, at(offset_of!(Entry, id)), 0, id)?;
-        if whose != 0 && whose != id {
-            continue;
-        }
-        service.write(engine, name, at(offset_of!(Entry, name)))?;
-        service.write(engine, &1u64.to_ne_bytes(), at(offset_of!(Entry, named)))?;
-        return Ok(number as u32);
-    }
-    Err(exhausted(numbers))
+    let there = There {
+        engine,
+        service,
+        table,
+    };
+    enter(&there, id, name)
 }
 
 #[cfg(test)]
@@ -162,10 +263,55 @@ mod tests {
             assert_eq!(lanes.name(first).unwrap(), name);
             numbers.push(first);
         }
+        let before = numbers.clone();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..8).collect::<Vec<_>>());
         let name = [0; NAME_LEN];
         assert!(matches!(lanes.number(7, &name), Err(Error::Exhausted(_))));
         assert!(number_there(&mine, &service, &table, 7, &name).is_err());
+        assert_eq!(lanes.taken(), 8);
+        // What is taken back is given to others, and the rest keep theirs.
+        lanes.free(3);
+        assert_eq!(lanes.name(3), Err(Error::StaleRegion));
+        assert_eq!(number_there(&mine, &service, &table, 7, &name), Ok(3));
+        for (id, number) in (100..108u64).zip(before).filter(|(_, number)| *number != 3) {
+            let name = [id as u8; NAME_LEN];
+            assert_eq!(lanes.number(id * 8, &name), Ok(number));
+        }
+    }
+
+    #[test]
+    fn both_at_once_find_the_same_number() {
+        let net = Arc::new(LoopbackNet::default());
+        let [mine, yours] =
+            [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
+        let lanes = Lanes::new(&yours, 4).unwrap();
+        let service = Service::new(&mine).unwrap();
+        let table = mine
+            .connect(&yours.address().unwrap())
+            .unwrap()
+            .import(&lanes.region().key())
+            .unwrap();
+        let start = std::sync::Barrier::new(2);
+        for id in (1..3000u64).map(|nth| nth * 52) {
+            let name = [id as u8; NAME_LEN];
+            let (here, there) = std::thread::scope(|scope| {
+                let there = scope.spawn(|| {
+                    start.wait();
+                    number_there(&mine, &service, &table, id, &name).unwrap()
+                });
+                start.wait();
+                // What goes meanwhile makes the two look for a place differently.
+                let before = id.wrapping_sub(52);
+                let last = (0..4).find(|n| lanes.name(*n) == Ok([before as u8; NAME_LEN]));
+                if let Some(last) = last {
+                    lanes.free(last);
+                }
+                let here = lanes.number(id, &name).unwrap();
+                (here, there.join().unwrap())
+            });
+            assert_eq!(here, there);
+            assert_eq!((lanes.name(here).unwrap(), lanes.taken()), (name, 1));
+        }
     }
 }

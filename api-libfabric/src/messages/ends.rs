@@ -5,11 +5,13 @@ use unipgas_core::message::{APART, MARK, Pattern, ReceiveTicket, Received};
 
 use super::{After, Awaited, Messages, Parts, errno};
 use crate::completion::Entry;
+use crate::name::Name;
 use crate::operation::Reports;
 use crate::rma::Part;
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
+use crate::target::SHAPE;
 
 /// Messages in one buffer begin at multiples of this from its beginning.
 const ALIGN: usize = 8;
@@ -65,7 +67,11 @@ impl Messages {
 impl State {
     /// The number of the endpoint at `to` among the peers of the mailbox. Errors: as for [`State::target`].
     #[inline]
-    pub(super) fn number(&mut self, to: u64) -> Result<std::result::Result<u32, Errno>> {
+    pub(super) fn number(
+        &mut self,
+        reports: &Reports,
+        to: u64,
+    ) -> Result<std::result::Result<u32, Errno>> {
         let name = match self.target(to)? {
             Ok(target) => match target.number {
                 Some(number) => return Ok(Ok(number)),
@@ -73,12 +79,91 @@ impl State {
             },
             Err(errno) => return Ok(Err(errno)),
         };
-        let messages = self.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
-        let number = messages.number(&name);
+        let number = self.number_of(reports, &name)?;
         if let (Ok(number), Ok(Ok(target))) = (&number, self.target(to)) {
             target.number = Some(*number);
         }
         Ok(number.map_err(Errno::from))
+    }
+
+    /// The number of the endpoint at `from`, which need not be reachable. Errors: [`Errno::INVAL`] for an address that is not there.
+    #[inline]
+    pub(super) fn number_of_sender(
+        &mut self,
+        reports: &Reports,
+        from: u64,
+    ) -> Result<std::result::Result<u32, unipgas_core::Error>> {
+        let (Some(messages), Some(av)) = (&mut self.messages, &self.av) else {
+            return Err(Errno::OPNOTSUPP);
+        };
+        messages.check_addresses(av);
+        let at = from as usize;
+        if let Some(Some(number)) = messages.numbers.get(at) {
+            return Ok(Ok(*number));
+        }
+        let name = av.name(from)?;
+        let number = self.number_of(reports, &name)?;
+        if let (Ok(number), Some(messages)) = (&number, &mut self.messages) {
+            if messages.numbers.len() <= at {
+                messages.numbers.resize(at + 1, None);
+            }
+            messages.numbers[at] = Some(*number);
+        }
+        Ok(number)
+    }
+
+    /// The number of the endpoint with this name.
+    #[cold]
+    fn number_of(
+        &mut self,
+        reports: &Reports,
+        name: &Name,
+    ) -> Result<std::result::Result<u32, unipgas_core::Error>> {
+        let messages = self.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
+        let mut number = messages.number(name);
+        // Some are left for peers that come while nobody looks here.
+        if number.is_err() || messages.is_crowded() {
+            self.take_numbers_back(reports);
+        }
+        if let (Err(_), Some(messages)) = (&number, &self.messages) {
+            number = messages.number(name);
+        }
+        Ok(number)
+    }
+
+    /// Peers that have gone leave their numbers to others, when what they have sent has been received.
+    #[cold]
+    pub fn take_numbers_back(&mut self, reports: &Reports) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let peers = 0..SHAPE.peers as u32;
+        let gone: Vec<u32> = peers
+            .filter(|number| messages.acquaintances.has_gone(*number))
+            .collect();
+        for number in &gone {
+            messages.mailbox.bury(*number);
+        }
+        // What is told of them may need their names.
+        self.report_messages(reports);
+        for number in gone {
+            let Some(messages) = &mut self.messages else {
+                return;
+            };
+            if !messages.mailbox.release(number) {
+                continue;
+            }
+            if let Some(source) = messages.sources.get_mut(number as usize) {
+                *source = FI_ADDR_NOTAVAIL;
+            }
+            for known in &mut messages.numbers {
+                *known = known.filter(|known| *known != number);
+            }
+            for target in self.targets.iter_mut().flatten() {
+                target.number = target.number.filter(|known| *known != number);
+            }
+            messages.acquaintances.lanes.free(number);
+        }
     }
 
     /// Whether a message to the endpoint at `to`, or an atomic operation on its tagged buffers, has not ended.
@@ -113,7 +198,20 @@ impl State {
     fn take_messages(&mut self, reports: &Reports) {
         if let Some(messages) = &mut self.messages {
             messages.mailbox.progress_a_little(self.domain.engine());
+            let greetings = messages.mailbox.greetings();
+            let new = greetings != std::mem::replace(&mut messages.greetings, greetings);
             self.report_messages(reports);
+            if new {
+                self.make_room(reports);
+            }
+        }
+    }
+
+    /// Makes room for peers that come, if there is little.
+    #[cold]
+    pub fn make_room(&mut self, reports: &Reports) {
+        if self.messages.as_ref().is_some_and(Messages::is_crowded) {
+            self.take_numbers_back(reports);
         }
     }
 
@@ -139,8 +237,9 @@ impl State {
             return FI_ADDR_NOTAVAIL;
         };
         let at = number as usize;
+        messages.check_addresses(av);
         if let Some(known) = messages.sources.get(at)
-            && av.name(*known).is_ok()
+            && *known != FI_ADDR_NOTAVAIL
         {
             return *known;
         }

@@ -5,17 +5,19 @@ mod operate;
 mod post;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use unipgas_core::lanes::{Lanes, number_there};
 use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
 };
 use unipgas_core::transport::Life;
-use unipgas_core::{Error, RegionKey};
+use unipgas_core::{Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 pub(crate) use post::RECEIVE_OP_FLAGS;
 
+use crate::av::AddressVector;
 use crate::completion::Entry;
 use crate::domain::Domain;
 use crate::name::Name;
@@ -49,15 +51,55 @@ impl Peers for Acquaintances {
             ));
         }
         let lanes = connection.import(&RegionKey::from_bytes(&directory.lanes)?)?;
-        let domain = &self.domain;
-        let (id, name) = (self.name.id(), self.name.as_bytes());
+        let region = connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?;
         Ok(PeerMailbox {
-            lane: number_there(domain.engine(), domain.service(), &lanes, id, name)?,
-            region: connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?,
+            lane: self.lane_there(&lanes, &region)?,
+            region,
             connection,
         })
     }
 }
+
+impl Acquaintances {
+    /// The own number at a peer. One that has none left looks, when it is told to, whether there are some of peers that have gone.
+    fn lane_there(
+        &self,
+        lanes: &RemoteRegion,
+        mailbox: &RemoteRegion,
+    ) -> std::result::Result<u32, Error> {
+        let (engine, service) = (self.domain.engine(), self.domain.service());
+        let begin = Instant::now();
+        loop {
+            let found = number_there(engine, service, lanes, self.name.id(), self.name.as_bytes());
+            match found {
+                Err(Error::Exhausted(_)) if begin.elapsed() < FULL => {}
+                found => return found,
+            }
+            let news = Remote {
+                region: mailbox,
+                offset: SHAPE.news(),
+            };
+            service.write(engine, &1u32.to_ne_bytes(), news)?;
+            std::thread::sleep(FULL / 50);
+        }
+    }
+
+    /// Whether the peer with this number is known to have ended, or to be closed.
+    fn has_gone(&self, number: u32) -> bool {
+        let Ok(name) = self.name_of(number) else {
+            return false;
+        };
+        let reached = self.domain.engine().connect(&name.address());
+        let open = reached.and_then(|connection| match connection.life() {
+            Life::Alive => connection.import(&name.directory()).map(drop),
+            _ => Err(Error::PeerDead),
+        });
+        matches!(open, Err(Error::PeerDead | Error::StaleRegion))
+    }
+}
+
+/// How long a peer whose numbers are all taken may need to take some back.
+const FULL: Duration = Duration::from_millis(100);
 
 /// A send that has not ended.
 struct Sent {
@@ -132,8 +174,12 @@ pub(crate) struct Messages {
     claimed: Vec<Claimed>,
     /// Receives whose message nobody wants.
     discarded: Vec<ReceiveTicket>,
-    /// Addresses of peers, by their numbers.
+    /// Addresses of peers, by their numbers, and numbers, by their addresses; as long as no address has been removed.
     sources: Vec<u64>,
+    numbers: Vec<Option<u32>>,
+    removals: u64,
+    /// Greetings that it was looked after room for.
+    greetings: u64,
     /// Number of the last atomic operation on a tagged buffer, and how many have not been answered.
     asked: u64,
     unanswered: usize,
@@ -191,6 +237,9 @@ impl Messages {
             claimed: Vec::new(),
             discarded: Vec::new(),
             sources: Vec::new(),
+            numbers: Vec::new(),
+            removals: 0,
+            greetings: 0,
             asked: 0,
             unanswered: 0,
         })
@@ -206,8 +255,23 @@ impl Messages {
         self.acquaintances.lanes.number(name.id(), name.as_bytes())
     }
 
+    /// Whether few numbers are left for peers that come.
+    fn is_crowded(&self) -> bool {
+        self.acquaintances.lanes.taken() > SHAPE.peers / 4 * 3
+    }
+
+    /// What is known of addresses may be out of date.
+    #[inline]
+    fn check_addresses(&mut self, av: &AddressVector) {
+        if self.removals != av.removals() {
+            self.removals = av.removals();
+            self.sources.clear();
+            self.numbers.clear();
+        }
+    }
+
     pub fn forget(&mut self, number: u32) {
-        self.mailbox.forget(number, &Error::PeerDead);
+        self.mailbox.bury(number);
         self.stale = true;
     }
 

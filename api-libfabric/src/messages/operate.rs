@@ -90,7 +90,7 @@ impl Endpoint {
                 Counted::Write
             },
         };
-        let number = match state.number(to)? {
+        let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
         };

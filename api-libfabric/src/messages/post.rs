@@ -61,7 +61,7 @@ impl Endpoint {
             wanted: admitted.wanted,
             counted: Counted::Send,
         };
-        let number = match state.number(to)? {
+        let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
         };
@@ -163,10 +163,7 @@ impl Endpoint {
         };
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;
         let source = if directed {
-            let av = state.av.as_ref().ok_or(Errno::NOAV)?;
-            let name = av.name(from)?;
-            let messages = state.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
-            match messages.number(&name) {
+            match state.number_of_sender(reports, from)? {
                 Ok(number) => Some(number),
                 Err(error) => return reports.fail(&report, error.into()),
             }

@@ -60,7 +60,7 @@ impl Shape {
     }
 
     /// The word that every peer sets after its own: somebody has begun to send.
-    pub(super) fn news(self) -> usize {
+    pub fn news(self) -> usize {
         self.hello_of(self.peers)
     }
 

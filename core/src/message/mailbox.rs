@@ -20,8 +20,9 @@ use crate::op::Completion;
 use crate::region::RemoteRegion;
 use crate::{Endpoint, Error, Result};
 
-/// Contexts of gets; those of puts are the peer's number.
+/// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
 pub(super) const GET: u64 = 1 << 32;
+const BEARERS: u32 = 33;
 
 /// Where a peer's mailbox is.
 pub struct PeerMailbox {
@@ -49,6 +50,8 @@ pub struct Mailbox {
     peers: Arc<dyn Peers>,
     pub(super) outgoing: Box<[Option<Box<Outgoing>>]>,
     pub(super) debts: Box<[Debt]>,
+    /// How many peers have had each number, and left it to another one.
+    bearers: Box<[u32]>,
     /// Receives that no message has been found for, in the order of posting; and messages that no receive has been found for.
     pub(super) posted: VecDeque<u32>,
     pub(super) arrivals: VecDeque<Arrival>,
@@ -88,6 +91,7 @@ impl Mailbox {
             peers,
             outgoing: (0..shape.peers).map(|_| None).collect(),
             debts: vec![Debt::default(); shape.peers].into(),
+            bearers: vec![0; shape.peers].into(),
             posted: VecDeque::new(),
             arrivals: VecDeque::new(),
             waited: Waited::default(),
@@ -197,6 +201,53 @@ impl Mailbox {
         self.reap();
     }
 
+    /// How often peers have told that they begin to send, or asked for a number.
+    #[inline(always)]
+    pub fn greetings(&self) -> u64 {
+        self.window.greetings()
+    }
+
+    /// Takes what a peer that has gone has left here, and then [forgets](Mailbox::forget) it.
+    pub fn bury(&mut self, peer: u32) {
+        // SAFETY:
+        // - as in `progress`.
+        let window = unsafe { &*Arc::as_ptr(&self.window) };
+        while let Some(line) = window.next_line(peer) {
+            self.take(window, peer, &line);
+        }
+        self.forget(peer, &Error::PeerDead);
+    }
+
+    /// Makes the number of a peer that has been [buried](Mailbox::bury), and will never write here again, ready for another one. False:
+    /// one of its messages has still to be received, or is being fetched.
+    pub fn release(&mut self, peer: u32) -> bool {
+        let arrived = self.arrivals.iter().any(|arrival| arrival.source == peer);
+        let coming = self.receives.iter().any(|(_, receiving)| {
+            matches!(&receiving.stage, ReceiveStage::Coming(coming) if coming.received.source == peer)
+        });
+        if arrived || coming || self.window.next_line(peer).is_some() {
+            return false;
+        }
+        let sends = &self.sends;
+        self.streams.retain(|ticket| {
+            sends
+                .get(*ticket as usize)
+                .is_some_and(|sending| sending.to != peer)
+        });
+        let place = peer as usize;
+        self.window.reset(peer);
+        self.outgoing[place] = None;
+        self.debts[place] = Debt::default();
+        self.bearers[place] = self.bearers[place].wrapping_add(1) & (u32::MAX >> 1);
+        true
+    }
+
+    /// The context of puts to a peer.
+    #[inline(always)]
+    pub(super) fn context(&self, peer: u32) -> u64 {
+        u64::from(peer) | u64::from(self.bearers[peer as usize]) << BEARERS
+    }
+
     /// Where operations end later: what was fetched is there, what could not be sent has failed.
     #[cold]
     fn poll_endpoint(&mut self) {
@@ -209,7 +260,9 @@ impl Mailbox {
         for Completion { context, result } in ends {
             if context & GET != 0 {
                 self.fetched((context & !GET) as usize, result);
-            } else if let Err(error) = result {
+            } else if let Err(error) = result
+                && context == self.context(context as u32)
+            {
                 self.forget(context as u32, &error);
             }
         }

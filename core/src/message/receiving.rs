@@ -138,11 +138,12 @@ impl Mailbox {
             told: taken,
             bytes: 0,
         };
+        let context = self.context(peer);
         // A peer that has gone, or cannot be found, needs no credit.
         if self.outgoing(peer).is_ok()
             && let Some(outgoing) = &self.outgoing[peer as usize]
         {
-            let _ = outgoing.give_credit(&self.endpoint, taken, u64::from(peer));
+            let _ = outgoing.give_credit(&self.endpoint, taken, context);
         }
     }
 

@@ -118,13 +118,13 @@ impl Mailbox {
     /// The payload is readable.
     #[inline(always)]
     pub(super) unsafe fn push(&mut self, to: u32, head: &Head, payload: Bytes) -> Result<bool> {
-        let told = self.window.credit(to);
+        let (told, context) = (self.window.credit(to), self.context(to));
         let Some(outgoing) = &mut self.outgoing[to as usize] else {
             return Err(Error::PeerDead);
         };
         // SAFETY:
         // - the caller's word.
-        unsafe { outgoing.push(&self.endpoint, told, head, payload, u64::from(to)) }
+        unsafe { outgoing.push(&self.endpoint, told, head, payload, context) }
     }
 
     /// Sends the same bytes to several peers, which may be any number of them. Errors: as for [`Mailbox::send`], of the first peer that

@@ -21,6 +21,7 @@ pub(super) struct Window {
     active: Box<[AtomicU32]>,
     actives: AtomicUsize,
     known: Box<[AtomicBool]>,
+    greetings: AtomicU64,
     /// Something waits that only progress can move on.
     pub restless: AtomicBool,
 }
@@ -44,6 +45,7 @@ impl Window {
             active: (0..shape.peers).map(|_| AtomicU32::new(0)).collect(),
             actives: AtomicUsize::new(0),
             known: (0..shape.peers).map(|_| AtomicBool::new(false)).collect(),
+            greetings: AtomicU64::new(0),
             restless: AtomicBool::new(false),
         })
     }
@@ -83,6 +85,8 @@ impl Window {
     fn notice_all(&self) {
         // Before the words of the peers are looked at: who comes meanwhile sets it again.
         self.word(self.shape.news()).swap(0, Ordering::AcqRel);
+        let greetings = self.greetings.load(Ordering::Relaxed);
+        self.greetings.store(greetings + 1, Ordering::Relaxed);
         let mut number = self.actives.load(Ordering::Relaxed);
         for peer in 0..self.shape.peers {
             if !self.known[peer].load(Ordering::Relaxed) && self.has_greeted(peer) {
@@ -101,6 +105,36 @@ impl Window {
         self.active[..number]
             .iter()
             .map(|peer| peer.load(Ordering::Relaxed))
+    }
+
+    /// How often somebody has begun to send, as far as that has been noticed.
+    #[inline(always)]
+    pub fn greetings(&self) -> u64 {
+        self.greetings.load(Ordering::Relaxed)
+    }
+
+    /// Makes the lane of a peer that writes here no more as it was in the beginning. For the one thread that takes lines, where no other
+    /// one looks.
+    #[cold]
+    pub fn reset(&self, peer: u32) {
+        let place = peer as usize;
+        for position in 0..self.shape.lines as u64 {
+            self.line_word(peer, position, LINE / 8 - 1)
+                .store(0, Ordering::Relaxed);
+        }
+        self.word(self.shape.credit_of(place))
+            .store(0, Ordering::Relaxed);
+        self.word(self.shape.hello_of(place))
+            .store(0, Ordering::Relaxed);
+        self.taken[place].store(0, Ordering::Relaxed);
+        self.known[place].store(false, Ordering::Relaxed);
+        let number = self.actives.load(Ordering::Relaxed);
+        let at = self.active().position(|known| known == peer);
+        if let Some(at) = at {
+            let last = self.active[number - 1].load(Ordering::Relaxed);
+            self.active[at].store(last, Ordering::Relaxed);
+            self.actives.store(number - 1, Ordering::Release);
+        }
     }
 
     /// Whether `peer` has been noticed.

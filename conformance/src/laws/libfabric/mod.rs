@@ -22,6 +22,7 @@ mod memory;
 mod message;
 mod order;
 mod peek;
+mod peers;
 mod pieces;
 mod progress;
 mod receive;
@@ -68,6 +69,7 @@ pub fn laws() -> Vec<&'static Law> {
         death_messages::laws(),
         event::laws(),
         peek::laws(),
+        peers::laws(),
     ]
     .concat()
 }

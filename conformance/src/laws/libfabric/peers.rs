@@ -1,0 +1,179 @@
+//! More peers than an endpoint can have at a time, one after the other (fi_endpoint(3)).
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, close, name_of};
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    again: "peers.again", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert, av_remove],
+        "an endpoint serves any number of peers, not too many at a time: those that have been closed make room";
+    left: "peers.left", "fi_cq(3)", 2, [endpoint, close, tsend, trecv, cq_readfrom],
+        "what closed peers have sent is received later, and is theirs, whoever has come after them";
+    answered: "peers.answer", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert],
+        "those that only receive make room, too";
+    dead: "peers.dead", "fi_endpoint(3)", 3, [endpoint, tsend, trecv, cq_read] + needs_kill,
+        "those that have been killed make room, too";
+}
+
+const HELLO: u64 = 1;
+const ANSWER: u64 = 2;
+const LETTER: u64 = 100;
+/// Peers that are there at a time, as many as fit a process; and times, so that there are more than an endpoint has numbers.
+const AT_A_TIME: usize = 60;
+const TIMES: usize = 5;
+
+fn enabled(job: &Job<'_>, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
+    let ep = job.station.endpoint(plan)?;
+    ok!(fid ep, control(FI_ENABLE, null_mut()));
+    Ok(ep)
+}
+
+/// Says a name to rank 0, under a tag.
+fn say(job: &Job<'_>, ep: *mut fid_ep, tag: u64) -> Verdict {
+    let (name, to) = (name_of(ep)?, job.peer(0).address);
+    job.post(|| call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, tag, cx(3))))?;
+    job.tx.of(3).map(drop)
+}
+
+/// Says who it is, and waits for the answer.
+fn visit(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
+    let answer = Memory::new(8);
+    ok!(tagged ep, recv(answer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, ANSWER, 0, cx(2)));
+    say(job, ep, HELLO)?;
+    job.rx.of(2)?;
+    answer.holds(0, &name_of(ep)?[..8], "the answer")?;
+    answer.free();
+    Ok(())
+}
+
+/// Receives what somebody says, and answers.
+fn serve(job: &Job<'_>) -> Verdict {
+    let name = Memory::new(NAME);
+    ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(4)));
+    job.rx.of(4)?;
+    let mut to = job.station.insert(&name.load(0, NAME))?;
+    job.post(|| call!(tagged job.ep, send(name.base.cast(), 8, null_mut(), to, ANSWER, cx(5))))?;
+    job.tx.of(5)?;
+    ok!(obj job.station.av, remove(&mut to, 1, 0));
+    name.free();
+    Ok(())
+}
+
+fn rounds(job: &Job<'_>, plan: &Plan<'_>, visitor: u32) -> Verdict {
+    if job.rank == 0 {
+        return (0..AT_A_TIME * TIMES).try_for_each(|_| serve(job));
+    }
+    if job.rank == visitor {
+        for _ in 0..TIMES {
+            let mut endpoints = Vec::new();
+            for _ in 0..AT_A_TIME {
+                let ep = enabled(job, plan)?;
+                visit(job, ep)?;
+                endpoints.push(ep);
+            }
+            // Those that have come first still get on.
+            visit_again(job, endpoints[0])?;
+            endpoints.into_iter().try_for_each(close)?;
+        }
+    }
+    Ok(())
+}
+
+/// A message to itself, which needs nobody.
+fn visit_again(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
+    let own = job.station.insert(&name_of(ep)?)?;
+    let word = Memory::new(8);
+    ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 9, 0, cx(6)));
+    job.post(|| call!(tagged ep, inject([7u8; 8].as_ptr().cast(), 8, own, 9)))?;
+    job.rx.of(6)?;
+    word.holds(0, &[7; 8], "a message to itself")?;
+    word.free();
+    Ok(())
+}
+
+fn again(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| rounds(job, &plan, 1))
+}
+
+fn left(ctx: &Ctx) -> Verdict {
+    const LETTERS: usize = 100;
+    let plan = Plan {
+        caps: FI_TAGGED | FI_SOURCE,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        for nth in (0..LETTERS).filter(|_| job.rank == 1) {
+            let ep = enabled(job, &plan)?;
+            say(job, ep, LETTER + nth as u64)?;
+            close(ep)?;
+        }
+        rounds(job, &plan, 1)?;
+        for nth in (0..LETTERS).filter(|_| job.rank == 0) {
+            let name = Memory::new(NAME);
+            let tag = LETTER + nth as u64;
+            ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, tag, 0, cx(8)));
+            let (mut entry, mut source) = (blank(), 7);
+            until("a letter", || {
+                call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+            })?;
+            ensure_eq!((entry.len, entry.tag), (NAME, tag), "the letter");
+            ensure_eq!(source, FI_ADDR_NOTAVAIL, "its sender, who is no one known");
+            name.free();
+        }
+        // Now there is room for as many again.
+        rounds(job, &plan, 1)
+    })
+}
+
+fn answered(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        for _ in 0..AT_A_TIME * TIMES {
+            let ep = match job.rank {
+                0 => null_mut(),
+                _ => enabled(job, &Plan::default())?,
+            };
+            if !ep.is_null() {
+                ctx.tell(&name_of(ep)?);
+            }
+            job.meet();
+            if job.rank == 0 {
+                let mut to = job.station.insert(&ctx.told(1).unwrap_or_default())?;
+                job.post(|| call!(tagged job.ep, inject([5u8; 8].as_ptr().cast(), 8, to, ANSWER)))?;
+                ok!(obj job.station.av, remove(&mut to, 1, 0));
+            } else {
+                let word = Memory::new(8);
+                ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, ANSWER, 0, cx(2)));
+                job.rx.of(2)?;
+                word.holds(0, &[5; 8], "the message")?;
+                word.free();
+                close(ep)?;
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn dead(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    let job = opened(ctx, &plan, 256)?;
+    let both = AT_A_TIME * 2;
+    if job.rank == super::death::victim(&job) {
+        for _ in 0..both {
+            visit(&job, enabled(&job, &plan)?)?;
+        }
+        ctx.dies();
+    }
+    if job.rank == 0 {
+        (0..both).try_for_each(|_| serve(&job))?;
+    }
+    let visitor = 3 - super::death::victim(&job);
+    rounds(&job, &plan, visitor)?;
+    super::death::ended(job)
+}
