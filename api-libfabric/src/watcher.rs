@@ -1,7 +1,7 @@
 //! A thread of the library that looks where the program does not: queues whose descriptors are being waited for, endpoints whose messages
 //! are to get on by themselves. It sleeps at the engine's bell, and exists only where something asks for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
@@ -19,6 +19,9 @@ pub(crate) trait Watched: Send + Sync {
 struct Shared {
     stop: AtomicBool,
     watched: Mutex<Vec<Weak<dyn Watched>>>,
+    /// Held while the thread has hold of what it looks after; and how many others want it.
+    looking: Mutex<()>,
+    wanted: AtomicUsize,
 }
 
 /// The thread, once there is one. Dropping it ends the thread.
@@ -54,6 +57,15 @@ impl Watcher {
         self.engine.ring();
         Ok(())
     }
+
+    /// Does something while the thread has hold of nothing: so that what is closed is nobody's any more when its close returns.
+    pub fn apart<T>(&self, what: impl FnOnce() -> T) -> T {
+        self.shared.wanted.fetch_add(1, Ordering::AcqRel);
+        let looking = self.shared.looking.lock();
+        self.shared.wanted.fetch_sub(1, Ordering::AcqRel);
+        let _looking = looking.unwrap_or_else(|e| e.into_inner());
+        what()
+    }
 }
 
 impl Drop for Watcher {
@@ -86,6 +98,12 @@ fn look_after(engine: &Engine, shared: &Shared) {
         if shared.stop.load(Ordering::Acquire) {
             return Some(());
         }
+        // Who closes something is not kept waiting by one look after the other.
+        if shared.wanted.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+            return None;
+        }
+        let looking = shared.looking.lock().unwrap_or_else(|e| e.into_inner());
         let watched: Vec<_> = {
             let watched = shared.watched.lock().expect("no panic under this lock");
             watched.iter().filter_map(Weak::upgrade).collect()
@@ -93,6 +111,7 @@ fn look_after(engine: &Engine, shared: &Shared) {
         for what in watched {
             what.look();
         }
+        drop(looking);
         None
     };
     let _ = engine.wait_for(Deadline::Never, &mut || Ok(()), look);

@@ -93,7 +93,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - a domain, by the table that this function is in.
         let object = unsafe { DomainObject::at(fid) }?;
-        if !is_free(&object.inner.domain) {
+        let domain = &object.inner.domain;
+        if !domain.watcher().apart(|| is_free(domain)) {
             return Err(Errno::BUSY);
         }
         // SAFETY:

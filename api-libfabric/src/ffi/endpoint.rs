@@ -139,7 +139,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             if !part.alias {
                 part.endpoint.detach();
             }
-            EndpointObject::destroy(fid);
+            let domain = part.endpoint.domain().clone();
+            domain.watcher().apart(|| EndpointObject::destroy(fid));
         }
         Ok(())
     })

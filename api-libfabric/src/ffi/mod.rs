@@ -154,13 +154,7 @@ fn deadline(timeout: c_int) -> Deadline {
     }
 }
 
-/// Whether nobody but the caller has `object`. The library's own thread may look at something for a moment.
+/// Whether nobody but the caller has `object`.
 fn is_free<T>(object: &Arc<T>) -> bool {
-    (0..1000).any(|_| {
-        let free = Arc::strong_count(object) == 1;
-        if !free {
-            std::thread::yield_now();
-        }
-        free
-    })
+    Arc::strong_count(object) == 1
 }

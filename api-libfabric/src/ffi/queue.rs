@@ -103,13 +103,19 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - a completion queue, by the table that this function is in.
         let object = unsafe { QueueObject::at(fid) }?;
-        if !object.inner.queue.attached.is_empty() || !is_free(&object.inner.queue) {
+        if !object.inner.queue.attached.is_empty() {
             return Err(Errno::BUSY);
         }
-        // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
-        unsafe { QueueObject::destroy(fid) };
-        Ok(())
+        let domain = object.inner.queue.domain().clone();
+        domain.watcher().apart(|| {
+            if !is_free(&object.inner.queue) {
+                return Err(Errno::BUSY);
+            }
+            // SAFETY:
+            // - nobody has it any more but the caller, who gives it up.
+            unsafe { QueueObject::destroy(fid) };
+            Ok(())
+        })
     })
 }
 

@@ -12,6 +12,8 @@ use crate::{ensure, ensure_eq};
 laws! {
     busy: "lives.busy", "fi_close(3)", 1, [close, fabric, domain, av_open, cq_open, cntr_open, endpoint],
         "what others need cannot be closed (-FI_EBUSY), and can when they are gone";
+    watched: "lives.watched", "fi_close(3)", 1, [close, cq_open, endpoint, trecv, tsend],
+        "what the library's own thread looks after can be closed at once, one object after the other";
     states: "lives.enable", "fi_endpoint(3)", 1, [enable, ep_bind, atomic, fetch_atomic, send, write],
         "before it is enabled an endpoint does nothing (-FI_EOPBADSTATE); afterwards it can be bound and enabled no more";
     incomplete: "lives.incomplete", "fi_endpoint(3)", 1, [enable, ep_bind],
@@ -69,6 +71,29 @@ fn busy(_: &Ctx) -> Verdict {
         );
     }
     station.close_the_rest()
+}
+
+fn watched(ctx: &Ctx) -> Verdict {
+    for nth in 0..many(ctx, 5) {
+        let plan = Plan {
+            progress: FI_PROGRESS_AUTO,
+            wait: if nth % 2 == 0 {
+                FI_WAIT_FD
+            } else {
+                FI_WAIT_UNSPEC
+            },
+            ..Plan::default()
+        };
+        let station = Station::open(&plan)?;
+        let (to, word) = (station.insert(&station.name()?)?, Memory::new(8));
+        ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(1)));
+        ok!(tagged station.ep, send([1u8; 8].as_ptr().cast(), 8, null_mut(), to, 1, cx(2)));
+        station.rx.of(1)?;
+        station.tx.of(2)?;
+        station.close()?;
+        word.free();
+    }
+    Ok(())
 }
 
 fn states(_: &Ctx) -> Verdict {
