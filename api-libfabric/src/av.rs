@@ -1,4 +1,5 @@
-//! Address vectors (fi_av(3)). An address is the index of its insertion, in tables and maps alike; indices are not used again.
+//! Address vectors (fi_av(3)). An address is an index, in tables and maps alike: the one removed last, or
+//! the next.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,8 @@ pub struct AddressVector {
 #[derive(Default)]
 struct Entries {
     names: Vec<Option<Name>>,
+    /// Indices of names that were removed.
+    free: Vec<u64>,
     by_id: HashMap<u64, u64>,
 }
 
@@ -38,11 +41,19 @@ impl AddressVector {
         &self.domain
     }
 
-    /// Inserts a name; its address.
+    /// Inserts a name; its address, which may be one that was removed.
     pub fn insert(&self, name: Name) -> u64 {
         let mut entries = self.entries.write().unwrap_or_else(|e| e.into_inner());
-        let address = entries.names.len() as u64;
-        entries.names.push(Some(name));
+        let address = match entries.free.pop() {
+            Some(address) => {
+                entries.names[address as usize] = Some(name);
+                address
+            }
+            None => {
+                entries.names.push(Some(name));
+                entries.names.len() as u64 - 1
+            }
+        };
         entries.by_id.entry(name.id()).or_insert(address);
         address
     }
@@ -55,6 +66,7 @@ impl AddressVector {
             .get_mut(address as usize)
             .ok_or(Errno::INVAL)?;
         let name = place.take().ok_or(Errno::INVAL)?;
+        entries.free.push(address);
         if entries.by_id.get(&name.id()) == Some(&address) {
             let again = entries.names.iter().position(|other| *other == Some(name));
             match again {

@@ -169,7 +169,9 @@ impl State {
         let removals = av.removals();
         if removals != self.removals {
             for (index, place) in self.targets.iter_mut().enumerate() {
-                if av.name(index as u64).is_err() {
+                // The address may be another endpoint's by now.
+                let name = av.name(index as u64).ok();
+                if place.as_ref().map(|target| target.name) != name {
                     *place = None;
                 }
             }
@@ -290,10 +292,7 @@ impl State {
         if operation.error.is_none()
             && let Some(notice) = operation.notice
         {
-            let target = match self.targets.get_mut(operation.to as usize) {
-                Some(Some(target)) => Ok(target),
-                _ => Err(Errno::CANCELED),
-            };
+            let target = target_of(&mut self.targets, operation).ok_or(Errno::CANCELED);
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
                 let channel = &self.channel;
@@ -368,9 +367,9 @@ impl State {
                     continue;
                 }
                 Err(error) => {
-                    let errno = match self.targets.get_mut(operation.to as usize) {
-                        Some(Some(target)) => target.why(error),
-                        _ => error.into(),
+                    let errno = match target_of(&mut self.targets, operation) {
+                        Some(target) => target.why(error),
+                        None => error.into(),
                     };
                     operation.error.get_or_insert(errno);
                 }
@@ -431,6 +430,15 @@ impl State {
         self.make_room(reports);
         self.progress(reports);
     }
+}
+
+/// The target of an operation, unless its address has been removed.
+fn target_of<'a>(
+    targets: &'a mut [Option<Box<Target>>],
+    operation: &Operation,
+) -> Option<&'a mut Target> {
+    let target = targets.get_mut(operation.to as usize)?.as_mut()?;
+    (target.name.id() == operation.peer).then_some(target)
 }
 
 fn event(report: &Report) -> Option<Record> {

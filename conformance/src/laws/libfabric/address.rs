@@ -25,6 +25,8 @@ laws! {
         "operations to an address that was never given out are refused (-FI_EINVAL)";
     twice: "av.twice", "fi_av(3)", 2, [av_insert, av_remove, fetch_atomic],
         "an endpoint that was inserted twice is reached by both addresses, and by one when the other is removed";
+    reused: "av.reuse", "fi_av(3)", 3, [av_insert, av_remove, fetch_atomic, tsend],
+        "addresses that were removed are given out again, so that a vector does not grow, and lead to whom they were given to";
     own: "av.name", "fi_cm(3)", 2, [getname, endpoint],
         "every endpoint has a name of its own, known before it is enabled; a short buffer is -FI_ETOOSMALL with the length";
     events: "av.events", "fi_av(3), fi_eq(3)", 1, [av_open, av_insert, eq_open, eq_read, eq_readerr, eq_sread],
@@ -222,6 +224,45 @@ fn unknown(ctx: &Ctx) -> Verdict {
         }
         job.tx.is_empty()?;
         ensure_eq!(job.memory.get(8), 0, "the memory");
+        Ok(())
+    })
+}
+
+fn reused(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let names = names(job);
+        let name = |rank: u32| &names[rank as usize * NAME..][..NAME];
+        let first = job.station.insert(name(0))?;
+        let mut address = first;
+        for nth in 0..1000 {
+            ok!(obj job.station.av, remove(&mut address, 1, 0));
+            let rank = nth % job.size;
+            address = job.station.insert(name(rank))?;
+            ensure_eq!(address, first, "the address");
+            if nth % 50 == 0 {
+                let (_, at, key) = job.place(rank, 8);
+                let (one, mut before) = (1u64, 0u64);
+                job.done(|| call!(atomic job.ep, readwrite((&raw const one).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), address, at, key, UINT64, SUM, null_mut())))?;
+                let tag = u64::from(rank);
+                job.post(
+                    || call!(tagged job.ep, inject([5u8; 8].as_ptr().cast(), 8, address, tag)),
+                )?;
+            }
+        }
+        job.meet();
+        // 20 of each rank, whose numbers go 0, 50, 100, ... modulo 3.
+        let mine = (0..1000u32)
+            .step_by(50)
+            .filter(|nth| nth % job.size == job.rank)
+            .count() as u32
+            * job.size;
+        ensure_eq!(job.memory.get(8), u64::from(mine), "the operations of all");
+        let word = Memory::new(8);
+        for nth in 0..mine as usize {
+            ok!(tagged job.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, job.rank.into(), 0, cx(nth)));
+            job.rx.of(nth)?;
+        }
+        word.free();
         Ok(())
     })
 }
