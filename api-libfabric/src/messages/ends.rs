@@ -1,9 +1,9 @@
 //! What becomes of messages.
 
 use unipgas_core::Engine;
-use unipgas_core::message::{APART, MARK, Pattern, ReceiveTicket, Received};
+use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
 
-use super::{After, Awaited, Messages, Parts, errno};
+use super::{After, Awaited, Messages, errno};
 use crate::completion::Entry;
 use crate::name::Name;
 use crate::operation::Reports;
@@ -12,9 +12,6 @@ use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
 use crate::target::SHAPE;
-
-/// Messages in one buffer begin at multiples of this from its beginning.
-const ALIGN: usize = 8;
 
 pub(super) fn scatter(bytes: &[u8], parts: &[Part]) {
     let mut rest = bytes;
@@ -276,7 +273,10 @@ impl State {
         let place = messages.awaited.get_mut(ticket.index());
         let Some((place, awaited)) = place.and_then(|place| place.take().map(|it| (place, it)))
         else {
-            return messages.discard(self.domain.engine(), ticket);
+            return match messages.mailbox.share(ticket) {
+                Some(share) => self.report_share(reports, ticket, &share),
+                None => messages.discard(self.domain.engine(), ticket),
+            };
         };
         let apart = messages.mailbox.take_apart(ticket);
         match messages.mailbox.test_receive(ticket) {
@@ -285,7 +285,13 @@ impl State {
                 self.operate(reports, &awaited, &received, &apart.unwrap_or_default());
             }
             Some(Ok(received)) => self.received(reports, &awaited, &received),
-            Some(Err(error)) => drop(reports.fail(&awaited.report, errno(error))),
+            Some(Err(error)) => {
+                let entry = Entry {
+                    flags: if awaited.several { FI_MULTI_RECV } else { 0 },
+                    ..Entry::default()
+                };
+                let _ = reports.fail_with(&awaited.report, errno(error), entry, 0);
+            }
             // Its predecessor under this index has ended.
             None => *place = Some(awaited),
         }
@@ -298,9 +304,6 @@ impl State {
             scatter(&bounce[..received.len.min(bounce.len())], parts);
         }
         let mut entry = self.entry(received);
-        if let (Some(pattern), Parts::One(part)) = (awaited.several, &awaited.parts) {
-            return self.one_of_several(reports, awaited, pattern, *part, entry);
-        }
         let discarded = parts.is_empty() && awaited.bounce.is_some();
         if received.len <= capacity || discarded {
             reports.succeed_with(&awaited.report, entry);
@@ -311,40 +314,69 @@ impl State {
         }
     }
 
-    /// A message has come into a buffer for several: the rest of it is for the next one, if it is large enough.
-    fn one_of_several(
-        &mut self,
-        reports: &Reports,
-        awaited: &Awaited,
-        pattern: Pattern,
-        part: Part,
-        mut entry: Entry,
-    ) {
-        entry.buffer = part.ptr.addr();
-        let mut report = awaited.report;
-        let used = entry.len.next_multiple_of(ALIGN);
-        let rest = part.len.saturating_sub(used);
-        let over = rest < self.least_room || rest == 0;
-        if over || entry.len > part.len {
-            entry.flags |= FI_MULTI_RECV;
-            // Told always: the program has nothing else to know by that the buffer is its own again.
-            report.wanted = true;
-        }
-        if entry.len > part.len {
-            let excess = entry.len - part.len;
-            entry.len = part.len;
-            let _ = reports.fail_with(&awaited.report, Errno::TRUNC, entry, excess);
+    /// A message has come into a buffer for several, or could not.
+    #[inline(never)]
+    fn report_share(&mut self, reports: &Reports, ticket: ReceiveTicket, share: &Share) {
+        let Some(messages) = &mut self.messages else {
             return;
+        };
+        let apart = messages.mailbox.take_apart(ticket);
+        let Some(result) = messages.mailbox.test_receive(ticket) else {
+            return;
+        };
+        let place = messages.awaited.get_mut(share.of.index());
+        let Some((place, mut report, cancelled)) = place.and_then(|place| {
+            let awaited = place.as_ref()?;
+            let (report, cancelled) = (awaited.report, awaited.cancelled);
+            Some((place, report, cancelled))
+        }) else {
+            return;
+        };
+        if share.last {
+            *place = None;
         }
-        reports.succeed_with(&report, entry);
-        if let (false, Some(messages)) = (over, &mut self.messages) {
-            let next = Part {
-                ptr: part.ptr.wrapping_add(used),
-                len: rest,
-            };
-            // SAFETY:
-            // - the buffer is the library's until it has said by the flag that it needs it no more.
-            unsafe { messages.await_several(pattern, awaited.report, next) };
+        let given_back = Entry {
+            flags: FI_MULTI_RECV,
+            ..Entry::default()
+        };
+        let told = share.last && !cancelled;
+        // Told always: the program has nothing else to know by that the buffer is its own again.
+        report.wanted |= told;
+        let flags = if told { FI_MULTI_RECV } else { 0 };
+        match result {
+            Ok(received) if received.envelope.context & APART != 0 => {
+                let request = apart.unwrap_or_default();
+                let engine = self.domain.engine();
+                messages.refuse(engine, received.source, &request, Errno::OPNOTSUPP);
+                if told && let Some(queue) = &reports.receive {
+                    queue.push(Entry {
+                        context: report.context,
+                        ..given_back
+                    });
+                }
+            }
+            Ok(received) => {
+                let mut entry = self.entry(&received);
+                entry.buffer = share.buffer.addr();
+                entry.flags |= flags;
+                if received.len <= share.capacity {
+                    reports.succeed_with(&report, entry);
+                } else {
+                    entry.len = share.capacity;
+                    let excess = received.len - share.capacity;
+                    let _ = reports.fail_with(&report, Errno::TRUNC, entry, excess);
+                }
+            }
+            Err(error) => {
+                let entry = Entry {
+                    flags,
+                    ..Entry::default()
+                };
+                let _ = reports.fail_with(&report, errno(error), entry, 0);
+            }
+        }
+        if share.last && cancelled {
+            let _ = reports.fail_with(&report, Errno::CANCELED, given_back, 0);
         }
     }
 }

@@ -149,8 +149,10 @@ struct Awaited {
     parts: Parts,
     /// Where the message goes first, if there is more than one part.
     bounce: Option<Box<[u8]>>,
-    /// The buffer is for several messages, of this kind (FI_MULTI_RECV).
-    several: Option<Pattern>,
+    /// The buffer is for several messages (FI_MULTI_RECV).
+    several: bool,
+    /// It has been taken back, and waits for messages that are still coming into its buffer.
+    cancelled: bool,
     /// What comes is the answer to an atomic operation, whose results go to the parts.
     answer: bool,
 }
@@ -304,17 +306,27 @@ impl Messages {
     ///
     /// # Safety
     /// The memory is valid for writes until the last of them has ended.
-    unsafe fn await_several(&mut self, pattern: Pattern, report: Report, part: Part) {
+    unsafe fn await_several(
+        &mut self,
+        pattern: Pattern,
+        report: Report,
+        part: Part,
+        least_room: usize,
+    ) {
         // SAFETY:
         // - the caller's word.
-        let ticket = unsafe { self.mailbox.receive(pattern, part.ptr, part.len) };
+        let ticket = unsafe {
+            self.mailbox
+                .receive_several(pattern, part.ptr, part.len, least_room)
+        };
         self.keep(Awaited {
             ticket,
             report,
             source: pattern.source,
             parts: Parts::One(part),
             bounce: None,
-            several: Some(pattern),
+            several: true,
+            cancelled: false,
             answer: false,
         });
     }
@@ -343,7 +355,8 @@ impl Messages {
             source,
             parts: Parts::of(parts),
             bounce,
-            several: None,
+            several: false,
+            cancelled: false,
             answer: false,
         });
     }

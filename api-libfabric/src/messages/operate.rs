@@ -151,7 +151,8 @@ impl Endpoint {
             source: Some(number),
             parts: Parts::of(&results),
             bounce: Some(bounce),
-            several: None,
+            several: false,
+            cancelled: false,
             answer: true,
         });
         state.report_messages(reports);
@@ -290,13 +291,6 @@ impl State {
         };
         let engine = self.domain.engine();
         let source = received.source;
-        if let (Some(pattern), Parts::One(part)) = (awaited.several, &awaited.parts) {
-            messages.refuse(engine, source, request, Errno::OPNOTSUPP);
-            // SAFETY:
-            // - the buffer is the library's until it has said by a flag that it needs it no more.
-            unsafe { messages.await_several(pattern, awaited.report, *part) };
-            return;
-        }
         if awaited.parts.list().is_empty() && awaited.bounce.is_some() {
             messages.refuse(engine, source, request, Errno::CANCELED);
             return reports.succeed_with(&awaited.report, entry);

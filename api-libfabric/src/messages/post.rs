@@ -205,7 +205,7 @@ impl Endpoint {
             };
             // SAFETY:
             // - the caller's word.
-            unsafe { messages.await_several(pattern, report, *part) };
+            unsafe { messages.await_several(pattern, report, *part, state.least_room) };
             state.report_messages(reports);
             return Ok(());
         }
@@ -273,13 +273,32 @@ impl Endpoint {
     pub fn cancel(&self, context: usize) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::NOENT)?;
-        let meant = |awaited: &Awaited| awaited.report.context == context && !awaited.answer;
-        let known = messages
+        let meant = |awaited: &Awaited| {
+            awaited.report.context == context && !awaited.answer && !awaited.cancelled
+        };
+        let mut known = messages
             .awaited
             .iter_mut()
             .find(|place| place.as_ref().is_some_and(meant));
-        if let Some(place) = known
+        if let Some(place) = &mut known
             && let Some(awaited) = place
+            && awaited.several
+            && let Some(at_once) = messages.mailbox.cancel_several(awaited.ticket)
+        {
+            let report = awaited.report;
+            if !at_once {
+                awaited.cancelled = true;
+                return Ok(());
+            }
+            **place = None;
+            let entry = Entry {
+                flags: FI_MULTI_RECV,
+                ..Entry::default()
+            };
+            return reports.fail_with(&report, Errno::CANCELED, entry, 0);
+        } else if let Some(place) = known
+            && let Some(awaited) = place
+            && !awaited.several
             && messages.mailbox.cancel_receive(awaited.ticket)
         {
             let report = awaited.report;

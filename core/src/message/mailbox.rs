@@ -11,7 +11,7 @@ use super::outgoing::Outgoing;
 use super::quick::Waited;
 use super::staging::Staging;
 use super::state::{
-    Arrival, Precedence, ReceiveStage, ReceiveTicket, Receiving, Sending, no_such_peer,
+    Arrival, Precedence, ReceiveStage, ReceiveTicket, Receiving, Role, Sending, no_such_peer,
 };
 use super::window::Window;
 use crate::bundle::RegionKey;
@@ -176,9 +176,18 @@ impl Mailbox {
                 sending.end(Err(why.clone()));
             }
         }
-        let mut ended = Vec::new();
+        let (mut ended, mut over) = (Vec::new(), Vec::new());
         for (key, receiving) in &mut self.receives {
             let waits = match &receiving.stage {
+                // Parts that are still being written end the whole.
+                ReceiveStage::Posted
+                    if matches!(receiving.role, Role::Several { open: 1.., .. }) =>
+                {
+                    if receiving.pattern.source == Some(peer) {
+                        over.push(key as u32);
+                    }
+                    false
+                }
                 ReceiveStage::Posted => receiving.pattern.source == Some(peer),
                 ReceiveStage::Coming(coming) => {
                     coming.from.is_none() && coming.received.source == peer
@@ -190,7 +199,8 @@ impl Mailbox {
                 receiving.stage = ReceiveStage::Ended(Err(why.clone()));
             }
         }
-        self.posted.retain(|known| !ended.contains(known));
+        self.posted
+            .retain(|known| !ended.contains(known) && !over.contains(known));
         if self.tells_ends {
             self.ended.extend(ended);
         }

@@ -16,6 +16,7 @@ mod outgoing;
 mod quick;
 mod receiving;
 mod sending;
+mod several;
 mod staging;
 mod state;
 mod window;
@@ -26,4 +27,5 @@ pub use messenger::{Messenger, Needs};
 pub use sending::Multicast;
 pub use state::{
     ANY_TAG, APART, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
+    Share,
 };

@@ -5,7 +5,7 @@ use super::mailbox::{Debt, GET, Mailbox};
 use super::outgoing::Bytes;
 use super::state::{
     APART, Arrival, Coming, Offer, Pattern, Payload, Precedence, ReceiveStage, ReceiveTicket,
-    Received, Receiving, received,
+    Received, Receiving, Role, received,
 };
 use super::window::Window;
 use crate::bundle::BUNDLE_LEN;
@@ -25,6 +25,7 @@ impl Mailbox {
         capacity: usize,
     ) -> ReceiveTicket {
         let key = self.receives.insert(Receiving {
+            role: Role::Whole,
             pattern,
             buffer,
             capacity,
@@ -45,10 +46,16 @@ impl Mailbox {
     /// What has become of a receive; after `Some` the ticket means nothing.
     pub fn test_receive(&mut self, ticket: ReceiveTicket) -> Option<Result<Received>> {
         match &self.receives.get(ticket.0 as usize)?.stage {
-            ReceiveStage::Ended(_) => match self.receives.remove(ticket.0 as usize).stage {
-                ReceiveStage::Ended(result) => Some(result),
-                _ => unreachable!("just seen"),
-            },
+            ReceiveStage::Ended(_) => {
+                let receiving = self.receives.remove(ticket.0 as usize);
+                if let Role::Part(of) = receiving.role {
+                    self.part_taken(of);
+                }
+                match receiving.stage {
+                    ReceiveStage::Ended(result) => Some(result),
+                    _ => unreachable!("just seen"),
+                }
+            }
             _ => None,
         }
     }
@@ -193,11 +200,16 @@ impl Mailbox {
             let better = |key: &u32| named(key) && fits(key);
             at = self.posted.iter().position(better).unwrap_or(at);
         }
-        self.posted.remove(at).map(|key| key as usize)
+        let key = *self.posted.get(at)? as usize;
+        if matches!(self.receives[key].role, Role::Several { .. }) {
+            return Some(self.take_part(key, head));
+        }
+        self.posted.remove(at);
+        Some(key)
     }
 
     /// Gives a message that had to wait to the receive that wants it.
-    fn hand_over(&mut self, key: usize, arrival: Arrival) {
+    pub(super) fn hand_over(&mut self, key: usize, arrival: Arrival) {
         let Arrival {
             source,
             head,

@@ -169,7 +169,33 @@ pub(super) enum SendStage {
     Ended(Result<()>),
 }
 
+/// What a receive is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// One message.
+    Whole,
+    /// Several messages, one behind the other: given up with less room than `least`. Its messages are received by parts of it, of which
+    /// `open` have not been taken.
+    Several { least: usize, open: u32 },
+    /// One of the messages of the receive with this ticket.
+    Part(u32),
+}
+
+/// One of the messages that a receive for several has taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// The receive for several.
+    pub of: ReceiveTicket,
+    /// Where its message is.
+    pub buffer: *mut u8,
+    /// The room there was for it.
+    pub capacity: usize,
+    /// No other message comes into the buffer, and all others have been taken: with this one the receive ends, too.
+    pub last: bool,
+}
+
 pub(super) struct Receiving {
+    pub role: Role,
     pub pattern: Pattern,
     pub buffer: *mut u8,
     pub capacity: usize,

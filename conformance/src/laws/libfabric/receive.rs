@@ -28,6 +28,12 @@ laws! {
         "a buffer with FI_MULTI_RECV takes message after message until less than the least room is left, and says so with the last";
     multi_selective: "msg.multi.selective", "fi_msg(3)", 2, [recvmsg, send, ep_bind],
         "that a buffer with FI_MULTI_RECV is used up is told even if completions are told on request only";
+    multi_order: "msg.multi.order", "fi_msg(3)", 3, [recvmsg, recv, send],
+        "a buffer with FI_MULTI_RECV takes all that comes until it is used up, whoever sends; receives that were posted later take what comes then";
+    multi_unexpected: "msg.multi.unexpected", "fi_msg(3)", 2, [recvmsg, recv, send],
+        "so do messages that came before it, short and long, and one that is too long for the rest";
+    multi_cancelled: "msg.multi.cancel", "fi_endpoint(3), fi_cq(3)", 2, [cancel, recvmsg, send],
+        "a buffer with FI_MULTI_RECV that is cancelled, used or not, ends with FI_ECANCELED and FI_MULTI_RECV, and takes nothing more";
     transmit_complete: "msg.recv.transmit", "fi_msg(3)", 2, [recvmsg, trecvmsg, control],
         "receives take FI_TRANSMIT_COMPLETE, from the call and from the endpoint";
     many_senders: "msg.crowd", "fi_msg(3)", 4, [send, recv] + ordering,
@@ -297,6 +303,148 @@ fn multi_selective(ctx: &Ctx) -> Verdict {
             buffer.holds(64 * usize::from(nth), &[nth + 1; 64], "a message")?;
         }
         buffer.free();
+        Ok(())
+    })
+}
+
+const MULTI: Plan<'static> = Plan {
+    caps: FI_MSG | FI_MULTI_RECV,
+    ..Plan::DEFAULT
+};
+
+fn multi_order(ctx: &Ctx) -> Verdict {
+    with(ctx, &MULTI, 256, |job| {
+        const EACH: usize = 8;
+        if job.rank > 0 {
+            for _ in 0..EACH {
+                send(job, 0, &[job.rank as u8; 64], 9)?;
+                job.tx.of(9)?;
+            }
+            return Ok(());
+        }
+        // The first buffer is for half of them, the second one for a quarter, and the rest goes to plain receives.
+        let (buffers, plain) = (
+            [Memory::new(8 * 64), Memory::new(4 * 64)],
+            Memory::new(4 * 64),
+        );
+        for (nth, buffer) in buffers.iter().enumerate() {
+            let part = libc::iovec {
+                iov_base: buffer.base.cast(),
+                iov_len: buffer.len,
+            };
+            ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
+        }
+        for nth in 0..4 {
+            ok!(msg job.ep, recv(plain.at(64 * nth).cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(2 + nth)));
+        }
+        let mut seen = Vec::new();
+        for nth in 0..2 * EACH {
+            let entry = job.rx.next()?;
+            ensure_eq!(entry.len, 64, "the length");
+            let over = entry.flags & FI_MULTI_RECV != 0;
+            ensure_eq!(over, nth == 7 || nth == 11, "message {nth}: the flag");
+            seen.push(entry.op_context.addr());
+        }
+        let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4, 5];
+        ensure_eq!(seen, expected, "who took the messages");
+        let all = buffers
+            .iter()
+            .chain([&plain])
+            .flat_map(|memory| memory.load(0, memory.len));
+        let from_one = all.filter(|byte| *byte == 1).count();
+        ensure_eq!(from_one, EACH * 64, "the bytes of the first sender");
+        buffers.into_iter().chain([plain]).for_each(Memory::free);
+        Ok(())
+    })
+}
+
+fn multi_unexpected(ctx: &Ctx) -> Verdict {
+    with(ctx, &MULTI, 256, |job| {
+        let lens = [5, 100_000, 64, 0, 300_000, 50_000, 40];
+        let sent: Vec<_> = (0..)
+            .zip(lens)
+            .map(|(nth, len)| pattern(nth, len))
+            .collect();
+        for bytes in &sent {
+            send(job, job.right(), bytes, 9)?;
+        }
+        job.meet();
+        let buffer = Memory::new(420_000);
+        let (mut last, part) = (
+            [0u8; 40],
+            libc::iovec {
+                iov_base: buffer.base.cast(),
+                iov_len: 420_000,
+            },
+        );
+        ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+        receive(job, &mut last, 5)?;
+        let mut given_back = Vec::new();
+        for nth in 0..7 {
+            // They may end in another order.
+            let (code, entry) = loop {
+                match job.rx.read() {
+                    (AGAIN, _) => job.tx.progress(),
+                    other => break other,
+                }
+            };
+            if code == AVAIL {
+                let error = job.rx.fails(Errno::TRUNC, "the long message")?;
+                ensure_eq!(error.olen + error.len, 50_000, "message {nth}: its length");
+                given_back.push(error.flags & FI_MULTI_RECV != 0);
+                continue;
+            }
+            ensure_eq!(code, 1, "fi_cq_read");
+            if entry.op_context.addr() == 5 {
+                continue;
+            }
+            given_back.push(entry.flags & FI_MULTI_RECV != 0);
+            let at = entry.buf.addr() - buffer.base.addr();
+            let which = sent.iter().find(|bytes| bytes.len() == entry.len);
+            buffer.holds(at, which.ok_or("an unknown length")?, "a message")?;
+        }
+        let expected = [false, false, false, false, false, true];
+        ensure_eq!(given_back, expected, "when the buffer was given back");
+        same(&last, &sent[6], "the one after them")?;
+        for _ in lens {
+            job.tx.of(9)?;
+        }
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn multi_cancelled(ctx: &Ctx) -> Verdict {
+    with(ctx, &MULTI, 256, |job| {
+        let (buffer, plain) = (Memory::new(256), Memory::new(64));
+        let part = libc::iovec {
+            iov_base: buffer.base.cast(),
+            iov_len: 256,
+        };
+        for used in [false, true] {
+            ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+            job.meet();
+            if used {
+                send(job, job.right(), &[1; 64], 9)?;
+                job.tx.of(9)?;
+                ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
+            }
+            ok!(obj job.ep, cancel(cx(4)));
+            let error = job.rx.fails(Errno::CANCELED, "the buffer")?;
+            ensure_eq!(error.op_context.addr(), 4, "the context");
+            ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
+            gives!(NOENT, obj job.ep, cancel(cx(4)));
+            job.meet();
+            buffer.fill(7);
+            send(job, job.right(), &[2; 64], 9)?;
+            job.tx.of(9)?;
+            ok!(msg job.ep, recv(plain.base.cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(5)));
+            job.rx.of(5)?;
+            plain.holds(0, &[2; 64], "the message")?;
+            buffer.holds(0, &[7; 256], "the buffer")?;
+        }
+        buffer.free();
+        plain.free();
         Ok(())
     })
 }

@@ -1,0 +1,124 @@
+//! Receives for several messages, which lie one behind the other in one buffer. Such a receive stays where it is among those posted until
+//! too little room is left; each message gets a receive of its own for its part of the buffer.
+
+use super::layout::Head;
+use super::mailbox::Mailbox;
+use super::state::{APART, Pattern, ReceiveStage, ReceiveTicket, Receiving, Role, Share};
+
+/// Messages begin at multiples of this from the buffer's beginning.
+const ALIGN: usize = 8;
+
+impl Mailbox {
+    /// Takes messages that fit, one after the other, into `capacity` bytes at `buffer`, until less than `least` are left, or none. Each
+    /// has a ticket that [`Mailbox::take_ended`] gives and [`Mailbox::share`] knows; with the last of them this receive's means nothing
+    /// any more. A message of the kind [`APART`] uses nothing of the buffer.
+    ///
+    /// # Safety
+    /// The bytes are valid for writes, and nobody else's, until the last share has been taken, or the receive was cancelled.
+    pub unsafe fn receive_several(
+        &mut self,
+        pattern: Pattern,
+        buffer: *mut u8,
+        capacity: usize,
+        least: usize,
+    ) -> ReceiveTicket {
+        let key = self.receives.insert(Receiving {
+            role: Role::Several { least, open: 0 },
+            pattern,
+            buffer,
+            capacity,
+            stage: ReceiveStage::Posted,
+            apart: None,
+        });
+        self.posted.push_back(key as u32);
+        while self.posted.back() == Some(&(key as u32)) {
+            let fits =
+                |arrival: &super::state::Arrival| pattern.fits(arrival.source, &arrival.head);
+            let found = self.arrivals.iter().position(fits);
+            let Some(arrival) = found.and_then(|at| self.arrivals.remove(at)) else {
+                break;
+            };
+            let part = self.take_part(key, &arrival.head);
+            self.hand_over(part, arrival);
+        }
+        ReceiveTicket(key as u32)
+    }
+
+    /// What a ticket is of a receive for several messages, if it is.
+    pub fn share(&self, ticket: ReceiveTicket) -> Option<Share> {
+        let receiving = self.receives.get(ticket.0 as usize)?;
+        let Role::Part(of) = receiving.role else {
+            return None;
+        };
+        let whole = self.receives.get(of as usize)?;
+        let open = matches!(whole.role, Role::Several { open: 2.., .. });
+        Some(Share {
+            of: ReceiveTicket(of),
+            buffer: receiving.buffer,
+            capacity: receiving.capacity,
+            last: !open && !self.posted.contains(&of),
+        })
+    }
+
+    /// Takes a receive for several messages back, as far as no message has been found for it. True: its ticket means nothing any more; false:
+    /// it does until its last share has been taken. `None`: it is not posted.
+    pub fn cancel_several(&mut self, ticket: ReceiveTicket) -> Option<bool> {
+        let at = self.posted.iter().position(|known| *known == ticket.0)?;
+        self.posted.remove(at);
+        let key = ticket.0 as usize;
+        let none = matches!(self.receives[key].role, Role::Several { open: 0, .. });
+        if none {
+            self.receives.remove(key);
+        }
+        Some(none)
+    }
+
+    /// A receive for the next message of one for several.
+    pub(super) fn take_part(&mut self, key: usize, head: &Head) -> usize {
+        let Receiving {
+            role,
+            pattern,
+            buffer,
+            capacity,
+            ..
+        } = &mut self.receives[key];
+        let (pattern, begin, room) = (*pattern, *buffer, *capacity);
+        let mut over = false;
+        if let Role::Several { least, open } = role {
+            *open += 1;
+            if head.context & APART == 0 {
+                let used = head.len.min(room).next_multiple_of(ALIGN).min(room);
+                *buffer = begin.wrapping_add(used);
+                *capacity = room - used;
+                over = *capacity < (*least).max(1) || head.len > room;
+            }
+        }
+        if over {
+            self.posted.retain(|known| *known != key as u32);
+        }
+        self.receives.insert(Receiving {
+            role: Role::Part(key as u32),
+            pattern,
+            buffer: begin,
+            capacity: head.len.min(room),
+            stage: ReceiveStage::Posted,
+            apart: None,
+        })
+    }
+
+    /// The result of a share has been taken.
+    pub(super) fn part_taken(&mut self, of: u32) {
+        let key = of as usize;
+        let posted = self.posted.contains(&of);
+        let Some(whole) = self.receives.get_mut(key) else {
+            return;
+        };
+        if let Role::Several { open, .. } = &mut whole.role {
+            *open -= 1;
+            let ended = matches!(whole.stage, ReceiveStage::Ended(_));
+            if *open == 0 && !posted && !ended {
+                self.receives.remove(key);
+            }
+        }
+    }
+}
