@@ -342,38 +342,40 @@ impl State {
         let told = share.last && !cancelled;
         // Told always: the program has nothing else to know by that the buffer is its own again.
         report.wanted |= told;
-        let flags = if told { FI_MULTI_RECV } else { 0 };
+        // Failures are read before what was told earlier of the same buffer: so they do not give it back.
+        let mut by_itself = false;
         match result {
             Ok(received) if received.envelope.context & APART != 0 => {
                 let request = apart.unwrap_or_default();
                 let engine = self.domain.engine();
                 messages.refuse(engine, received.source, &request, Errno::OPNOTSUPP);
-                if told && let Some(queue) = &reports.receive {
-                    queue.push(Entry {
-                        context: report.context,
-                        ..given_back
-                    });
-                }
+                by_itself = told;
             }
             Ok(received) => {
                 let mut entry = self.entry(&received);
                 entry.buffer = share.buffer.addr();
-                entry.flags |= flags;
                 if received.len <= share.capacity {
+                    if told {
+                        entry.flags |= FI_MULTI_RECV;
+                    }
                     reports.succeed_with(&report, entry);
                 } else {
                     entry.len = share.capacity;
                     let excess = received.len - share.capacity;
                     let _ = reports.fail_with(&report, Errno::TRUNC, entry, excess);
+                    by_itself = told;
                 }
             }
             Err(error) => {
-                let entry = Entry {
-                    flags,
-                    ..Entry::default()
-                };
-                let _ = reports.fail_with(&report, errno(error), entry, 0);
+                let _ = reports.fail(&report, errno(error));
+                by_itself = told;
             }
+        }
+        if by_itself && let Some(queue) = &reports.receive {
+            queue.push(Entry {
+                context: report.context,
+                ..given_back
+            });
         }
         if share.last && cancelled {
             let _ = reports.fail_with(&report, Errno::CANCELED, given_back, 0);
