@@ -279,6 +279,9 @@ fn fence_of_one(ctx: &Ctx) -> Verdict {
         let mut bytes = vec![3u8; LONG_MESSAGE];
         match job.rank {
             0 => {
+                // Both are known as receivers of messages.
+                super::message::send(job, 1, &bytes[..8], 4)?;
+                job.tx.of(4)?;
                 super::message::send(job, 2, &bytes, 5)?;
                 let mut elsewhere = One::new(job.place(1, 8), SUM, 4, 0);
                 elsewhere.msg.context = cx(6);
@@ -302,7 +305,11 @@ fn fence_of_one(ctx: &Ctx) -> Verdict {
                 super::message::receive(job, &mut bytes, 8)?;
                 job.rx.of(8)?;
             }
-            _ => job.meet(),
+            _ => {
+                job.meet();
+                super::message::receive(job, &mut bytes[..8], 8)?;
+                job.rx.of(8)?;
+            }
         }
         Ok(())
     })

@@ -22,6 +22,7 @@ laws! {
 
 const HELLO: u64 = 1;
 const ANSWER: u64 = 2;
+const NOISE: u64 = 3;
 const LETTER: u64 = 100;
 /// Peers that are there at a time, as many as fit a process; and times, so that there are more than an endpoint has numbers.
 const AT_A_TIME: usize = 60;
@@ -51,29 +52,48 @@ fn visit(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
     Ok(())
 }
 
-/// Receives what somebody says, and answers.
-fn serve(job: &Job<'_>) -> Verdict {
+/// Receives what somebody says, and answers; the name.
+fn serve(job: &Job<'_>) -> Result<Vec<u8>, String> {
     let name = Memory::new(NAME);
     ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(4)));
     job.rx.of(4)?;
-    let mut to = job.station.insert(&name.load(0, NAME))?;
+    let said = name.load(0, NAME);
+    let mut to = job.station.insert(&said)?;
     job.post(|| call!(tagged job.ep, send(name.base.cast(), 8, null_mut(), to, ANSWER, cx(5))))?;
     job.tx.of(5)?;
     ok!(obj job.station.av, remove(&mut to, 1, 0));
+    name.free();
+    Ok(said)
+}
+
+/// Messages beside the others: some peers leave more behind than those that come after them.
+fn noise(time: usize) -> usize {
+    if time.is_multiple_of(2) { 3 } else { 0 }
+}
+
+fn hear_noise(job: &Job<'_>, from: &[u8]) -> Verdict {
+    let name = Memory::new(NAME);
+    ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, NOISE, 0, cx(4)));
+    job.rx.of(4)?;
+    name.holds(0, from, "who makes noise")?;
     name.free();
     Ok(())
 }
 
 fn rounds(job: &Job<'_>, plan: &Plan<'_>, visitor: u32) -> Verdict {
     if job.rank == 0 {
-        return (0..AT_A_TIME * TIMES).try_for_each(|_| serve(job));
+        return (0..AT_A_TIME * TIMES).try_for_each(|nth| {
+            let name = serve(job)?;
+            (0..noise(nth / AT_A_TIME)).try_for_each(|_| hear_noise(job, &name))
+        });
     }
     if job.rank == visitor {
-        for _ in 0..TIMES {
+        for time in 0..TIMES {
             let mut endpoints = Vec::new();
             for _ in 0..AT_A_TIME {
                 let ep = enabled(job, plan)?;
                 visit(job, ep)?;
+                (0..noise(time)).try_for_each(|_| say(job, ep, NOISE))?;
                 endpoints.push(ep);
             }
             // Those that have come first still get on.
@@ -168,11 +188,15 @@ fn dead(ctx: &Ctx) -> Verdict {
         for _ in 0..both {
             visit(&job, enabled(&job, &plan)?)?;
         }
+        job.meet();
         ctx.dies();
     }
     if job.rank == 0 {
-        (0..both).try_for_each(|_| serve(&job))?;
+        (0..both).try_for_each(|_| serve(&job).map(drop))?;
+        // Nothing of theirs is left.
+        job.rx.is_empty()?;
     }
+    job.meet();
     let visitor = 3 - super::death::victim(&job);
     rounds(&job, &plan, visitor)?;
     super::death::ended(job)
