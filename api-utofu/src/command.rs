@@ -197,9 +197,14 @@ impl Vcq {
     }
 
     /// The target, if it is at hand and the flags ask for nothing special.
+    ///
+    /// # Safety
+    /// As [`Vcq::at_hand`].
     #[inline(always)]
-    fn aim(&self, target: &Target) -> Option<Aim<'static>> {
-        let (port, peer) = self.at_hand(target.vcq_id)?;
+    unsafe fn aim(&self, target: &Target) -> Option<Aim<'_>> {
+        // SAFETY:
+        // - the caller's word.
+        let (port, peer) = unsafe { self.at_hand(target.vcq_id) }?;
         ((target.flags & !SIMPLE == 0) & (target.edata <= 0xff)).then_some(Aim {
             target: port,
             peer,
@@ -221,13 +226,15 @@ impl Vcq {
         len: usize,
         cbdata: u64,
     ) -> Option<Result<()>> {
-        let aim = self.aim(target)?;
         if len > MAX_PUTGET {
             return None;
         }
         // SAFETY:
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
+        // SAFETY:
+        // - the queues are held, and nothing is kept at hand meanwhile.
+        let aim = unsafe { self.aim(target) }?;
         let key = ShortKey(local);
         let posted = self
             .port()
@@ -248,14 +255,14 @@ impl Vcq {
         len: usize,
         cbdata: u64,
     ) -> Option<Result<()>> {
-        let aim = self.aim(target)?;
         if (len > MAX_PIGGYBACK) | data.is_null() {
             return None;
         }
         // SAFETY:
-        // - the caller's word.
+        // - the caller's word; the queues are held when the aim is taken, and nothing is kept at hand meanwhile.
         let posted = unsafe {
             let mut queues = self.port().hold();
+            let aim = self.aim(target)?;
             self.port().put_now(&mut queues, &aim, data, len, cbdata)?
         };
         Some(self.answer(posted))
@@ -267,10 +274,12 @@ impl Vcq {
     /// As [`Vcq::post`].
     #[inline(always)]
     pub unsafe fn word_now(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
-        let aim = self.aim(target)?;
         // SAFETY:
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
+        // SAFETY:
+        // - the queues are held, and nothing is kept at hand meanwhile.
+        let aim = unsafe { self.aim(target) }?;
         let posted = self.port().put_word_now(&mut queues, &aim, word, cbdata)?;
         drop(queues);
         Some(self.answer(posted))
@@ -288,10 +297,12 @@ impl Vcq {
         operands: [u64; 2],
         cbdata: u64,
     ) -> Option<Result<()>> {
-        let aim = self.aim(target)?;
         // SAFETY:
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
+        // SAFETY:
+        // - the queues are held, and nothing is kept at hand meanwhile.
+        let aim = unsafe { self.aim(target) }?;
         let posted = self
             .port()
             .change_now(&mut queues, &aim, rmw, operands, cbdata)?;
@@ -313,10 +324,14 @@ impl Vcq {
         } else {
             self.port().post(&mut queues, command, cbdata)
         };
-        drop(queues);
-        if posted.is_ok() && self.at_hand(command.peer).is_none() {
-            self.keep_at_hand(command.peer);
+        // SAFETY:
+        // - the queues are held, and what is at hand is only asked for.
+        if posted.is_ok() && unsafe { self.at_hand(command.peer) }.is_none() {
+            // SAFETY:
+            // - as above; nothing of it is left.
+            unsafe { self.keep_at_hand(&queues, command.peer) };
         }
+        drop(queues);
         self.answer(posted)
     }
 

@@ -5,6 +5,7 @@
 //! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
 
 mod asynchronous;
+mod at_hand;
 pub mod caps;
 pub mod command;
 pub mod environment;

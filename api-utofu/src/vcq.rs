@@ -1,12 +1,12 @@
 //! VCQs (guide §2.2.1, §3.3): handles, and the memory registered with them.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
-use unipgas_core::port::{PORTS, Port, RemotePort, ShortKey};
+use unipgas_core::port::{PORTS, Port, Queues, RemotePort, ShortKey};
 use unipgas_core::{Error, Rights};
 
+use crate::at_hand::AtHand;
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
 use crate::locked::Locked;
@@ -66,25 +66,7 @@ pub struct Vcq {
     /// Memory kept from being swapped out, if that is asked for.
     locked: Option<Locked>,
     /// Remote VCQs that were used lately.
-    known: [AtomicPtr<KnownVcq>; KNOWN],
-}
-
-/// A remote VCQ that has been found. Kept as long as the process: there are not many.
-struct KnownVcq {
-    /// As programs name it, with a path.
-    bits: u64,
-    /// As notices name it.
-    plain: u64,
-    port: &'static RemotePort,
-}
-
-/// Remote VCQs that a VCQ keeps at hand.
-const KNOWN: usize = 16;
-
-/// Neighbours in the network get different places.
-#[inline(always)]
-fn known_place(bits: u64) -> usize {
-    (bits ^ bits >> 10 ^ bits >> 34) as usize % KNOWN
+    known: AtHand,
 }
 
 static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
@@ -150,7 +132,7 @@ impl Vcq {
             process,
             port,
             locked: swap_protect.then(Locked::default),
-            known: [const { AtomicPtr::new(std::ptr::null_mut()) }; KNOWN],
+            known: AtHand::default(),
         }
     }
 
@@ -205,40 +187,31 @@ impl Vcq {
     }
 
     /// The port of a remote VCQ that is at hand, and what notices call it.
+    ///
+    /// # Safety
+    /// As [`AtHand::get`].
     #[inline(always)]
-    pub(crate) fn at_hand(&self, bits: u64) -> Option<(&'static RemotePort, u64)> {
-        let known = self.known[known_place(bits)].load(Ordering::Acquire);
+    pub(crate) unsafe fn at_hand(&self, bits: u64) -> Option<(&RemotePort, u64)> {
         // SAFETY:
-        // - null, or leaked.
-        let known = unsafe { known.as_ref() }?;
-        ((known.bits == bits) & known.port.is_current()).then_some((known.port, known.plain))
+        // - the caller's word.
+        unsafe { self.known.get(bits) }
     }
 
     /// Keeps a remote VCQ at hand, if it is there.
+    ///
+    /// # Safety
+    /// `queues` are those of this VCQ's port; otherwise as [`AtHand::keep`].
     #[cold]
-    pub(crate) fn keep_at_hand(&self, bits: u64) {
-        static ALL: Mutex<BTreeMap<u64, &'static KnownVcq>> = Mutex::new(BTreeMap::new());
-        let Some((id, place)) =
-            VcqId::from_bits(bits).and_then(|id| Some((id, self.process.place_of(id)?)))
-        else {
-            return;
-        };
-        let Ok(port) = self.process.network().port(place, id.port()) else {
-            return;
-        };
-        let mut all = ALL.lock().expect("no panic under this lock");
-        let known = all
-            .get(&bits)
-            .filter(|known| std::ptr::eq(known.port, port))
-            .copied();
-        let known = known.unwrap_or_else(|| {
-            let plain = id.plain();
-            let known: &KnownVcq = Box::leak(Box::new(KnownVcq { bits, plain, port }));
-            all.insert(bits, known);
-            known
+    pub(crate) unsafe fn keep_at_hand(&self, queues: &Queues, bits: u64) {
+        let found = VcqId::from_bits(bits).and_then(|id| {
+            let place = self.process.place_of(id)?;
+            Some((id, self.port.share(queues, place, id.port())?))
         });
-        let place = &self.known[known_place(bits)];
-        place.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
+        if let Some((id, port)) = found {
+            // SAFETY:
+            // - the caller's word.
+            unsafe { self.known.keep(bits, id.plain(), port) };
+        }
     }
 
     /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`],

@@ -101,7 +101,8 @@ fn heavy_barrier() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
-fn membarrier(command: libc::c_int) -> bool {
+/// Gives whether the kernel has done it.
+pub(crate) fn membarrier(command: libc::c_int) -> bool {
     // SAFETY:
     // - membarrier takes three integers and touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }

@@ -2,12 +2,15 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::limbo::Turns;
 
 /// A value for one thread at a time. Interfaces whose objects are not thread-safe by default (uTofu guide §2.5) must not pay for
 /// a lock: a locked instruction costs as much as half a put.
 pub struct Guarded<T> {
     lock: Option<Mutex<()>>,
+    turns: Arc<Turns>,
     value: UnsafeCell<T>,
 }
 
@@ -16,10 +19,11 @@ pub struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// With a lock if `shared`.
-    pub fn new(value: T, shared: bool) -> Self {
+    /// With a lock if `shared`. Whenever it is held, `turns` count that.
+    pub fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
         Guarded {
             lock: shared.then(|| Mutex::new(())),
+            turns,
             value: UnsafeCell::new(value),
         }
     }
@@ -36,10 +40,12 @@ impl<T> Guarded<T> {
     #[inline(always)]
     pub unsafe fn hold(&self) -> Held<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
+        self.turns.begin();
         Held {
             // SAFETY:
             // - the lock is held, or the caller promises that nobody else is here.
             value: unsafe { &mut *self.value.get() },
+            turns: &self.turns,
             _lock: lock,
         }
     }
@@ -53,6 +59,8 @@ fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 /// See [`Guarded::hold`].
 pub struct Held<'a, T> {
     value: &'a mut T,
+    turns: &'a Turns,
+    /// Let go of when the turn is over.
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
@@ -68,5 +76,12 @@ impl<T> DerefMut for Held<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         self.value
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.turns.end();
     }
 }

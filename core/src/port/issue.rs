@@ -13,7 +13,7 @@ use super::guard::{Guarded, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
 use super::neighbour::Network;
 use super::notice::{Packed, PortNotice};
-use super::remote::PLAIN_LEN;
+use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
@@ -145,6 +145,7 @@ impl Port {
                     offers: 0,
                 },
                 options.shared || engine.asynchronous(),
+                network.limbo().turns(),
             ),
             table,
             inbox,
@@ -249,6 +250,13 @@ impl Port {
         // SAFETY:
         // - the caller's word.
         unsafe { self.queues.hold() }
+    }
+
+    /// Another port, for a table of the caller's, whatever becomes of it; `None` if it is not there.
+    pub fn share(&self, _queues: &Queues, place: u16, index: u16) -> Option<Arc<RemotePort>> {
+        // SAFETY:
+        // - the queues are held.
+        unsafe { self.network.share(place, index) }
     }
 
     /// Commands posted whose completions have not been looked at. May be called at any time by any thread.

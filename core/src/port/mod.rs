@@ -13,6 +13,7 @@ mod guard;
 mod issue;
 mod keys;
 mod last;
+mod limbo;
 mod neighbour;
 mod notice;
 mod poll;

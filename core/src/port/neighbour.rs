@@ -1,16 +1,17 @@
 //! Other processes by their place, and their ports by index: found once each, without their help.
 
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
 
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
+use super::limbo::Limbo;
 use super::notice::{Fault, PortNotice};
-use super::remote::RemotePort;
+use super::remote::{RemotePort, WEIGHTS};
 use super::service::Service;
 use super::trigger::{Header, advance};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
@@ -32,31 +33,34 @@ struct Neighbour {
     generation: u32,
     connection: Connection,
     directory: RemoteRegion,
-    ports: Box<[AtomicPtr<RemotePort>; PORTS]>,
+    /// Null when another process has its place.
+    ports: AtomicPtr<Ports>,
     /// Where its barrier gates are, once they have been looked for.
     gates: OnceCell<RemoteRegion>,
     /// Its death has been noticed here.
     mourned: AtomicBool,
 }
 
-/// The processes of a job that have taken a place.
+/// Processes found before, whose gates may still be in use in another thread.
+#[allow(clippy::vec_box, reason = "their addresses must stay")]
+type Former = Vec<Box<Neighbour>>;
+
+/// The ports that have been found of a process: pointers that own, as [`Arc::into_raw`] makes them.
+struct Ports([AtomicPtr<RemotePort>; PORTS]);
+
+/// The processes of a job that have taken a place. Ports are found and used by calls that hold the queues of a port of this process:
+/// they stay as long as the call, whatever becomes of them.
 pub struct Network {
     engine: Engine,
     rendezvous: Rendezvous,
     service: Service,
     places: Box<[AtomicPtr<Neighbour>]>,
-    /// Guards finding; what was found before, and may still be in use in another thread.
-    retired: Mutex<Retired>,
+    /// Guards finding.
+    former: Mutex<Former>,
+    /// Ports found before, and keys.
+    limbo: Limbo,
     pid: u32,
     last_look: Mutex<Instant>,
-}
-
-#[derive(Default)]
-struct Retired {
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    neighbours: Vec<Box<Neighbour>>,
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    ports: Vec<Box<RemotePort>>,
 }
 
 impl Network {
@@ -69,7 +73,8 @@ impl Network {
                 .collect(),
             engine,
             rendezvous,
-            retired: Mutex::default(),
+            former: Mutex::default(),
+            limbo: Limbo::new(),
             pid: std::process::id(),
             last_look: Mutex::new(Instant::now()),
         })
@@ -86,6 +91,11 @@ impl Network {
         &self.rendezvous
     }
 
+    /// Where ports and keys wait that are not found any more.
+    pub(super) fn limbo(&self) -> &Limbo {
+        &self.limbo
+    }
+
     /// This process.
     pub(super) fn pid(&self) -> u32 {
         self.pid
@@ -99,7 +109,7 @@ impl Network {
 
     /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`].
     #[inline(always)]
-    pub fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
+    pub(super) fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
         match self.port_at_hand(place, index) {
             Some(port) => Ok(port),
             None => self.find(place, index).map_err(|_| Fault::Peer),
@@ -113,11 +123,35 @@ impl Network {
         // SAFETY:
         // - null, or made by Box::into_raw and kept until self is dropped.
         let neighbour = unsafe { known.load(Ordering::Acquire).as_ref() }?;
-        let known = neighbour.ports.get(usize::from(index))?;
+        let known = neighbour.ports()?.0.get(usize::from(index))?;
         // SAFETY:
-        // - as above.
+        // - null, or made by Arc::into_raw and kept until this call is over.
         let port = unsafe { known.load(Ordering::Acquire).as_ref() }?;
         port.is_current().then_some(port)
+    }
+
+    /// The same, for whoever keeps it longer than this call.
+    ///
+    /// # Safety
+    /// The queues of a port of this process are held.
+    #[cold]
+    pub(super) unsafe fn share(&self, place: u16, index: u16) -> Option<Arc<RemotePort>> {
+        self.port(place, index).ok()?;
+        let known = self.places.get(usize::from(place))?;
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until self is dropped.
+        let neighbour = unsafe { known.load(Ordering::Acquire).as_ref() }?;
+        let known = neighbour.ports()?.0.get(usize::from(index))?;
+        let port = known.load(Ordering::Acquire);
+        if port.is_null() {
+            return None;
+        }
+        // SAFETY:
+        // - made by Arc::into_raw; what it owns is not given back before this call is over.
+        unsafe {
+            Arc::increment_strong_count(port);
+            Some(Arc::from_raw(port))
+        }
     }
 
     /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
@@ -144,8 +178,8 @@ impl Network {
 
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
-        let mut retired = self.retired.lock().expect("no panic under this lock");
-        let neighbour = self.neighbour(place, &mut retired)?;
+        let mut former = self.former.lock().expect("no panic under this lock");
+        let neighbour = self.neighbour(place, &mut former)?;
         neighbour.gates.get_or_try_init(|| {
             let listed: RegionEntry = read_listed(entry(GATES), |at, into| {
                 self.read(&neighbour.directory, at, into)
@@ -159,14 +193,14 @@ impl Network {
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let mut retired = self.retired.lock().expect("no panic under this lock");
-        let neighbour = self.neighbour(place, &mut retired)?;
+        let mut former = self.former.lock().expect("no panic under this lock");
+        let neighbour = self.neighbour(place, &mut former)?;
         let slot = neighbour
-            .ports
-            .get(usize::from(index))
+            .ports()
+            .and_then(|ports| ports.0.get(usize::from(index)))
             .ok_or(Error::StaleRegion)?;
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
+        // - null, or made by Arc::into_raw and kept until this call is over.
         if let Some(port) = unsafe { slot.load(Ordering::Acquire).as_ref() }
             && port.is_current()
         {
@@ -186,20 +220,21 @@ impl Network {
             import(&listed.notices)?,
             import(&spill)?,
         );
-        let fresh = Box::into_raw(Box::new(port));
+        let fresh = Arc::into_raw(Arc::new(port)).cast_mut();
         let old = slot.swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
-            // - made by Box::into_raw above; the swap gave it to this thread alone.
-            retired.ports.push(unsafe { Box::from_raw(old) });
+            // - made by Arc::into_raw above; the swap gave what it owns to this thread alone.
+            let old = unsafe { Arc::from_raw(old) };
+            self.limbo.retire(Box::new(old), WEIGHTS.0);
         }
         // SAFETY:
-        // - just made; kept until self is dropped.
+        // - just made; kept until this call is over.
         Ok(unsafe { &*fresh })
     }
 
     /// The process at `place`, which lives.
-    fn neighbour(&self, place: u16, retired: &mut Retired) -> Result<&Neighbour> {
+    fn neighbour(&self, place: u16, former: &mut Former) -> Result<&Neighbour> {
         let place = u32::from(place);
         let slot = self
             .places
@@ -215,7 +250,11 @@ impl Network {
             if !old.is_null() {
                 // SAFETY:
                 // - made by Box::into_raw above; the swap gave it to this thread alone.
-                retired.neighbours.push(unsafe { Box::from_raw(old) });
+                let old = unsafe { Box::from_raw(old) };
+                if let Some((ports, weight)) = old.give_up_ports() {
+                    self.limbo.retire(ports, weight);
+                }
+                former.push(old);
             }
             // SAFETY:
             // - just made; kept until self is dropped.
@@ -235,7 +274,9 @@ impl Network {
             generation: found.generation,
             directory: connection.import(&found.key)?,
             connection,
-            ports: Box::new(std::array::from_fn(|_| AtomicPtr::new(null_mut()))),
+            ports: AtomicPtr::new(Box::into_raw(Box::new(Ports(
+                [const { AtomicPtr::new(null_mut()) }; PORTS],
+            )))),
             gates: OnceCell::new(),
             mourned: AtomicBool::new(false),
         })
@@ -358,23 +399,55 @@ impl Drop for Network {
 }
 
 impl Neighbour {
+    #[inline(always)]
+    fn ports(&self) -> Option<&Ports> {
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until the call in which it was read is over.
+        unsafe { self.ports.load(Ordering::Acquire).as_ref() }
+    }
+
     fn known_ports(&self) -> impl Iterator<Item = &RemotePort> {
-        self.ports.iter().filter_map(|known| {
-            // SAFETY:
-            // - null, or made by Box::into_raw and kept until the network is dropped.
-            unsafe { known.load(Ordering::Acquire).as_ref() }
-        })
+        self.ports().into_iter().flat_map(Ports::known)
+    }
+
+    /// Its ports, and their share of what is worth freeing: its process has lost its place.
+    fn give_up_ports(&self) -> Option<(Box<Ports>, usize)> {
+        let ports = self.ports.swap(null_mut(), Ordering::AcqRel);
+        if ports.is_null() {
+            return None;
+        }
+        // SAFETY:
+        // - made by Box::into_raw; the swap gave it to this thread alone.
+        let ports = unsafe { Box::from_raw(ports) };
+        let found = ports.known().inspect(|port| port.has_left()).count();
+        Some((ports, (found + 1) * WEIGHTS.0))
     }
 }
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        for known in &*self.ports {
-            let port = known.swap(null_mut(), Ordering::AcqRel);
+        drop(self.give_up_ports());
+    }
+}
+
+impl Ports {
+    fn known(&self) -> impl Iterator<Item = &RemotePort> {
+        self.0.iter().filter_map(|known| {
+            // SAFETY:
+            // - null, or made by Arc::into_raw and kept until the call in which it was read is over.
+            unsafe { known.load(Ordering::Acquire).as_ref() }
+        })
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        for known in &self.0 {
+            let port = known.load(Ordering::Acquire);
             if !port.is_null() {
                 // SAFETY:
-                // - made by Box::into_raw, and nobody else has a reference to self any more.
-                drop(unsafe { Box::from_raw(port) });
+                // - made by Arc::into_raw; nobody finds it here any more.
+                drop(unsafe { Arc::from_raw(port) });
             }
         }
     }

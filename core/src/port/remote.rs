@@ -1,7 +1,6 @@
 //! Another process's port, as seen from here.
 
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_END, entry, within};
@@ -35,10 +34,10 @@ pub struct RemotePort {
     writers: Option<[InboxWriter; 2]>,
     /// In place: one load less on the way of a put.
     known: [AtomicPtr<KnownKey>; KEYS],
-    /// What was known under keys that have been used again since; another thread may still be reading it.
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    retired: Mutex<Vec<Box<KnownKey>>>,
 }
+
+/// The share of one of them in what is worth freeing ([`Limbo`](super::limbo::Limbo)), and of a key.
+pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 
 impl RemotePort {
     pub(super) fn new(
@@ -65,7 +64,6 @@ impl RemotePort {
             inbox,
             spill,
             known: [const { AtomicPtr::new(null_mut()) }; KEYS],
-            retired: Mutex::default(),
         }
     }
 
@@ -161,12 +159,13 @@ impl RemotePort {
         self.connection.life() != Life::Alive
     }
 
-    /// The memory under `key`, if it has been looked up before. It may have been released since.
+    /// The memory under `key`, if it has been looked up before. It may have been released since. For the call that holds a port's
+    /// queues, as all that gives regions.
     #[inline(always)]
     pub(super) fn region_at_hand(&self, key: ShortKey) -> Option<&RemoteRegion> {
         let known = self.known[key.index()].load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
+        // - null, or made by Box::into_raw and kept until the call in which it was read is over, or self is dropped.
         let known = unsafe { known.as_ref() }?;
         (known.name == key.name()).then_some(&known.region)
     }
@@ -221,13 +220,11 @@ impl RemotePort {
             // SAFETY:
             // - came from Box::into_raw above, and the swap gave it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
-            self.retired
-                .lock()
-                .expect("no panic under this lock")
-                .push(old);
+            // Another thread, and this call, may still be reading it.
+            network.limbo().retire(old, WEIGHTS.1);
         }
         // SAFETY:
-        // - just made; kept until self is dropped.
+        // - just made; kept until this call is over, or self is dropped.
         Ok(unsafe { &(*fresh).region })
     }
 }

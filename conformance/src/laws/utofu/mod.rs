@@ -12,6 +12,7 @@ mod delay;
 mod errors;
 mod failure;
 mod functions;
+mod growth;
 mod interface_exhausted;
 mod interface_gates;
 mod interface_management;
@@ -83,6 +84,7 @@ pub fn laws() -> Vec<&'static Law> {
         barrier::laws(),
         model_barrier::laws(),
         failure::laws(),
+        growth::laws(),
         lost_input::laws(),
         lives::laws(),
         bad_management::laws(),

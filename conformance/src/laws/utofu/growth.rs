@@ -1,0 +1,216 @@
+//! §3.3.1.3 and §3.6.1.4: what has been given back takes no memory, here or at those who have communicated with it, however often
+//! that is repeated; and nobody who is using it meanwhile is misled.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    own_vcq: "growth.own-vcq", "§3.3.1.3", 1, [create_vcq_with_cmp_id, free_vcq, put_piggyback8],
+        "a process that creates a VCQ, puts to it and frees it, a thousand times, does not grow";
+    peers_vcq: "growth.peers-vcq", "§3.3.1.3", 2, [create_vcq_with_cmp_id, free_vcq, put_piggyback8],
+        "a process that puts to a thousand VCQs of a peer, one after the other under one id, does not grow, and each gets its word";
+    peers_memory: "growth.peers-memory", "§3.6.1.4", 2, [reg_mem_with_stag, dereg_mem, put_piggyback8],
+        "a process that puts to a peer's memory, tens of thousands of registrations of it, does not grow, and each gets its word";
+    meanwhile: "growth.meanwhile", "§2.5, §3.3.1.3, §3.6.1.4", 2,
+        [create_vcq_with_cmp_id, free_vcq, reg_mem_with_stag, dereg_mem, put_piggyback8, poll_mrq],
+        "threads put to a VCQ that is freed and created again, and to memory that is registered again: each put succeeds or says what is missing";
+}
+
+/// Component of the VCQ that comes and goes.
+const COMPONENT: u16 = 5;
+
+/// KiB of this process that are in memory.
+fn resident() -> Result<u64, String> {
+    let status = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .ok_or("/proc/self/status without VmRSS".into())
+}
+
+/// Does it `times`, and as many more as it takes to fill what may be filled; then it must not have grown by more than `most` KiB.
+fn stays_small(times: u64, most: u64, mut body: impl FnMut(u64) -> Verdict) -> Verdict {
+    let first = times / 8;
+    (0..first).try_for_each(&mut body)?;
+    let before = resident()?;
+    (first..first + times).try_for_each(&mut body)?;
+    let grown = resident()?.saturating_sub(before);
+    ensure!(grown <= most, "{times} rounds took {grown} KiB");
+    Ok(())
+}
+
+/// Puts a word; gives the code of its notice.
+fn try_word(queue: Queue, to: u64, at: u64, word: u64) -> Result<i32, String> {
+    let data = null_mut();
+    ok!(utofu_put_piggyback8(
+        queue.hdl, to, word, at, 8, 0, LOCAL, data
+    ));
+    let (code, _) = queue.next_mrq()?;
+    // Commands whose completions nobody wants are done with here.
+    queue.tcq_is_empty()?;
+    Ok(code)
+}
+
+/// Puts a word, and waits until it is there.
+fn put_word(queue: Queue, to: u64, at: u64, word: u64) -> Verdict {
+    match try_word(queue, to, at, word)? {
+        SUCCESS => Ok(()),
+        code => Err(format!("a put gave {}", code_name(code))),
+    }
+}
+
+const VCQS: u64 = 1000;
+/// Of the more than 64 MiB that it would be if something stayed of each.
+const MOST: u64 = 8 << 10;
+
+fn own_vcq(_ctx: &Ctx) -> Verdict {
+    let memory = Memory::leaked(4096);
+    stays_small(VCQS, MOST, |nth| {
+        let queue = Queue::with_component(TNI, COMPONENT, 0)?;
+        let stadd = queue.register_as(memory, STAG)?;
+        put_word(queue, queue.id, stadd, nth + 1)?;
+        ensure_eq!(memory.get(0), nth + 1, "the word");
+        queue.deregister(stadd)?;
+        queue.free()
+    })
+}
+
+fn peers_vcq(ctx: &Ctx) -> Verdict {
+    let own = Queue::create(TNI, 0)?;
+    let there = vcq_of(0, TNI, COMPONENT)?;
+    let memory = Memory::leaked(4096);
+    stays_small(VCQS, MOST, |nth| {
+        let fresh = (ctx.rank == 0)
+            .then(|| {
+                let queue = Queue::with_component(TNI, COMPONENT, 0)?;
+                Ok::<_, String>((queue, queue.register_as(memory, STAG)?))
+            })
+            .transpose()?;
+        ctx.sync();
+        if ctx.rank == 1 {
+            put_word(own, there, stadd_of(there, STAG)?, nth + 1)?;
+        }
+        ctx.sync();
+        if let Some((queue, stadd)) = fresh {
+            ensure_eq!(memory.get(0), nth + 1, "the word");
+            queue.deregister(stadd)?;
+            queue.free()?;
+        }
+        Ok(())
+    })?;
+    own.free()
+}
+
+/// Registrations at the same time.
+const STAGS: usize = 250;
+
+fn peers_memory(ctx: &Ctx) -> Verdict {
+    const PART: usize = 256;
+    with(ctx, STAGS * PART, |job| {
+        let part = |nth: usize| Memory {
+            base: job.memory.base.wrapping_add(nth * PART),
+            len: PART,
+        };
+        // What stays of 50000 registrations is 8 MiB.
+        stays_small(200, 2 << 10, |round| {
+            let stags = STAG + 1..STAG + 1 + STAGS as u32;
+            let word = |stag: u32| round * 1000 + u64::from(stag);
+            let mut registered = Vec::new();
+            if job.rank == 0 {
+                for (nth, stag) in stags.clone().enumerate() {
+                    registered.push(job.queue.register_as(part(nth), stag)?);
+                }
+            }
+            job.meet();
+            if job.rank == 1 {
+                for stag in stags.clone() {
+                    let at = stadd_of(job.vcq(0), stag)?;
+                    put_word(job.queue, job.vcq(0), at, word(stag))?;
+                }
+            }
+            job.meet();
+            for (nth, stadd) in registered.into_iter().enumerate() {
+                let expected = word(STAG + 1 + nth as u32);
+                ensure_eq!(job.memory.get(nth * PART), expected, "a word");
+                job.queue.deregister(stadd)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Threads of rank 1 that put, the last two by one VCQ.
+const THREADS: usize = 4;
+
+fn meanwhile(ctx: &Ctx) -> Verdict {
+    let there = vcq_of(0, TNI, COMPONENT)?;
+    let at = stadd_of(there, STAG)?;
+    if ctx.rank == 0 {
+        let memory = Memory::leaked(4096);
+        ctx.sync();
+        for round in 0..200 {
+            let queue = Queue::with_component(TNI, COMPONENT, 0)?;
+            for _ in 0..5 {
+                let stadd = queue.register_as(memory, STAG)?;
+                if round % 8 == 0 {
+                    pause(1);
+                } else {
+                    std::thread::yield_now();
+                }
+                queue.deregister(stadd)?;
+            }
+            queue.free()?;
+        }
+        let queue = Queue::with_component(TNI, COMPONENT, 0)?;
+        let stadd = queue.register_as(memory, STAG)?;
+        memory.fill(0);
+        ctx.sync();
+        ctx.sync();
+        for nth in 0..THREADS {
+            ensure_eq!(memory.get(8 * nth), 77, "the last word of thread {nth}");
+        }
+        queue.deregister(stadd)?;
+        return queue.free();
+    }
+    let own = [
+        Queue::create(TNI, 0)?,
+        Queue::create(TNI, 0)?,
+        Queue::create(TNI, THREAD_SAFE)?,
+    ];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            threads(THREADS, |thread| {
+                let queue = own[thread.min(own.len() - 1)];
+                let mut round = 0u64;
+                while !done.load(Ordering::Relaxed) {
+                    round += 1;
+                    let code = try_word(queue, there, at + 8 * thread as u64, round)?;
+                    ensure!(
+                        [SUCCESS, Code::MrqPeer as i32, Code::MrqRmtStadd as i32,].contains(&code),
+                        "a put gave {}",
+                        code_name(code)
+                    );
+                }
+                Ok(())
+            })
+        });
+        ctx.sync();
+        ctx.sync();
+        done.store(true, Ordering::Relaxed);
+        working.join().map_err(|_| "a thread panicked")?
+    })?;
+    for thread in 0..THREADS {
+        let queue = own[thread.min(own.len() - 1)];
+        put_word(queue, there, at + 8 * thread as u64, 77)?;
+    }
+    ctx.sync();
+    own.into_iter().try_for_each(Queue::free)
+}

@@ -1,0 +1,225 @@
+//! What has been taken out of use while calls of other threads may still be reading it: it is freed when they are over.
+//!
+//! A call that holds a port's queues counts its beginning and its end ([`Turns`]), by two plain stores: for their order it is whoever
+//! frees that pays, with a `membarrier` for a whole batch, after which the counters tell which calls may have seen something of it.
+//! Whatever begins later finds only what has taken its place. Where there is no `membarrier`, nothing is freed.
+
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Arc, Mutex};
+
+use crate::bell::membarrier;
+
+/// The weight of a batch that is worth a barrier.
+const BATCH: usize = 64;
+
+/// The calls that one port's queues have been held for: odd while there is one. Each has lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Turns(AtomicU64);
+
+impl Turns {
+    /// A call begins, for this thread alone.
+    #[inline(always)]
+    pub(super) fn begin(&self) {
+        self.step();
+        // The processor's own store-load reordering is answered by the membarrier of whoever frees.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// It is over.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        self.step();
+    }
+
+    /// Whoever sees the new value has what the calls before did behind it.
+    #[inline(always)]
+    fn step(&self) {
+        let next = self.0.load(Ordering::Relaxed).wrapping_add(1);
+        self.0.store(next, Ordering::Release);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What waits to be freed.
+pub(super) struct Limbo {
+    possible: bool,
+    state: Mutex<State>,
+}
+
+type Batch = Vec<Box<dyn Send>>;
+
+#[derive(Default)]
+struct State {
+    all: Vec<Arc<Turns>>,
+    /// Retired since the last barrier.
+    fresh: Batch,
+    weight: usize,
+    /// Retired before it.
+    old: Batch,
+    /// The calls that may be reading something of `old`.
+    readers: Vec<(Arc<Turns>, u64)>,
+}
+
+impl Limbo {
+    pub fn new() -> Self {
+        Limbo {
+            possible: membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The counter of another port.
+    pub fn turns(&self) -> Arc<Turns> {
+        let turns = Arc::new(Turns::default());
+        let mut state = self.state.lock().expect("no panic under this lock");
+        // Without those of ports that have been closed.
+        state.all.retain(|turns| Arc::strong_count(turns) > 1);
+        state.all.push(turns.clone());
+        turns
+    }
+
+    /// Frees something that nobody finds any more, when the calls that go on now are over. `weight`: its share of a batch.
+    #[cold]
+    pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        state.fresh.push(what);
+        state.weight += weight;
+        let unused = if self.possible {
+            state.unused()
+        } else {
+            Batch::new()
+        };
+        drop(state);
+        drop(unused);
+    }
+}
+
+impl State {
+    /// What nobody can be reading any more.
+    fn unused(&mut self) -> Batch {
+        self.readers.retain(|(turns, seen)| turns.now() == *seen);
+        if !self.readers.is_empty() {
+            return Batch::new();
+        }
+        let unused = std::mem::take(&mut self.old);
+        if self.weight >= BATCH && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+            self.old = std::mem::take(&mut self.fresh);
+            self.weight = 0;
+            let under_way = |turns: &Arc<Turns>| {
+                let now = turns.now();
+                (now % 2 == 1).then(|| (turns.clone(), now))
+            };
+            self.readers = self.all.iter().filter_map(under_way).collect();
+        }
+        unused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+
+    use super::*;
+
+    /// Counts those that there are.
+    struct Thing {
+        there: &'static AtomicUsize,
+        name: AtomicU64,
+    }
+
+    impl Thing {
+        fn new(there: &'static AtomicUsize, name: u64) -> Self {
+            there.fetch_add(1, Ordering::Relaxed);
+            let name = AtomicU64::new(name);
+            Thing { there, name }
+        }
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            self.name.store(0, Ordering::Relaxed);
+            self.there.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn nothing_goes_while_a_call_goes_on_and_all_but_two_batches_after_it() {
+        static THERE: AtomicUsize = AtomicUsize::new(0);
+        let limbo = Limbo::new();
+        if !limbo.possible {
+            return;
+        }
+        let (turns, others) = (limbo.turns(), limbo.turns());
+        let retire = |many| {
+            for _ in 0..many {
+                others.begin();
+                limbo.retire(Box::new(Thing::new(&THERE, 1)), 1);
+                others.end();
+            }
+        };
+        turns.begin();
+        retire(10 * BATCH);
+        assert_eq!(THERE.load(Ordering::Relaxed), 10 * BATCH);
+        turns.end();
+        turns.begin();
+        retire(10 * BATCH);
+        // The second call began before the barrier of all but the first batch.
+        assert_eq!(THERE.load(Ordering::Relaxed), 19 * BATCH);
+        turns.end();
+        retire(10 * BATCH);
+        assert!(THERE.load(Ordering::Relaxed) <= 2 * BATCH);
+        drop(limbo);
+        assert_eq!(THERE.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn readers_find_only_what_is_there() {
+        static THERE: AtomicUsize = AtomicUsize::new(0);
+        let limbo = Limbo::new();
+        let fresh = |name| Box::into_raw(Box::new(Thing::new(&THERE, name)));
+        let shown = AtomicPtr::new(fresh(1));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let turns = limbo.turns();
+                    while !done.load(Ordering::Relaxed) {
+                        turns.begin();
+                        // SAFETY:
+                        // - made by Box::into_raw, and retired only after another has taken its place.
+                        let thing = unsafe { &*shown.load(Ordering::Acquire) };
+                        let name = thing.name.load(Ordering::Relaxed);
+                        for _ in 0..20 {
+                            std::thread::yield_now();
+                            assert_ne!(name, 0);
+                            assert_eq!(thing.name.load(Ordering::Relaxed), name);
+                        }
+                        turns.end();
+                    }
+                });
+            }
+            let turns = limbo.turns();
+            for name in 2..20_000 {
+                turns.begin();
+                let old = shown.swap(fresh(name), Ordering::AcqRel);
+                // SAFETY:
+                // - made by Box::into_raw; the swap gave it to this thread alone.
+                limbo.retire(unsafe { Box::from_raw(old) }, 1);
+                turns.end();
+                if name % 16 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        // SAFETY:
+        // - made by Box::into_raw, and nobody else is left.
+        drop(unsafe { Box::from_raw(shown.into_inner()) });
+        drop(limbo);
+        assert_eq!(THERE.load(Ordering::Relaxed), 0);
+    }
+}
