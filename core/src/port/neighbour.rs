@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use once_cell::sync::OnceCell;
-
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
 use super::limbo::Limbo;
@@ -33,20 +31,23 @@ struct Neighbour {
     generation: u32,
     connection: Connection,
     directory: RemoteRegion,
-    /// Null when another process has its place.
-    ports: AtomicPtr<Ports>,
-    /// Where its barrier gates are, once they have been looked for.
-    gates: OnceCell<RemoteRegion>,
+    /// Those that have been found: pointers that own, as [`Arc::into_raw`] makes them.
+    ports: Box<[AtomicPtr<RemotePort>; PORTS]>,
     /// Its death has been noticed here.
     mourned: AtomicBool,
 }
 
-/// Processes found before, whose gates may still be in use in another thread.
-#[allow(clippy::vec_box, reason = "their addresses must stay")]
-type Former = Vec<Box<Neighbour>>;
+/// Who is at a place, as far as that has been looked for.
+#[derive(Default)]
+struct Place {
+    neighbour: AtomicPtr<Neighbour>,
+    /// Where its barrier gates are.
+    gates: AtomicPtr<RemoteRegion>,
+}
 
-/// The ports that have been found of a process: pointers that own, as [`Arc::into_raw`] makes them.
-struct Ports([AtomicPtr<RemotePort>; PORTS]);
+/// Gates of processes that have gone. They are used without a port, so nobody knows for how long.
+#[allow(clippy::vec_box, reason = "their addresses must stay")]
+type FormerGates = Vec<Box<RemoteRegion>>;
 
 /// The processes of a job that have taken a place. Ports are found and used by calls that hold the queues of a port of this process:
 /// they stay as long as the call, whatever becomes of them.
@@ -54,10 +55,10 @@ pub struct Network {
     engine: Engine,
     rendezvous: Rendezvous,
     service: Service,
-    places: Box<[AtomicPtr<Neighbour>]>,
+    places: Box<[Place]>,
     /// Guards finding.
-    former: Mutex<Former>,
-    /// Ports found before, and keys.
+    former_gates: Mutex<FormerGates>,
+    /// Processes, ports and keys found before.
     limbo: Limbo,
     pid: u32,
     last_look: Mutex<Instant>,
@@ -69,11 +70,11 @@ impl Network {
         Ok(Network {
             service: Service::new(&engine)?,
             places: (0..rendezvous.layout().places)
-                .map(|_| AtomicPtr::new(null_mut()))
+                .map(|_| Place::default())
                 .collect(),
             engine,
             rendezvous,
-            former: Mutex::default(),
+            former_gates: Mutex::default(),
             limbo: Limbo::new(),
             pid: std::process::id(),
             last_look: Mutex::new(Instant::now()),
@@ -91,7 +92,7 @@ impl Network {
         &self.rendezvous
     }
 
-    /// Where ports and keys wait that are not found any more.
+    /// Where processes, ports and keys wait that are not found any more.
     pub(super) fn limbo(&self) -> &Limbo {
         &self.limbo
     }
@@ -119,11 +120,8 @@ impl Network {
     /// The same, if it has been found before and is still there.
     #[inline(always)]
     pub(super) fn port_at_hand(&self, place: u16, index: u16) -> Option<&RemotePort> {
-        let known = self.places.get(usize::from(place))?;
-        // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
-        let neighbour = unsafe { known.load(Ordering::Acquire).as_ref() }?;
-        let known = neighbour.ports()?.0.get(usize::from(index))?;
+        let neighbour = self.places.get(usize::from(place))?.neighbour()?;
+        let known = neighbour.ports.get(usize::from(index))?;
         // SAFETY:
         // - null, or made by Arc::into_raw and kept until this call is over.
         let port = unsafe { known.load(Ordering::Acquire).as_ref() }?;
@@ -137,11 +135,8 @@ impl Network {
     #[cold]
     pub(super) unsafe fn share(&self, place: u16, index: u16) -> Option<Arc<RemotePort>> {
         self.port(place, index).ok()?;
-        let known = self.places.get(usize::from(place))?;
-        // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
-        let neighbour = unsafe { known.load(Ordering::Acquire).as_ref() }?;
-        let known = neighbour.ports()?.0.get(usize::from(index))?;
+        let neighbour = self.places.get(usize::from(place))?.neighbour()?;
+        let known = neighbour.ports.get(usize::from(index))?;
         let port = known.load(Ordering::Acquire);
         if port.is_null() {
             return None;
@@ -159,10 +154,7 @@ impl Network {
     #[inline]
     pub fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
         let known = self.places.get(usize::from(place));
-        let known = known.map_or(null_mut(), |known| known.load(Ordering::Acquire));
-        // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
-        let gates = match unsafe { known.as_ref() }.and_then(|known| known.gates.get()) {
+        let gates = match known.and_then(Place::gates) {
             Some(gates) if gates.is_current() => gates,
             _ => self.find_gates(place)?,
         };
@@ -178,26 +170,32 @@ impl Network {
 
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
-        let mut former = self.former.lock().expect("no panic under this lock");
-        let neighbour = self.neighbour(place, &mut former)?;
-        neighbour.gates.get_or_try_init(|| {
-            let listed: RegionEntry = read_listed(entry(GATES), |at, into| {
-                self.read(&neighbour.directory, at, into)
-            })?
-            .ok_or(Error::StaleRegion)?;
-            neighbour
-                .connection
-                .import(&RegionKey::from_bytes(&listed.data)?)
-        })
+        let mut former = self.former_gates.lock().expect("no panic under this lock");
+        let (place, neighbour) = self.neighbour(place, &mut former)?;
+        if let Some(gates) = place.gates() {
+            return Ok(gates);
+        }
+        let listed: RegionEntry = read_listed(entry(GATES), |at, into| {
+            self.read(&neighbour.directory, at, into)
+        })?
+        .ok_or(Error::StaleRegion)?;
+        let gates = neighbour
+            .connection
+            .import(&RegionKey::from_bytes(&listed.data)?)?;
+        let gates = Box::into_raw(Box::new(gates));
+        place.gates.store(gates, Ordering::Release);
+        // SAFETY:
+        // - just made; kept until self is dropped.
+        Ok(unsafe { &*gates })
     }
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let mut former = self.former.lock().expect("no panic under this lock");
-        let neighbour = self.neighbour(place, &mut former)?;
+        let mut former = self.former_gates.lock().expect("no panic under this lock");
+        let (_, neighbour) = self.neighbour(place, &mut former)?;
         let slot = neighbour
-            .ports()
-            .and_then(|ports| ports.0.get(usize::from(index)))
+            .ports
+            .get(usize::from(index))
             .ok_or(Error::StaleRegion)?;
         // SAFETY:
         // - null, or made by Arc::into_raw and kept until this call is over.
@@ -233,36 +231,36 @@ impl Network {
         Ok(unsafe { &*fresh })
     }
 
-    /// The process at `place`, which lives.
-    fn neighbour(&self, place: u16, former: &mut Former) -> Result<&Neighbour> {
-        let place = u32::from(place);
-        let slot = self
+    /// The process at `place`, which lives. Under the lock for finding.
+    fn neighbour(&self, place: u16, former: &mut FormerGates) -> Result<(&Place, &Neighbour)> {
+        let number = u32::from(place);
+        let place = self
             .places
-            .get(place as usize)
+            .get(number as usize)
             .ok_or_else(|| Error::Unreachable("no such place".into()))?;
-        let found = self.rendezvous.find(place)?.ok_or(Error::PeerDead)?;
-        // SAFETY:
-        // - null, or made by Box::into_raw and kept until self is dropped.
-        let mut known = unsafe { slot.load(Ordering::Acquire).as_ref() };
-        if known.is_none_or(|known| known.generation != found.generation) {
-            let fresh = Box::into_raw(Box::new(self.meet(&found)?));
-            let old = slot.swap(fresh, Ordering::AcqRel);
-            if !old.is_null() {
-                // SAFETY:
-                // - made by Box::into_raw above; the swap gave it to this thread alone.
-                let old = unsafe { Box::from_raw(old) };
-                if let Some((ports, weight)) = old.give_up_ports() {
-                    self.limbo.retire(ports, weight);
+        let found = self.rendezvous.find(number)?.ok_or(Error::PeerDead)?;
+        let known = place.neighbour();
+        let neighbour = match known.filter(|known| known.generation == found.generation) {
+            Some(known) => known,
+            None => {
+                let fresh = Box::into_raw(Box::new(self.meet(&found)?));
+                let old = place.neighbour.swap(fresh, Ordering::AcqRel);
+                former.extend(place.take_gates());
+                if !old.is_null() {
+                    // SAFETY:
+                    // - made by Box::into_raw above; the swap gave it to this thread alone.
+                    let old = unsafe { Box::from_raw(old) };
+                    // VCQs may have them at hand.
+                    let ports = old.known_ports().inspect(|port| port.has_left()).count();
+                    self.limbo.retire(old, (1 + ports) * WEIGHTS.0);
                 }
-                former.push(old);
+                // SAFETY:
+                // - just made; it stays at least until the lock is let go of, or as long as this call holds queues.
+                unsafe { &*fresh }
             }
-            // SAFETY:
-            // - just made; kept until self is dropped.
-            known = unsafe { fresh.as_ref() };
-        }
-        let neighbour = known.expect("just found");
+        };
         if neighbour.connection.life() == Life::Alive {
-            Ok(neighbour)
+            Ok((place, neighbour))
         } else {
             Err(Error::PeerDead)
         }
@@ -274,10 +272,7 @@ impl Network {
             generation: found.generation,
             directory: connection.import(&found.key)?,
             connection,
-            ports: AtomicPtr::new(Box::into_raw(Box::new(Ports(
-                [const { AtomicPtr::new(null_mut()) }; PORTS],
-            )))),
-            gates: OnceCell::new(),
+            ports: Box::new([const { AtomicPtr::new(null_mut()) }; PORTS]),
             mourned: AtomicBool::new(false),
         })
     }
@@ -344,7 +339,7 @@ impl Network {
     /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere; what it was
     /// carrying out for others is gone on with.
     #[cold]
-    pub fn look(&self) {
+    pub(super) fn look(&self) {
         let Ok(mut last) = self.last_look.try_lock() else {
             return;
         };
@@ -368,11 +363,7 @@ impl Network {
     }
 
     fn known(&self) -> impl Iterator<Item = &Neighbour> {
-        self.places.iter().filter_map(|known| {
-            // SAFETY:
-            // - null, or made by Box::into_raw and kept until self is dropped.
-            unsafe { known.load(Ordering::Acquire).as_ref() }
-        })
+        self.places.iter().filter_map(Place::neighbour)
     }
 
     #[cold]
@@ -387,62 +378,55 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for known in &self.places {
-            let neighbour = known.swap(null_mut(), Ordering::AcqRel);
+        for place in &self.places {
+            let neighbour = place.neighbour.load(Ordering::Acquire);
             if !neighbour.is_null() {
                 // SAFETY:
                 // - made by Box::into_raw, and nobody else has a reference to self any more.
                 drop(unsafe { Box::from_raw(neighbour) });
             }
+            drop(place.take_gates());
         }
+    }
+}
+
+impl Place {
+    /// For calls that hold the queues of a port of this process, and whoever may find.
+    #[inline(always)]
+    fn neighbour(&self) -> Option<&Neighbour> {
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until the call is over in which it was read; it is retired under the lock for finding.
+        unsafe { self.neighbour.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[inline(always)]
+    fn gates(&self) -> Option<&RemoteRegion> {
+        // SAFETY:
+        // - null, or made by Box::into_raw and kept until the network is dropped.
+        unsafe { self.gates.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn take_gates(&self) -> Option<Box<RemoteRegion>> {
+        let gates = self.gates.swap(null_mut(), Ordering::AcqRel);
+        // SAFETY:
+        // - made by Box::into_raw; the swap gave it to this thread alone.
+        (!gates.is_null()).then(|| unsafe { Box::from_raw(gates) })
     }
 }
 
 impl Neighbour {
-    #[inline(always)]
-    fn ports(&self) -> Option<&Ports> {
-        // SAFETY:
-        // - null, or made by Box::into_raw and kept until the call in which it was read is over.
-        unsafe { self.ports.load(Ordering::Acquire).as_ref() }
-    }
-
     fn known_ports(&self) -> impl Iterator<Item = &RemotePort> {
-        self.ports().into_iter().flat_map(Ports::known)
-    }
-
-    /// Its ports, and their share of what is worth freeing: its process has lost its place.
-    fn give_up_ports(&self) -> Option<(Box<Ports>, usize)> {
-        let ports = self.ports.swap(null_mut(), Ordering::AcqRel);
-        if ports.is_null() {
-            return None;
-        }
-        // SAFETY:
-        // - made by Box::into_raw; the swap gave it to this thread alone.
-        let ports = unsafe { Box::from_raw(ports) };
-        let found = ports.known().inspect(|port| port.has_left()).count();
-        Some((ports, (found + 1) * WEIGHTS.0))
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        drop(self.give_up_ports());
-    }
-}
-
-impl Ports {
-    fn known(&self) -> impl Iterator<Item = &RemotePort> {
-        self.0.iter().filter_map(|known| {
+        self.ports.iter().filter_map(|known| {
             // SAFETY:
-            // - null, or made by Arc::into_raw and kept until the call in which it was read is over.
+            // - null, or made by Arc::into_raw and kept until the call is over in which it was read.
             unsafe { known.load(Ordering::Acquire).as_ref() }
         })
     }
 }
 
-impl Drop for Ports {
+impl Drop for Neighbour {
     fn drop(&mut self) {
-        for known in &self.0 {
+        for known in &*self.ports {
             let port = known.load(Ordering::Acquire);
             if !port.is_null() {
                 // SAFETY:
