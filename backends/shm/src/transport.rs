@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytemuck::bytes_of;
 use dashmap::DashMap;
@@ -21,11 +21,12 @@ use crate::peer::{PeerProcess, ShmAddress, ShmPeer};
 use crate::pool::{PAGE, Pool};
 use crate::registration::{Backing, Home, Registration};
 
-/// The peers that a process has connected to, by the index that remote regions carry.
+/// The peers that a process is connected to, by the index that remote regions carry. Connections and regions keep them: those that are
+/// not used any more take no memory and no descriptors.
 #[derive(Default)]
 pub struct Peers {
-    by_address: DashMap<ShmAddress, Arc<PeerProcess>>,
-    by_index: DashMap<u32, Arc<PeerProcess>>,
+    by_address: DashMap<ShmAddress, Weak<PeerProcess>>,
+    by_index: DashMap<u32, Weak<PeerProcess>>,
     next: AtomicU32,
 }
 
@@ -34,8 +35,26 @@ impl Peers {
     pub fn get(&self, index: u32) -> Result<Arc<PeerProcess>> {
         self.by_index
             .get(&index)
-            .map(|peer| peer.clone())
+            .and_then(|peer| peer.upgrade())
             .ok_or(Error::PeerDead)
+    }
+
+    /// Enters a process that has been connected to, unless another thread has done so: both views are good, the first one is kept.
+    fn enter(&self, address: ShmAddress, process: Arc<PeerProcess>) -> Arc<PeerProcess> {
+        // Now and then, so that all of it takes no longer than the connecting.
+        if process.index().is_power_of_two() {
+            let is_used = |peer: &Weak<PeerProcess>| peer.strong_count() > 0;
+            self.by_address.retain(|_, peer| is_used(peer));
+            self.by_index.retain(|_, peer| is_used(peer));
+        }
+        let mut known = self.by_address.entry(address).or_default();
+        if let Some(first) = known.upgrade() {
+            return first;
+        }
+        *known = Arc::downgrade(&process);
+        self.by_index
+            .insert(process.index(), Arc::downgrade(&process));
+        process
     }
 }
 
@@ -181,10 +200,9 @@ impl Transport for Shm {
                 "the process runs on another machine".into(),
             ));
         }
-        if let Some(process) = self.peers.by_address.get(&address) {
-            return Ok(Arc::new(ShmPeer {
-                process: process.clone(),
-            }));
+        let known = self.peers.by_address.get(&address);
+        if let Some(process) = known.and_then(|known| known.upgrade()) {
+            return Ok(Arc::new(ShmPeer { process }));
         }
         let index = self.peers.next.fetch_add(1, Ordering::Relaxed);
         let process = Arc::new(if address == self.me {
@@ -192,14 +210,7 @@ impl Transport for Shm {
         } else {
             PeerProcess::open(&address, index)?
         });
-        // Two threads may connect at once: both views are good, the first one is kept.
-        let process = self
-            .peers
-            .by_address
-            .entry(address)
-            .or_insert(process)
-            .clone();
-        self.peers.by_index.insert(process.index(), process.clone());
+        let process = self.peers.enter(address, process);
         Ok(Arc::new(ShmPeer { process }))
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
+use super::processes::child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -17,6 +18,8 @@ laws! {
         "a process that puts to a thousand VCQs of a peer, one after the other under one id, does not grow, and each gets its word";
     peers_memory: "growth.peers-memory", "§3.6.1.4", 2, [reg_mem_with_stag, dereg_mem, put_piggyback8],
         "a process that puts to a peer's memory, tens of thousands of registrations of it, does not grow, and each gets its word";
+    peers: "growth.peers", "§3.1.2.1, §3.3.1.3", 2, [create_vcq_with_cmp_id, put_piggyback8, get] + bare,
+        "a process that puts to the VCQs of programs that follow each other at one place does not grow, and each of them gets its words";
     meanwhile: "growth.meanwhile", "§2.5, §3.3.1.3, §3.6.1.4", 2,
         [create_vcq_with_cmp_id, free_vcq, reg_mem_with_stag, dereg_mem, put_piggyback8, poll_mrq],
         "threads put to a VCQ that is freed and created again, and to memory that is registered again: each put succeeds or says what is missing";
@@ -143,6 +146,53 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
             }
             Ok(())
         })
+    })
+}
+
+/// VCQs of each program: of eight components on each of these TNIs.
+const TNIS: u16 = 4;
+
+fn peers(ctx: &Ctx) -> Verdict {
+    let places = || (0..TNIS).flat_map(|tni| (0..8).map(move |component| (tni, component)));
+    let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
+    let memory = Memory::leaked(4096);
+    let mark = 8 * places().count();
+    // What stays of one with all its VCQs is 2 MiB.
+    stays_small(16, 8 << 10, |nth| {
+        let life = nth + 1;
+        if let Some(own) = own {
+            let here = own.register(memory)?;
+            let first = vcq_of(0, TNI, 0)?;
+            let there = stadd_of(first, STAG)? + mark as u64;
+            memory.set(0, 0);
+            until("the next program's mark", || {
+                let data = null_mut();
+                let code = c!(utofu_get(own.hdl, first, here, there, 8, 0, LOCAL, data));
+                let _ = (own.next_mrq(), own.poll_tcq());
+                pause(1);
+                code != SUCCESS || memory.get(0) == life
+            })?;
+            ensure_eq!(memory.get(0), life, "the mark");
+            for (index, (tni, component)) in places().enumerate() {
+                let vcq = vcq_of(0, tni, component)?;
+                put_word(own, vcq, stadd_of(vcq, STAG)? + 8 * index as u64, life)?;
+            }
+            own.deregister(here)?;
+        } else {
+            let (status, text) = child(&[], || {
+                memory.set(mark, life);
+                // That of the first one last: then all are there.
+                for (tni, component) in places().collect::<Vec<_>>().into_iter().rev() {
+                    Queue::with_component(tni, component, 0)?.register_as(memory, STAG)?;
+                }
+                until("the peer's words", || {
+                    (0..places().count()).all(|index| memory.get(8 * index) == life)
+                })
+            })?;
+            ensure_eq!((status, text), (0, String::new()), "life {life}");
+        }
+        ctx.sync();
+        Ok(())
     })
 }
 
