@@ -252,7 +252,7 @@ impl Port {
         unsafe { self.queues.hold() }
     }
 
-    /// Another port, for a table of the caller's, whatever becomes of it; `None` if it is not there.
+    /// Another port, for who keeps it longer than the call that holds the queues; `None` if it is not there.
     pub fn share(&self, _queues: &Queues, place: u16, index: u16) -> Option<Arc<RemotePort>> {
         // SAFETY:
         // - the queues are held.
