@@ -302,11 +302,12 @@ fn by_threads(ctx: &Ctx) -> Verdict {
                         ended.fetch_add(poll_kind(id, kind, 2)?.into(), Ordering::AcqRel);
                         Ok(())
                     };
-                    let begin = Instant::now();
                     for _ in 0..EACH {
+                        let begin = Instant::now();
                         while !started(id, kind)? {
                             look()?;
                             ensure!(begin.elapsed() < LONG, "kind {kind} cannot be started");
+                            std::thread::yield_now();
                         }
                     }
                     until("the end of all rounds", || {
@@ -336,26 +337,35 @@ fn other_kinds(_: &Ctx) -> Verdict {
     let ended = [const { AtomicUsize::new(0) }; 3];
     let count = |kind: usize| ended[kind].load(Ordering::Acquire);
     threads(3, |thread| {
-        let begin = Instant::now();
         if thread == 0 {
             for round in 0..ROUNDS {
+                let begin = Instant::now();
                 while !started(id, round % 3)? {
                     ensure!(begin.elapsed() < LONG, "round {round} cannot be started");
+                    std::thread::yield_now();
                 }
             }
         }
-        let mut turn = thread;
-        while count(0) + count(1) + count(2) < ROUNDS {
+        let (mut turn, mut before, mut since) = (thread, [0; 3], Instant::now());
+        loop {
             turn += 1;
             let kind = turn % 3;
             ended[kind].fetch_add(poll_kind(id, kind, 1)?.into(), Ordering::AcqRel);
             let seen = [0, 1, 2].map(count);
+            if seen.iter().sum::<usize>() >= ROUNDS {
+                return Ok(());
+            }
+            if seen != before {
+                (before, since) = (seen, Instant::now());
+            }
             ensure!(
-                begin.elapsed() < LONG,
+                since.elapsed() < LONG,
                 "{seen:?} of {ROUNDS} rounds have ended"
             );
+            if turn.is_multiple_of(64) {
+                std::thread::yield_now();
+            }
         }
-        Ok(())
     })?;
     ensure_eq!(
         [0, 1, 2].map(count),
