@@ -200,10 +200,7 @@ static void one(enum family family, enum shape shape, int type, int op, int roun
 	}
 	EXPECT(fi_write(ep, start, COUNT * size, NULL, peer, base, key, NULL), 0);
 	next(txcq);
-	ssize_t posted;
-	while ((posted = call(family, shape, type, op, operand, compare, result)) == -FI_EAGAIN)
-		;
-	EXPECT(posted, 0);
+	POST(call(family, shape, type, op, operand, compare, result));
 	if (shape != INJECT) {
 		struct fi_cq_tagged_entry entry = next(txcq);
 		CHECK(entry.op_context == (void *) (uintptr_t) contexts);
@@ -212,7 +209,7 @@ static void one(enum family family, enum shape shape, int type, int op, int roun
 	struct iovec iov = { after, COUNT * size };
 	struct fi_rma_iov remote = { base, COUNT * size, key };
 	struct fi_msg_rma read = { .msg_iov = &iov, .iov_count = 1, .addr = peer, .rma_iov = &remote, .rma_iov_count = 1 };
-	EXPECT(fi_readmsg(ep, &read, FI_FENCE), 0);
+	POST(fi_readmsg(ep, &read, FI_FENCE));
 	next(txcq);
 	for (int i = 0; i < COUNT; i++) {
 		union value t, b, c;

@@ -173,6 +173,16 @@ static inline struct fi_cq_err_entry next_error(struct fid_cq *cq)
 	FAIL("no error");
 }
 
+/* The call succeeds, if need be after what is under way has gone on. */
+#define POST(call)                                                                                                      \
+	do {                                                                                                            \
+		ssize_t posted_;                                                                                        \
+		double start_ = now();                                                                                  \
+		while ((posted_ = (call)) == -FI_EAGAIN && now() - start_ < 60)                                         \
+			fi_cq_read(rxcq, NULL, 0);                                                                      \
+		EXPECT(posted_, 0);                                                                                     \
+	} while (0)
+
 static inline void nothing(struct fid_cq *cq)
 {
 	struct fi_cq_tagged_entry entry;

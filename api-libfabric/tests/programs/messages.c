@@ -28,15 +28,6 @@ static struct fi_cq_tagged_entry received(void) { return next(rxcq); }
 static const size_t lens[] = { 0, 1, 32, 33, 1000, 4096, 8192, 8193, 65536, 1000000, LONG };
 enum { LENS = sizeof lens / sizeof *lens };
 
-#define POST(call)                                                                                                      \
-	do {                                                                                                            \
-		ssize_t posted_;                                                                                        \
-		double start_ = now();                                                                                  \
-		while ((posted_ = (call)) == -FI_EAGAIN && now() - start_ < 60)                                         \
-			fi_cq_read(rxcq, NULL, 0);                                                                      \
-		EXPECT(posted_, 0);                                                                                     \
-	} while (0)
-
 /* With automatic progress a long message arrives while its receiver makes no call. */
 static void automatic(bool is_server)
 {

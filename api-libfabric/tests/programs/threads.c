@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 		struct iovec iov = { &value, 8 };
 		struct fi_rma_iov remote = { 0, 8, key };
 		struct fi_msg_rma read = { .msg_iov = &iov, .iov_count = 1, .addr = peer, .rma_iov = &remote, .rma_iov_count = 1 };
-		EXPECT(fi_readmsg(ep, &read, FI_FENCE), 0);
+		POST(fi_readmsg(ep, &read, FI_FENCE));
 		next(txcq);
 		show("done", "", 1);
 	}
