@@ -387,6 +387,8 @@ impl Channel for MappedChannel {
     ) -> Result<Outcome> {
         let to = place(dst, len, Rights::WRITE)?;
         let word = notice_word(&notice)?;
+        prefetch::for_store(to);
+        prefetch::for_store(word);
         // SAFETY:
         // - the source is valid by the caller's word, the destination by `place`.
         unsafe { transfer(src.ptr, to, len) };
