@@ -1,8 +1,10 @@
 //! The process-wide state behind the C interface: which phase of its life the program is in (GASPI 17.1 §5.1).
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::process::{Initialising, Process};
@@ -45,11 +47,7 @@ pub fn config() -> Config {
     if let Ok(process) = process() {
         return *process.config();
     }
-    PHASE
-        .lock()
-        .expect("no panic under this lock")
-        .config
-        .unwrap_or_default()
+    PHASE.lock().config.unwrap_or_default()
 }
 
 /// Sets the configuration of the next initialisation (§5.2.3). Errors: [`Status::ErrInited`], [`Status::ErrConfig`].
@@ -58,14 +56,14 @@ pub fn set_config(config: Config) -> Result<()> {
         return Err(Status::ErrInited);
     }
     let accepted = config.accept()?;
-    PHASE.lock().expect("no panic under this lock").config = Some(accepted);
+    PHASE.lock().config = Some(accepted);
     Ok(())
 }
 
 /// `gaspi_proc_init` (§5.3.1).
 pub fn init(timeout: u64) -> Result<()> {
     started();
-    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let mut phase = PHASE.lock();
     if initialized() || phase.terminating.is_some() {
         return Err(Status::ErrInited);
     }
@@ -93,7 +91,7 @@ pub fn init(timeout: u64) -> Result<()> {
 
 /// `gaspi_proc_term` (§5.3.4).
 pub fn term(timeout: u64) -> Result<()> {
-    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let mut phase = PHASE.lock();
     let running = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
     let process = if running.is_null() {
         phase.terminating.take().ok_or(Status::ErrNoinit)?

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::group::{Combine, Forming};
 use unipgas_core::{Deadline, Error, Group};
 
@@ -44,7 +44,7 @@ impl GroupState {
 
 impl GroupPlace {
     fn state(&self) -> MutexGuard<'_, GroupState> {
-        self.state.lock().expect("no panic under this lock")
+        self.state.lock()
     }
 
     /// Frees the place; what stood there is kept as long as a thread may be using it: until the process ends.
@@ -54,10 +54,7 @@ impl GroupPlace {
         self.committed.store(null_mut(), Ordering::Release);
         if let GroupState::Committed(group) = std::mem::take(&mut *state) {
             group.release();
-            retired
-                .lock()
-                .expect("no panic under this lock")
-                .push(group);
+            retired.lock().push(group);
         }
     }
 }
@@ -86,7 +83,7 @@ impl Process {
     /// Makes an empty group (§6.3.1). Errors: [`Status::ErrManyGrp`].
     pub fn group_create(&self) -> Result<u8> {
         for (id, place) in self.groups.iter().enumerate() {
-            let Ok(mut state) = place.state.try_lock() else {
+            let Some(mut state) = place.state.try_lock() else {
                 continue;
             };
             if matches!(*state, GroupState::Free) {
@@ -123,7 +120,7 @@ impl Process {
 
     pub(crate) fn commit_group(&self, group: u8, deadline: Deadline) -> Result<()> {
         let place = self.place(group)?;
-        let mut state = place.state.try_lock().map_err(|_| Status::ErrActiveColl)?;
+        let mut state = place.state.try_lock().ok_or(Status::ErrActiveColl)?;
         let members = state.members()?.to_vec();
         if members.is_empty() {
             return Err(Status::ErrInvGroup);
@@ -170,7 +167,7 @@ impl Process {
         place
             .state
             .try_lock()
-            .map_err(|_| Status::ErrActiveColl)?
+            .ok_or(Status::ErrActiveColl)?
             .members()?;
         place.clear(&self.retired_groups);
         Ok(())
@@ -279,7 +276,7 @@ impl Process {
     /// How many groups of exactly these members this process has begun to form before; the same at all of them, since they
     /// commit their common groups in the same order (§6.3.3).
     fn nth_group_of(&self, members: &[u32]) -> u64 {
-        let mut counts = self.group_counts.lock().expect("no panic under this lock");
+        let mut counts = self.group_counts.lock();
         let count = counts.entry(members.into()).or_insert(0u64);
         *count += 1;
         *count

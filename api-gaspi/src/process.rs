@@ -1,10 +1,11 @@
 //! One GASPI process: what stands between `gaspi_proc_init` and `gaspi_proc_term` (GASPI 17.1 §5.3).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use unipgas_core::job::Job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;

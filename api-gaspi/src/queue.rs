@@ -38,7 +38,7 @@ impl Process {
 
     /// Makes a queue (§8.5.1). Errors: [`Status::ErrInvNum`] if there are `gaspi_queue_max` already.
     pub fn queue_create(&self) -> Result<u8> {
-        let mut spare = self.queue_changes.lock().expect("no panic under this lock");
+        let mut spare = self.queue_changes.lock();
         let id = (0..QUEUE_MAX as usize)
             .find(|id| self.queues[*id].load(Ordering::Acquire).is_null())
             .ok_or(Status::ErrInvNum)?;
@@ -57,7 +57,7 @@ impl Process {
 
     /// Deletes a queue (§8.5.2); requests that are still in it are completed first.
     pub fn queue_delete(&self, id: u8) -> Result<()> {
-        let mut spare = self.queue_changes.lock().expect("no panic under this lock");
+        let mut spare = self.queue_changes.lock();
         let queue = self.queue(id)?;
         let _ = queue.drain(
             self.world.engine(),

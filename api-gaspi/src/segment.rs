@@ -1,9 +1,9 @@
 //! Segments (GASPI 17.1 §7): registered memory with notification words, listed in the process's directory under the segment's
 //! name.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use unipgas_core::{Deadline, Error, Local, Notifications, Region, Rights};
 
 use crate::process::{Process, SEGMENT_IDS, deadline};
@@ -43,7 +43,7 @@ impl Segment {
     /// Ends the registrations; the description stays readable for threads that have just looked it up.
     fn retire(&self) {
         self.ready.store(false, Ordering::Release);
-        *self.region.lock().expect("no panic under this lock") = None;
+        *self.region.lock() = None;
         self.notifications.release();
     }
 }
@@ -75,10 +75,7 @@ impl Process {
         if size == 0 || size > isize::MAX as u64 {
             return Err(Status::ErrInvSegsize);
         }
-        let _changing = self
-            .segment_changes
-            .lock()
-            .expect("no panic under this lock");
+        let _changing = self.segment_changes.lock();
         if self.segment_any(id).is_some() {
             return Err(Status::ErrInvSeg);
         }
@@ -216,10 +213,7 @@ impl Process {
 
     /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first.
     pub fn segment_delete(&self, id: u8) -> Result<()> {
-        let _changing = self
-            .segment_changes
-            .lock()
-            .expect("no panic under this lock");
+        let _changing = self.segment_changes.lock();
         if self.segment_any(id).is_none() {
             return Err(Status::ErrInvSeg);
         }
@@ -237,10 +231,7 @@ impl Process {
         // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
         let segment = unsafe { Box::from_raw(segment) };
         segment.retire();
-        self.retired
-            .lock()
-            .expect("no panic under this lock")
-            .push(segment);
+        self.retired.lock().push(segment);
         Ok(())
     }
 

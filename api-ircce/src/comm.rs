@@ -1,10 +1,11 @@
 //! Communicators: UEs that do something together.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
 use unipgas_core::message::Needs;
@@ -113,7 +114,7 @@ impl Communicators {
     }
 
     fn put(&self, communicator: Communicator) -> Result<Comm> {
-        let mut changes = self.changes.lock().expect("no panic under this lock");
+        let mut changes = self.changes.lock();
         let free = |slot: &&Slot| slot.communicator.load(Ordering::Acquire).is_null();
         let slot = self.slots.iter().find(free).ok_or(Code::Malloc)?;
         changes.serials = changes.serials % (i32::MAX as u32) + 1;
@@ -157,7 +158,7 @@ impl Communicators {
 
     /// False: there is no such communicator.
     fn take(&self, comm: &Comm) -> bool {
-        let mut changes = self.changes.lock().expect("no panic under this lock");
+        let mut changes = self.changes.lock();
         let Some(slot) = self.slot(comm) else {
             return false;
         };
@@ -263,11 +264,7 @@ impl Ue {
             .filter(|id| *id == self.id() || colour(*id) == mine)
             .collect();
         let number = {
-            let mut changes = self
-                .communicators
-                .changes
-                .lock()
-                .expect("no panic under this lock");
+            let mut changes = self.communicators.changes.lock();
             changes.splits += 1;
             changes.splits
         };

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use unipgas_core::Error;
 use unipgas_core::transport::Life;
 
@@ -51,7 +51,7 @@ pub fn place() -> Result<(u32, u32)> {
 /// `RCCE_init`, once the arguments have been looked at: `cores` are those that they name. The running UE if there is one. Errors:
 /// [`Code::NumUes`]; [`Code::CoreNotInHostfile`] for a wrong environment; with a line on stderr.
 pub fn init(cores: &[i32]) -> Result<&'static Ue> {
-    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let mut phase = PHASE.lock();
     if let Ok(ue) = current() {
         return Ok(ue);
     }
@@ -84,7 +84,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
 
 /// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; those of [`Ue::finalize`].
 pub fn finalize() -> Result<()> {
-    let mut phase = PHASE.lock().expect("no panic under this lock");
+    let mut phase = PHASE.lock();
     let finished = current()?.finish();
     let ue = UE.swap(null_mut(), Ordering::AcqRel);
     // SAFETY:

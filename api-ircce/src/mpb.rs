@@ -27,7 +27,7 @@ impl Ue {
         if !size.is_multiple_of(LINE) {
             return None;
         }
-        let mut extents = self.mpb.lock().expect("no panic under this lock");
+        let mut extents = self.mpb.lock();
         extents.take(size).map(Place)
     }
 
@@ -38,7 +38,7 @@ impl Ue {
 
     /// Frees what [`Ue::malloc`] gave (`RCCE_free`). False, and nothing else, for other places.
     pub fn free(&self, place: Place) -> bool {
-        let mut extents = self.mpb.lock().expect("no panic under this lock");
+        let mut extents = self.mpb.lock();
         extents.give_back(place.0)
     }
 

@@ -94,7 +94,7 @@ impl Ue {
         if !self.is_master() {
             return Ok(None);
         }
-        let mut power = self.power.lock().expect("no panic under this lock");
+        let mut power = self.power.lock();
         if power.active {
             return Err(Code::MultipleRpcRequests.into());
         }
@@ -116,7 +116,7 @@ impl Ue {
         if !self.is_master() {
             return Ok(());
         }
-        let mut power = self.power.lock().expect("no panic under this lock");
+        let mut power = self.power.lock();
         if !power.active {
             return Err(Code::NoActiveRpcRequest.into());
         }
@@ -136,7 +136,7 @@ impl Ue {
         if !self.is_master() {
             return Ok(None);
         }
-        let mut power = self.power.lock().expect("no panic under this lock");
+        let mut power = self.power.lock();
         let divider = nearest(divider);
         if level(divider).is_none_or(|level| level > power.level) {
             return Err(Code::FrequencyExceeded.into());

@@ -1,9 +1,10 @@
 //! One unit of execution (UE): what stands between `RCCE_init` and `RCCE_finalize`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use unipgas_core::job::Job;
 use unipgas_core::message::Needs;
 use unipgas_core::registry::{Opening, open_from_env};

@@ -2,8 +2,8 @@
 //! itself.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, Once};
 
+use parking_lot::{Mutex, Once};
 use unipgas_core::{Region, RemoteRegion, Result, Rights, World};
 
 use crate::environment::tell_on_stderr;
@@ -62,11 +62,7 @@ impl Ue {
             return None;
         };
         let len = size.checked_next_multiple_of(ALIGN)?;
-        let mut extents = self
-            .shared
-            .extents
-            .lock()
-            .expect("no panic under this lock");
+        let mut extents = self.shared.extents.lock();
         let offset = extents.take(len)?;
         NonNull::new(base.as_ptr().wrapping_add(offset))
     }
@@ -79,11 +75,7 @@ impl Ue {
     /// Frees what [`Ue::shmalloc`] gave (`RCCE_shfree`). False, and nothing else, for other addresses.
     pub fn shfree(&self, address: *const u8) -> bool {
         let offset = (address as usize).wrapping_sub(self.shared.memory.parts().base as usize);
-        let mut extents = self
-            .shared
-            .extents
-            .lock()
-            .expect("no panic under this lock");
+        let mut extents = self.shared.extents.lock();
         extents.give_back(offset)
     }
 }

@@ -2,8 +2,10 @@
 //! the next.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+
+use parking_lot::RwLock;
 
 use crate::domain::Domain;
 use crate::name::Name;
@@ -43,7 +45,7 @@ impl AddressVector {
 
     /// Inserts a name; its address, which may be one that was removed.
     pub fn insert(&self, name: Name) -> u64 {
-        let mut entries = self.entries.write().unwrap_or_else(|e| e.into_inner());
+        let mut entries = self.entries.write();
         let address = match entries.free.pop() {
             Some(address) => {
                 entries.names[address as usize] = Some(name);
@@ -60,7 +62,7 @@ impl AddressVector {
 
     /// Removes an address. Errors: [`Errno::INVAL`] if it is not there.
     pub fn remove(&self, address: u64) -> Result<()> {
-        let mut entries = self.entries.write().unwrap_or_else(|e| e.into_inner());
+        let mut entries = self.entries.write();
         let place = entries
             .names
             .get_mut(address as usize)
@@ -80,14 +82,14 @@ impl AddressVector {
 
     /// The name at an address. Errors: [`Errno::INVAL`] if it is not there.
     pub fn name(&self, address: u64) -> Result<Name> {
-        let entries = self.entries.read().unwrap_or_else(|e| e.into_inner());
+        let entries = self.entries.read();
         let name = entries.names.get(address as usize).copied().flatten();
         name.ok_or(Errno::INVAL)
     }
 
     /// The address of the endpoint `id`; FI_ADDR_NOTAVAIL if it was not inserted.
     pub fn address_of(&self, id: u64) -> u64 {
-        let entries = self.entries.read().unwrap_or_else(|e| e.into_inner());
+        let entries = self.entries.read();
         entries.by_id.get(&id).copied().unwrap_or(FI_ADDR_NOTAVAIL)
     }
 

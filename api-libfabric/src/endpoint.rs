@@ -1,7 +1,8 @@
 //! Endpoints (fi_endpoint(3)): reliable, connectionless.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use unipgas_core::{Error, Flags, Region, Rights};
@@ -132,7 +133,7 @@ impl Endpoint {
         if let Ok((_, mut state)) = self.live() {
             state.least_room = bytes;
         }
-        let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        let mut bindings = self.bindings.lock();
         bindings.least_room = bytes;
         if let Some(state) = &mut bindings.state {
             state.least_room = bytes;
@@ -141,10 +142,7 @@ impl Endpoint {
 
     /// See [`Endpoint::set_least_room`].
     pub fn least_room(&self) -> usize {
-        self.bindings
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .least_room
+        self.bindings.lock().least_room
     }
 
     /// Its domain.
@@ -171,7 +169,7 @@ impl Endpoint {
         if self.is_enabled() {
             return Err(Errno::OPBADSTATE);
         }
-        what(&mut self.bindings.lock().unwrap_or_else(|e| e.into_inner()))
+        what(&mut self.bindings.lock())
     }
 
     /// Binds the address vector. Errors: [`Errno::OPBADSTATE`] once enabled; [`Errno::INVAL`] if there is one; [`Errno::DOMAIN`].
@@ -223,7 +221,7 @@ impl Endpoint {
     /// Enables the endpoint (fi_enable(3)). Errors: [`Errno::NOAV`]; [`Errno::NOCQ`] if nothing is bound that could tell of an
     /// operation's end; [`Errno::OPBADSTATE`] if it is enabled.
     pub fn enable(self: &Arc<Self>) -> Result<()> {
-        let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        let mut bindings = self.bindings.lock();
         if self.is_enabled() {
             return Err(Errno::OPBADSTATE);
         }
@@ -265,7 +263,7 @@ impl Endpoint {
 
     /// Takes the endpoint away from its queues and counters, so that it ends with its last user.
     pub fn detach(&self) {
-        let bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+        let bindings = self.bindings.lock();
         for queue in [&bindings.transmit, &bindings.receive]
             .into_iter()
             .flatten()

@@ -1,7 +1,8 @@
 //! The engine of this process, which all its domains share. Opened by the first domain.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use unipgas_core::Engine;
 use unipgas_core::job::cores_of_a_job;
 use unipgas_core::registry::{Opening, open_from_env};
@@ -21,9 +22,7 @@ static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
 /// The engine; the child of a fork gets one of its own. Errors: what kept the backend from being opened.
 pub fn engine() -> Result<Arc<Engine>> {
-    let mut opened = OPENED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut opened = OPENED.lock();
     let pid = std::process::id();
     if let Some(opened) = &*opened
         && opened.pid == pid
@@ -55,7 +54,7 @@ pub fn engine() -> Result<Arc<Engine>> {
 }
 
 extern "C" fn leave() {
-    if let Ok(opened) = OPENED.try_lock()
+    if let Some(opened) = OPENED.try_lock()
         && let Some(opened) = &*opened
         && opened.pid == std::process::id()
     {

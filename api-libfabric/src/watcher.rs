@@ -2,9 +2,11 @@
 //! are to get on by themselves. It sleeps at the engine's bell, and exists only where something asks for it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
+use unipgas_core::panics::keep_going;
 use unipgas_core::{Deadline, Engine, Error};
 
 use crate::status::Result;
@@ -42,12 +44,8 @@ impl Watcher {
 
     /// Looks after `what` as long as it exists.
     pub fn watch(&self, what: Weak<dyn Watched>) -> Result<()> {
-        let mut thread = self.thread.lock().expect("no panic under this lock");
-        let mut watched = self
-            .shared
-            .watched
-            .lock()
-            .expect("no panic under this lock");
+        let mut thread = self.thread.lock();
+        let mut watched = self.shared.watched.lock();
         watched.retain(|known| known.strong_count() > 0);
         watched.push(what);
         drop(watched);
@@ -61,9 +59,8 @@ impl Watcher {
     /// Does something while the thread has hold of nothing: so that what is closed is nobody's any more when its close returns.
     pub fn apart<T>(&self, what: impl FnOnce() -> T) -> T {
         self.shared.wanted.fetch_add(1, Ordering::AcqRel);
-        let looking = self.shared.looking.lock();
+        let _looking = self.shared.looking.lock();
         self.shared.wanted.fetch_sub(1, Ordering::AcqRel);
-        let _looking = looking.unwrap_or_else(|e| e.into_inner());
         what()
     }
 }
@@ -71,8 +68,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        let thread = self.thread.get_mut().map(Option::take);
-        if let Ok(Some(thread)) = thread {
+        if let Some(thread) = self.thread.get_mut().take() {
             self.engine.bell().ring();
             // What is watched may be what was dropped last, by the thread itself.
             if thread.thread().id() != std::thread::current().id() {
@@ -87,7 +83,7 @@ fn start(engine: Arc<Engine>, shared: Arc<Shared>) -> Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new()
         .name("unipgas-fabric".into())
         .stack_size(512 << 10)
-        .spawn(move || look_after(&engine, &shared))
+        .spawn(move || keep_going(|| look_after(&engine, &shared)))
         .map_err(|e| Error::os("start of the progress thread", e))?;
     drop(blocked);
     Ok(thread)
@@ -103,9 +99,9 @@ fn look_after(engine: &Engine, shared: &Shared) {
             std::thread::yield_now();
             return None;
         }
-        let looking = shared.looking.lock().unwrap_or_else(|e| e.into_inner());
+        let looking = shared.looking.lock();
         let watched: Vec<_> = {
-            let watched = shared.watched.lock().expect("no panic under this lock");
+            let watched = shared.watched.lock();
             watched.iter().filter_map(Weak::upgrade).collect()
         };
         for what in watched {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{LazyLock, Mutex};
+
+use parking_lot::Mutex;
 
 /// What the registrations of one VCQ have locked: pages by STADD, as often as it was given.
 #[derive(Default)]
@@ -13,29 +14,29 @@ pub struct Locked {
 /// The pages of all VCQs' registrations. mlock does not count, so this does.
 static ALL: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
 
-static PAGE: LazyLock<usize> = LazyLock::new(|| {
+fn page() -> usize {
     // SAFETY:
     // - no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(page).unwrap_or(4096)
-});
+}
 
 impl Locked {
     /// Locks the pages of `len` bytes at `addr`. Where the limit does not allow it, they may be swapped out as without.
     pub fn add(&self, stadd: u64, addr: *mut u8, len: usize) {
-        let pages = addr.addr() / *PAGE * *PAGE..(addr.addr() + len).next_multiple_of(*PAGE);
-        let mut all = ALL.lock().expect("no panic under this lock");
+        let pages = addr.addr() / page() * page()..(addr.addr() + len).next_multiple_of(page());
+        let mut all = ALL.lock();
         // SAFETY:
         // - valid memory of the program; mlock changes nothing of it.
         let _ = unsafe { libc::mlock(addr.cast(), len) };
         all.push(pages.clone());
-        let mut ranges = self.ranges.lock().expect("no panic under this lock");
+        let mut ranges = self.ranges.lock();
         ranges.entry(stadd).or_default().push(pages);
     }
 
     /// Takes back one registration under `stadd`, and unlocks the pages that no other one covers.
     pub fn remove(&self, stadd: u64) {
-        let mut ranges = self.ranges.lock().expect("no panic under this lock");
+        let mut ranges = self.ranges.lock();
         let Some(of_key) = ranges.get_mut(&stadd) else {
             return;
         };
@@ -52,7 +53,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        let ranges = self.ranges.get_mut().expect("no panic under this lock");
+        let ranges = self.ranges.get_mut();
         for pages in std::mem::take(ranges).into_values().flatten() {
             unlock(&pages);
         }
@@ -61,7 +62,7 @@ impl Drop for Locked {
 
 fn unlock(pages: &Range<usize>) {
     // The lock is held until it is done: nobody may register what is being unlocked.
-    let mut all = ALL.lock().expect("no panic under this lock");
+    let mut all = ALL.lock();
     if let Some(at) = all.iter().position(|range| range == pages) {
         all.swap_remove(at);
     }

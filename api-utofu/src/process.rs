@@ -2,8 +2,9 @@
 //! needs it; uTofu has no initialisation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use unipgas_core::Engine;
 use unipgas_core::job::cores_of_a_job;
 use unipgas_core::port::{Network, Port, PortDirectory, PortOptions};
@@ -180,7 +181,7 @@ impl Process {
 
     /// TNIs on which this process has CQs (§3.2.1.1).
     pub fn onesided_tnis(&self) -> Vec<u16> {
-        let cqs = self.cqs.lock().expect("no panic under this lock");
+        let cqs = self.cqs.lock();
         (0..TNIS)
             .filter(|tni| cqs.iter().any(|cq| cq.tni == *tni))
             .collect()
@@ -215,7 +216,7 @@ impl Process {
         if cmp.is_some_and(|cmp| cmp >= CMP_IDS) {
             return Err(Code::InvalidCmpId);
         }
-        let mut cqs = self.cqs.lock().expect("no panic under this lock");
+        let mut cqs = self.cqs.lock();
         let (index, cmp) = choose(&cqs, tni, cmp, flags)?;
         check_memory()?;
         let cq = &mut cqs[index];
@@ -243,7 +244,7 @@ impl Process {
 
     /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`].
     pub fn free_vcq(&self, handle: usize) -> Result<()> {
-        let mut cqs = self.cqs.lock().expect("no panic under this lock");
+        let mut cqs = self.cqs.lock();
         let id = vcq(handle)?.id();
         Vcq::remove(id)?;
         if let Some(cq) = cqs
@@ -269,7 +270,7 @@ impl Process {
             return own;
         }
         // Whoever frees one of the others meanwhile, as §2.5 allows, waits.
-        let _cqs = self.cqs.lock().expect("no panic under this lock");
+        let _cqs = self.cqs.lock();
         own + vcqs_of(others)
             .map(|vcq| vcq.port().unread())
             .sum::<usize>()

@@ -1,10 +1,11 @@
 //! VBGs (guide §2.3, §3.4, §3.8): allocation, circuits, barrier communication.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
 use unipgas_core::{Region, Rights};
 
@@ -144,7 +145,7 @@ impl Process {
             return Err(Code::Full);
         }
         let vbgs = self.vbgs();
-        let _changing = vbgs.changes.lock().expect("no panic under this lock");
+        let _changing = vbgs.changes.lock();
         if vbgs.region.get().is_none() {
             let gates = usize::from(TNIS * VBGS) * size_of::<Gate>();
             let region = self.network().engine().allocate(gates, Rights::FULL);
@@ -190,7 +191,7 @@ impl Process {
     /// of one call's.
     pub fn free_vbg(&self, ids: &[u64]) -> Result<()> {
         let vbgs = self.vbgs();
-        let _changing = vbgs.changes.lock().expect("no panic under this lock");
+        let _changing = vbgs.changes.lock();
         let (set, first) = self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
         if ids.len() != set.ids.len() {
             return Err(Code::InvalidNumber);
@@ -331,7 +332,7 @@ impl Process {
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
         std::thread::yield_now();
-        let Ok(mut last) = set.last_look.try_lock() else {
+        let Some(mut last) = set.last_look.try_lock() else {
             return Ok(());
         };
         if last.elapsed() < LOOK {

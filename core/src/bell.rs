@@ -5,10 +5,10 @@
 //! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
 //! since every sleep is at most [`SLICE`] long.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
+use parking_lot::Once;
 use rustix::thread::futex;
 
 /// The longest sleep without a look at the world.

@@ -4,10 +4,10 @@
 //! while they are at rest.
 
 use std::mem::{offset_of, size_of};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use parking_lot::Mutex;
 
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Engine;
@@ -190,7 +190,7 @@ pub fn write_listed<T: Pod>(
 ) -> Result<()> {
     let bytes = bytemuck::bytes_of(entry);
     region.local(at, bytes.len())?;
-    let _writing = writing.lock().expect("no panic under this lock");
+    let _writing = writing.lock();
     let sequence = region.word(at)?;
     sequence.fetch_add(1, Ordering::AcqRel);
     for (word, value) in (at + 4..at + bytes.len())

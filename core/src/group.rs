@@ -3,9 +3,11 @@
 //! An operation that runs into its deadline stays where it is, and the next call goes on from there (GASPI 17.1 §11.1). Flags
 //! hold operation numbers, so that nothing has to be reset between operations.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
@@ -282,7 +284,7 @@ impl Drop for Group {
 impl Group {
     /// Gives the group's memory back. Operations that another thread is still in never end, but by their deadline.
     pub fn release(&self) {
-        let mut region = self.arena.region.lock().expect("no panic under this lock");
+        let mut region = self.arena.region.lock();
         if region.is_none() {
             return;
         }

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
-use std::sync::Mutex;
 
 use bytemuck::{Pod, Zeroable};
+use parking_lot::Mutex;
 
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{Listed, read_listed, write_listed};
@@ -110,7 +110,7 @@ impl KeyRing {
             }),
             writing: Mutex::new(()),
         };
-        ring.publish(&ring.table.lock().expect("no panic under this lock"))?;
+        ring.publish(&ring.table.lock())?;
         Ok(ring)
     }
 
@@ -131,13 +131,13 @@ impl KeyRing {
 
     /// Whether the key is in use.
     pub fn contains(&self, key: u64) -> bool {
-        let table = self.table.lock().expect("no panic under this lock");
+        let table = self.table.lock();
         table.keys.contains_key(&key)
     }
 
     /// Puts memory under `key`. Errors: [`Error::Taken`]; those of [`Engine::allocate`].
     pub fn insert(&self, engine: &Engine, key: u64, keyed: Keyed) -> Result<()> {
-        let mut table = self.table.lock().expect("no panic under this lock");
+        let mut table = self.table.lock();
         if table.keys.contains_key(&key) {
             return Err(Error::Taken(format!("key {key:#x}")));
         }
@@ -186,7 +186,7 @@ impl KeyRing {
 
     /// Takes a key back; peers that know it already are refused by its region. Errors: [`Error::StaleRegion`] for a key not in use.
     pub fn remove(&self, key: u64) -> Result<()> {
-        let mut table = self.table.lock().expect("no panic under this lock");
+        let mut table = self.table.lock();
         let (at, _) = table.keys.remove(&key).ok_or(Error::StaleRegion)?;
         let gone = Place {
             state: GONE,

@@ -34,6 +34,7 @@ pub mod mapped;
 pub mod message;
 pub mod notification;
 pub mod op;
+pub mod panics;
 #[cfg(not(loom))]
 pub mod port;
 /// What of ports is modelled.

@@ -2,7 +2,9 @@
 //! [`transport`](crate::transport) be tested without starting anything, and shows how a backend is written.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
@@ -101,7 +103,7 @@ impl Loopback {
             gone: AtomicBool::new(false),
             regions: Mutex::new(Vec::new()),
         });
-        let mut nodes = net.nodes.lock().expect("no panic under this lock");
+        let mut nodes = net.nodes.lock();
         nodes.push(Arc::downgrade(&node));
         Loopback {
             net: net.clone(),
@@ -112,7 +114,7 @@ impl Loopback {
 
     fn enrol(&self, block: Block) -> Box<dyn Memory> {
         let block = Arc::new(block);
-        let mut regions = self.node.regions.lock().expect("no panic under this lock");
+        let mut regions = self.node.regions.lock();
         regions.push(block.clone());
         Box::new(Registration {
             node: self.node.clone(),
@@ -145,7 +147,7 @@ impl Transport for Loopback {
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
         let index = parse(address)?;
-        let nodes = self.net.nodes.lock().expect("no panic under this lock");
+        let nodes = self.net.nodes.lock();
         let node = nodes
             .get(index as usize)
             .ok_or_else(|| Error::Unreachable(format!("no loopback process {index}")))?
@@ -215,7 +217,7 @@ struct Neighbour {
 
 impl Peer for Neighbour {
     fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
-        let regions = self.node.regions.lock().expect("no panic under this lock");
+        let regions = self.node.regions.lock();
         let block = regions
             .get(parse(key)? as usize)
             .ok_or(Error::StaleRegion)?;

@@ -1,7 +1,8 @@
 //! Notification words of a region: waiting for one of many, taking one (GASPI 17.1 §8.3).
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::bundle::RegionKey;
 use crate::engine::Engine;
@@ -42,7 +43,7 @@ impl Notifications {
 
     /// Ends the registration. Threads that still look at the words read memory that means nothing.
     pub fn release(&self) {
-        *self.region.lock().expect("no panic under this lock") = None;
+        *self.region.lock() = None;
     }
 
     /// The address of a word, for what sets it later. Errors: [`crate::Error::OutOfBounds`].

@@ -1,7 +1,9 @@
 //! Which backends this program has. The engine knows none by name; the facade library fills this table, and interfaces
 //! open what the environment asks for.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::transport::Transport;
 use crate::{Error, Result};
@@ -28,7 +30,7 @@ static BACKENDS: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
 
 /// Adds a backend; a second one of the same name replaces the first. The first one added is the default.
 pub fn register(backend: Backend) {
-    let mut backends = BACKENDS.lock().expect("no panic under this lock");
+    let mut backends = BACKENDS.lock();
     match backends.iter_mut().find(|b| b.name == backend.name) {
         Some(row) => *row = backend,
         None => backends.push(backend),
@@ -37,7 +39,7 @@ pub fn register(backend: Backend) {
 
 /// All backends, the default first.
 pub fn backends() -> Vec<Backend> {
-    BACKENDS.lock().expect("no panic under this lock").clone()
+    BACKENDS.lock().clone()
 }
 
 /// Opens the backend that UNIPGAS_BACKEND names, or the default. Errors: [`Error::InvalidArgument`] for a name that is not in

@@ -1,11 +1,12 @@
 //! Processes with ranks: how a rank finds another one's memory, and what it knows of the others' lives.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 
 use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
 use crate::directory::{
@@ -110,7 +111,7 @@ impl World {
     /// [`World::new`] as this process's next life cycle. Interfaces that one program uses have a world each, and begin in the same
     /// order at all ranks.
     pub fn join(engine: Engine, job: Job) -> Result<Self> {
-        let mut joined = JOINED.lock().expect("no panic under this lock");
+        let mut joined = JOINED.lock();
         // Where it fails nothing was told to anybody: the next try is the same life cycle.
         let mut world = World::new(engine, job, joined.life_cycles + 1)?;
         joined.life_cycles += 1;
@@ -244,7 +245,7 @@ impl World {
 
     /// Reads `into.len()` bytes (at most 4096) at `offset` of `region`, waiting for them.
     fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
-        let service = self.service.lock().expect("no panic under this lock");
+        let service = self.service.lock();
         let local = service.scratch.local(0, into.len())?;
         // SAFETY:
         // - the scratch region outlives the wait below, and the lock keeps others off it.
@@ -327,10 +328,7 @@ impl World {
             // SAFETY:
             // - came from Box::into_raw above, and the swap gave it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
-            self.retired
-                .lock()
-                .expect("no panic under this lock")
-                .push(old);
+            self.retired.lock().push(old);
         }
         // SAFETY:
         // - just made; kept until the world is dropped.
@@ -399,7 +397,7 @@ impl World {
         let deaths = board.map_or(0, |board| board.deaths());
         let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
         if !news && !thoroughly {
-            let Ok(mut last) = self.last_look.try_lock() else {
+            let Some(mut last) = self.last_look.try_lock() else {
                 return;
             };
             if last.elapsed() < LOOK {
@@ -521,7 +519,7 @@ impl World {
     pub fn leave(&self) -> Result<()> {
         self.engine.leave();
         if self.joined {
-            let mut joined = JOINED.lock().expect("no panic under this lock");
+            let mut joined = JOINED.lock();
             joined.active = joined.active.saturating_sub(1);
             if joined.active > 0 {
                 return Ok(());

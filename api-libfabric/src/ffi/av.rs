@@ -1,7 +1,9 @@
 //! Address vectors.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
@@ -111,11 +113,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 return Err(Errno::INVAL);
             }
             let events = EventObject::at(other)?.inner.clone();
-            *object
-                .inner
-                .events
-                .lock()
-                .unwrap_or_else(|e| e.into_inner()) = Some(events);
+            *object.inner.events.lock() = Some(events);
         }
         Ok(())
     })
@@ -142,11 +140,7 @@ unsafe extern "C" fn insert(
                 list(names.cast::<[u8; LEN]>(), count, most)?,
             )
         };
-        let events = object
-            .inner
-            .events
-            .lock()
-            .unwrap_or_else(|e| e.into_inner());
+        let events = object.inner.events.lock();
         if object.inner.asynchronous && events.is_none() {
             return Err(Errno::NOEQ);
         }

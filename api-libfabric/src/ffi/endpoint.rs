@@ -24,7 +24,7 @@ pub(super) struct EndpointPart {
     receive: AtomicU64,
     /// Another name of an endpoint (fi_ep_alias): closing it leaves the endpoint alone.
     alias: bool,
-    events: std::sync::Mutex<Option<Arc<EventQueue>>>,
+    events: parking_lot::Mutex<Option<Arc<EventQueue>>>,
 }
 
 pub(super) type EndpointObject = Object<fid_ep, EndpointPart>;
@@ -106,7 +106,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
                 transmit: AtomicU64::new(transmit.map_or(0, |attr| attr.op_flags)),
                 receive: AtomicU64::new(receive.map_or(0, |attr| attr.op_flags)),
                 alias: false,
-                events: std::sync::Mutex::new(None),
+                events: parking_lot::Mutex::new(None),
             }
         };
         // SAFETY:
@@ -157,7 +157,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 FI_CLASS_AV if flags == 0 => endpoint.bind_av(&AvObject::at(other)?.inner.av),
                 FI_CLASS_EQ if flags == 0 => {
                     let events = EventObject::at(other)?.inner.clone();
-                    *part.events.lock().unwrap_or_else(|e| e.into_inner()) = Some(events);
+                    *part.events.lock() = Some(events);
                     Ok(())
                 }
                 FI_CLASS_CQ => {
@@ -252,7 +252,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                         transmit: own(FI_TRANSMIT, &part.transmit),
                         receive: own(FI_RECV, &part.receive),
                         alias: true,
-                        events: std::sync::Mutex::new(None),
+                        events: parking_lot::Mutex::new(None),
                     };
                     put(wanted.fid, object(alias, (*fid).context).cast())
                 }

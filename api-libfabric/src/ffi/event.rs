@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, number, put};
@@ -84,7 +86,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
 
 impl EventQueue {
     fn lock(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(|e| e.into_inner())
+        self.events.lock()
     }
 
     fn push(&self, event: u32, bytes: Box<[u8]>) {
@@ -195,8 +197,7 @@ unsafe extern "C" fn sread(
             if left.is_zero() {
                 return Err(Errno::AGAIN);
             }
-            let woken = queue.more.wait_timeout(events, left);
-            events = woken.unwrap_or_else(|e| e.into_inner()).0;
+            queue.more.wait_for(&mut events, left);
         }
         // SAFETY:
         // - our caller's arguments.

@@ -1,9 +1,10 @@
 //! The issue context: checks and keeps what is posted, moves it on when polled.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
@@ -11,7 +12,7 @@ use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome,
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, Error, RemoteRegion, Result, Rights, copy};
 
-use crate::driver::{Driver, Shared, lock};
+use crate::driver::{Driver, Shared};
 use crate::plan::{Plan, Shape};
 use crate::queue::{Means, Posted, Queue};
 use crate::work::{Place, Source, Work};
@@ -49,7 +50,7 @@ impl State {
 
     fn post(&self, work: Work, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
         self.shared.stalls.pass();
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let number = queue.next_number();
         let plan = Plan::draw(&self.shared.config, self.index, number, shape);
         let mut op = Posted::new(number, context, flags, work);
@@ -67,7 +68,7 @@ impl State {
     pub fn run(&self, ticks: u64) {
         self.shared.stalls.pass();
         let moved = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             let before = queue.unfinished();
             let moved = queue.advance(ticks, &self.means());
             self.shared.fewer(before - queue.unfinished());
@@ -87,7 +88,7 @@ impl State {
         self.run(1);
         let mut reported = false;
         loop {
-            let next = lock(&self.queue).ended.pop_front();
+            let next = self.queue.lock().ended.pop_front();
             let Some(completion) = next else { break };
             sink(completion);
             // Only now: whoever sees nothing pending must also see what the sink has been told.
@@ -110,7 +111,7 @@ impl State {
         let start = Instant::now();
         loop {
             self.run(u64::from(self.shared.config.max_delay_polls) + 1);
-            if lock(&self.queue).unfinished() == 0 || start.elapsed() >= limit {
+            if self.queue.lock().unfinished() == 0 || start.elapsed() >= limit {
                 return;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -146,7 +147,7 @@ impl ChaosChannel {
 impl Drop for ChaosChannel {
     fn drop(&mut self) {
         self.state.flush(FLUSH_LIMIT);
-        let mut queue = lock(&self.state.queue);
+        let mut queue = self.state.queue.lock();
         let left = queue.unfinished();
         if left > 0 {
             tracing::warn!(

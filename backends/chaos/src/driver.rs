@@ -1,10 +1,12 @@
 //! What the channels of one transport share, and the thread that moves them on while nobody polls.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
+use unipgas_core::panics::keep_going;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Error, Result};
 
@@ -16,11 +18,6 @@ use crate::work::{Disaster, Stalls};
 const BEAT: Duration = Duration::from_micros(200);
 /// A channel that is polled less often than this in a beat is moved on.
 const BUSY_POLLS: u64 = 4;
-
-/// A panic elsewhere must not keep pending operations from being carried out.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What belongs to the process.
 pub struct Shared {
@@ -58,7 +55,7 @@ impl Shared {
     }
 
     pub fn enrol(&self, state: &Arc<State>) {
-        lock(&self.channels).push(Arc::downgrade(state));
+        self.channels.lock().push(Arc::downgrade(state));
     }
 
     /// Counts an operation of the process; gives what befalls it.
@@ -76,7 +73,7 @@ impl Shared {
     /// Somebody has one more operation that has not ended.
     pub fn more(&self) {
         if self.unfinished.fetch_add(1, Ordering::AcqRel) == 0 {
-            drop(lock(&self.bed));
+            drop(self.bed.lock());
             self.alarm.notify_one();
         }
     }
@@ -88,7 +85,7 @@ impl Shared {
 
     pub fn each(&self, mut visit: impl FnMut(&State)) {
         let channels: Vec<_> = {
-            let mut channels = lock(&self.channels);
+            let mut channels = self.channels.lock();
             channels.retain(|c| c.strong_count() > 0);
             channels.iter().filter_map(Weak::upgrade).collect()
         };
@@ -100,9 +97,9 @@ impl Shared {
     fn drive(&self) {
         let ticks = u64::from(self.config.max_delay_polls) / 4 + 1;
         loop {
-            let mut bed = lock(&self.bed);
+            let mut bed = self.bed.lock();
             while self.unfinished.load(Ordering::Acquire) == 0 && !self.stopped() {
-                bed = self.alarm.wait(bed).unwrap_or_else(PoisonError::into_inner);
+                self.alarm.wait(&mut bed);
             }
             if self.stopped() {
                 return;
@@ -133,7 +130,7 @@ impl Driver {
         let driven = shared.clone();
         let thread = std::thread::Builder::new()
             .name("unipgas-chaos".into())
-            .spawn(move || driven.drive())
+            .spawn(move || keep_going(|| driven.drive()))
             .map_err(|error| Error::os("starting the progress thread of chaos", error))?;
         Ok(Driver {
             shared: shared.clone(),
@@ -145,7 +142,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        drop(lock(&self.shared.bed));
+        drop(self.shared.bed.lock());
         self.shared.alarm.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

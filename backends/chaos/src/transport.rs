@@ -1,7 +1,8 @@
 //! The decorated transport.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use unipgas_core::Result;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
@@ -10,7 +11,7 @@ use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
 
 use crate::channel::{ChaosChannel, FLUSH_LIMIT};
 use crate::config::ChaosConfig;
-use crate::driver::{Driver, Shared, lock};
+use crate::driver::{Driver, Shared};
 
 /// A backend that lets another one do the work, later and in another order.
 ///
@@ -91,7 +92,7 @@ impl Transport for Chaos {
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
         let inner = self.shared.inner.open_channel()?;
         let driver = {
-            let mut driver = lock(&self.driver);
+            let mut driver = self.driver.lock();
             match &*driver {
                 Some(driver) => driver.clone(),
                 None => driver

@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::message::{
@@ -25,7 +26,7 @@ struct Known {
 
 impl Peers for Known {
     fn find(&self, peer: u32) -> Result<PeerMailbox> {
-        let (address, key) = self.book.lock().unwrap()[peer as usize];
+        let (address, key) = self.book.lock()[peer as usize];
         let connection = self.engine.connect(&address)?;
         Ok(PeerMailbox {
             region: connection.import(&key)?,
@@ -74,7 +75,7 @@ impl Office {
             });
             let mailbox = Mailbox::new(&engine, shape, precedence, known).unwrap();
             let entry = (engine.address().unwrap(), mailbox.key());
-            book.lock().unwrap().push(entry);
+            book.lock().push(entry);
             Node {
                 engine,
                 mailbox: RefCell::new(mailbox),

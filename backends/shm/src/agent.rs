@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::bell::SLICE;
 use unipgas_core::op::{AtomicRequest, Remote};
+use unipgas_core::panics::keep_going;
 use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
@@ -33,7 +34,7 @@ impl Agent {
         let thread = std::thread::Builder::new()
             .name("unipgas-agent".into())
             .stack_size(256 << 10)
-            .spawn(move || serve(home2.pool.view().control(), &stop2))
+            .spawn(move || keep_going(|| serve(home2.pool.view().control(), &stop2)))
             .map_err(|e| Error::os("start of the agent thread", e))?;
         drop(blocked);
         Ok(Agent {

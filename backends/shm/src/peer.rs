@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use unipgas_core::region::RemoteParts;
@@ -139,7 +140,7 @@ impl PeerProcess {
     fn mirror_view(&self, address: u64, len: u64) -> Result<(Arc<Mapping>, *mut u8)> {
         let first = address & !(PAGE as u64 - 1);
         let last = (address + len).next_multiple_of(PAGE as u64);
-        let mut mirror = self.mirror.lock().expect("no panic under this lock");
+        let mut mirror = self.mirror.lock();
         if let Some((start, view)) = mirror.views.range(..=first).next_back()
             && last <= start + view.bytes() as u64
         {

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use unipgas_core::{Error, Result};
@@ -190,16 +191,12 @@ impl Pool {
 
     /// Takes `len` bytes of zeroes; gives their offset.
     pub fn take(&self, len: usize) -> Result<u64> {
-        self.free
-            .lock()
-            .expect("no panic under this lock")
-            .take(len)
-            .ok_or_else(|| {
-                Error::Exhausted(format!(
-                    "room in the pool for a region of {len} bytes (the pool has {} GiB)",
-                    self.view.mapping.bytes() >> 30
-                ))
-            })
+        self.free.lock().take(len).ok_or_else(|| {
+            Error::Exhausted(format!(
+                "room in the pool for a region of {len} bytes (the pool has {} GiB)",
+                self.view.mapping.bytes() >> 30
+            ))
+        })
     }
 
     /// Gives the memory back to the system and the extent to later regions.
@@ -214,10 +211,7 @@ impl Pool {
         )
         .is_ok()
         {
-            self.free
-                .lock()
-                .expect("no panic under this lock")
-                .put(offset as usize, len);
+            self.free.lock().put(offset as usize, len);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Regions of this process: slots in the control block, and the memory behind them.
 
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use bytemuck::bytes_of;
+use parking_lot::Mutex;
 use unipgas_core::region::Memory;
 use unipgas_core::{Error, Result, Rights};
 
@@ -42,7 +42,7 @@ impl Home {
         if !self.may_adopt {
             return false;
         }
-        let mut mirror = self.mirror.lock().expect("no panic under this lock");
+        let mut mirror = self.mirror.lock();
         let result = (|| {
             if mirror.is_none() {
                 let made = Mirror::create()?;
@@ -64,18 +64,13 @@ impl Home {
     }
 
     fn release(&self, base: *mut u8, len: usize) {
-        if let Some(mirror) = &mut *self.mirror.lock().expect("no panic under this lock") {
+        if let Some(mirror) = &mut *self.mirror.lock() {
             mirror.release(base, len);
         }
     }
 
     fn take_slot(&self) -> Result<u32> {
-        if let Some(slot) = self
-            .free_slots
-            .lock()
-            .expect("no panic under this lock")
-            .pop()
-        {
+        if let Some(slot) = self.free_slots.lock().pop() {
             return Ok(slot);
         }
         let control = self.pool.view().control();
@@ -177,9 +172,6 @@ impl Drop for Registration {
             Backing::Adopted => home.release(self.base, self.len),
             Backing::Private => {}
         }
-        home.free_slots
-            .lock()
-            .expect("no panic under this lock")
-            .push(self.slot);
+        home.free_slots.lock().push(self.slot);
     }
 }

@@ -9,8 +9,8 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -307,7 +307,7 @@ impl Board {
                 value.len()
             )));
         }
-        let _one_writer = PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_writer = PUBLISHING.lock();
         let mut free = None;
         let mut found = None;
         for index in 0..SLOTS_PER_RANK {

@@ -1,7 +1,8 @@
 //! What a process knows of its job: its rank, the number of ranks, and the place where they publish what the others need.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Board, RankState};
 use crate::{Deadline, Error, Result};
@@ -97,7 +98,7 @@ impl Job {
         if let Some(board) = &self.board {
             return board.publish(self.rank, key, value);
         }
-        let mut own = self.own.lock().expect("no panic under this lock");
+        let mut own = self.own.lock();
         own.retain(|(known, _)| known != key);
         own.push((key.into(), value.into()));
         Ok(())
@@ -114,7 +115,7 @@ impl Job {
                 Ok(value)
             }
             None => {
-                let own = self.own.lock().expect("no panic under this lock");
+                let own = self.own.lock();
                 Ok(own
                     .iter()
                     .find(|(known, _)| rank == 0 && known == key)

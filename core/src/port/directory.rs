@@ -1,7 +1,8 @@
 //! The list of a process's ports, read by peers that look for one by its index.
 
 use std::mem::size_of;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::Result;
 use crate::bundle::RegionKey;

@@ -2,7 +2,9 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::limbo::Turns;
 
@@ -53,7 +55,7 @@ impl<T> Guarded<T> {
 
 #[cold]
 fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
-    lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    lock.lock()
 }
 
 /// See [`Guarded::hold`].

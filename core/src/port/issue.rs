@@ -17,6 +17,7 @@ use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use crate::panics::keep_going;
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
@@ -163,7 +164,7 @@ impl Port {
             let port = Arc::downgrade(&port);
             std::thread::Builder::new()
                 .name("unipgas-port".into())
-                .spawn(move || look_after(&port))
+                .spawn(move || keep_going(|| look_after(&port)))
                 .map_err(|e| Error::os("a thread for operations under way", e))?;
         }
         Ok(port)

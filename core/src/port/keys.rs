@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::mem::size_of;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use parking_lot::Mutex;
 
 use super::notice::Fault;
 use super::trigger::HEADER_LEN;
@@ -151,7 +151,7 @@ impl KeyTable {
         rights: Rights,
     ) -> Result<ShortKey> {
         let range = (base as usize, len, rights.bits());
-        let mut all = self.registrations.lock().expect("no panic under this lock");
+        let mut all = self.registrations.lock();
         if let Some(index) = all.by_range.get(&range).copied() {
             let registered = all.by_index.get_mut(&index).expect("both maps agree");
             registered.count += 1;
@@ -199,7 +199,7 @@ impl KeyTable {
         rights: Rights,
     ) -> Result<ShortKey> {
         debug_assert!(index < RESERVED_KEYS);
-        let mut all = self.registrations.lock().expect("no panic under this lock");
+        let mut all = self.registrations.lock();
         if all.by_index.contains_key(&(index as usize)) {
             return Err(Error::Taken(format!("key {index}")));
         }
@@ -237,7 +237,7 @@ impl KeyTable {
 
     /// Takes back one registration under `key`, which must point at the beginning. Errors: [`Error::StaleRegion`].
     pub fn release(&self, table: &Region, key: ShortKey) -> Result<()> {
-        let mut all = self.registrations.lock().expect("no panic under this lock");
+        let mut all = self.registrations.lock();
         let index = key.index();
         let own = &self.own[index];
         if key.offset() != 0 || own.name.load(Ordering::Acquire) != key.name() {

@@ -4,8 +4,10 @@
 //! frees that pays, with a `membarrier` for a whole batch, after which the counters tell which calls may have seen something of it.
 //! Whatever begins later finds only what has taken its place. Where there is no `membarrier`, nothing is freed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::bell::membarrier;
 
@@ -75,7 +77,7 @@ impl Limbo {
     /// The counter of another port.
     pub fn turns(&self) -> Arc<Turns> {
         let turns = Arc::new(Turns::default());
-        let mut state = self.state.lock().expect("no panic under this lock");
+        let mut state = self.state.lock();
         // Without those of ports that have been closed.
         state.all.retain(|turns| Arc::strong_count(turns) > 1);
         state.all.push(turns.clone());
@@ -85,7 +87,7 @@ impl Limbo {
     /// Frees something that nobody finds any more, when the calls that go on now are over. `weight`: its share of a batch.
     #[cold]
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
-        let mut state = self.state.lock().expect("no panic under this lock");
+        let mut state = self.state.lock();
         state.fresh.push(what);
         state.weight += weight;
         let unused = if self.possible {

@@ -1,9 +1,11 @@
 //! Other processes by their place, and their ports by index: found once each, without their help.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
@@ -170,7 +172,7 @@ impl Network {
 
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
-        let mut former = self.former_gates.lock().expect("no panic under this lock");
+        let mut former = self.former_gates.lock();
         let (place, neighbour) = self.neighbour(place, &mut former)?;
         if let Some(gates) = place.gates() {
             return Ok(gates);
@@ -191,7 +193,7 @@ impl Network {
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let mut former = self.former_gates.lock().expect("no panic under this lock");
+        let mut former = self.former_gates.lock();
         let (_, neighbour) = self.neighbour(place, &mut former)?;
         let slot = neighbour
             .ports
@@ -340,7 +342,7 @@ impl Network {
     /// carrying out for others is gone on with.
     #[cold]
     pub(super) fn look(&self) {
-        let Ok(mut last) = self.last_look.try_lock() else {
+        let Some(mut last) = self.last_look.try_lock() else {
             return;
         };
         if last.elapsed() < LOOK {

@@ -1,13 +1,12 @@
 //! Operations on behalf of the engine itself: waited for, whatever the backend.
 
-use std::sync::Mutex;
-
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::op::{Flags, Outcome, Remote};
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::{Deadline, Result};
+use parking_lot::Mutex;
 
 /// Bytes that pass through at a time where neither end is mapped here.
 const BOUNCE: usize = 64 << 10;
@@ -38,7 +37,7 @@ impl Service {
 
     /// Reads `into.len()` bytes (at most [`BOUNCE`]).
     pub fn read(&self, engine: &Engine, from: Remote<'_>, into: &mut [u8]) -> Result<()> {
-        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let bounce = self.bounce.lock();
         let local = bounce.local(0, into.len())?;
         // SAFETY:
         // - the bounce buffer outlives the wait, and the lock keeps others off it.
@@ -55,7 +54,7 @@ impl Service {
 
     /// Writes bytes (at most [`BOUNCE`]).
     pub fn write(&self, engine: &Engine, from: &[u8], to: Remote<'_>) -> Result<()> {
-        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let bounce = self.bounce.lock();
         let local = bounce.local(0, from.len())?;
         // SAFETY:
         // - `from.len()` bytes of the buffer, checked by `local`, which the lock keeps others off, and which outlives the wait.
@@ -75,7 +74,7 @@ impl Service {
         value: u64,
     ) -> Result<u64> {
         // Its wait takes the end of any operation of the endpoint for its own.
-        let _alone = self.bounce.lock().expect("no panic under this lock");
+        let _alone = self.bounce.lock();
         self.endpoint
             .compare_swap(engine, at, expected, value, Deadline::Never)
     }
@@ -91,7 +90,7 @@ impl Service {
     ) -> Result<()> {
         from.region.check(from.offset, len, Rights::READ)?;
         to.region.check(to.offset, len, Rights::WRITE)?;
-        let bounce = self.bounce.lock().expect("no panic under this lock");
+        let bounce = self.bounce.lock();
         let mapped = !from.region.parts().base.is_null() && !engine.asynchronous();
         let mut done = 0;
         loop {

@@ -28,7 +28,8 @@ pub use table::{Layout, MAX_PLACES, PROPERTIES_LEN};
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::bundle::{Address, RegionKey};
 use crate::{Error, Result};
@@ -190,7 +191,7 @@ impl Rendezvous {
     /// it locked.
     fn change(&self) -> Result<(Change<'_>, MutexGuard<'_, Option<Mine>>, BorrowedFd<'_>)> {
         let fd = self.own()?;
-        let mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = self.mine.lock();
         Ok((Change::wait(fd)?, mine, fd))
     }
 
@@ -264,7 +265,7 @@ impl Rendezvous {
     /// The place that this process has taken.
     pub fn place(&self) -> Option<u32> {
         self.own().ok()?;
-        let mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = self.mine.lock();
         mine.map(|mine| mine.place)
     }
 

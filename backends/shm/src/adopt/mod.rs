@@ -27,8 +27,8 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
@@ -123,7 +123,7 @@ static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
 type Locked = MutexGuard<'static, Option<Tools>>;
 
 fn lock() -> Locked {
-    TOOLS.lock().unwrap_or_else(PoisonError::into_inner)
+    TOOLS.lock()
 }
 
 fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
