@@ -1,18 +1,23 @@
 //! Counters (fi_cntr(3)).
 
-use std::sync::Arc;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use unipgas_core::Deadline;
 
 use crate::completion::Attached;
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
+use crate::tally::Tally;
 
 /// Counts completed operations, and failed ones.
 pub struct Counter {
     domain: Arc<Domain>,
+    /// Without what peers have counted.
     value: AtomicU64,
+    /// Where peers count, once it is bound to what they do.
+    tally: OnceLock<Tally>,
     errors: AtomicU64,
     pub(crate) attached: Attached,
 }
@@ -23,6 +28,7 @@ impl Counter {
         Arc::new(Counter {
             domain: domain.clone(),
             value: AtomicU64::new(0),
+            tally: OnceLock::new(),
             errors: AtomicU64::new(0),
             attached: Attached::default(),
         })
@@ -33,10 +39,32 @@ impl Counter {
         &self.domain
     }
 
+    /// What peers count by. Errors: [`Errno::NOSPC`] if too many counters of the domain are bound to what peers do.
+    pub(crate) fn tally(&self) -> Result<NonZeroU32> {
+        if self.tally.get().is_none() {
+            let tally = self.domain.tallies().take()?;
+            // It may have been another's before.
+            self.value.fetch_sub(tally.read(), Ordering::AcqRel);
+            if let Err(tally) = self.tally.set(tally) {
+                self.value.fetch_add(tally.read(), Ordering::AcqRel);
+            }
+        }
+        self.tally.get().map(Tally::number).ok_or(Errno::NOSPC)
+    }
+
+    fn tallied(&self) -> u64 {
+        self.tally.get().map_or(0, Tally::read)
+    }
+
+    fn value(&self) -> u64 {
+        let value = self.value.load(Ordering::Acquire);
+        value.wrapping_add(self.tallied())
+    }
+
     /// Completed operations.
     pub fn read(&self) -> u64 {
         self.attached.progress();
-        self.value.load(Ordering::Acquire)
+        self.value()
     }
 
     /// Failed operations.
@@ -54,6 +82,7 @@ impl Counter {
 
     /// Sets the count.
     pub fn set(&self, value: u64) {
+        let value = value.wrapping_sub(self.tallied());
         self.value.store(value, Ordering::Release);
         self.domain.engine().ring();
     }
@@ -79,7 +108,7 @@ impl Counter {
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.attached.progress();
-            if self.value.load(Ordering::Acquire) >= threshold {
+            if self.value() >= threshold {
                 return Some(Ok(()));
             }
             (self.errors.load(Ordering::Acquire) != errors).then_some(Err(Errno::AVAIL))

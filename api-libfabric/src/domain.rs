@@ -9,6 +9,7 @@ use unipgas_core::port::Service;
 
 use crate::process;
 use crate::status::Result;
+use crate::tally::Tallies;
 use crate::watcher::Watcher;
 
 /// How a domain's memory is addressed, and its objects get on.
@@ -27,6 +28,7 @@ pub struct Domain {
     engine: Arc<Engine>,
     service: Service,
     keys: KeyRing,
+    tallies: Arc<Tallies>,
     options: DomainOptions,
     next_key: AtomicU64,
     watcher: Watcher,
@@ -43,6 +45,7 @@ impl Domain {
         Ok(Arc::new(Domain {
             service: Service::new(&engine)?,
             keys: KeyRing::new(&engine)?,
+            tallies: Tallies::new(&engine)?,
             watcher: Watcher::new(&engine),
             engine,
             options,
@@ -64,6 +67,11 @@ impl Domain {
     /// The keys of registered memory.
     pub(crate) fn keys(&self) -> &KeyRing {
         &self.keys
+    }
+
+    /// What peers count by.
+    pub(crate) fn tallies(&self) -> &Arc<Tallies> {
+        &self.tallies
     }
 
     /// As it was opened.

@@ -16,10 +16,8 @@ use crate::name::Name;
 use crate::operation::{Counted, Reports};
 use crate::state::State;
 use crate::status::{Errno, Result};
-use crate::sys::{
-    FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_RMA_EVENT, FI_SOURCE, FI_TAGGED,
-};
-use crate::target::{Directory, SHAPE_WORDS};
+use crate::sys::{FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_TAGGED};
+use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
 use crate::watcher::Watched;
 
 /// Payloads of inject calls, in bytes.
@@ -65,7 +63,7 @@ pub struct Endpoint {
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
     /// Open as long as this is registered. Dropped last: then nothing of the endpoint is on its way to peers any more.
-    _directory: Region,
+    directory: Region,
 }
 
 /// How an operation differs from a plain one.
@@ -102,9 +100,10 @@ impl Endpoint {
         let (mailbox, lanes) = messages.as_ref().map_or(([0; 64], [0; 64]), Messages::keys);
         let shown = Directory {
             id,
-            events: u64::from(options.caps & FI_RMA_EVENT != 0),
+            counts: NOT_YET,
             shape: SHAPE_WORDS,
             keys: *domain.keys().key().as_bytes(),
+            tallies: *domain.tallies().key().as_bytes(),
             inbox: *inbox_memory.key().as_bytes(),
             mailbox,
             lanes,
@@ -119,7 +118,7 @@ impl Endpoint {
             domain: domain.clone(),
             name,
             options,
-            _directory: directory,
+            directory,
             bindings: Mutex::new(Bindings {
                 state: Some(state),
                 ..Bindings::default()
@@ -204,9 +203,13 @@ impl Endpoint {
         })
     }
 
-    /// Binds a counter. Errors: as for [`Endpoint::bind_av`].
+    /// Binds a counter. What peers do they count themselves, whether the owner calls anything or not. Errors: as for
+    /// [`Endpoint::bind_av`]; [`Errno::NOSPC`] if too many counters are bound to what peers do.
     pub fn bind_counter(&self, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
         self.same_domain(counter.domain())?;
+        if matches!(counted, Counted::RemoteRead | Counted::RemoteWrite) {
+            counter.tally()?;
+        }
         self.change(|bindings| bind(&mut bindings.counters[counted as usize], counter))
     }
 
@@ -249,6 +252,15 @@ impl Endpoint {
             selective: bindings.selective,
             counters: bindings.counters.clone(),
         };
+        let tally = |counted: Counted| {
+            let counter = bindings.counters[counted as usize].as_ref();
+            counter.map(|counter| counter.tally()).transpose()
+        };
+        let counts = Counts {
+            read: tally(Counted::RemoteRead)?,
+            write: tally(Counted::RemoteWrite)?,
+        };
+        show_counts(&self.directory, counts)?;
         let live = Live {
             reports,
             state: Biased::new(state),

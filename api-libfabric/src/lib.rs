@@ -21,6 +21,7 @@ pub mod rma;
 mod state;
 pub mod status;
 pub mod sys;
+mod tally;
 mod target;
 mod watcher;
 

@@ -1,14 +1,17 @@
 //! Memory regions (fi_mr(3)).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytemuck::Zeroable;
 use unipgas_core::keyring::Keyed;
 use unipgas_core::{Error, Region, RegionKey, Rights};
 
+use crate::counter::Counter;
 use crate::domain::Domain;
+use crate::rma::COUNTED;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE};
+use crate::target::Counts;
 
 const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
@@ -18,6 +21,8 @@ pub struct MemoryRegion {
     key: u64,
     /// `None` where peers may do nothing.
     region: Option<Region>,
+    /// What counts reads and writes of peers.
+    counters: Mutex<[Option<Arc<Counter>>; 2]>,
 }
 
 impl MemoryRegion {
@@ -70,6 +75,7 @@ impl MemoryRegion {
             },
             len: len as u64,
             access,
+            beside: 0,
             region: region.as_ref().map_or(RegionKey::zeroed(), Region::key),
         };
         loop {
@@ -82,6 +88,7 @@ impl MemoryRegion {
                         domain: domain.clone(),
                         key,
                         region,
+                        counters: Mutex::default(),
                     });
                 }
             }
@@ -100,6 +107,42 @@ impl MemoryRegion {
             .as_ref()
             .and_then(|region| region.local(0, 0).ok());
         local.map_or(0, |local| local.desc)
+    }
+
+    /// Binds a counter (fi_mr_bind(3)) of what peers do: `reads`, or `writes`, which are all operations that modify the memory. They count
+    /// it themselves, whether the owner calls anything or not; peers that have used the key before go on as before. Errors:
+    /// [`Errno::DOMAIN`]; [`Errno::INVAL`] if there is one; [`Errno::NOSPC`] if too many counters are bound to what peers do.
+    pub fn bind_counter(&self, counter: &Arc<Counter>, reads: bool, writes: bool) -> Result<()> {
+        if !Arc::ptr_eq(&self.domain, counter.domain()) {
+            return Err(Errno::DOMAIN);
+        }
+        let wanted = [reads, writes];
+        let mut counters = self.counters.lock().unwrap_or_else(|e| e.into_inner());
+        if counters
+            .iter()
+            .zip(wanted)
+            .any(|(bound, wanted)| wanted && bound.is_some())
+        {
+            return Err(Errno::INVAL);
+        }
+        let tally = counter.tally()?;
+        self.domain.keys().change(self.key, |keyed| {
+            let mut counts = Counts::unpack(keyed.beside);
+            if reads {
+                counts.read = Some(tally);
+            }
+            if writes {
+                counts.write = Some(tally);
+            }
+            keyed.beside = counts.packed();
+            keyed.access |= COUNTED;
+        })?;
+        for (bound, wanted) in counters.iter_mut().zip(wanted) {
+            if wanted {
+                *bound = Some(counter.clone());
+            }
+        }
+        Ok(())
     }
 
     /// The domain it belongs to.

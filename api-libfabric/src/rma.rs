@@ -79,6 +79,9 @@ pub enum Direction {
     Write,
 }
 
+/// Beside the rights to memory: something counts accesses to it.
+pub(crate) const COUNTED: u64 = 1 << 63;
+
 /// Sum of the lengths. Errors: [`Errno::MSGSIZE`] for more than `most`.
 pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<usize> {
     lens.into_iter()
@@ -122,12 +125,18 @@ impl<const LISTS: usize> Walk<LISTS> {
     }
 }
 
+/// `len` bytes at `address`, if of the rights `asked` its owner grants just those `allowed`.
 #[inline(always)]
-fn part_of(known: &RemoteKey, address: u64, len: usize, access: u64) -> Option<Remote<'_>> {
+fn part_of(
+    known: &RemoteKey,
+    address: u64,
+    len: usize,
+    (asked, allowed): (u64, u64),
+) -> Option<Remote<'_>> {
     let keyed = &known.keyed;
     let offset = address.wrapping_sub(keyed.base);
     let inside = (offset <= keyed.len) & (len as u64 <= keyed.len.wrapping_sub(offset));
-    if !inside | (keyed.access & access != access) {
+    if !inside | (keyed.access & asked != allowed) {
         return None;
     }
     Some(Remote {
@@ -147,10 +156,11 @@ impl Target {
         len: usize,
         access: u64,
     ) -> std::result::Result<Remote<'_>, Errno> {
-        part_of(self.key(domain, key)?, address, len, access).ok_or(Errno::ACCES)
+        let known = self.key(domain, key, access & FI_REMOTE_WRITE != 0)?;
+        part_of(known, address, len, (access, access)).ok_or(Errno::ACCES)
     }
 
-    /// The same, if the key is at hand.
+    /// The same, if the key is at hand, and nothing counts the access.
     #[inline(always)]
     pub fn place_at_hand(
         &self,
@@ -159,7 +169,12 @@ impl Target {
         len: usize,
         access: u64,
     ) -> Option<Remote<'_>> {
-        part_of(self.key_at_hand(key)?, address, len, access)
+        part_of(
+            self.key_at_hand(key)?,
+            address,
+            len,
+            (access | COUNTED, access),
+        )
     }
 }
 

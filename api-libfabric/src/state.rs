@@ -1,6 +1,7 @@
 //! Operations under way: their parts, the notices of their ends to targets, and what others tell of theirs.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,12 +34,12 @@ struct Operation {
     notice: Option<Record>,
     /// The notice is under way.
     telling: bool,
+    /// Words of the target that are raised when the effects are visible and the notice has been given.
+    counting: Vec<NonZeroU32>,
 }
 
-/// Kinds of notices.
+/// The kind of notices.
 pub(crate) const DATA: u32 = 1;
-pub(crate) const WRITTEN: u32 = 2;
-pub(crate) const READ: u32 = 3;
 
 /// How an operation is to be carried out, and what is known of it beside its memory.
 pub(crate) struct Job {
@@ -139,7 +140,7 @@ impl State {
             return None;
         }
         let target = self.targets.get_mut(address as usize)?.as_mut()?;
-        if target.events {
+        if !target.uncounted {
             return None;
         }
         self.posts = posts;
@@ -219,9 +220,8 @@ impl State {
         };
         let target = self.targets[job.to as usize].as_mut().expect("just found");
         let (mut left, mut error) = (0, None);
-        let mut notice = job.notice;
-        if target.events && notice.is_none() {
-            notice = event(&job.report);
+        if !target.uncounted {
+            target.begin_counting(&self.domain, job.report.counted == Counted::Write);
         }
         while let Some(outcome) = step(&self.domain, &self.channel, target, context) {
             match outcome {
@@ -231,6 +231,18 @@ impl State {
                     error = Some(errno);
                     break;
                 }
+            }
+        }
+        let notice = job.notice;
+        let mut counting = Vec::new();
+        if !target.counting.is_empty() {
+            if left == 0 && notice.is_none() && error.is_none() {
+                let failure;
+                (left, failure) = target.count(&self.channel, &target.counting, context);
+                target.counting.clear();
+                error = failure.map(|failure| target.why(failure));
+            } else {
+                counting = std::mem::take(&mut target.counting);
             }
         }
         if left == 0 && notice.is_none() {
@@ -250,9 +262,11 @@ impl State {
             error,
             notice,
             telling: false,
+            counting,
         };
+        let told = notice.is_some() || !operation.counting.is_empty();
         let key = self.operations.insert(operation);
-        if notice.is_some() {
+        if told {
             self.notices.push_back(key);
             if left == 0 {
                 self.tell_targets(reports);
@@ -304,7 +318,7 @@ impl State {
                 }
             });
             match outcome {
-                Ok(Some(Outcome::Complete)) => {}
+                Ok(Some(Outcome::Complete)) => operation.notice = None,
                 Ok(Some(Outcome::Pending)) => {
                     (operation.telling, operation.left) = (true, 1);
                     self.told.push(operation.to);
@@ -314,8 +328,32 @@ impl State {
                 Err(errno) => operation.error = Some(errno),
             }
         }
-        self.end(reports, key);
+        self.count_or_end(reports, key);
         true
+    }
+
+    /// What is left to do for an operation whose target has got its notice.
+    #[cold]
+    fn count_or_end(&mut self, reports: &Reports, key: usize) {
+        let Some(operation) = self.operations.get_mut(key) else {
+            return;
+        };
+        let counting = std::mem::take(&mut operation.counting);
+        if operation.error.is_none() && !counting.is_empty() {
+            operation.error = match target_of(&mut self.targets, operation) {
+                Some(target) => {
+                    let failure;
+                    (operation.left, failure) =
+                        target.count(&self.channel, &counting, key as u64 + 1);
+                    failure.map(|failure| target.why(failure))
+                }
+                None => Some(Errno::CANCELED),
+            };
+            if operation.left > 0 {
+                return;
+            }
+        }
+        self.end(reports, key);
     }
 
     fn end(&mut self, reports: &Reports, key: usize) {
@@ -375,7 +413,10 @@ impl State {
                 }
             }
             // Those with a notice are waited for by [`State::tell_targets`].
-            if operation.left == 0 && (told || operation.notice.is_none()) {
+            let untold = operation.notice.is_some() || !operation.counting.is_empty();
+            if told {
+                self.count_or_end(reports, key);
+            } else if operation.left == 0 && !untold {
                 self.end(reports, key);
             }
         }
@@ -391,23 +432,17 @@ impl State {
             let Some(record) = self.inbox.take() else {
                 return;
             };
-            match record.kind {
-                DATA => {
-                    if let Some(queue) = &reports.receive {
-                        let av = self.av.as_ref();
-                        queue.push(Entry {
-                            flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
-                            len: record.offset as usize,
-                            data: record.value,
-                            source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
-                            ..Entry::default()
-                        });
-                    }
-                    reports.count(Counted::RemoteWrite);
-                }
-                WRITTEN => reports.count(Counted::RemoteWrite),
-                READ => reports.count(Counted::RemoteRead),
-                _ => {}
+            if record.kind == DATA
+                && let Some(queue) = &reports.receive
+            {
+                let av = self.av.as_ref();
+                queue.push(Entry {
+                    flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+                    len: record.offset as usize,
+                    data: record.value,
+                    source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
+                    ..Entry::default()
+                });
             }
         }
     }
@@ -439,18 +474,6 @@ fn target_of<'a>(
 ) -> Option<&'a mut Target> {
     let target = targets.get_mut(operation.to as usize)?.as_mut()?;
     (target.name.id() == operation.peer).then_some(target)
-}
-
-fn event(report: &Report) -> Option<Record> {
-    let kind = match report.counted {
-        Counted::Write => WRITTEN,
-        Counted::Read => READ,
-        _ => return None,
-    };
-    Some(Record {
-        kind,
-        ..Record::default()
-    })
 }
 
 fn has_ended(pid: u32) -> bool {

@@ -34,6 +34,7 @@ numbers! {
     ACCES = libc::EACCES, c"the memory does not allow this access, or ends before it";
     BUSY = libc::EBUSY, c"in use";
     INVAL = libc::EINVAL, c"invalid argument";
+    NOSPC = libc::ENOSPC, c"all are in use";
     NOSYS = libc::ENOSYS, c"not implemented";
     NOMSG = libc::ENOMSG, c"no message";
     NODATA = libc::ENODATA, c"no data";

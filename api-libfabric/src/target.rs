@@ -1,32 +1,76 @@
 //! Another endpoint, as it is reached from here; and what an endpoint shows to others.
 
+use std::mem::offset_of;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::engine::Connection;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
 use unipgas_core::transport::Life;
-use unipgas_core::{Error, RegionKey, Remote, RemoteRegion};
+use unipgas_core::{Endpoint as Channel, Error, Outcome, Region, RegionKey, Remote, RemoteRegion};
 
 use crate::domain::Domain;
 use crate::name::Name;
 use crate::status::Errno;
+use crate::tally::raise;
 
-/// What an endpoint's directory region holds. Written before anyone knows the endpoint's name; never changed.
+/// What an endpoint's directory region holds. Written before anyone knows the endpoint's name; all but `counts` is never changed.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Directory {
     pub id: u64,
-    /// Not 0: it wants to know of every access to its memory (FI_RMA_EVENT).
-    pub events: u64,
+    /// What counts reads and writes through it ([`Counts::packed`]); [`NOT_YET`] until the endpoint is enabled.
+    pub counts: u64,
     /// The sizes of its mailbox.
     pub shape: [u64; 3],
     /// The domain's keys.
     pub keys: [u8; 64],
+    /// Its words for counters.
+    pub tallies: [u8; 64],
     /// Where notices of remote writes go.
     pub inbox: [u8; 64],
     /// Where messages go, and who has which lane there. All zero without messages.
     pub mailbox: [u8; 64],
     pub lanes: [u8; 64],
+}
+
+/// Of an endpoint that has not been enabled.
+pub(crate) const NOT_YET: u64 = u64::MAX;
+
+/// What is to count accesses, by number: of reads, and of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub read: Option<NonZeroU32>,
+    pub write: Option<NonZeroU32>,
+}
+
+impl Counts {
+    pub fn packed(self) -> u64 {
+        let number = |number: Option<NonZeroU32>| number.map_or(0, |number| number.get().into());
+        number(self.read) | number(self.write) << 32
+    }
+
+    pub fn unpack(packed: u64) -> Counts {
+        Counts {
+            read: NonZeroU32::new(packed as u32),
+            write: NonZeroU32::new((packed >> 32) as u32),
+        }
+    }
+
+    pub fn of(self, writes: bool) -> Option<NonZeroU32> {
+        if writes { self.write } else { self.read }
+    }
+}
+
+/// Writes down what counts accesses through an endpoint: from now on peers keep to it.
+pub(crate) fn show_counts(directory: &Region, counts: Counts) -> Result<(), Error> {
+    let place = directory.local(offset_of!(Directory, counts), 8)?;
+    // SAFETY:
+    // - 8 aligned bytes of memory that lives as long as the region; nobody else writes them.
+    unsafe { AtomicU64::from_ptr(place.ptr.cast()) }.store(counts.packed(), Ordering::Release);
+    Ok(())
 }
 
 /// The sizes of all mailboxes: lanes for so many peers each.
@@ -74,7 +118,13 @@ pub(crate) struct Target {
     directory: RemoteRegion,
     keys: RemoteKeys,
     pub inbox: RemoteRegion,
-    pub events: bool,
+    /// What counts accesses through the endpoint; `None` until it is enabled.
+    counts: Option<Counts>,
+    /// Nothing does: then there is nothing to note.
+    pub uncounted: bool,
+    tallies: RemoteRegion,
+    /// What is to count the operation that is being carried out.
+    pub counting: Vec<NonZeroU32>,
     /// It has been found dead.
     gone: bool,
     /// Its number among the peers of the mailbox here.
@@ -89,7 +139,10 @@ impl Target {
             name,
             keys: RemoteKeys::new(&connection, &RegionKey::from_bytes(&directory.keys)?)?,
             inbox: import(&directory.inbox)?,
-            events: directory.events != 0,
+            counts: counts(&directory),
+            uncounted: counts(&directory) == Some(Counts::default()),
+            tallies: import(&directory.tallies)?,
+            counting: Vec::new(),
             connection,
             directory: region,
             gone: false,
@@ -97,14 +150,53 @@ impl Target {
         })
     }
 
-    /// The memory under `key`.
+    /// The memory under `key`, which is about to be accessed; what counts that is noted.
     #[inline(always)]
-    pub fn key(&mut self, domain: &Domain, key: u64) -> Result<&RemoteKey, Errno> {
+    pub fn key(&mut self, domain: &Domain, key: u64, writes: bool) -> Result<&RemoteKey, Errno> {
         if self.gone || !self.directory.is_current() {
             return Err(Errno::CONNRESET);
         }
         let found = self.keys.find(domain.engine(), domain.service(), key);
-        found.map_err(|error| blame(&self.connection, &mut self.gone, error))
+        let known = found.map_err(|error| blame(&self.connection, &mut self.gone, error))?;
+        if known.keyed.beside != 0 {
+            let counts = Counts::unpack(known.keyed.beside);
+            note(&mut self.counting, counts.of(writes));
+        }
+        Ok(known)
+    }
+
+    /// Begins with an operation: notes what counts it on the endpoint's behalf.
+    #[cold]
+    pub fn begin_counting(&mut self, domain: &Domain, writes: bool) {
+        if self.counts.is_none()
+            && let Ok((_, _, directory)) = read_directory(domain, &self.name)
+        {
+            self.counts = counts(&directory);
+            self.uncounted = self.counts == Some(Counts::default());
+        }
+        note(
+            &mut self.counting,
+            self.counts.and_then(|counts| counts.of(writes)),
+        );
+    }
+
+    /// Has an operation counted whose effects are visible; gives how many of the counts are under way, and what kept one from being
+    /// raised.
+    #[cold]
+    pub fn count(
+        &self,
+        channel: &Channel,
+        counting: &[NonZeroU32],
+        context: u64,
+    ) -> (u32, Option<Error>) {
+        let mut pending = 0;
+        for number in counting {
+            match raise(channel, &self.tallies, *number, context) {
+                Ok(outcome) => pending += u32::from(outcome == Outcome::Pending),
+                Err(error) => return (pending, Some(error)),
+            }
+        }
+        (pending, None)
     }
 
     /// The memory under `key`, if it has been looked up before and is still there.
@@ -125,6 +217,20 @@ impl Target {
     /// Whether its process has ended, or it has been closed.
     pub fn has_gone(&self) -> bool {
         self.connection.life() != Life::Alive || !self.directory.is_current()
+    }
+}
+
+fn counts(directory: &Directory) -> Option<Counts> {
+    (directory.counts != NOT_YET).then(|| Counts::unpack(directory.counts))
+}
+
+/// An operation is counted once by each, however many parts it has.
+#[cold]
+fn note(counting: &mut Vec<NonZeroU32>, number: Option<NonZeroU32>) {
+    if let Some(number) = number
+        && !counting.contains(&number)
+    {
+        counting.push(number);
     }
 }
 

@@ -43,6 +43,7 @@ struct Place {
     base: u64,
     len: u64,
     access: u64,
+    beside: u64,
     region: [u8; BUNDLE_LEN],
 }
 
@@ -69,6 +70,8 @@ pub struct Keyed {
     pub len: u64,
     /// What peers may do, in the terms of the interface.
     pub access: u64,
+    /// What the interface puts beside it.
+    pub beside: u64,
     /// The region; all zero where peers may do nothing.
     pub region: RegionKey,
 }
@@ -159,6 +162,16 @@ impl KeyRing {
         self.place(&mut table, key, keyed)
     }
 
+    /// Says something else of the memory under a key in use. Peers that have looked it up keep what they know until it is taken back.
+    /// Errors: [`Error::StaleRegion`] for a key not in use.
+    pub fn change(&self, key: u64, what: impl FnOnce(&mut Keyed)) -> Result<()> {
+        let mut table = self.table.lock().expect("no panic under this lock");
+        let (at, keyed) = table.keys.get_mut(&key).ok_or(Error::StaleRegion)?;
+        what(keyed);
+        let (at, keyed) = (*at, *keyed);
+        self.write(&table, at, key, keyed)
+    }
+
     fn place(&self, table: &mut Table, key: u64, keyed: Keyed) -> Result<()> {
         let mut at = first_place(key, table.places);
         while table
@@ -169,6 +182,13 @@ impl KeyRing {
         {
             at = (at + 1) & (table.places - 1);
         }
+        self.write(table, at, key, keyed)?;
+        table.used += 1;
+        table.keys.insert(key, (at, keyed));
+        Ok(())
+    }
+
+    fn write(&self, table: &Table, at: usize, key: u64, keyed: Keyed) -> Result<()> {
         let place = Place {
             sequence: 0,
             state: LIVE,
@@ -176,12 +196,10 @@ impl KeyRing {
             base: keyed.base,
             len: keyed.len,
             access: keyed.access,
+            beside: keyed.beside,
             region: *keyed.region.as_bytes(),
         };
-        write_listed(&table.region, &self.writing, offset(at), &place)?;
-        table.used += 1;
-        table.keys.insert(key, (at, keyed));
-        Ok(())
+        write_listed(&table.region, &self.writing, offset(at), &place)
     }
 
     /// Takes a key back; peers that know it already are refused by its region. Errors: [`Error::StaleRegion`] for a key not in use.
@@ -296,6 +314,7 @@ impl RemoteKeys {
                 base: place.base,
                 len: place.len,
                 access: place.access,
+                beside: place.beside,
                 region: RegionKey::from_bytes(&place.region)?,
             };
             let region = (keyed.region != RegionKey::zeroed())
@@ -376,12 +395,15 @@ mod tests {
                 base: nth,
                 len: 64,
                 access: 3,
+                beside: !nth,
                 region: region.key(),
             };
             if ring.insert(&yours, key, keyed).is_err() {
                 assert!(ring.contains(key));
                 continue;
             }
+            ring.change(key, |keyed| keyed.beside = nth).unwrap();
+            assert_eq!(keys.find(&mine, &service, key).unwrap().keyed.beside, nth);
             regions.push((key, nth, region));
             for (key, nth, _) in &regions[regions.len().saturating_sub(50)..] {
                 assert_eq!(keys.find(&mine, &service, *key).unwrap().keyed.base, *nth);

@@ -195,11 +195,6 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<crate::Counter>, flags: u64) 
     if flags & !known != 0 || flags == 0 {
         return Err(Errno::BADFLAGS);
     }
-    // What others do here is counted only where they are told to say it.
-    let remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if flags & remote != 0 && endpoint.options().caps & FI_RMA_EVENT == 0 {
-        return Err(Errno::INVAL);
-    }
     for (flag, counted) in KINDS {
         if flags & flag != 0 {
             endpoint.bind_counter(counter, counted)?;

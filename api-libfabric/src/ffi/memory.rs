@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::{Object, code, fid_of, given, list, no, put};
 use crate::memory::MemoryRegion;
@@ -158,15 +159,28 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     })
 }
 
-unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - an object of this provider, or null.
-        match unsafe { other.as_ref() }.ok_or(Errno::INVAL)?.fclass {
-            // All endpoints of the domain reach all of its memory.
-            FI_CLASS_EP if flags == 0 => Ok(()),
-            FI_CLASS_EP => Err(Errno::BADFLAGS),
-            _ => Err(Errno::NOSYS),
+        // - a memory region, by the table, and an object of this provider or null, of the kind that its class says.
+        unsafe {
+            match other.as_ref().ok_or(Errno::INVAL)?.fclass {
+                // All endpoints of the domain reach all of its memory.
+                FI_CLASS_EP if flags == 0 => Ok(()),
+                FI_CLASS_EP => Err(Errno::BADFLAGS),
+                FI_CLASS_CNTR => {
+                    if flags & !(FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 || flags == 0 {
+                        return Err(Errno::BADFLAGS);
+                    }
+                    let (reads, writes) =
+                        (flags & FI_REMOTE_READ != 0, flags & FI_REMOTE_WRITE != 0);
+                    let counter = &CounterObject::at(other)?.inner;
+                    MemoryObject::at(fid)?
+                        .inner
+                        .bind_counter(counter, reads, writes)
+                }
+                _ => Err(Errno::NOSYS),
+            }
         }
     })
 }

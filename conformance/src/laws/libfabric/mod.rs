@@ -31,6 +31,7 @@ mod rma;
 mod station;
 mod tagged;
 mod tagged_atomic;
+mod tally;
 mod valid;
 mod value;
 mod vector;
@@ -51,6 +52,7 @@ pub fn laws() -> Vec<&'static Law> {
         key::laws(),
         completion::laws(),
         counter::laws(),
+        tally::laws(),
         address::laws(),
         message::laws(),
         tagged::laws(),

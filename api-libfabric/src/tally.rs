@@ -1,0 +1,109 @@
+//! Words of a domain that peers add to: what they did to its memory is counted by themselves, so that its owner need call nothing.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use unipgas_core::{
+    AtomicOp, AtomicRequest, AtomicType, Endpoint as Channel, Engine, Error, Flags, Outcome,
+    Region, RegionKey, Remote, RemoteRegion, Rights,
+};
+
+use crate::status::{Errno, Result};
+
+/// Words of a domain; that under 0 is nobody's.
+const COUNT: u32 = 1024;
+/// Bytes from one to the next: each has a cache line of its own.
+const SPACING: usize = 64;
+
+/// The words of a domain.
+pub(crate) struct Tallies {
+    region: Region,
+    /// Taken from the front: who is late with a count does not meet the next user of the word.
+    free: Mutex<VecDeque<NonZeroU32>>,
+}
+
+impl Tallies {
+    pub fn new(engine: &Engine) -> Result<Arc<Tallies>> {
+        Ok(Arc::new(Tallies {
+            region: engine.allocate(COUNT as usize * SPACING, Rights::FULL)?,
+            free: Mutex::new((1..COUNT).filter_map(NonZeroU32::new).collect()),
+        }))
+    }
+
+    /// By which peers reach them.
+    pub fn key(&self) -> RegionKey {
+        self.region.key()
+    }
+
+    /// A word of the caller's own. Errors: [`Errno::NOSPC`] if all are in use.
+    pub fn take(self: &Arc<Self>) -> Result<Tally> {
+        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let number = free.pop_front().ok_or(Errno::NOSPC)?;
+        Ok(Tally {
+            all: self.clone(),
+            number,
+        })
+    }
+}
+
+/// A word.
+pub(crate) struct Tally {
+    all: Arc<Tallies>,
+    number: NonZeroU32,
+}
+
+impl Tally {
+    /// What peers call it.
+    pub fn number(&self) -> NonZeroU32 {
+        self.number
+    }
+
+    /// What peers have added, and what was there before.
+    pub fn read(&self) -> u64 {
+        let at = self.all.region.local(offset(self.number), 8);
+        let Ok(at) = at else {
+            return 0;
+        };
+        // SAFETY:
+        // - 8 aligned bytes of memory that lives as long as the region; everybody uses atomics there.
+        unsafe { AtomicU64::from_ptr(at.ptr.cast()) }.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let mut free = self.all.free.lock().unwrap_or_else(|e| e.into_inner());
+        free.push_back(self.number);
+    }
+}
+
+fn offset(number: NonZeroU32) -> usize {
+    number.get() as usize * SPACING
+}
+
+/// Adds 1 to a peer's word, and wakes whoever waits there.
+pub(crate) fn raise(
+    channel: &Channel,
+    tallies: &RemoteRegion,
+    number: NonZeroU32,
+    context: u64,
+) -> std::result::Result<Outcome, Error> {
+    static ONE: u64 = 1;
+    let request = AtomicRequest {
+        op: AtomicOp::Sum,
+        ty: AtomicType::U64,
+        count: 1,
+        operand: (&raw const ONE).cast(),
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    };
+    let at = Remote {
+        region: tallies,
+        offset: offset(number),
+    };
+    // SAFETY:
+    // - the operand is a static; nothing else is used.
+    unsafe { channel.atomic(at, &request, Flags::WAKE, context) }
+}

@@ -1,0 +1,325 @@
+//! Counters of what peers do, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Registered, close};
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    endpoint: "cntr.remote.silent", "fi_endpoint(3), fi_ep_bind", 3,
+        [ep_bind, cntr_read, write, inject_write, writedata, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
+        "counters bound to an endpoint count writes and base atomics, and reads and fetching atomics, each once, though the target calls nothing";
+    memory: "cntr.memory", "fi_mr(3), fi_mr_bind", 3,
+        [mr_bind, cntr_read, write, inject_write, writemsg, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
+        "a counter bound to memory counts each operation that modifies it once, whatever its parts, and none on other memory";
+    woken: "cntr.memory.woken", "fi_mr(3), fi_cntr(3)", 2, [mr_bind, cntr_wait, write] + ordering,
+        "a wait for a memory region's counter ends when peers have written, and then the data is there";
+    refused: "cntr.memory.refused", "fi_mr(3), fi_cntr(3)", 1, [mr_bind, cntr_open],
+        "a counter is bound to memory once, with known flags, and is not closed before it";
+    set_again: "cntr.remote.set", "fi_cntr(3)", 2, [cntr_set, cntr_add, cntr_read, write],
+        "what the program sets and adds goes together with what peers count";
+}
+
+static ONE: u64 = 1;
+
+fn counter(job: &Job<'_>) -> Result<*mut fid_cntr, String> {
+    let mut counter = null_mut();
+    ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+    Ok(counter)
+}
+
+/// What rank 0 tells of further memory; the others get it.
+fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> {
+    let words = all.iter().flat_map(|one| [one.base, one.key]);
+    if job.rank == 0 {
+        let told: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        job.ctx.tell(&told);
+    }
+    job.meet();
+    let told = job.ctx.told(0).unwrap_or_default();
+    let words: Vec<u64> = told
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+        .collect();
+    job.meet();
+    Ok(words
+        .chunks_exact(2)
+        .map(|pair| (pair[0], pair[1]))
+        .collect())
+}
+
+fn endpoint(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC,
+        counters: &[FI_REMOTE_WRITE, FI_REMOTE_READ],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let rounds = many(ctx, 5);
+        let [writes, reads] = job.station.counters[..] else {
+            return Err("not two counters".into());
+        };
+        if job.rank > 0 {
+            let (to, at, key) = job.place(0, 8);
+            let (mut result, none) = (0u64, null_mut());
+            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+            for _ in 0..rounds {
+                job.done(
+                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
+                )?;
+                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
+                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
+                job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
+                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
+                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
+                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
+            }
+            // Refused ones are not counted.
+            job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
+            job.tx.fails(
+                unipgas::libfabric::status::Errno::NOKEY,
+                "a write to no memory",
+            )?;
+            settle(job)?;
+        }
+        job.meet();
+        if job.rank == 0 {
+            let others = u64::from(job.size) - 1;
+            ensure_eq!(
+                (call!(obj writes, read()), call!(obj reads, read())),
+                (5 * others * rounds, (3 * rounds + 1) * others),
+                "writes and reads, at the first look"
+            );
+            ensure_eq!(
+                (call!(obj writes, readerr()), call!(obj reads, readerr())),
+                (0, 0),
+                "failures"
+            );
+            for _ in 0..others * rounds {
+                job.rx.next()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Waits until what was injected for rank 0 has ended: what is posted behind a fence comes after it.
+fn settle(job: &Job<'_>) -> Verdict {
+    let (to, addr, key) = job.place(0, 128);
+    let mut word = 0u64;
+    let iov = libc::iovec {
+        iov_base: (&raw mut word).cast(),
+        iov_len: 8,
+    };
+    let remote = fi_rma_iov { addr, len: 8, key };
+    let message = fi_msg_rma {
+        msg_iov: &iov,
+        desc: null_mut(),
+        iov_count: 1,
+        addr: to,
+        rma_iov: &remote,
+        rma_iov_count: 1,
+        context: null_mut(),
+        data: 0,
+    };
+    job.done(|| call!(rma job.ep, readmsg(&message, FI_COMPLETION | FI_FENCE)))?;
+    Ok(())
+}
+
+fn memory(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let rounds = many(ctx, 5);
+        // Two regions with a counter each of what modifies them, the first one with another of what reads it.
+        let memories = [Memory::new(256), Memory::new(256)];
+        let mut registered = Vec::new();
+        let mut counters = Vec::new();
+        if job.rank == 0 {
+            for (nth, memory) in memories.iter().enumerate() {
+                registered.push(job.station.register(*memory, 100 + nth as u64)?);
+                let bound = counter(job)?;
+                ok!(fid registered[nth].mr, bind(bound.cast(), FI_REMOTE_WRITE));
+                counters.push(bound);
+            }
+            let bound = counter(job)?;
+            ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_READ));
+            counters.push(bound);
+        }
+        let places = spread(job, &registered)?;
+        if job.rank > 0 {
+            let (to, plain, plain_key) = job.place(0, 0);
+            let [(at, key), (other, other_key)] = places[..] else {
+                return Err("not two places".into());
+            };
+            let (mut result, none) = (0u64, null_mut());
+            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+            let words = [1u64; 4];
+            let iov = libc::iovec {
+                iov_base: words.as_ptr().cast_mut().cast(),
+                iov_len: 32,
+            };
+            let part = |addr, len, key| fi_rma_iov { addr, len, key };
+            let parts = [
+                part(at + 32, 8, key),
+                part(other, 8, other_key),
+                part(at + 64, 8, key),
+                part(plain, 8, plain_key),
+            ];
+            let message = fi_msg_rma {
+                msg_iov: &iov,
+                desc: null_mut(),
+                iov_count: 1,
+                addr: to,
+                rma_iov: parts.as_ptr(),
+                rma_iov_count: parts.len(),
+                context: null_mut(),
+                data: 0,
+            };
+            for _ in 0..rounds {
+                job.done(
+                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
+                )?;
+                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
+                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
+                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
+                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
+                job.done(|| call!(rma job.ep, writemsg(&message, FI_COMPLETION)))?;
+                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
+                job.done(|| call!(atomic job.ep, readwrite(null_mut(), 1, none, r, none, to, at, key, UINT64, READ, none)))?;
+                job.done(|| call!(rma job.ep, write(o, 8, none, to, plain, plain_key, none)))?;
+            }
+            settle(job)?;
+        }
+        job.meet();
+        if job.rank == 0 {
+            let all = (u64::from(job.size) - 1) * rounds;
+            let seen: Vec<u64> = counters
+                .iter()
+                .map(|counter| call!(obj * counter, read()))
+                .collect();
+            ensure_eq!(
+                seen,
+                [7 * all, all, 2 * all],
+                "the counters, at the first look"
+            );
+            ensure_eq!(memories[0].get(0), 3 * all, "the sum");
+        }
+        for one in registered {
+            close(one.mr)?;
+        }
+        for one in counters {
+            close(one)?;
+        }
+        for memory in memories {
+            memory.free();
+        }
+        Ok(())
+    })
+}
+
+fn woken(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let rounds = many(ctx, 5);
+        let memory = Memory::new(256);
+        let (mut registered, mut bound) = (Vec::new(), null_mut());
+        if job.rank == 0 {
+            registered.push(job.station.register(memory, 100)?);
+            bound = counter(job)?;
+            ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_WRITE));
+        }
+        let places = spread(job, &registered)?;
+        for round in 1..=rounds {
+            if job.rank == 0 {
+                ok!(obj bound, wait(round, -1));
+                ensure_eq!(memory.get(8), round, "what is there when it is counted");
+                // The other one goes on when it has seen this.
+                job.write(1, 0, &round.to_le_bytes())?;
+            } else {
+                let (at, key) = places[0];
+                let to = job.peer(0).address;
+                let word = (&raw const round).cast();
+                job.done(
+                    || call!(rma job.ep, write(word, 8, null_mut(), to, at + 8, key, null_mut())),
+                )?;
+                job.await_word(0, round)?;
+            }
+        }
+        job.meet();
+        for one in registered {
+            close(one.mr)?;
+            close(bound)?;
+        }
+        memory.free();
+        Ok(())
+    })
+}
+
+fn refused(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
+        gives!(INVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
+        let registered = job.station.register(memory, 100)?;
+        let bound = counter(job)?;
+        gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), 0));
+        gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
+        ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+        gives!(INVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+        gives!(BUSY, fid bound, close());
+        ensure_eq!(
+            call!(obj bound, read()),
+            0,
+            "a counter of what was not done"
+        );
+        close(registered.mr)?;
+        close(bound)?;
+        // A domain has as many as it needs, one after the other.
+        for _ in 0..3000 {
+            let registered = job.station.register(memory, 100)?;
+            let bound = counter(job)?;
+            ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+            close(registered.mr)?;
+            close(bound)?;
+        }
+        memory.free();
+        Ok(())
+    })
+}
+
+fn set_again(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC,
+        counters: &[FI_WRITE | FI_REMOTE_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        job.write(job.right(), 0, &[1; 8])?;
+        job.meet();
+        ensure_eq!(call!(obj counter, read()), 2, "one there, one here");
+        ok!(obj counter, set(10));
+        ensure_eq!(call!(obj counter, read()), 10, "after fi_cntr_set");
+        job.meet();
+        job.write(job.right(), 0, &[2; 8])?;
+        job.meet();
+        ok!(obj counter, add(5));
+        ensure_eq!(
+            call!(obj counter, read()),
+            17,
+            "after another, and fi_cntr_add"
+        );
+        Ok(())
+    })
+}
