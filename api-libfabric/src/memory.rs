@@ -1,8 +1,9 @@
 //! Memory regions (fi_mr(3)).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
+use parking_lot::Mutex;
 use unipgas_core::keyring::Keyed;
 use unipgas_core::{Error, Region, RegionKey, Rights};
 
@@ -117,7 +118,7 @@ impl MemoryRegion {
             return Err(Errno::DOMAIN);
         }
         let wanted = [reads, writes];
-        let mut counters = self.counters.lock().unwrap_or_else(|e| e.into_inner());
+        let mut counters = self.counters.lock();
         if counters
             .iter()
             .zip(wanted)

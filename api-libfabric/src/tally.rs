@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Endpoint as Channel, Engine, Error, Flags, Outcome,
     Region, RegionKey, Remote, RemoteRegion, Rights,
@@ -39,7 +40,7 @@ impl Tallies {
 
     /// A word of the caller's own. Errors: [`Errno::NOSPC`] if all are in use.
     pub fn take(self: &Arc<Self>) -> Result<Tally> {
-        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut free = self.free.lock();
         let number = free.pop_front().ok_or(Errno::NOSPC)?;
         Ok(Tally {
             all: self.clone(),
@@ -74,7 +75,7 @@ impl Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        let mut free = self.all.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut free = self.all.free.lock();
         free.push_back(self.number);
     }
 }
