@@ -165,7 +165,7 @@ impl KeyRing {
     /// Says something else of the memory under a key in use. Peers that have looked it up keep what they know until it is taken back.
     /// Errors: [`Error::StaleRegion`] for a key not in use.
     pub fn change(&self, key: u64, what: impl FnOnce(&mut Keyed)) -> Result<()> {
-        let mut table = self.table.lock().expect("no panic under this lock");
+        let mut table = self.table.lock();
         let (at, keyed) = table.keys.get_mut(&key).ok_or(Error::StaleRegion)?;
         what(keyed);
         let (at, keyed) = (*at, *keyed);
