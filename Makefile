@@ -68,7 +68,7 @@ lint: prepare ## format and clippy, as the tests demand them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-test: lint ## lint, all Rust and header tests, conformance, the examples; ends at the first failure
+test: lint ## lint, all Rust and header tests, conformance, the examples, foreign programs; ends at the first failure
 	$(CARGO) test --workspace
 	# The lock-free structures under the model checker; elsewhere, as everything is compiled anew for it.
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom
@@ -78,6 +78,7 @@ test: lint ## lint, all Rust and header tests, conformance, the examples; ends a
 	"$(STAGE)/bin/unipgas" conform --backend shm
 	"$(STAGE)/bin/unipgas" conform --backend chaos
 	packaging/run-examples "$(STAGE)" 1 2 5 12
+	packaging/run-clients "$(STAGE)"
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare
