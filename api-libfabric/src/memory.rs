@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use parking_lot::Mutex;
 use unipgas_core::keyring::Keyed;
-use unipgas_core::{Error, Region, RegionKey, Rights};
+use unipgas_core::{Error, Region, RegionKey, Rights, user_memory};
 
 use crate::counter::Counter;
 use crate::domain::Domain;
@@ -53,6 +53,7 @@ impl MemoryRegion {
         // Of several actors only one may operate atomically on memory at a time (fi_atomic(3), "Completions").
         rights.set(Rights::EXCLUSIVE, !rights.is_empty());
         let region = if rights.is_empty() {
+            user_memory::check(base, len, "to register")?;
             None
         } else {
             // SAFETY:

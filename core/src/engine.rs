@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::transport::{Life, Peer, Transport};
 use crate::wait::Patience;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, user_memory};
 
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {
@@ -115,16 +115,13 @@ impl Engine {
         self.name(self.transports[0].allocate(len, rights)?)
     }
 
-    /// Registers memory of the user, in place.
+    /// Registers memory of the user, in place. Errors: [`Error::InvalidArgument`] for a range that this process has not mapped
+    /// throughout, or not for such rights; [`Error::Exhausted`]; [`Error::Os`].
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the region is dropped.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
-        if len == 0 || base.is_null() || (base as usize).checked_add(len).is_none() {
-            return Err(Error::InvalidArgument(
-                "memory to register needs an address and at least 1 byte".into(),
-            ));
-        }
+        user_memory::check(base, len, "to register")?;
         // SAFETY:
         // - the caller's word.
         self.name(unsafe { self.transports[0].register(base, len, rights) }?)
@@ -135,11 +132,7 @@ impl Engine {
     /// # Safety
     /// `len` bytes at `base` stay valid until the region is dropped.
     pub unsafe fn expose(&self, base: *const u8, len: usize) -> Result<Region> {
-        if len == 0 || base.is_null() || (base as usize).checked_add(len).is_none() {
-            return Err(Error::InvalidArgument(
-                "memory to send from needs an address and at least 1 byte".into(),
-            ));
-        }
+        user_memory::check(base, len, "to send from")?;
         // SAFETY:
         // - the caller's word; peers only read.
         self.name(unsafe { self.transports[0].expose(base.cast_mut(), len) }?)

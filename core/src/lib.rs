@@ -51,6 +51,7 @@ pub mod schedule;
 pub(crate) mod sync;
 pub mod topology;
 pub mod transport;
+pub mod user_memory;
 pub mod wait;
 pub mod world;
 

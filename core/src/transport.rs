@@ -40,7 +40,7 @@ pub trait Transport: Send + Sync {
     /// Allocates zeroed registered memory, aligned to a page. It stays mapped until the transport is dropped, though nobody's
     /// any more once the registration is.
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>>;
-    /// Registers memory of the user in place.
+    /// Registers memory of the user in place. The engine has looked that it is mapped throughout.
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the registration is dropped.

@@ -13,8 +13,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use crate::adopt::{self, Refusal};
 use crate::pool::PAGE;
 
-/// Beyond every address of a process.
-const ADDRESSES: u64 = 1 << 47;
+/// Beyond every address of a process, with four levels of page tables or five.
+const ADDRESSES: u64 = 1 << 56;
 
 /// The file, and how many registrations cover each page.
 pub struct Mirror {

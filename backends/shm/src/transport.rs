@@ -18,7 +18,7 @@ use crate::agent::Agent;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
 use crate::peer::{PeerProcess, ShmAddress, ShmPeer};
-use crate::pool::{PAGE, Pool};
+use crate::pool::Pool;
 use crate::registration::{Backing, Home, Registration};
 
 /// The peers that a process is connected to, by the index that remote regions carry. Connections and regions keep them: those that are
@@ -137,28 +137,7 @@ fn allow_kernel_copies() {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Refuses memory that this process has not mapped: an operation with it would end the process.
-fn check_mapped(base: *mut u8, len: usize) -> Result<()> {
-    const PAGES: usize = 4096;
-    let mut known = [0u8; PAGES];
-    let end = base.addr() + len;
-    let mut at = base.addr() / PAGE * PAGE;
-    while at < end {
-        let part = (end - at).min(PAGES * PAGE);
-        // SAFETY:
-        // - changes nothing; `known` has a byte for each page of the part; the kernel looks whether there are such pages.
-        let answer = unsafe { libc::mincore(at as *mut _, part, known.as_mut_ptr()) };
-        if answer != 0 {
-            return Err(Error::InvalidArgument(
-                "memory to register is not mapped in this process".into(),
-            ));
-        }
-        at += part;
-    }
-    Ok(())
-}
-
-/// The same where there is time to look at the rights of the mappings, too.
+/// Refuses memory that this process may not use so: an operation with it would end the process.
 fn check_access(base: *mut u8, len: usize, rights: Rights) -> Result<()> {
     let range = base.addr()..base.addr() + len;
     let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
@@ -251,7 +230,6 @@ impl Transport for Shm {
     }
 
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
-        check_mapped(base, len)?;
         Ok(Box::new(Registration::open(
             &self.home,
             base,

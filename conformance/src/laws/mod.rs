@@ -3,11 +3,13 @@
 pub mod core;
 pub mod gaspi;
 pub mod libfabric;
+mod ranges;
 pub mod rcce;
 mod selftest;
 pub mod utofu;
 
 use crate::law::Law;
+pub use ranges::no_memory;
 
 /// All laws, in the order in which they are shown.
 pub fn all() -> Vec<&'static Law> {

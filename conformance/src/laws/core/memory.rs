@@ -8,6 +8,7 @@ use unipgas::core::{Deadline, Error, Region, Remote, RemoteRegion, Rights};
 use super::law;
 use super::rank::{EXTRA, Rank, Says, bytes_of, late, on_ranks, read, refused, write};
 use crate::law::{Ctx, Law, Verdict};
+use crate::laws::no_memory;
 use crate::{ensure, ensure_eq};
 
 pub const LAWS: &[Law] = &[
@@ -42,7 +43,7 @@ pub const LAWS: &[Law] = &[
     law(
         "core.memory.refused",
         "unipgas core: Engine::register",
-        "memory without an address or a length is refused",
+        "memory without an address or a length is refused, and what no process has or this one has not mapped; other memory is registered as before",
         1,
         nothing,
     ),
@@ -293,7 +294,10 @@ fn nothing(ctx: &Ctx) -> Verdict {
             (own.as_mut_ptr(), 0),
             (std::ptr::null_mut(), 8),
             (own.as_mut_ptr(), usize::MAX),
-        ] {
+        ]
+        .into_iter()
+        .chain(no_memory())
+        {
             // SAFETY:
             // - it is refused.
             let result = unsafe { rank.engine().register(base, len, Rights::FULL) };
@@ -302,7 +306,19 @@ fn nothing(ctx: &Ctx) -> Verdict {
                 |e| matches!(e, Error::InvalidArgument(_)),
                 &format!("{len} bytes at {base:p}"),
             )?;
+            // SAFETY:
+            // - it is refused.
+            let result = unsafe { rank.engine().expose(base, len) };
+            refused(
+                result.map(drop),
+                |e| matches!(e, Error::InvalidArgument(_)),
+                &format!("to send {len} bytes from {base:p}"),
+            )?;
         }
+        // SAFETY:
+        // - the array outlives the region.
+        let region = unsafe { rank.engine().register(own.as_mut_ptr(), 8, Rights::FULL) };
+        drop(region.says("registering memory after that")?);
         let result = rank.engine().allocate(0, Rights::FULL);
         refused(
             result.map(drop),

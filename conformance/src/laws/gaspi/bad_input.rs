@@ -4,6 +4,7 @@ use std::ptr::{null, null_mut};
 
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
+use crate::laws::no_memory;
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -53,6 +54,8 @@ laws! {
         "lists of no element, and of more than gaspi_rw_list_elem_max, are refused by GASPI_ERR_INV_NUM";
     segment_sizes: "bad.segment-sizes", "§7.2.1", 1, [gaspi_segment_alloc, gaspi_segment_bind, gaspi_segment_create],
         "segments of no byte, or of more than there can be, are refused and leave nothing behind";
+    segment_memory: "bad.segment-memory", "§7.2.4, §7.2.5", 1, [gaspi_segment_bind, gaspi_segment_use, gaspi_segment_num],
+        "memory that no process has, or that is not mapped throughout, makes no segment; other memory does as before";
     segment_names: "bad.segment-names", "§7.2.1", 1, [gaspi_segment_alloc, gaspi_segment_bind, gaspi_segment_list],
         "a name in use is refused; the segment that has it stays as it was";
     reductions: "bad.reductions", "§11.3.1", 2, [gaspi_allreduce, gaspi_allreduce_user],
@@ -877,6 +880,32 @@ fn segment_sizes(_: &Ctx) -> Verdict {
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
     ensure_eq!(num, 0, "segments after refusals");
+    segment(0, 64)?.fill(1);
+    barrier()
+}
+
+fn segment_memory(_: &Ctx) -> Verdict {
+    for (base, len) in no_memory() {
+        let (base, len) = (base.cast(), len as u64);
+        let code = c!(gaspi_segment_bind(0, base, len, 0));
+        ensure!(
+            is_error(code),
+            "{len} bytes at {base:p} gave {}",
+            code_name(code)
+        );
+        let code = c!(gaspi_segment_use(0, base, len, ALL, LONG, 0));
+        ensure!(
+            is_error(code),
+            "{len} bytes at {base:p} for all gave {}",
+            code_name(code)
+        );
+    }
+    let mut num = 9;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 0, "segments after refusals");
+    let mut own = [0u64; 64];
+    ok!(gaspi_segment_bind(0, own.as_mut_ptr().cast(), 512, 0));
+    ok!(gaspi_segment_delete(0));
     segment(0, 64)?.fill(1);
     barrier()
 }

@@ -11,6 +11,7 @@ use super::station::{Plan, Station, close};
 use super::value::{Family, TYPES};
 use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
+use crate::laws::no_memory;
 
 laws! {
     misaligned: "mr.misaligned", "fi_atomic(3) §8", 2, [atomic, fetch_atomic],
@@ -161,7 +162,15 @@ fn bad_registrations(ctx: &Ctx) -> Verdict {
         gives!(INVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
         gives!(INVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
         gives!(INVAL, mr domain, regattr(null(), 0, place));
+        for (base, len) in no_memory() {
+            for rights in [rights, FI_REMOTE_READ, FI_SEND | FI_RECV] {
+                let base = base.cast_const().cast();
+                gives!(INVAL, mr domain, reg(base, len, rights, 0, 1, 0, place, none));
+            }
+        }
         ensure_eq!(mr, null_mut(), "a region");
+        let registered = job.station.register_for(memory, rights, 1)?;
+        close(registered.mr)?;
         memory.free();
         Ok(())
     })

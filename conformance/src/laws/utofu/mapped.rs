@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
+use crate::laws::no_memory;
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -55,6 +56,13 @@ fn not_accessible(_: &Ctx) -> Verdict {
         (nowhere(0xffff_8000_0000_0000), 256, false),
     ]
     .into_iter()
+    .chain(
+        no_memory()
+            .filter(|(base, len)| base.addr().is_multiple_of(256) && *len <= 1 << 40)
+            // A range whose end wraps is one of a wrong size.
+            .filter(|(base, len)| base.addr().checked_add(len + 255).is_some())
+            .map(|(base, len)| (base, len, false)),
+    )
     .enumerate()
     {
         let mut stadd = 7;

@@ -1,0 +1,105 @@
+//! Memory of the program, before a backend is told of it.
+
+use rustix::io::Errno;
+use rustix::mm::MsyncFlags;
+
+use crate::{Error, Result};
+
+/// Beyond every address that a process can have: the lower half of five levels of page tables.
+const END: usize = 1 << 56;
+
+/// Refuses a range that is none, that the address space does not have, or that is not mapped throughout: whoever rounds it to pages,
+/// or touches it, may rely on that. `purpose` ends the text "memory …". Errors: [`Error::InvalidArgument`].
+pub fn check(base: *const u8, len: usize, purpose: &str) -> Result<()> {
+    let start = base.addr();
+    if start == 0 || len == 0 {
+        return Err(Error::InvalidArgument(format!(
+            "memory {purpose} needs an address and at least 1 byte"
+        )));
+    }
+    let refused = |why: &str| Error::InvalidArgument(format!("memory {purpose} {why}"));
+    let page = rustix::param::page_size();
+    if start.checked_add(len).is_none_or(|end| end > END - page) {
+        return Err(refused("is not in the address space of a process"));
+    }
+    let first = start & !(page - 1);
+    let whole = (start + len).next_multiple_of(page) - first;
+    // SAFETY:
+    // - changes nothing (`MS_ASYNC` alone starts no transfer): the kernel only looks whether everything is mapped.
+    match unsafe { rustix::mm::msync(first as *mut _, whole, MsyncFlags::ASYNC) } {
+        Err(Errno::NOMEM) => Err(refused("is not mapped in this process")),
+        // A filter of system calls may forbid the question; then the backend finds out.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(base: usize, len: usize) -> bool {
+        let answer = check(std::ptr::without_provenance(base), len, "to look at");
+        matches!(answer, Err(Error::InvalidArgument(_)))
+    }
+
+    #[test]
+    fn ranges_that_no_process_has() {
+        let here = [0u8; 64];
+        let at = here.as_ptr().addr();
+        assert!(!refused(at, here.len()));
+        assert!(refused(at, 0));
+        assert!(refused(0, 1));
+        for len in [1, 2, 4096, 1 << 40, 1 << 63, usize::MAX] {
+            for base in [
+                1,
+                1 << 47,
+                1 << 55,
+                1 << 56,
+                0x0000_8000_0000_0000,
+                0xffff_8000_0000_0000,
+                usize::MAX - 0xfff,
+                usize::MAX - 1,
+                usize::MAX,
+            ] {
+                assert!(refused(base, len), "{base:#x} with {len} bytes");
+            }
+        }
+        for len in [
+            1 << 46,
+            1 << 47,
+            1 << 62,
+            1 << 63,
+            usize::MAX - at,
+            usize::MAX,
+        ] {
+            assert!(refused(at, len), "{len} bytes of this process");
+        }
+    }
+
+    #[test]
+    fn a_hole_anywhere_in_the_range() {
+        let page = rustix::param::page_size();
+        // SAFETY:
+        // - a mapping of this test's own, from which it takes a page.
+        let base = unsafe {
+            let base = rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                5 * page,
+                rustix::mm::ProtFlags::READ,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+            .unwrap();
+            rustix::mm::munmap(base.byte_add(3 * page), page).unwrap();
+            base.addr()
+        };
+        assert!(!refused(base + 7, 3 * page - 7));
+        assert!(refused(base, 3 * page + 1));
+        assert!(refused(base + 3 * page, page));
+        assert!(refused(base + 4 * page - 1, 2));
+        assert!(!refused(base + 4 * page, page));
+        assert!(refused(base, 5 * page));
+        // SAFETY:
+        // - the mapping made above.
+        unsafe { rustix::mm::munmap(base as *mut _, 5 * page) }.unwrap();
+    }
+}
