@@ -12,6 +12,17 @@ use unipgas_shm::adopt::{self, Refusal};
 const PAGE: usize = 4096;
 const RIGHTS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
+const ORDINARY: &str = "UNIPGAS_TEST_ORDINARY";
+
+/// So many, or fewer where each has to wait until all threads have come to a core.
+fn rounds_of(rounds: usize) -> usize {
+    if std::env::var_os(ORDINARY).is_some() {
+        (rounds / 40).max(2)
+    } else {
+        rounds
+    }
+}
+
 fn memfd(len: usize) -> OwnedFd {
     let fd = rustix::fs::memfd_create("adopt-test", MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::ftruncate(&fd, len as u64).expect("size");
@@ -133,7 +144,7 @@ fn hammer(words: &[Vec<usize>], first: *mut u8, len: usize, rounds: usize) {
                 scope.spawn(move || {
                     start.wait();
                     let mut expected = 0_u64;
-                    while !stop.load(Ordering::Relaxed) {
+                    loop {
                         for word in mine {
                             bump(*word as *mut u64);
                         }
@@ -141,13 +152,15 @@ fn hammer(words: &[Vec<usize>], first: *mut u8, len: usize, rounds: usize) {
                         for word in mine {
                             assert_eq!(read(*word as *const u64), expected, "an increment is lost");
                         }
+                        if stop.load(Ordering::Relaxed) {
+                            return expected;
+                        }
                     }
-                    expected
                 })
             })
             .collect();
         start.wait();
-        let outcome = (0..rounds).try_for_each(|_| {
+        let outcome = (0..rounds_of(rounds)).try_for_each(|_| {
             let before: Vec<_> = words
                 .iter()
                 .flatten()
@@ -287,7 +300,7 @@ fn the_callers_own_stack() {
     // Far enough below the thread's control block.
     let mut room = [0_u8; 4 * PAGE];
     std::hint::black_box(&mut room);
-    for round in 0..500 {
+    for round in 0..rounds_of(500) {
         deep(&fd, round as u8);
     }
     std::hint::black_box(&mut room);
@@ -301,7 +314,7 @@ fn two_threads_adopt_their_own_stacks_while_both_allocate() {
                 let fd = memfd(64 * PAGE);
                 let mut room = [0_u8; 2 * PAGE];
                 std::hint::black_box(&mut room);
-                for round in 0..1000_usize {
+                for round in 0..rounds_of(1000) {
                     let mut mine = [round as u64; 16];
                     let (first, len) = pages_of(mine.as_ptr().cast(), size_of_val(&mine));
                     let heap: Vec<u8> = vec![round as u8; 1 + round * 7 % 5000];
@@ -414,7 +427,7 @@ fn system_calls_of_other_threads_succeed_throughout() {
             }
             round
         });
-        let outcome = (0..2000).try_for_each(|_| {
+        let outcome = (0..rounds_of(2000)).try_for_each(|_| {
             adopt(&fd, 0, at as *mut u8, len)?;
             release(&fd, 0, at as *mut u8, len)
         });
@@ -590,7 +603,10 @@ fn refusals_for_each_kind() {
 
     static INITIALISED: AtomicU64 = AtomicU64::new(77);
     let (data, len) = pages_of((&raw const INITIALISED).cast(), 8);
-    assert_eq!(adopt(&fd, 0, data, len), Err(Refusal::FileBacked));
+    // The other threads are stopped for that.
+    assert_eq!(adopt(&fd, 0, data, len), Ok(()));
+    assert_eq!(INITIALISED.load(Ordering::Relaxed), 77);
+    assert_eq!(release(&fd, 0, data, len), Ok(()));
 
     assert_eq!(adopt(&fd, 0, private, PAGE), Ok(()));
     assert_eq!(adopt(&fd, PAGE, private, PAGE), Err(Refusal::AlreadyShared));
@@ -676,7 +692,7 @@ fn a_failure_in_the_window_puts_everything_back() {
             }
             expected
         });
-        let outcomes: Vec<_> = (0..500)
+        let outcomes: Vec<_> = (0..rounds_of(500))
             .map(|_| adopt(&fd, 0, at as *mut u8, len))
             .collect();
         stop.store(true, Ordering::Relaxed);
@@ -694,4 +710,94 @@ fn a_failure_in_the_window_puts_everything_back() {
     adopt(&enough, 0, at as *mut u8, len).expect("adopt after a failure");
     release(&enough, 0, at as *mut u8, len).expect("release");
     unmap(at as *mut u8, len);
+}
+
+/// Answers userfaultfd by EPERM from now on, in this process and what it starts.
+fn deny_userfaultfd() -> std::io::Result<()> {
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let filter = [
+        // The number of the call.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_userfaultfd as u32,
+        ),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY:
+    // - the kernel copies the program, which lives here
+    unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) != 0
+        {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// All of that once more in a process that may not have a userfaultfd, of an ordinary user: other threads are stopped there.
+#[test]
+fn as_an_ordinary_user() {
+    use std::os::unix::process::CommandExt;
+    if std::env::var_os(ORDINARY).is_some() {
+        assert!(adopt::available().is_err(), "there is a userfaultfd");
+        return;
+    }
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command
+        .args([
+            "--test-threads=2",
+            "--skip",
+            "huge_pages",
+            "--skip",
+            "devices",
+        ])
+        .env(ORDINARY, "1");
+    let drop_rights = || {
+        const NOBODY: u32 = 65534;
+        // SAFETY:
+        // - numbers; of the process that is going to be the other program
+        unsafe {
+            if libc::geteuid() == 0
+                && (libc::setgroups(0, ptr::null()) != 0
+                    || libc::setresgid(NOBODY, NOBODY, NOBODY) != 0
+                    || libc::setresuid(NOBODY, NOBODY, NOBODY) != 0)
+            {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        deny_userfaultfd()
+    };
+    // SAFETY:
+    // - the closure makes system calls only
+    unsafe { command.pre_exec(drop_rights) };
+    let output = command.output().expect("this program again");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -5,7 +5,7 @@
 //! alone would lose stores. Here a userfaultfd write-protects the pages first: readers go on, whoever writes (user
 //! code or a system call) sleeps in the kernel; the content is copied to a new mapping, that mapping replaces the
 //! pages in one system call, and the sleepers are woken and repeat their write on it. No store is lost, none is done
-//! twice. A process of one thread needs no userfaultfd.
+//! twice. A process of one thread needs no userfaultfd; where it is not permitted, other threads are [stopped](halt).
 //!
 //! Adopted pages are not inherited by `fork` (`MADV_DONTFORK`; uTofu user's guide §6.1.4.1).
 //!
@@ -18,6 +18,7 @@
 //!
 //! `mlock`, NUMA policy and `madvise` settings of the private pages are not carried over.
 
+mod halt;
 mod maps;
 mod threads;
 mod uffd;
@@ -184,7 +185,7 @@ pub unsafe fn adopt(
     let tools = tools(&mut locked)?;
     let mappings = tools.maps.within(&range)?;
     let kind = maps::classify(&mappings, &range)?;
-    let uffd = guard(tools, kind, &range)?;
+    let guard = guard(tools, kind, &range)?;
 
     if mappings
         .first()
@@ -223,7 +224,7 @@ pub unsafe fn adopt(
         swap(
             tools,
             Direction::IntoFile,
-            uffd,
+            guard,
             range,
             fresh,
             Some((fd, file_offset)),
@@ -270,7 +271,7 @@ pub unsafe fn release(
             return Err(Refusal::NotAdopted);
         }
     }
-    let uffd = guard(tools, Kind::Anonymous, &range)?;
+    let guard = guard(tools, Kind::Anonymous, &range)?;
     let fresh = Fresh::anonymous(len)?;
     // SAFETY:
     // - the range is a mapping of this file, as just found
@@ -278,7 +279,7 @@ pub unsafe fn release(
         swap(
             tools,
             Direction::OutOfFile,
-            uffd,
+            guard,
             range,
             fresh,
             Some((fd, file_offset)),
@@ -315,7 +316,7 @@ pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
             swap(
                 tools,
                 Direction::IntoAnonymous,
-                None,
+                Guard::Alone,
                 mapping.range,
                 fresh,
                 None,
@@ -338,12 +339,18 @@ fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Rang
     }
 }
 
-/// What keeps other threads from being overtaken by the swap: a userfaultfd, or that there are none.
-fn guard<'a>(
-    tools: &'a Tools,
-    kind: Kind,
-    range: &Range<usize>,
-) -> Result<Option<&'a Uffd>, Refusal> {
+/// What keeps other threads from being overtaken by the swap.
+#[derive(Clone, Copy)]
+enum Guard<'a> {
+    /// There are none.
+    Alone,
+    /// Those that write sleep meanwhile.
+    Uffd(&'a Uffd),
+    /// They are stopped.
+    Halt,
+}
+
+fn guard<'a>(tools: &'a Tools, kind: Kind, range: &Range<usize>) -> Result<Guard<'a>, Refusal> {
     let threads = threads::count();
     let stage = tools.stage.range();
     if threads::control_block_in(range, threads)
@@ -351,12 +358,11 @@ fn guard<'a>(
     {
         return Err(Refusal::ThreadControl);
     }
-    match (&tools.uffd, kind) {
-        (Ok(uffd), Kind::Anonymous) => Ok(Some(uffd)),
-        _ if threads == Some(1) => Ok(None),
-        (_, Kind::FilePrivate) => Err(Refusal::FileBacked),
-        (Err(why), Kind::Anonymous) => Err(Refusal::NotPermitted(why.clone())),
-    }
+    Ok(match (&tools.uffd, kind) {
+        (Ok(uffd), Kind::Anonymous) => Guard::Uffd(uffd),
+        _ if threads == Some(1) => Guard::Alone,
+        _ => Guard::Halt,
+    })
 }
 
 /// A mapping that is to take the range's place; unmapped again if it does not.
@@ -399,16 +405,20 @@ impl Drop for Fresh {
 
 /// # Safety
 /// - `range` is mapped as `direction` says
-/// - without `uffd` this is the only thread of the process
+/// - `guard` is what [`guard`] gave
 unsafe fn swap(
     tools: &Tools,
     direction: Direction,
-    uffd: Option<&Uffd>,
+    guard: Guard<'_>,
     range: Range<usize>,
     mut fresh: Fresh,
     file: Option<(BorrowedFd<'_>, u64)>,
 ) -> Result<(), Refusal> {
     let len = fresh.len;
+    let uffd = match guard {
+        Guard::Uffd(uffd) => Some(uffd),
+        Guard::Alone | Guard::Halt => None,
+    };
     if let Some(uffd) = uffd {
         if !uffd.protects_unpopulated {
             // SAFETY:
@@ -439,16 +449,30 @@ unsafe fn swap(
     if uffd.is_some() && len >= SHARED_COPY {
         plan.helpers = helpers_wanted();
     }
-    // SAFETY:
-    // - signals are blocked; range, fresh mapping, stage and control blocks are as demanded, by the caller's contract
-    //   and by `guard`
-    let result = unsafe { with_helpers(&tools.stage, &plan) }.unwrap_or_else(|| {
-        plan.helpers = 0;
+    let result = match guard {
         // SAFETY:
-        // - as above
-        unsafe { window::run(&tools.stage, &plan) }
-    });
-    let result = result.map_err(|failure| Refusal::os(failure.call, failure.errno));
+        // - signals are blocked; range, fresh mapping, stage and control blocks are as demanded, by the caller's contract
+        //   and by `guard`
+        Guard::Halt => unsafe { halt::run(&tools.stage, &plan) }.map_err(|denied| {
+            let uffd = tools.uffd.as_ref().err().map(|why| format!("{why}; "));
+            let text = format!("{}{denied}", uffd.unwrap_or_default());
+            Refusal::NotPermitted(text)
+        }),
+        Guard::Alone | Guard::Uffd(_) => {
+            // SAFETY:
+            // - as above
+            Ok(
+                unsafe { with_helpers(&tools.stage, &plan) }.unwrap_or_else(|| {
+                    plan.helpers = 0;
+                    // SAFETY:
+                    // - as above
+                    unsafe { window::run(&tools.stage, &plan) }
+                }),
+            )
+        }
+    };
+    let result = result
+        .and_then(|swapped| swapped.map_err(|failure| Refusal::os(failure.call, failure.errno)));
     drop(signals);
     match &result {
         Ok(()) => fresh.armed = false,

@@ -63,7 +63,7 @@ impl Stage {
         self.base..self.base + self.len
     }
 
-    fn top(&self) -> usize {
+    pub(super) fn top(&self) -> usize {
         self.base + self.len - self.page
     }
 
@@ -115,7 +115,7 @@ pub(super) enum Direction {
 /// One swap; the window reads it and never writes to it.
 pub(super) struct Swap<'a> {
     pub(super) direction: Direction,
-    /// `None` in a process of one thread.
+    /// `None` where no other thread runs.
     pub(super) uffd: Option<&'a Uffd>,
     pub(super) range: Range<usize>,
     /// The mapping that takes the range's place, as long as the range.
@@ -160,7 +160,11 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<(), Failure> 
     // SAFETY:
     // - the stage's stack is in use by nobody else: its owner holds the process-wide lock
     // - `window` takes one pointer, which outlives the call, and returns an i64
-    let answer = unsafe { call_on(stage.top(), window, ptr::from_ref(swap).cast()) };
+    outcome(unsafe { call_on(stage.top(), window, ptr::from_ref(swap).cast()) })
+}
+
+/// What [`run_here`] gave, in words.
+pub(super) fn outcome(answer: i64) -> Result<(), Failure> {
     if answer == 0 {
         return Ok(());
     }
@@ -168,6 +172,15 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<(), Failure> 
         call: CALLS[(answer >> 32) as usize & 3],
         errno: Errno::from_raw_os_error(answer as u32 as i32),
     })
+}
+
+/// Runs the swap on the caller's stack; [`outcome`] tells what the number means.
+///
+/// # Safety
+/// - as of [`run`], and the caller's stack is not in the range
+/// - instead of being the only thread, the process may have others, which are stopped
+pub(super) unsafe fn run_here(swap: &Swap<'_>) -> i64 {
+    window(ptr::from_ref(swap).cast())
 }
 
 extern "C" fn window(swap: *const Swap<'static>) -> i64 {
@@ -267,13 +280,44 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
             // SAFETY:
             // - both mappings have `to` bytes; the fresh one is writable and nobody else's
             unsafe {
-                ptr::copy_nonoverlapping(
+                copy_unseen(
                     (swap.range.start + at) as *const u8,
                     (swap.fresh + at) as *mut u8,
                     to - at,
                 );
             }
             Ok(())
+        }
+    }
+}
+
+/// Copies as `memcpy` does, which debugging tools put one of their own before: that would find fault with what lies between the program's
+/// objects on the pages.
+///
+/// # Safety
+/// - of [`ptr::copy_nonoverlapping`]
+unsafe fn copy_unseen(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY:
+    // - the caller's word; the direction flag is clear by the C convention
+    unsafe {
+        core::arch::asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for at in (0..len).step_by(size_of::<u64>()) {
+        // Volatile, or the compiler makes a call of it. Pages are whole words.
+        //
+        // SAFETY:
+        // - the caller's word
+        unsafe {
+            let word = from.add(at).cast::<u64>().read_volatile();
+            to.add(at).cast::<u64>().write_volatile(word);
         }
     }
 }

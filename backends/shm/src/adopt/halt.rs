@@ -1,0 +1,498 @@
+//! Stopping all other threads of the process for a swap, where a userfaultfd is not permitted: what leak checkers do.
+//!
+//! A short-lived task that shares the memory, but is no thread of the process, stops each thread by `ptrace`, which an ordinary user
+//! may do with processes of his own: no signal is sent, no handler runs, and threads that block all signals are stopped as well. A
+//! stopped thread is in no system call, so nothing writes to the range. Then the task does the swap, and lets the threads go on.
+//!
+//! System calls that are interrupted are restarted by the kernel as after SIGSTOP and SIGCONT (signal(7)): all but `epoll_wait`,
+//! `semop`, `msgrcv`, `sigtimedwait` and reads from sockets with a timeout, which return EINTR.
+//!
+//! The task runs while others may hold any lock: it allocates nothing, and makes system calls only.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::window::{self, Failure, Stage, Swap};
+
+/// As many threads can be stopped.
+const MOST: usize = 4096;
+/// How long a thread may wait without being able to stop, for a disk or the child of a vfork, before everybody goes on; in seconds.
+/// One that could run stops when it gets a core.
+const PATIENCE: i64 = 1;
+
+const EVENT_STOP: i32 = 128;
+
+/// Why the threads could not be stopped; nothing has happened then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// The number of the system's error.
+    Errno(i32),
+    /// A thread did not stop in time.
+    Slow,
+    /// There are too many of them.
+    Many,
+}
+
+impl std::fmt::Display for Denied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Denied::Errno(errno) => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(
+                    f,
+                    "its threads cannot be stopped by ptrace ({error}; a debugger, a filter of system calls, Yama's ptrace_scope of 2 \
+                     or 3, or a program that is not dumpable)"
+                )
+            }
+            Denied::Slow => write!(f, "a thread does not stop"),
+            Denied::Many => write!(f, "it has more than {MOST} threads"),
+        }
+    }
+}
+
+const DENIED: i64 = 1 << 60;
+const SLOW: i64 = DENIED + (1 << 32);
+const MANY: i64 = DENIED + (2 << 32);
+
+/// What the task is told, and what it says.
+struct Order<'a> {
+    swap: &'a Swap<'a>,
+    /// /proc/self/task.
+    tasks: OwnedFd,
+    process: i32,
+    caller: i32,
+    go: AtomicU32,
+    answer: AtomicI64,
+    threads: Threads,
+}
+
+/// Stopped threads, and the signals that they were about to take.
+struct Threads {
+    count: AtomicI32,
+    ids: [AtomicI32; MOST],
+    signals: [AtomicI32; MOST],
+}
+
+/// Runs the swap while all other threads are stopped.
+///
+/// # Safety
+/// - as of [`window::run`], but that other threads may run; `swap.uffd` is none, and it has no helpers
+pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Failure>, Denied> {
+    if !AVAILABLE || on_valgrind() {
+        return Err(Denied::Errno(libc::ENOSYS));
+    }
+    let tasks = rustix::fs::openat(
+        CWD,
+        c"/proc/self/task",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|e| Denied::Errno(e.raw_os_error()))?;
+    let none = || [const { AtomicI32::new(0) }; MOST];
+    let order = Box::new(Order {
+        swap,
+        tasks,
+        process: std::process::id() as i32,
+        caller: rustix::thread::gettid().as_raw_pid(),
+        go: AtomicU32::new(0),
+        answer: AtomicI64::new(SLOW),
+        threads: Threads {
+            count: AtomicI32::new(0),
+            ids: none(),
+            signals: none(),
+        },
+    });
+    stage.board().reset();
+    // SAFETY:
+    // - the stage's stack is in use by nobody else, and `order` outlives the task, which is waited for
+    let task = unsafe { start(stage.top(), tracer, (&raw const *order).cast()) };
+    if task < 0 {
+        return Err(Denied::Errno(-task as i32));
+    }
+    let allowed = Allowed::by_yama(task as i32);
+    order.go.store(1, Ordering::Release);
+    loop {
+        // The status is not asked for: nothing of this thread may be written to during the swap.
+        //
+        // SAFETY:
+        // - waits for the task just made; takes no pointers that are not null
+        let ended = unsafe { raw(libc::SYS_wait4, [task, 0, i64::from(libc::__WALL), 0]) };
+        if ended != -i64::from(libc::EINTR) {
+            break;
+        }
+    }
+    drop(allowed);
+    match order.answer.load(Ordering::Acquire) {
+        SLOW => Err(Denied::Slow),
+        MANY => Err(Denied::Many),
+        answer if answer >= DENIED => Err(Denied::Errno((answer - DENIED) as i32)),
+        answer => Ok(window::outcome(answer)),
+    }
+}
+
+extern "C" fn tracer(order: *const Order<'static>) -> i64 {
+    // SAFETY:
+    // - `run` keeps it until this task has ended
+    let order = unsafe { &*order };
+    while order.go.load(Ordering::Acquire) == 0 {
+        // SAFETY:
+        // - no preconditions
+        let parent = unsafe {
+            raw(libc::SYS_sched_yield, [0; 4]);
+            raw(libc::SYS_getppid, [0; 4])
+        };
+        if parent != i64::from(order.process) {
+            return 0;
+        }
+    }
+    let answer = match order.stop_all() {
+        // SAFETY:
+        // - all other threads are stopped, or wait for this task
+        Ok(()) => unsafe { window::run_here(order.swap) },
+        Err(denied) => denied,
+    };
+    order.let_go();
+    order.answer.store(answer, Ordering::Release);
+    0
+}
+
+impl Order<'_> {
+    /// Stops threads until a whole look at the list finds none that runs: none of those stopped can start another one.
+    fn stop_all(&self) -> Result<(), i64> {
+        let mut entries = [0u64; 512];
+        loop {
+            let mut fresh = false;
+            let tasks = i64::from(self.tasks.as_raw_fd());
+            // SAFETY:
+            // - a descriptor of ours
+            unsafe { raw(libc::SYS_lseek, [tasks, 0, 0, 0]) };
+            loop {
+                let room = size_of_val(&entries) as i64;
+                let place = entries.as_mut_ptr() as i64;
+                // SAFETY:
+                // - writes at most `room` bytes to `entries`
+                let read = unsafe { raw(libc::SYS_getdents64, [tasks, place, room, 0]) };
+                if read <= 0 {
+                    if read < 0 {
+                        return Err(DENIED - read);
+                    }
+                    break;
+                }
+                // SAFETY:
+                // - as many bytes were written
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), read as usize)
+                };
+                let mut at = 0;
+                while at + 19 < bytes.len() {
+                    let len = usize::from(u16::from_le_bytes([bytes[at + 16], bytes[at + 17]]));
+                    let tid = bytes[at + 19..]
+                        .iter()
+                        .take_while(|byte| byte.is_ascii_digit())
+                        .fold(0i32, |id, digit| id * 10 + i32::from(digit - b'0'));
+                    if tid > 0 && tid != self.caller && !self.threads.knows(tid) {
+                        fresh |= self.stop(tid)?;
+                    }
+                    at += len.max(1);
+                }
+            }
+            if !fresh {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stops one thread; false if it has ended.
+    fn stop(&self, tid: i32) -> Result<bool, i64> {
+        match trace(libc::PTRACE_SEIZE, tid, 0) {
+            0 => {}
+            gone if gone == -i64::from(libc::ESRCH) => return Ok(false),
+            error
+                if error == -i64::from(libc::EPERM)
+                    && matches!(self.state(tid), None | Some(b'Z' | b'X')) =>
+            {
+                // It has ended, and is only not yet gone: a main thread that the others survive, say.
+                return Ok(false);
+            }
+            error => return Err(DENIED - error),
+        }
+        let nth = self.threads.count.load(Ordering::Relaxed);
+        if nth as usize == MOST {
+            trace(libc::PTRACE_DETACH, tid, 0);
+            return Err(MANY);
+        }
+        self.threads.ids[nth as usize].store(tid, Ordering::Relaxed);
+        self.threads.count.store(nth + 1, Ordering::Relaxed);
+        trace(libc::PTRACE_INTERRUPT, tid, 0);
+        let (mut looks, mut moving) = (0u32, now());
+        loop {
+            let mut status = 0i32;
+            let how = i64::from(libc::__WALL | libc::WNOHANG);
+            let place = &raw mut status as i64;
+            // SAFETY:
+            // - writes one int to `status`
+            let answer = unsafe { raw(libc::SYS_wait4, [i64::from(tid), place, how, 0]) };
+            if answer == i64::from(tid) {
+                if !libc::WIFSTOPPED(status) {
+                    self.threads.ids[nth as usize].store(-1, Ordering::Relaxed);
+                    return Ok(true);
+                }
+                // Stopped on its way to a signal, it takes that when it goes on.
+                if status >> 16 != EVENT_STOP {
+                    let signal = libc::WSTOPSIG(status);
+                    self.threads.signals[nth as usize].store(signal, Ordering::Relaxed);
+                }
+                return Ok(true);
+            }
+            if answer < 0 && answer != -i64::from(libc::EINTR) {
+                self.threads.ids[nth as usize].store(-1, Ordering::Relaxed);
+                return Ok(true);
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) {
+                if self.state(tid) != Some(b'D') {
+                    moving = now();
+                } else if now() - moving > PATIENCE {
+                    return Err(SLOW);
+                }
+            }
+            // SAFETY:
+            // - no preconditions
+            unsafe { raw(libc::SYS_sched_yield, [0; 4]) };
+        }
+    }
+
+    /// The letter for a thread's state (proc_pid_stat(5)); none if it is gone.
+    fn state(&self, tid: i32) -> Option<u8> {
+        let mut path = [0u8; 48];
+        let mut len = 0;
+        for part in [self.process, tid] {
+            let name: &[u8] = if len == 0 { b"/proc/" } else { b"/task/" };
+            path[len..len + 6].copy_from_slice(name);
+            len += 6;
+            let mut digits = [0u8; 10];
+            let mut count = 0;
+            let mut rest = part;
+            while rest > 0 {
+                digits[count] = b'0' + (rest % 10) as u8;
+                (count, rest) = (count + 1, rest / 10);
+            }
+            for digit in digits[..count].iter().rev() {
+                path[len] = *digit;
+                len += 1;
+            }
+        }
+        path[len..len + 5].copy_from_slice(b"/stat");
+        let mut text = [0u8; 96];
+        // SAFETY:
+        // - a path that ends with a zero, and as many bytes of `text`
+        let read = unsafe {
+            let open = [i64::from(libc::AT_FDCWD), path.as_ptr() as i64, 0, 0];
+            let fd = raw(libc::SYS_openat, open);
+            if fd < 0 {
+                return None;
+            }
+            let read = [fd, text.as_mut_ptr() as i64, text.len() as i64, 0];
+            let read = raw(libc::SYS_read, read);
+            raw(libc::SYS_close, [fd, 0, 0, 0]);
+            read
+        };
+        // The name, in brackets, comes before the state.
+        let text = &text[..usize::try_from(read).unwrap_or(0)];
+        let name = text.iter().rposition(|byte| *byte == b')')?;
+        text.get(name + 2).copied()
+    }
+
+    fn let_go(&self) {
+        for nth in 0..self.threads.count.load(Ordering::Relaxed) as usize {
+            let tid = self.threads.ids[nth].load(Ordering::Relaxed);
+            if tid > 0 {
+                let signal = self.threads.signals[nth].load(Ordering::Relaxed);
+                trace(libc::PTRACE_DETACH, tid, signal.into());
+            }
+        }
+    }
+}
+
+impl Threads {
+    fn knows(&self, tid: i32) -> bool {
+        let count = self.count.load(Ordering::Relaxed) as usize;
+        self.ids[..count]
+            .iter()
+            .any(|known| known.load(Ordering::Relaxed) == tid)
+    }
+}
+
+fn trace(request: libc::c_uint, tid: i32, data: i64) -> i64 {
+    // SAFETY:
+    // - none of the requests made here reads or writes memory
+    unsafe {
+        raw(
+            libc::SYS_ptrace,
+            [i64::from(request), i64::from(tid), 0, data],
+        )
+    }
+}
+
+/// Seconds of a clock that only goes on.
+fn now() -> i64 {
+    let mut time = [0i64; 2];
+    let place = time.as_mut_ptr() as i64;
+    let clock = i64::from(libc::CLOCK_MONOTONIC);
+    // SAFETY:
+    // - writes one timespec, which is two words
+    unsafe { raw(libc::SYS_clock_gettime, [clock, place, 0, 0]) };
+    time[0]
+}
+
+/// Whether every process may trace this one: Yama keeps one permission only, which must not be taken back then.
+pub(crate) static ANYBODY_MAY_TRACE: AtomicBool = AtomicBool::new(false);
+
+/// Whether Yama asks for permissions (ptrace_scope 1): a child may not trace its parent without.
+pub(crate) fn yama_asks() -> bool {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+        .is_ok_and(|scope| scope.trim() == "1")
+}
+
+/// The permission for the task to trace this process; taken back when dropped.
+struct Allowed(bool);
+
+impl Allowed {
+    fn by_yama(task: i32) -> Allowed {
+        let needed = !ANYBODY_MAY_TRACE.load(Ordering::Relaxed) && yama_asks();
+        if needed {
+            // SAFETY:
+            // - a number
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(task as u32)) };
+        }
+        Allowed(needed)
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        if self.0 && !ANYBODY_MAY_TRACE.load(Ordering::Relaxed) {
+            // SAFETY:
+            // - a number
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, 0) };
+        }
+    }
+}
+
+const AVAILABLE: bool = cfg!(target_arch = "x86_64");
+
+/// Not a thread of the process, so that it may trace; not seen by `wait` for children.
+#[cfg(target_arch = "x86_64")]
+const FLAGS: i64 =
+    (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_UNTRACED) as i64;
+
+/// Starts a task that calls `body(argument)` on the stack that ends at `top`; its id, or the negative error.
+///
+/// # Safety
+/// - `top` is the end of an unused stack, aligned to 16 bytes, and stays unused until the task has ended
+/// - `body` does not unwind, and `argument` is what it expects
+#[cfg(target_arch = "x86_64")]
+unsafe fn start(
+    top: usize,
+    body: extern "C" fn(*const Order<'static>) -> i64,
+    argument: *const Order<'static>,
+) -> i64 {
+    let answer: i64;
+    // SAFETY:
+    // - the kernel changes rax, rcx and r11 alone; the new task never leaves this block
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "xor edi, edi",
+            "mov eax, 60",
+            "syscall",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone => answer,
+            in("rdi") FLAGS,
+            in("rsi") top,
+            in("rdx") 0,
+            in("r10") 0,
+            in("r8") 0,
+            in("r12") body,
+            in("r13") argument,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    answer
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn start(
+    _: usize,
+    _: extern "C" fn(*const Order<'static>) -> i64,
+    _: *const Order<'static>,
+) -> i64 {
+    -i64::from(libc::ENOSYS)
+}
+
+/// A system call as it is: the C library's would write the thread's errno.
+///
+/// # Safety
+/// - of the call
+#[cfg(target_arch = "x86_64")]
+unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
+    let answer: i64;
+    // SAFETY:
+    // - the caller's word; the kernel changes rax, rcx and r11, and memory
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number => answer,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn raw(_: libc::c_long, _: [i64; 4]) -> i64 {
+    -i64::from(libc::ENOSYS)
+}
+
+/// Whether the program runs on valgrind, which has no such tasks, and ends a program that asks for one.
+pub(crate) fn on_valgrind() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const RUNNING_ON_VALGRIND: u64 = 0x1001;
+        let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
+        let mut answer = 0u64;
+        // SAFETY:
+        // - does nothing on a processor: four rotations by 128 bits together, and an exchange of a register with itself. valgrind
+        //   knows the sequence, reads the six words and changes rdx alone
+        unsafe {
+            core::arch::asm!(
+                "rol rdi, 3",
+                "rol rdi, 13",
+                "rol rdi, 61",
+                "rol rdi, 51",
+                "xchg rbx, rbx",
+                in("rdi") 0,
+                in("rax") request.as_ptr(),
+                inlateout("rdx") answer,
+            );
+        }
+        answer != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
