@@ -68,17 +68,25 @@ lint: prepare ## format and clippy, as the tests demand them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-test: lint ## lint, all Rust and header tests, conformance, the examples, foreign programs; ends at the first failure
-	$(CARGO) test --workspace
+# Where the time goes, in seconds.
+TIMES := $(TARGET)/test-times
+STEP := packaging/step "$(TIMES)"
+
+test: ## lint, all Rust and header tests, conformance, the examples, foreign programs; ends at the first failure, and says where the time went
+	@mkdir -p "$(TARGET)" && rm -f "$(TIMES)"
+	@$(STEP) "lints" $(MAKE) --no-print-directory lint
+	@$(STEP) "Rust and header tests" $(CARGO) test --workspace
 	# The lock-free structures under the model checker; elsewhere, as everything is compiled anew for it.
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom
-	$(MAKE) --no-print-directory build
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(STEP) "loom models" \
+	    $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom
+	@$(STEP) "optimised build" $(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
-	UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(CARGO) test --workspace --test symbols
-	"$(STAGE)/bin/unipgas" conform --backend shm
-	"$(STAGE)/bin/unipgas" conform --backend chaos
-	packaging/run-examples "$(STAGE)" 1 2 5 12
-	packaging/run-clients "$(STAGE)"
+	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols
+	@$(STEP) "laws on shm" "$(STAGE)/bin/unipgas" conform --backend shm
+	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
+	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
+	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
+	@packaging/step "$(TIMES)"
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare

@@ -7,7 +7,7 @@ use std::time::Duration;
 mod common;
 use common::{compiler, crate_dir, demand, end, providers, scratch, under};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 /// FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, and the old names of the two ways.
 const MODES: [&str; 4] = ["0", "112", "1", "2"];
 

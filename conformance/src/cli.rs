@@ -20,7 +20,7 @@ Usage: unipgas conform [OPTIONS]
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
-  --limit S       seconds that a law has for one seed (30)
+  --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
   --json FILE     writes one record a line (- is standard output, without the table)
   --list          shows the laws
   --coverage      shows which laws check which procedure

@@ -13,6 +13,7 @@ mod place;
 pub mod report;
 pub mod runner;
 pub mod sentences;
+mod stall;
 mod worker;
 
 pub use law::{Api, Ctx, Law, Random, Verdict, not_offered};

@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::core::job::{Board, Job, RankState};
 use unipgas::core::loopback::LoopbackNet;
+
+use crate::stall::Looks;
 
 /// The key under which ranks publish how often they have met.
 const TURN: &str = "conform.turn";
@@ -87,7 +89,8 @@ impl Place {
     }
 
     fn await_turn(&self, rank: u32, turn: u64) -> unipgas::core::Result<()> {
-        let start = Instant::now();
+        let mut looks = Looks::new();
+        let mut yields = 0;
         loop {
             let seen = self.board.fetch(rank, TURN)?;
             let seen = seen.and_then(|bytes| bytes.try_into().ok());
@@ -96,10 +99,11 @@ impl Place {
             {
                 return Ok(());
             }
-            if start.elapsed() < Duration::from_millis(1) {
-                std::thread::yield_now();
+            if yields < 1000 {
+                yields += 1;
+                looks.again();
             } else {
-                std::thread::sleep(Duration::from_micros(200));
+                looks.pause(Duration::from_micros(200));
             }
         }
     }

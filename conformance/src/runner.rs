@@ -12,6 +12,7 @@ use unipgas::core::job::Launch;
 use unipgas::core::job::launch::{Exit, Outcome, Output};
 
 use crate::Law;
+use crate::stall::{CLOCK, Seats, Stall};
 use crate::worker::Item;
 
 /// How a law went on a backend.
@@ -41,7 +42,7 @@ pub struct Failure {
 pub enum FailureKind {
     /// The body says so.
     Fails,
-    /// The time was over.
+    /// Nothing moved any more, or the clock ended it.
     Hangs,
     /// A process ended that should not have.
     Crashes,
@@ -78,7 +79,7 @@ pub struct Runner {
     pub program: OsString,
     /// Arguments before those of a worker.
     pub prefix: Vec<OsString>,
-    /// Time for one seed.
+    /// So long every rank waits in vain in a law that hangs.
     pub limit: Duration,
 }
 
@@ -107,9 +108,13 @@ impl Runner {
             let rest = &items[done.len()..];
             let start = Instant::now();
             let files = rendezvous_files();
-            let (lines, outcome) =
+            let (lines, outcome, stands_still) =
                 self.job(column, rest, &|seeds| progress(seeds_before + seeds))?;
-            let mut ran = judge(rest, &lines, &outcome, self.limit);
+            let hang = match stands_still {
+                true => format!("nothing moves: all have waited for {:?}", self.limit),
+                false => format!("not done after {:?}", self.clock()),
+            };
+            let mut ran = judge(rest, &lines, &outcome, &hang);
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass
@@ -133,27 +138,41 @@ impl Runner {
         Ok(done)
     }
 
+    /// The most time that a seed gets.
+    fn clock(&self) -> Duration {
+        self.limit.max(Duration::from_secs(1)) * CLOCK
+    }
+
+    /// What the ranks have told, how they ended, and whether that was because nothing moved.
     fn job(
         &self,
         column: &crate::matrix::Column,
         items: &[Item],
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(Vec<Line>, Outcome), String> {
-        let fd = rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
-            .map_err(|e| format!("memory for the results: {e}"))?;
-        let log = File::from(fd);
+    ) -> Result<(Vec<Line>, Outcome, bool), String> {
+        let memory = || {
+            rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
+                .map(File::from)
+                .map_err(|e| format!("memory for the results: {e}"))
+        };
+        let (log, seats) = (memory()?, memory()?);
         let ranks = items[0].law.processes;
         let (processes, threads) = if column.threads {
             (1, ranks)
         } else {
             (ranks, 0)
         };
+        // Threads that play ranks share a seat.
+        let limit = self.limit * threads.max(1);
+        let mut stall = Stall::new(Seats::map(&seats, processes)?, limit);
+        let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let mut launch = Launch::new(processes, self.program.clone());
         launch.args.clone_from(&self.prefix);
         launch.args.extend([
-            format!("/proc/{}/fd/{}", std::process::id(), log.as_raw_fd()).into(),
+            path(&log).into(),
+            path(&seats).into(),
             column.name.into(),
-            self.limit.as_secs().max(1).to_string().into(),
+            self.clock().as_secs().to_string().into(),
             threads.to_string().into(),
         ]);
         launch
@@ -169,24 +188,32 @@ impl Runner {
         launch.keep_going = items[0].law.needs_kill;
         launch.output = Output::Capture;
         let over = AtomicBool::new(false);
-        let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| watch(&log, &over, progress));
+        let (outcome, stands_still) = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&log, &mut stall, &over, progress));
             // The processes die with the thread that started them: this one, which sees the job through.
             let outcome = launch.run();
             over.store(true, Ordering::Release);
-            outcome
+            (outcome, watching.join().unwrap_or(false))
         });
         let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
-        Ok((read(&log, 0).0, outcome))
+        Ok((read(&log, 0).0, outcome, stands_still))
     }
 }
 
-/// Tells of the seeds that rank 0 has done, now and then.
-fn watch(log: &File, over: &AtomicBool, progress: &dyn Fn(u64)) {
+/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it stands still: whether it did.
+fn watch(log: &File, stall: &mut Stall, over: &AtomicBool, progress: &dyn Fn(u64)) -> bool {
+    let lives = |pid: u32| {
+        let pid = rustix::process::Pid::from_raw(pid as i32);
+        pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+    };
     let (mut at, mut seeds) = (0, 0);
     while !over.load(Ordering::Acquire) {
         let (lines, next) = read(log, at);
         at = next;
+        if stall.found(at, lives) {
+            stall.end(lives);
+            return true;
+        }
         seeds += lines
             .iter()
             .filter(|line| line.rank == 0 && (line.what == "ok" || line.what == "none"))
@@ -194,6 +221,7 @@ fn watch(log: &File, over: &AtomicBool, progress: &dyn Fn(u64)) {
         progress(seeds);
         std::thread::sleep(Duration::from_millis(20));
     }
+    false
 }
 
 #[derive(Debug)]
@@ -243,7 +271,8 @@ struct Told<'a> {
 }
 
 /// The results of the items that were begun: all of them, or those up to the first that was found broken.
-fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, limit: Duration) -> Vec<Ran> {
+/// `hang` tells what became of one that does not end.
+fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, hang: &str) -> Vec<Ran> {
     let mut told: HashMap<(usize, u64), Told<'_>> = HashMap::new();
     let mut dying = BTreeSet::new();
     for line in lines {
@@ -284,7 +313,7 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, limit: Duration) -> 
                 }
                 continue;
             }
-            let (kind, text) = broken(item.law, told, outcome, &dying, limit);
+            let (kind, text) = broken(item.law, told, outcome, &dying, hang);
             ran.verdict = Verdict::Fail(Failure { seed, kind, text });
             results.push(ran);
             return results;
@@ -317,7 +346,7 @@ fn broken(
     told: &Told<'_>,
     outcome: &Outcome,
     dying: &BTreeSet<u32>,
-    limit: Duration,
+    hang: &str,
 ) -> (FailureKind, String) {
     if !told.fails.is_empty() {
         let texts: Vec<String> = told
@@ -353,13 +382,7 @@ fn broken(
             [] => "after the body".to_string(),
             ranks => format!("rank {}", list(ranks)),
         };
-        return (
-            FailureKind::Hangs,
-            format!(
-                "{place}: not done after {} s{words}",
-                limit.as_secs().max(1)
-            ),
-        );
+        return (FailureKind::Hangs, format!("{place}: {hang}{words}"));
     }
     let text = match end {
         Some((rank, exit)) if threads => {

@@ -16,6 +16,7 @@ use unipgas::ircce::ffi::{RCCE_finalize, RCCE_init, iRCCE_init};
 
 use crate::law::NOT_OFFERED;
 use crate::place::{Log, Place};
+use crate::stall::Seats;
 use crate::{Api, Ctx, Law, Verdict, laws};
 
 /// GASPI_BLOCK.
@@ -45,7 +46,7 @@ impl Item {
     }
 }
 
-/// `LOG BACKEND LIMIT THREADS ITEM…`: the file that is told, the name of the column, seconds per seed, the number of threads that
+/// `LOG SEATS BACKEND CLOCK THREADS ITEM…`: the file that is told, that of the seats (`-`: nobody watches), the name of the column, the most seconds for a seed, the number of threads that
 /// play ranks (0: none do), the items.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match work(args) {
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 struct Worker {
     backend: String,
-    limit: u32,
+    clock: u32,
     log: Arc<Log>,
     board: Arc<Board>,
     /// How often each rank of this process has met the others.
@@ -72,7 +73,7 @@ struct Worker {
 }
 
 fn work(args: &[String]) -> Result<bool, String> {
-    let [log, backend, limit, threads, items @ ..] = args else {
+    let [log, seats, backend, clock, threads, items @ ..] = args else {
         return Err("started without its arguments".into());
     };
     let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{text}: {e}"));
@@ -95,11 +96,18 @@ fn work(args: &[String]) -> Result<bool, String> {
             number(&environment("UNIPGAS_RANK")?)?,
         ),
     };
+    let board = board.map_err(|e| e.to_string())?;
+    if seats != "-" {
+        let file = OpenOptions::new().read(true).write(true).open(seats);
+        let file = file.map_err(|e| format!("{seats}: {e}"))?;
+        let count = made.as_ref().map_or(board.size(), |_| 1);
+        Seats::map(&file, count)?.take(rank);
+    }
     let mut worker = Worker {
         backend: backend.clone(),
-        limit: number(limit)?,
+        clock: number(clock)?,
         log: Arc::new(Log(file)),
-        board: Arc::new(board.map_err(|e| e.to_string())?),
+        board: Arc::new(board),
         turns: (0..threads.max(1)).map(|_| Arc::default()).collect(),
         rank,
         threads: threads > 0,
@@ -126,7 +134,7 @@ impl Worker {
         // The default action of SIGALRM ends the process, however deep it hangs.
         // SAFETY:
         // - sets a timer, nothing else.
-        unsafe { libc::alarm(self.limit) };
+        unsafe { libc::alarm(self.clock) };
         let net = self.threads.then(|| Arc::new(LoopbackNet::default()));
         let contexts: Vec<Ctx> = self
             .turns

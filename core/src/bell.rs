@@ -141,7 +141,7 @@ mod tests {
                 if !flag.load(Ordering::Acquire) {
                     listening.sleep(SLICE);
                 }
-                assert!(start.elapsed() < Duration::from_secs(20), "never woken");
+                assert!(start.elapsed() < Duration::from_secs(300), "never woken");
             }
         });
         assert_eq!(bell.sleepers(), 0);

@@ -15,6 +15,8 @@ pub mod combine;
 mod copy;
 pub mod deadline;
 pub mod directory;
+#[cfg(not(loom))]
+pub mod driver;
 pub mod endpoint;
 pub mod engine;
 pub mod error;

@@ -1,5 +1,6 @@
 //! Adaptive waiting: spin while an answer is nanoseconds away, yield while somebody else needs the core, then sleep.
 
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, SLICE};
@@ -14,6 +15,47 @@ const SPIN: Duration = Duration::from_micros(20);
 const YIELD: Duration = Duration::from_micros(300);
 /// The longest sleep of a process that has to move its own pending operations on.
 const PROGRESS_SLICE: Duration = Duration::from_micros(500);
+
+/// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain. No clock runs here:
+    /// a process that gets no core waits no longer for that.
+    pub in_vain: AtomicU64,
+    /// Waits that have ended after that.
+    pub ended: AtomicU64,
+}
+
+static WATCH: AtomicPtr<Watch> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Watch {
+    /// Has this process's long waits counted here from now on.
+    pub fn begin(watch: &'static Watch) {
+        WATCH.store(std::ptr::from_ref(watch).cast_mut(), Ordering::Release);
+    }
+
+    fn current() -> Option<&'static Watch> {
+        // SAFETY:
+        // - null, or from a reference that lives as long as the process; it is only read through, and made of atomics.
+        unsafe { WATCH.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// This process has waited so long and seen nothing.
+    pub fn waited(span: Duration) {
+        if let Some(watch) = Watch::current() {
+            let span = span.as_micros() as u64;
+            watch.in_vain.fetch_add(span, Ordering::Relaxed);
+        }
+    }
+
+    /// A wait that has been in vain for a while has ended.
+    pub fn moved() {
+        if let Some(watch) = Watch::current() {
+            watch.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// A few nanoseconds between two looks: a core that looks without a pause takes the line away from the writer more often, and
 /// has more loads in flight that the write then throws away.
@@ -115,10 +157,13 @@ impl Patience<'_> {
             if remaining.is_zero() {
                 return Err(Error::Timeout);
             }
-            listening.sleep(remaining.min(slice));
+            let span = remaining.min(slice);
+            listening.sleep(span);
             if let Some(value) = poll() {
+                Watch::moved();
                 return Ok(value);
             }
+            Watch::waited(span);
         }
     }
 }

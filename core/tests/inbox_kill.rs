@@ -152,7 +152,7 @@ fn killed_producers_cost_only_their_own_records() {
             }
             None => {
                 assert!(
-                    last_progress.elapsed() < Duration::from_secs(60),
+                    last_progress.elapsed() < Duration::from_secs(600),
                     "stuck after {killed} kills: {next:?}"
                 );
                 reader.pass_over(ended);

@@ -1,24 +1,25 @@
 //! The issue context: checks and keeps what is posted, moves it on when polled.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
+use unipgas_core::driver::{Driven, Driver};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, Error, RemoteRegion, Result, Rights, copy};
 
-use crate::driver::{Driver, Shared};
 use crate::plan::{Plan, Shape};
 use crate::queue::{Means, Posted, Queue};
+use crate::shared::Shared;
 use crate::work::{Place, Source, Work};
 
-/// How long leaving and dropping wait for pending operations.
-pub const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+/// Rounds of waiting for pending operations when something is left or dropped.
+const FLUSH_ROUNDS: u32 = 20_000;
 
 const INDIVISIBLE: Shape = Shape {
     divisible: 0,
@@ -26,12 +27,16 @@ const INDIVISIBLE: Shape = Shape {
     notice: false,
 };
 
-/// What users and the progress thread share of a channel.
+/// A channel that is polled less often than this between two of the driver's looks is moved on.
+const BUSY_POLLS: u64 = 4;
+
+/// What users and the driver share of a channel.
 pub struct State {
     /// Dropped before the queue, whose memory it may still use.
     inner: Box<dyn Channel>,
     queue: Mutex<Queue>,
     shared: Arc<Shared>,
+    driver: Arc<Driver>,
     index: u64,
     pending: AtomicUsize,
     polls: AtomicU64,
@@ -59,7 +64,7 @@ impl State {
         if outcome == Outcome::Pending {
             // Under the lock: nobody may report its end before it counts.
             self.pending.fetch_add(1, Ordering::AcqRel);
-            self.shared.more();
+            self.driver.more();
         }
         Ok(outcome)
     }
@@ -71,7 +76,7 @@ impl State {
             let mut queue = self.queue.lock();
             let before = queue.unfinished();
             let moved = queue.advance(ticks, &self.means());
-            self.shared.fewer(before - queue.unfinished());
+            self.driver.fewer(before - queue.unfinished());
             moved
         };
         if moved {
@@ -101,17 +106,16 @@ impl State {
     }
 
     /// Polls by users since the last call.
-    pub fn polls_since_last_look(&self) -> u64 {
+    fn polls_since_last_look(&self) -> u64 {
         let polls = self.polls.load(Ordering::Relaxed);
         polls - self.polls_seen.swap(polls, Ordering::Relaxed)
     }
 
-    /// Carries out what is pending, for `limit` at the most.
-    pub fn flush(&self, limit: Duration) {
-        let start = Instant::now();
-        loop {
+    /// Carries out what is pending, unless it does not end.
+    pub fn flush(&self) {
+        for _ in 0..FLUSH_ROUNDS {
             self.run(u64::from(self.shared.config.max_delay_polls) + 1);
-            if self.queue.lock().unfinished() == 0 || start.elapsed() >= limit {
+            if self.queue.lock().unfinished() == 0 {
                 return;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -119,10 +123,17 @@ impl State {
     }
 }
 
+impl Driven for State {
+    fn drive(&self) {
+        if self.polls_since_last_look() < BUSY_POLLS {
+            self.run(u64::from(self.shared.config.max_delay_polls) / 4 + 1);
+        }
+    }
+}
+
 /// An issue context of [`Chaos`](crate::Chaos).
 pub struct ChaosChannel {
     state: Arc<State>,
-    _driver: Arc<Driver>,
 }
 
 impl ChaosChannel {
@@ -132,21 +143,22 @@ impl ChaosChannel {
             queue: Mutex::default(),
             index: shared.next_channel(),
             shared: shared.clone(),
+            driver,
             pending: AtomicUsize::new(0),
             polls: AtomicU64::new(0),
             polls_seen: AtomicU64::new(0),
         });
         shared.enrol(&state);
-        ChaosChannel {
-            state,
-            _driver: driver,
-        }
+        state
+            .driver
+            .enrol(Arc::downgrade(&state) as Weak<dyn Driven>);
+        ChaosChannel { state }
     }
 }
 
 impl Drop for ChaosChannel {
     fn drop(&mut self) {
-        self.state.flush(FLUSH_LIMIT);
+        self.state.flush();
         let mut queue = self.state.queue.lock();
         let left = queue.unfinished();
         if left > 0 {
@@ -155,7 +167,7 @@ impl Drop for ChaosChannel {
                 "chaos: a channel was dropped with operations that do not end"
             );
             queue.abandon();
-            self.state.shared.fewer(left);
+            self.state.driver.fewer(left);
         }
     }
 }

@@ -21,9 +21,9 @@
 
 mod channel;
 mod config;
-mod driver;
 mod plan;
 mod queue;
+mod shared;
 mod transport;
 mod work;
 

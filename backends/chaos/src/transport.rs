@@ -6,20 +6,19 @@ use parking_lot::Mutex;
 use unipgas_core::Result;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
+use unipgas_core::driver::Driver;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
 
-use crate::channel::{ChaosChannel, FLUSH_LIMIT};
+use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;
-use crate::driver::{Driver, Shared};
+use crate::shared::Shared;
 
 /// A backend that lets another one do the work, later and in another order.
 ///
 /// Regions, peers, addresses and the bell are those of the backend below, so that processes with and without chaos can be mixed.
 pub struct Chaos {
     shared: Arc<Shared>,
-    /// Started by the first channel, ended with the last.
-    driver: Mutex<Option<Arc<Driver>>>,
 }
 
 impl Chaos {
@@ -28,7 +27,6 @@ impl Chaos {
         tracing::debug!(?config, inner = inner.name(), "chaos");
         Chaos {
             shared: Arc::new(Shared::new(inner, config)),
-            driver: Mutex::new(None),
         }
     }
 
@@ -38,7 +36,7 @@ impl Chaos {
     }
 
     fn flush(&self) {
-        self.shared.each(|channel| channel.flush(FLUSH_LIMIT));
+        self.shared.each(|channel| channel.flush());
     }
 }
 
@@ -91,20 +89,8 @@ impl Transport for Chaos {
 
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
         let inner = self.shared.inner.open_channel()?;
-        let driver = {
-            let mut driver = self.driver.lock();
-            match &*driver {
-                Some(driver) => driver.clone(),
-                None => driver
-                    .insert(Arc::new(Driver::start(&self.shared)?))
-                    .clone(),
-            }
-        };
-        Ok(Box::new(ChaosChannel::new(
-            inner,
-            self.shared.clone(),
-            driver,
-        )))
+        let channel = ChaosChannel::new(inner, self.shared.clone(), Driver::of_this_process()?);
+        Ok(Box::new(channel))
     }
 
     fn bell(&self) -> &Bell {

@@ -96,7 +96,7 @@ impl Office {
             if let Some(value) = poll() {
                 return value;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "stuck");
+            assert!(begin.elapsed() < Duration::from_secs(600), "stuck");
             self.progress();
         }
     }
@@ -455,7 +455,7 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
         let begin = Instant::now();
         while to_go + pending.iter().sum::<u64>() > 0 || !sends.is_empty() || !receives.is_empty() {
             assert!(
-                begin.elapsed() < Duration::from_secs(60),
+                begin.elapsed() < Duration::from_secs(600),
                 "stuck, seed {seed}"
             );
             if to_go > 0 && dice.below(3) > 0 {

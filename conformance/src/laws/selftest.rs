@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::law::{Api, Ctx, Law, Verdict, not_offered};
+use crate::stall::Looks;
 
 const CLAUSE: &str = "unipgas conformance";
 
@@ -39,11 +40,25 @@ pub const LAWS: &[Law] = &[
         Ok(())
     }),
     law("selftest.hangs", |ctx| {
-        if ctx.rank == 1 {
-            loop {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        let mut looks = Looks::new();
+        while ctx.rank == 1 {
+            looks.pause(Duration::from_millis(10));
         }
+        Ok(())
+    }),
+    // Does not even wait for anything: the clock ends it.
+    law("selftest.sleeps", |ctx| {
+        while ctx.rank == 1 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }),
+    // The others wait for it longer than a law that hangs does.
+    law("selftest.takes-its-time", |ctx| {
+        if ctx.rank == 1 {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        ctx.sync();
         Ok(())
     }),
     law("selftest.crashes", |ctx| {

@@ -1,9 +1,7 @@
 //! Commands under way, where the engine is asynchronous. They end in the order of their posting, whatever the order in which
 //! their data moves: so notices and completions need no other order.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::carry::{Failed, local_notice};
 use super::command::{Command, CommandFlags, CommandKind};
@@ -11,9 +9,6 @@ use super::issue::{Port, Queues};
 use super::notice::Fault;
 use crate::op::{Flags, Outcome};
 use crate::{Error, Result};
-
-/// How often somebody looks after operations that are under way while the program computes.
-const PROGRESS: Duration = Duration::from_micros(100);
 
 pub(super) struct Flight {
     command: Command,
@@ -51,6 +46,9 @@ impl Flight {
 impl Port {
     #[cold]
     pub(super) fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        if let Some(driver) = &self.driver {
+            driver.more();
+        }
         let number = queues.first_flight + queues.flights.len() as u64;
         queues.flights.push_back(Flight {
             command: *command,
@@ -124,6 +122,9 @@ impl Port {
             }
             let flight = queues.flights.pop_front().expect("just seen");
             queues.first_flight += 1;
+            if let Some(driver) = &self.driver {
+                driver.fewer(1);
+            }
             let wanted = command.flags().contains(CommandFlags::COMPLETION);
             match flight.stage {
                 Stage::NotSent(fault) => {
@@ -171,19 +172,5 @@ impl Port {
             Err(Error::InboxFull) => Stage::NoRoom(full),
             Err(error) => Stage::Failed(self.why(command, error)),
         }
-    }
-}
-
-/// Moves a port's operations on until it is dropped.
-pub(super) fn look_after(port: &Weak<Port>) {
-    loop {
-        std::thread::sleep(PROGRESS);
-        let Some(port) = port.upgrade() else {
-            return;
-        };
-        // SAFETY:
-        // - ports of asynchronous engines have a lock.
-        let mut queues = unsafe { port.hold() };
-        port.progress(&mut queues);
     }
 }

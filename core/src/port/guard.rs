@@ -35,6 +35,11 @@ impl<T> Guarded<T> {
         self.lock.is_some()
     }
 
+    /// The value, which nobody else can reach.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// The value, for this thread alone until the result is dropped. Once at a time in a thread.
     ///
     /// # Safety

@@ -1,23 +1,23 @@
 //! A port as its owner has it: registering memory, posting commands, learning what became of them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use super::carry::{Failed, local_notice};
 use super::command::{Command, CommandFlags};
 use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
-use super::flight::{Flight, look_after};
+use super::flight::Flight;
 use super::guard::{Guarded, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
 use super::neighbour::Network;
 use super::notice::{Packed, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
+use crate::driver::{Driven, Driver};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use crate::panics::keep_going;
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
@@ -58,6 +58,8 @@ pub struct Port {
     pub(super) counts: Counts,
     /// Commands that are delayed, under way or triggered.
     waiting: AtomicUsize,
+    /// Moves commands on where they can be under way after their calls.
+    pub(super) driver: Option<Arc<Driver>>,
 }
 
 /// What one thread at a time may use.
@@ -153,6 +155,10 @@ impl Port {
             spill,
             counts: Counts::default(),
             waiting: AtomicUsize::new(0),
+            driver: match engine.asynchronous() {
+                true => Some(Driver::of_this_process()?),
+                false => None,
+            },
         });
         let header = port.header();
         header.id.store(options.id, Ordering::Relaxed);
@@ -160,17 +166,13 @@ impl Port {
         let kind = if options.session { SESSION } else { PLAIN };
         header.kind.store(kind, Ordering::Release);
         directory.list(options.index.into(), &port.table.key(), &port.inbox.key())?;
-        if engine.asynchronous() {
-            let port = Arc::downgrade(&port);
-            std::thread::Builder::new()
-                .name("unipgas-port".into())
-                .spawn(move || keep_going(|| look_after(&port)))
-                .map_err(|e| Error::os("a thread for operations under way", e))?;
+        if let Some(driver) = &port.driver {
+            driver.enrol(Arc::downgrade(&port) as Weak<dyn Driven>);
         }
         Ok(port)
     }
 
-    /// Closes it now: a thread that moves its operations on lets go of it first. Otherwise the port would close when another one
+    /// Closes it now: the driver lets go of it first. Otherwise the port would close when another one
     /// has its index already, and take that one off the list.
     pub fn close(self: Arc<Self>) {
         let mut port = self;
@@ -372,8 +374,22 @@ impl Port {
     }
 }
 
+impl Driven for Port {
+    fn drive(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            // SAFETY:
+            // - ports of asynchronous engines, which alone are driven, have a lock.
+            let mut queues = unsafe { self.hold() };
+            self.progress(&mut queues);
+        }
+    }
+}
+
 impl Drop for Port {
     fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.fewer(self.queues.get_mut().flights.len());
+        }
         let _ = self.directory.unlist(self.options.index.into());
     }
 }

@@ -95,7 +95,7 @@ impl Forked {
                 return;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(60),
+                begin.elapsed() < Duration::from_secs(600),
                 "a process never ends"
             );
             std::thread::sleep(Duration::from_millis(1));
@@ -192,7 +192,7 @@ fn killed_processes_cost_only_their_own_circuit() {
         let begin = Instant::now();
         while ended(0) < 20 {
             assert!(
-                begin.elapsed() < Duration::from_secs(60),
+                begin.elapsed() < Duration::from_secs(600),
                 "a new circuit in old gates is stuck"
             );
             std::thread::sleep(Duration::from_micros(50));

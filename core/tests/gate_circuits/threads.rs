@@ -16,7 +16,7 @@ fn finish(gates: &Gates, place: usize) -> Payload {
             return result;
         }
         assert!(
-            begin.elapsed() < Duration::from_secs(60),
+            begin.elapsed() < Duration::from_secs(600),
             "the round never ends"
         );
         std::thread::yield_now();
@@ -152,7 +152,7 @@ fn threads_take_turns_with_one_gate() {
                         Err(Error::NotStarted) => {}
                         Err(error) => panic!("{error}"),
                     }
-                    assert!(begin.elapsed() < Duration::from_secs(60), "stuck");
+                    assert!(begin.elapsed() < Duration::from_secs(600), "stuck");
                 }
             });
         }

@@ -93,9 +93,8 @@ fn a_stall_stops_all_communication_of_the_process() {
         start.elapsed()
     };
     assert!(drain(Some((5, span))) >= span);
-    // The shortest of several, for a machine that is busy.
-    let calm = (0..5).map(|_| drain(Some((10, span)))).min().unwrap();
-    assert!(calm < span, "{calm:?}");
+    // None of these operations: else it would take a day.
+    drain(Some((10, Duration::from_secs(86_400))));
 
     // A channel that does nothing wrong stands still, too.
     let config = ChaosConfig {

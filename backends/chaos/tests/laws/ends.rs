@@ -222,19 +222,23 @@ fn operations_go_on_while_nobody_polls() {
 fn a_parked_waiter_is_woken_by_the_progress_thread() {
     let rig = Rig::new(pending_always(3), 1, 4096);
     let bell = rig.issuer.transport().bell();
-    let slice = Duration::from_millis(50);
-    // The best of several: now and then the operation is over before the waiter listens.
-    let nap = || {
-        rig.put(0, 0, 64, Flags::empty(), 0).unwrap();
-        let listening = bell.listen();
-        let start = Instant::now();
-        listening.sleep(slice);
-        let nap = start.elapsed();
+    // Longer than anything takes.
+    let slice = Duration::from_secs(300);
+    for _ in 0..10 {
+        let listens = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let listening = bell.listen();
+                listens.wait();
+                let start = Instant::now();
+                listening.sleep(slice);
+                assert!(start.elapsed() < slice);
+            });
+            listens.wait();
+            rig.put(0, 0, 64, Flags::empty(), 0).unwrap();
+        });
         assert_eq!(rig.drain().len(), 1);
-        nap
-    };
-    let shortest = (0..10).map(|_| nap()).min().unwrap();
-    assert!(shortest < slice / 2, "{shortest:?}");
+    }
 }
 
 #[test]

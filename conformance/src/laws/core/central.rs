@@ -1,7 +1,7 @@
 //! The barrier in one place.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::core::central::{CentralBarrier, Places};
 use unipgas::core::{Deadline, Error, Remote};
@@ -9,6 +9,7 @@ use unipgas::core::{Deadline, Error, Remote};
 use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
 use super::{law, ordering};
 use crate::law::{Ctx, Law, Verdict};
+use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "unipgas core: CentralBarrier::meet";
@@ -153,14 +154,9 @@ fn busy(ctx: &Ctx) -> Verdict {
                 }
             });
             // The other thread is inside once this one is told so; until then this one's own calls run into their deadlines.
-            let start = Instant::now();
+            let mut looks = Looks::new();
             while barrier.meet(word, Deadline::Now) != Err(Error::Busy) {
-                let waited = start.elapsed();
-                ensure!(
-                    waited < Duration::from_secs(20),
-                    "let in beside the other thread for {waited:?}"
-                );
-                std::thread::yield_now();
+                looks.again();
             }
             ctx.sync();
             other.join().expect("no panic").says("barrier")

@@ -1,6 +1,6 @@
 //! Groups: barrier, reduction, broadcast.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::core::group::{Group, PAYLOAD};
 use unipgas::core::{Deadline, Error, Remote, Result};
@@ -8,6 +8,7 @@ use unipgas::core::{Deadline, Error, Remote, Result};
 use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};
 use super::{law, ordering};
 use crate::law::{Ctx, Law, Verdict};
+use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const BARRIER: &str = "GASPI 17.1 §11.2.1; unipgas core: Group::barrier";
@@ -167,7 +168,7 @@ fn broadcast(ctx: &Ctx) -> Verdict {
 
 /// Calls again as long as the deadline is what ends the call.
 fn again(mut call: impl FnMut(Deadline) -> Result<()>) -> Result<u64> {
-    let start = Instant::now();
+    let mut looks = Looks::new();
     let mut calls = 0;
     loop {
         calls += 1;
@@ -176,9 +177,7 @@ fn again(mut call: impl FnMut(Deadline) -> Result<()>) -> Result<u64> {
             _ => Deadline::Now,
         };
         match call(deadline) {
-            Err(Error::Timeout) if start.elapsed() < Duration::from_secs(20) => {
-                std::thread::yield_now()
-            }
+            Err(Error::Timeout) => looks.again(),
             Err(error) => return Err(error),
             Ok(()) => return Ok(calls),
         }

@@ -64,7 +64,6 @@ pub const LAWS: &[Law] = &[
     ),
 ];
 
-const SOON: Duration = Duration::from_secs(2);
 /// The one that dies.
 fn victim(ctx: &Ctx) -> u32 {
     ctx.size - 1
@@ -74,14 +73,9 @@ fn named(error: &Error, rank: u32) -> bool {
     *error == Error::RankDead(rank)
 }
 
-/// The death ends `work` within two seconds.
-fn soon<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
-    let start = Instant::now();
-    let result = work();
-    let took = start.elapsed();
-    refused(result.map(drop), |e| named(e, victim(ctx)), what)?;
-    ensure!(took < SOON, "{what} ended {took:?} after the death");
-    Ok(())
+/// The death ends `work`.
+fn ends<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
+    refused(work().map(drop), |e| named(e, victim(ctx)), what)
 }
 
 fn in_barrier(ctx: &Ctx) -> Verdict {
@@ -95,8 +89,8 @@ fn in_barrier(ctx: &Ctx) -> Verdict {
             std::thread::sleep(Duration::from_millis(50));
             ctx.dies();
         }
-        soon(ctx, "barrier", || group.barrier(Deadline::Never))?;
-        soon(ctx, "barrier after the death", || {
+        ends(ctx, "barrier", || group.barrier(Deadline::Never))?;
+        ends(ctx, "barrier after the death", || {
             group.barrier(Deadline::Never)
         })?;
         ensure_eq!(
@@ -113,7 +107,6 @@ fn in_all_reduce(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let group = rank.group_of_all()?;
         let mut number = 0u32;
-        let start = Instant::now();
         loop {
             number += 1;
             if ctx.rank == victim(ctx) && number == 50 {
@@ -135,11 +128,6 @@ fn in_all_reduce(ctx: &Ctx) -> Verdict {
                 }
             }
         }
-        ensure!(
-            start.elapsed() < SOON + Duration::from_secs(1),
-            "the reductions ended after {:?}",
-            start.elapsed()
-        );
         // A member that drops the group takes its arena away from those who have not noticed yet.
         ctx.sync();
         Ok(())
@@ -174,10 +162,10 @@ fn in_wait(ctx: &Ctx) -> Verdict {
             std::thread::sleep(Duration::from_millis(100));
             ctx.dies();
         }
-        soon(ctx, "wait for a notice", || {
+        ends(ctx, "wait for a notice", || {
             rank.await_note(0, NOTES, Deadline::Never)
         })?;
-        soon(ctx, "second wait", || {
+        ends(ctx, "second wait", || {
             rank.await_note(3, 1, Deadline::Never)
         })?;
         let lives = rank.world.lives();
@@ -193,7 +181,7 @@ fn in_storm(ctx: &Ctx) -> Verdict {
         write(&rank.scratch, 0, &vec![3; 1 << 20]);
         ctx.sync();
         let start = Instant::now();
-        let mut died: Option<Instant> = None;
+        let mut died = false;
         let mut told = false;
         for number in 1u32.. {
             for peer in &peers {
@@ -212,20 +200,13 @@ fn in_storm(ctx: &Ctx) -> Verdict {
             if ctx.rank == victim(ctx) && start.elapsed() > Duration::from_millis(100) {
                 ctx.dies();
             }
-            if died.is_none() && rank.world.check_anyone().is_err() {
-                died = Some(Instant::now());
+            if !died && rank.world.check_anyone().is_err() {
+                died = true;
                 rank.world.lives();
             }
-            if told && died.is_some() {
+            if told && died {
                 break;
             }
-            ensure!(
-                start.elapsed() < SOON + Duration::from_millis(100),
-                "after {:?} the death is {} and operations to the dead {}",
-                start.elapsed(),
-                if died.is_some() { "known" } else { "not known" },
-                if told { "fail" } else { "do not fail" }
-            );
         }
         ctx.sync();
         let _ = rank.drain();
@@ -283,7 +264,7 @@ fn in_forming(ctx: &Ctx) -> Verdict {
         let world = rank.world.clone();
         let mut forming =
             unipgas::core::group::Forming::new(&world, &[0, 1], [1, 2]).says("a group")?;
-        soon(ctx, "forming a group", || forming.advance(Deadline::Never))
+        ends(ctx, "forming a group", || forming.advance(Deadline::Never))
     })
 }
 
@@ -308,7 +289,7 @@ fn with_lock(ctx: &Ctx) -> Verdict {
                 Ok((word.load(Ordering::Acquire) == 9).then_some(()))
             })
             .says("waiting until the other has the lock")?;
-        soon(ctx, "wait for the lock", || {
+        ends(ctx, "wait for the lock", || {
             rank.engine()
                 .wait(Deadline::Never, &mut || rank.world.check_anyone(), || {
                     Ok((word.load(Ordering::Acquire) == 0).then_some(()))

@@ -1,7 +1,5 @@
 //! Queues of requests, and inboxes.
 
-use std::time::{Duration, Instant};
-
 use unipgas::core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas::core::transport::Life;
 use unipgas::core::{Deadline, Error, Flags, Region, Remote, Rights};
@@ -279,7 +277,6 @@ fn leaves(ctx: &Ctx) -> Verdict {
         rank.world.check_anyone().says("a wait for anyone")?;
         ensure_eq!(rank.world.lives(), [Life::Alive, Life::Left], "lives");
         // A wait for it alone ends nevertheless: nothing will come any more.
-        let start = Instant::now();
         let mut since = None;
         let waited = rank.engine().wait(
             late(),
@@ -291,11 +288,6 @@ fn leaves(ctx: &Ctx) -> Verdict {
             |e| *e == Error::RankDead(1),
             "a wait for a rank that has left",
         )?;
-        ensure!(
-            start.elapsed() < Duration::from_secs(3),
-            "a wait for a rank that has left took {:?}",
-            start.elapsed()
-        );
         ctx.sync();
         Ok(())
     })

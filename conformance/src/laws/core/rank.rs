@@ -12,6 +12,7 @@ use unipgas::core::{
 };
 
 use crate::law::{Ctx, Random, Verdict};
+use crate::stall::LONG;
 
 /// Notification words of each rank.
 pub const NOTES: usize = 256;
@@ -34,7 +35,7 @@ impl<T> Says<T> for Result<T> {
 
 /// When something that should come is given up.
 pub fn late() -> Deadline {
-    Deadline::after(Duration::from_secs(20))
+    Deadline::after(LONG)
 }
 
 /// One rank: its world, an endpoint, `len` bytes of data, notification words, and a source of the same length.

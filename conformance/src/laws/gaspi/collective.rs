@@ -117,22 +117,20 @@ fn barrier_by_testing(ctx: &Ctx) -> Verdict {
 fn barrier_waits(ctx: &Ctx) -> Verdict {
     barrier()?;
     if ctx.rank == 1 {
-        pause(120);
+        ctx.sync();
+        pause(60);
+        ctx.tell(b"comes");
         return barrier();
     }
     let start = Instant::now();
     gives!(Timeout, gaspi_barrier(ALL, TEST));
     gives!(Timeout, gaspi_barrier(ALL, 20));
-    let took = ms(start);
-    ensure!(
-        (19..110).contains(&took) || took >= 110,
-        "a timeout of 20 ms after {took} ms"
-    );
+    ensure!(ms(start) >= 19, "a timeout of 20 ms after {} ms", ms(start));
+    ctx.sync();
     ok!(gaspi_barrier(ALL, BLOCK));
     ensure!(
-        ms(start) >= 60,
-        "the barrier was left {} ms after its beginning, before the other rank came",
-        ms(start)
+        ctx.told(1).is_some(),
+        "the barrier was left before the other rank came"
     );
     Ok(())
 }
@@ -482,13 +480,9 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
     for round in 1..=10u64 {
         let (send, mut receive) = ([round], [0u64]);
         let (mut met, mut summed) = (false, false);
-        let start = Instant::now();
+        let mut looks = Looks::new();
         while !met || !summed {
-            ensure!(
-                ms(start) < LONG,
-                "barrier done: {met}, reduction done: {summed}, after {} ms",
-                ms(start)
-            );
+            looks.again();
             if !met {
                 match c!(gaspi_barrier(ALL, TEST)) {
                     SUCCESS => met = true,

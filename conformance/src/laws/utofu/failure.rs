@@ -35,13 +35,7 @@ laws! {
         "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
 }
 
-/// Milliseconds in which everything must have ended after a death; a busy machine is given a second more.
-const SOON: u64 = 3000;
 const PEER: i32 = Code::MrqPeer as i32;
-
-fn ms(start: Instant) -> u64 {
-    start.elapsed().as_millis() as u64
-}
 
 fn peer_dies(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
@@ -172,14 +166,8 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
         ),
     ];
     // Until then they succeed.
-    let start = Instant::now();
     'living: loop {
         for (name, kind, call) in &calls {
-            ensure!(
-                ms(start) < 150 + SOON,
-                "{name} to a killed process still succeeds after {} ms",
-                ms(start)
-            );
             ensure_eq!(call(dead), SUCCESS, "posting {name}");
             let (code, notice) = queue.next_mrq()?;
             ensure_eq!(
@@ -201,7 +189,6 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
         while queue.poll_tcq().0 == SUCCESS {}
     }
     for (name, kind, call) in &calls {
-        let begin = Instant::now();
         ensure_eq!(call(dead), SUCCESS, "posting {name} to the dead");
         let (code, notice) = queue.next_mrq()?;
         ensure_eq!(code, PEER, "{name} to the dead");
@@ -210,7 +197,6 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
             (*kind, dead, 0x5a),
             "the notice of {name} to the dead"
         );
-        ensure!(ms(begin) < SOON, "{name} to the dead took {} ms", ms(begin));
         // The other one lives.
         ensure_eq!(call(lives), SUCCESS, "posting {name} to the living");
         let (code, notice) = queue.next_mrq()?;
@@ -279,7 +265,6 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
             pause(120);
             ctx.dies();
         }
-        let start = Instant::now();
         ok!(utofu_barrier(end, 0));
         let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
         ensure!(
@@ -287,19 +272,12 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
             "a barrier without a participant who was killed gave {}",
             code_name(code)
         );
-        ensure!(
-            ms(start) < 120 + SOON,
-            "the barrier ended after {} ms",
-            ms(start)
-        );
         // Whatever is started again: it does not succeed, and ends.
-        let begin = Instant::now();
         let code = match c!(utofu_barrier(end, 0)) {
             SUCCESS => ended("the next barrier", || c!(utofu_poll_barrier(end, 0)))?,
             code => code,
         };
         ensure!(code != SUCCESS, "a barrier succeeded without a participant");
-        ensure!(ms(begin) < SOON, "the next barrier took {} ms", ms(begin));
         Ok(())
     })
 }
@@ -309,7 +287,6 @@ fn reduction_ends(ctx: &Ctx) -> Verdict {
         if job.rank == 3 {
             ctx.dies();
         }
-        let start = Instant::now();
         let mut data = [5u64; 2];
         let code = match c!(utofu_reduce_uint64(end, 7, data.as_ptr(), 1, 0)) {
             SUCCESS => ended("the reduction", || {
@@ -323,11 +300,6 @@ fn reduction_ends(ctx: &Ctx) -> Verdict {
             code_name(code)
         );
         ensure_eq!(data, [5; 2], "data of a reduction that failed");
-        ensure!(
-            ms(start) < SOON,
-            "the reduction ended after {} ms",
-            ms(start)
-        );
         Ok(())
     })
 }
@@ -423,12 +395,10 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
                 while start.elapsed() < Duration::from_micros(extra) {}
                 ctx.dies();
             }
-            let begin = Instant::now();
             let code = match c!(utofu_barrier(end, 0)) {
                 SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?,
                 code => code,
             };
-            ensure!(ms(begin) < SOON, "a barrier took {} ms", ms(begin));
             if code != SUCCESS {
                 ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
                 ensure!(
@@ -519,13 +489,13 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
         ctx.dies();
     }
     if ctx.rank == 0 {
-        let start = Instant::now();
+        let mut looks = Looks::new();
         loop {
             ensure_eq!(word(2), SUCCESS, "posting to a relay");
             let (code, notice) = plain.next_mrq()?;
             ensure_eq!(notice.vcq_id, relay, "the peer of the notice");
             match code {
-                SUCCESS => ensure!(ms(start) < SOON, "a dead relay still takes puts"),
+                SUCCESS => looks.again(),
                 PEER => break,
                 code => return Err(format!("a dead relay gave {}", code_name(code))),
             }
@@ -760,10 +730,9 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
             Ok(queue.next_mrq()?.0)
         };
         // Until the peer is there.
-        let start = Instant::now();
+        let mut looks = Looks::new();
         while send(0, 0)? != SUCCESS {
-            ensure!(start.elapsed() < LONG, "the peer does not come");
-            pause(1);
+            looks.pause(Duration::from_millis(1));
         }
         for _ in 0..3000 {
             ensure_eq!(
@@ -775,11 +744,10 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(send(8, 0)?, SUCCESS, "the last put");
         // Its owner ends.
-        let start = Instant::now();
+        let mut looks = Looks::new();
         while send(0, 0)? == SUCCESS {
-            ensure!(ms(start) < SOON, "the ended program still takes puts");
             while queue.poll_tcq().0 == SUCCESS {}
-            pause(1);
+            looks.pause(Duration::from_millis(1));
         }
         ensure_eq!(send(0, 0)?, PEER, "a put to the program that has ended");
     }

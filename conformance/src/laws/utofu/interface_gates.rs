@@ -238,9 +238,9 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
             if job.rank == late {
                 ensure_eq!(start(), SUCCESS, "starting late");
             }
-            let begin = Instant::now();
+            let mut looks = Looks::new();
             while poll()? != SUCCESS {
-                ensure!(begin.elapsed() < LONG, "the reduction does not end");
+                looks.again();
             }
             job.meet();
         }
@@ -303,11 +303,10 @@ fn by_threads(ctx: &Ctx) -> Verdict {
                         Ok(())
                     };
                     for _ in 0..EACH {
-                        let begin = Instant::now();
+                        let mut looks = Looks::new();
                         while !started(id, kind)? {
                             look()?;
-                            ensure!(begin.elapsed() < LONG, "kind {kind} cannot be started");
-                            std::thread::yield_now();
+                            looks.again();
                         }
                     }
                     until("the end of all rounds", || {
@@ -339,14 +338,13 @@ fn other_kinds(_: &Ctx) -> Verdict {
     threads(3, |thread| {
         if thread == 0 {
             for round in 0..ROUNDS {
-                let begin = Instant::now();
+                let mut looks = Looks::new();
                 while !started(id, round % 3)? {
-                    ensure!(begin.elapsed() < LONG, "round {round} cannot be started");
-                    std::thread::yield_now();
+                    looks.again();
                 }
             }
         }
-        let (mut turn, mut before, mut since) = (thread, [0; 3], Instant::now());
+        let (mut turn, mut looks) = (thread, Looks::new());
         loop {
             turn += 1;
             let kind = turn % 3;
@@ -355,15 +353,8 @@ fn other_kinds(_: &Ctx) -> Verdict {
             if seen.iter().sum::<usize>() >= ROUNDS {
                 return Ok(());
             }
-            if seen != before {
-                (before, since) = (seen, Instant::now());
-            }
-            ensure!(
-                since.elapsed() < LONG,
-                "{seen:?} of {ROUNDS} rounds have ended"
-            );
             if turn.is_multiple_of(64) {
-                std::thread::yield_now();
+                looks.again();
             }
         }
     })?;

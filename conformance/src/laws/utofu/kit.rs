@@ -5,15 +5,15 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unipgas::utofu::ffi::MrqNotice;
 use unipgas::utofu::status::Code;
 
 use crate::law::{Ctx, Random, Verdict};
+pub(super) use crate::stall::Looks;
 
 /// Time after which something that should have come is missing.
-pub(super) const LONG: Duration = Duration::from_secs(20);
 /// `UTOFU_SUCCESS`.
 pub(super) const SUCCESS: i32 = 0;
 /// `UTOFU_ERR_NOT_FOUND`.
@@ -450,14 +450,14 @@ impl Queue {
         mut seen: impl FnMut(usize),
         mut call: impl FnMut() -> i32,
     ) -> Verdict {
-        let start = Instant::now();
+        let mut looks = Looks::new();
         loop {
             match call() {
-                BUSY if start.elapsed() < LONG => {
+                BUSY => {
                     while let (SUCCESS, cbdata) = self.poll_tcq() {
                         seen(cbdata);
                     }
-                    std::thread::yield_now();
+                    looks.again();
                 }
                 SUCCESS => return Ok(()),
                 code => return Err(format!("posting gave {}", code_name(code))),
@@ -468,11 +468,10 @@ impl Queue {
 
 /// Repeats a poll until there is something.
 pub(super) fn next<T>(what: &str, mut poll: impl FnMut() -> (i32, T)) -> Result<(i32, T), String> {
-    let start = Instant::now();
+    let mut looks = Looks::for_the(what);
     loop {
         match poll() {
-            (NOT_FOUND, _) if start.elapsed() < LONG => std::thread::yield_now(),
-            (NOT_FOUND, _) => return Err(format!("{what} has not come in {LONG:?}")),
+            (NOT_FOUND, _) => looks.again(),
             found => return Ok(found),
         }
     }
@@ -480,10 +479,9 @@ pub(super) fn next<T>(what: &str, mut poll: impl FnMut() -> (i32, T)) -> Result<
 
 /// Waits until the condition holds.
 pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
-    let start = Instant::now();
+    let mut looks = Looks::for_the(what);
     while !condition() {
-        crate::ensure!(start.elapsed() < LONG, "{what}: not in {LONG:?}");
-        std::thread::yield_now();
+        looks.again();
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: how processes begin and end, whoever started them, and what becomes of what they were about.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use unipgas::utofu::status::Code;
 
@@ -290,10 +290,9 @@ fn exits(ctx: &Ctx) -> Verdict {
             Ok(queue.next_mrq()?.0)
         };
         for life in 1..=3u64 {
-            let start = Instant::now();
+            let mut looks = Looks::new();
             while look()? != SUCCESS || memory.get(0) != life {
-                ensure!(start.elapsed() < LONG, "life {life} does not begin");
-                pause(1);
+                looks.pause(Duration::from_millis(1));
             }
             memory.set(16, life);
             ok!(utofu_put(
@@ -307,19 +306,16 @@ fn exits(ctx: &Ctx) -> Verdict {
                 cb(0)
             ));
             queue.notice(LCL_PUT)?;
-            let start = Instant::now();
+            let mut looks = Looks::new();
             loop {
                 match look()? {
-                    SUCCESS => ensure!(
-                        start.elapsed().as_millis() < SOON,
-                        "life {life} has ended and still answers"
-                    ),
+                    SUCCESS => {}
                     code => {
                         ensure_eq!(code, PEER, "a get from a program that has ended");
                         break;
                     }
                 }
-                pause(1);
+                looks.pause(Duration::from_millis(1));
             }
         }
     }
@@ -374,9 +370,9 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
     let memory = Memory::leaked(256);
     queue.register_as(memory, STAG)?;
-    let start = Instant::now();
     for round in 1..=rounds {
         for rank in 0..size {
+            let mut looks = Looks::new();
             let to = vcq_of(rank, TNI, 0)?;
             let there = stadd_of(to, STAG)? + 8 * u64::from(me);
             loop {
@@ -394,7 +390,7 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
                 match queue.next_mrq()?.0 {
                     SUCCESS => break,
                     // Not there yet.
-                    _ if round == 1 && start.elapsed() < LONG => pause(1),
+                    _ if round == 1 => looks.pause(Duration::from_millis(1)),
                     // All are being killed, one after the other.
                     PEER if rounds == u64::MAX => pause(1),
                     code => return Err(format!("a put to {rank} gave {}", code_name(code))),

@@ -1,0 +1,66 @@
+//! What the channels of one transport share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use unipgas_core::transport::Transport;
+
+use crate::channel::State;
+use crate::config::ChaosConfig;
+use crate::work::{Disaster, Stalls};
+
+/// What belongs to the process.
+pub struct Shared {
+    pub inner: Arc<dyn Transport>,
+    pub config: ChaosConfig,
+    pub stalls: Stalls,
+    channels: Mutex<Vec<Weak<State>>>,
+    opened: AtomicU64,
+    posted: AtomicU64,
+}
+
+impl Shared {
+    pub fn new(inner: Arc<dyn Transport>, config: ChaosConfig) -> Self {
+        Shared {
+            inner,
+            config,
+            stalls: Stalls::new(),
+            channels: Mutex::new(Vec::new()),
+            opened: AtomicU64::new(0),
+            posted: AtomicU64::new(0),
+        }
+    }
+
+    /// The index of the next channel.
+    pub fn next_channel(&self) -> u64 {
+        self.opened.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn enrol(&self, state: &Arc<State>) {
+        self.channels.lock().push(Arc::downgrade(state));
+    }
+
+    /// Counts an operation of the process; gives what befalls it.
+    pub fn count(&self) -> Option<Disaster> {
+        let number = self.posted.fetch_add(1, Ordering::Relaxed);
+        if self.config.kill_at == Some(number) {
+            return Some(Disaster::Kill);
+        }
+        match self.config.stall {
+            Some((at, span)) if at == number => Some(Disaster::Stall(span)),
+            _ => None,
+        }
+    }
+
+    pub fn each(&self, mut visit: impl FnMut(&State)) {
+        let channels: Vec<_> = {
+            let mut channels = self.channels.lock();
+            channels.retain(|c| c.strong_count() > 0);
+            channels.iter().filter_map(Weak::upgrade).collect()
+        };
+        for channel in channels {
+            visit(&channel);
+        }
+    }
+}

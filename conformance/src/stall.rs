@@ -1,0 +1,193 @@
+//! Finding out that a law hangs without a clock: it does if every rank has waited long enough in vain since anything has moved.
+//!
+//! Time is counted by those who wait, as what they mean to wait. So a slow or loaded machine makes nothing hang, and a rank that computes
+//! keeps the others from being given up. A clock ends what does not even wait: see [`CLOCK`].
+
+use std::fs::File;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use unipgas::core::wait::Watch;
+
+/// A law is ended by the clock after so many times what its ranks may wait in vain.
+pub(crate) const CLOCK: u32 = 10;
+
+/// How long a call with a time-out may take in a law that expects it to succeed: longer than any machine needs.
+pub(crate) const LONG: Duration = Duration::from_secs(200);
+
+/// A loop of a law that looks again and again for something that others bring about. What never comes ends the law: as a standstill.
+#[derive(Debug, Default)]
+pub(crate) struct Looks<'a> {
+    what: &'a str,
+    waited: Duration,
+    told: bool,
+}
+
+/// Who has waited so long says what for: the last line on standard error is part of a failure's text.
+const TELLS: Duration = Duration::from_secs(10);
+
+impl<'a> Looks<'a> {
+    pub fn new() -> Self {
+        Looks::default()
+    }
+
+    /// For something that has a name.
+    pub fn for_the(what: &'a str) -> Self {
+        Looks {
+            what,
+            ..Looks::default()
+        }
+    }
+
+    /// In vain: lets others run.
+    pub fn again(&mut self) {
+        std::thread::yield_now();
+        self.waited(Duration::from_micros(1));
+    }
+
+    /// In vain: sleeps a little.
+    pub fn pause(&mut self, span: Duration) {
+        std::thread::sleep(span);
+        self.waited(span);
+    }
+
+    fn waited(&mut self, span: Duration) {
+        Watch::waited(span);
+        self.waited += span;
+        if !self.told && !self.what.is_empty() && self.waited >= TELLS {
+            self.told = true;
+            eprintln!("waits for {}", self.what);
+        }
+    }
+}
+
+impl Drop for Looks<'_> {
+    fn drop(&mut self) {
+        if !self.waited.is_zero() {
+            Watch::moved();
+        }
+    }
+}
+
+/// What the parent knows of a rank. Zeroes: not started.
+#[repr(C, align(64))]
+struct Seat {
+    watch: Watch,
+    pid: AtomicU32,
+}
+
+/// The seats of a job's ranks, in memory that the parent and they share.
+pub(crate) struct Seats {
+    seats: *mut Seat,
+    count: usize,
+}
+
+// SAFETY:
+// - the seats are made of atomics, and mapped as long as the value is there.
+unsafe impl Send for Seats {}
+// SAFETY:
+// - as above.
+unsafe impl Sync for Seats {}
+
+impl Seats {
+    /// Those in `file`, which is made long enough.
+    pub fn map(file: &File, count: u32) -> Result<Seats, String> {
+        let text = |e: rustix::io::Errno| format!("memory for the ranks' seats: {e}");
+        let count = count as usize;
+        let len = count * size_of::<Seat>();
+        rustix::fs::ftruncate(file, len as u64).map_err(text)?;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY:
+        // - a new mapping of a file that is long enough and is not shortened.
+        let seats =
+            unsafe { mmap(null_mut(), len, rights, MapFlags::SHARED, file, 0) }.map_err(text)?;
+        Ok(Seats {
+            seats: seats.cast(),
+            count,
+        })
+    }
+
+    fn all(&self) -> &[Seat] {
+        // SAFETY:
+        // - `count` seats are mapped as long as `self` is there, page-aligned; any bits are atomics' values.
+        unsafe { std::slice::from_raw_parts(self.seats, self.count) }
+    }
+
+    /// This process sits at `rank`'s from now on, for as long as it lives.
+    pub fn take(self, rank: u32) {
+        let seats: &'static Seats = Box::leak(Box::new(self));
+        let seat = &seats.all()[rank as usize];
+        seat.pid.store(std::process::id(), Ordering::Release);
+        Watch::begin(&seat.watch);
+    }
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - mapped by `map`, and nobody borrows it any more.
+        let _ = unsafe { munmap(self.seats.cast(), self.count * size_of::<Seat>()) };
+    }
+}
+
+/// The parent's view: what has moved, and how long the ranks have waited since.
+pub(crate) struct Stall {
+    seats: Seats,
+    limit: Duration,
+    moves: u64,
+    since: Vec<u64>,
+}
+
+impl Stall {
+    /// A job stands still when every rank has waited for `limit` in vain.
+    pub fn new(seats: Seats, limit: Duration) -> Stall {
+        Stall {
+            since: vec![0; seats.count],
+            moves: 0,
+            seats,
+            limit,
+        }
+    }
+
+    /// Whether it does now, after `told` lines of the ranks; `lives` tells whether a process has not ended.
+    pub fn found(&mut self, told: u64, lives: impl Fn(u32) -> bool) -> bool {
+        let seats = self.seats.all();
+        let ended = |seat: &Seat| seat.watch.ended.load(Ordering::Relaxed);
+        let in_vain = |seat: &Seat| seat.watch.in_vain.load(Ordering::Relaxed);
+        let moves = told + seats.iter().map(ended).sum::<u64>();
+        if moves != self.moves {
+            self.moves = moves;
+            self.since = seats.iter().map(in_vain).collect();
+            return false;
+        }
+        let limit = self.limit.as_micros() as u64;
+        let mut waiting = 0;
+        for (seat, since) in seats.iter().zip(&self.since) {
+            let pid = seat.pid.load(Ordering::Acquire);
+            if pid == 0 {
+                return false;
+            }
+            if lives(pid) {
+                if in_vain(seat) - since < limit {
+                    return false;
+                }
+                waiting += 1;
+            }
+        }
+        waiting > 0
+    }
+
+    /// Ends the processes that live as the clock would: by SIGALRM.
+    pub fn end(&self, lives: impl Fn(u32) -> bool) {
+        for seat in self.seats.all() {
+            let pid = seat.pid.load(Ordering::Acquire);
+            if lives(pid)
+                && let Some(pid) = rustix::process::Pid::from_raw(pid as i32)
+            {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::ALARM);
+            }
+        }
+    }
+}
