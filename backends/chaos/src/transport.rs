@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use unipgas_core::Result;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
