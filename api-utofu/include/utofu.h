@@ -320,7 +320,7 @@ struct utofu_mrq_notice
   uint8_t padding1[7];
   utofu_vcq_id_t vcq_id;   /* the other side, with A, B, C of its node as the path */
   uint64_t edata;          /* of the request */
-  uint64_t rmt_value;      /* value before the operation, zero-extended; LCL_ARMW only */
+  uint64_t rmt_value;      /* LCL_ARMW: value before the operation, zero-extended; RMT_ARMW: as rmt_stadd (not in the guide) */
   utofu_stadd_t lcl_stadd; /* end of the data at the requesting side; LCL_GET and RMT_GET only */
   utofu_stadd_t rmt_stadd; /* end of the data at its peer, for ARMW the begin; all but LCL_GET */
   uint64_t reserved[2];
@@ -551,6 +551,13 @@ void utofu_query_utofu_version (int *major_ver, int *minor_ver);
 
 /** Sets coords[6] to the coordinates of this node. §3.9.2.1. */
 int utofu_query_my_coords (uint8_t coords[]);
+
+/**
+ * Writes to message, which has room for 256 bytes, which function has returned the last error in this thread, and what it is, as a
+ * line of text. NOT_FOUND, NOT_COMPLETED, NOT_PROCESSED and BUSY do not count. Not in the guide, nor in the systems' header: programs
+ * declare it themselves, with this type (it is written to, all the same).
+ */
+void utofu_get_last_error (const char *message);
 
 #ifdef __cplusplus
 }

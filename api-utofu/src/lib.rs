@@ -12,6 +12,7 @@ pub mod environment;
 pub mod ffi;
 pub mod ids;
 mod locked;
+pub mod logical;
 pub mod owned;
 pub mod process;
 pub mod shape;

@@ -59,6 +59,11 @@ impl Shape {
         }
     }
 
+    /// Of the axes X, Y, Z, A, B, C.
+    pub fn lengths(&self) -> [u16; 6] {
+        self.lengths
+    }
+
     /// Number of nodes.
     pub fn nodes(&self) -> u32 {
         self.lengths.iter().map(|l| u32::from(*l)).product()

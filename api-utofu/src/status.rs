@@ -7,15 +7,20 @@ use unipgas_core::port::Fault;
 pub const SUCCESS: i32 = 0;
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
+    ($(#[doc = $meaning:literal] $name:ident = $value:literal,)*) => {
         /// `enum utofu_return_code` without its success.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
-        pub enum Code { $($(#[$doc])* $name = $value,)* }
+        pub enum Code { $(#[doc = $meaning] $name = $value,)* }
 
         impl Code {
             /// Every code.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
+
+            /// What it means, in a few words.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$name => $meaning.trim(),)* }
+            }
         }
     };
 }
@@ -119,6 +124,26 @@ codes! {
     Fatal = -768,
 }
 
+impl Code {
+    /// Its name in C.
+    pub fn c_name(self) -> String {
+        let mut name = "UTOFU_ERR".to_owned();
+        for c in format!("{self:?}").chars() {
+            if c.is_ascii_uppercase() {
+                name.push('_');
+            }
+            name.push(c.to_ascii_uppercase());
+        }
+        name
+    }
+
+    /// Whether it says no more than that there is nothing yet, or no room yet.
+    #[inline]
+    pub fn asks_for_patience(self) -> bool {
+        self as i32 >= Code::Busy as i32
+    }
+}
+
 /// Success, or a code.
 pub type Result<T> = std::result::Result<T, Code>;
 
@@ -160,5 +185,37 @@ pub fn from_fault(fault: Fault) -> Code {
         Fault::RemoteKey => Code::MrqRmtStadd,
         Fault::RemoteLength => Code::MrqRmtLength,
         Fault::Other => Code::MrqOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_header() {
+        let header = include_str!("../include/utofu.h");
+        for code in Code::ALL {
+            let line = format!("{} = {}", code.c_name(), *code as i32);
+            assert!(header.contains(&line), "{line}");
+            assert!(code.meaning().ends_with('.'), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn four_codes_ask_for_patience() {
+        let patient: Vec<_> = Code::ALL
+            .iter()
+            .filter(|code| code.asks_for_patience())
+            .collect();
+        assert_eq!(
+            patient,
+            [
+                &Code::NotFound,
+                &Code::NotCompleted,
+                &Code::NotProcessed,
+                &Code::Busy
+            ]
+        );
     }
 }

@@ -10,8 +10,8 @@ use common::{crate_dir, declared, demand, library, run};
 
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"];
 const LANGUAGES: [Language; 3] = [Language::C99, Language::C11, Language::Cxx11];
-/// Those of the guide, and utofu_query_num_unread_mrq.
-const FUNCTIONS: usize = 65;
+/// Those of the guide, utofu_query_num_unread_mrq and utofu_get_last_error.
+const FUNCTIONS: usize = 66;
 
 /// A language and the standards that must do.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +68,17 @@ fn the_header_compiles_alone() {
 }
 
 #[test]
-fn there_is_one_header() {
-    let found: Vec<_> = fs::read_dir(crate_dir().join("include"))
-        .expect("include directory")
-        .map(|entry| entry.expect("entry").file_name())
-        .collect();
-    assert_eq!(found, ["utofu.h"]);
+fn there_is_one_header_and_one_for_mpi() {
+    let files = |folder: &str| {
+        let mut found: Vec<_> = fs::read_dir(crate_dir().join(folder))
+            .expect("include directory")
+            .map(|entry| entry.expect("entry").file_name())
+            .collect();
+        found.sort();
+        found
+    };
+    assert_eq!(files("include"), ["fjmpi", "utofu.h"]);
+    assert_eq!(files("include/fjmpi"), ["mpi-ext.h"]);
 }
 
 #[test]

@@ -119,7 +119,8 @@ pub const EXTENSIONS: &[&str] = &[
     "gaspi_transfer_size_min",
 ];
 
-/// uTofu, in the order of the sections of the User's Guide. `utofu_query_num_unread_mrq` is in the header alone.
+/// uTofu, in the order of the sections of the User's Guide. `utofu_query_num_unread_mrq` is in the header alone,
+/// `utofu_get_last_error` in the systems' library alone.
 #[rustfmt::skip]
 pub const UTOFU: &[Procedure] = &[
     at("3.2.1.1", "utofu_get_onesided_tnis"),
@@ -187,6 +188,7 @@ pub const UTOFU: &[Procedure] = &[
     at("3.9.1.1", "utofu_query_tofu_version"),
     at("3.9.1.2", "utofu_query_utofu_version"),
     at("3.9.2.1", "utofu_query_my_coords"),
+    at("", "utofu_get_last_error"),
 ];
 
 /// RCCE V1.0.13. Not a section but where it is declared: always, in GORY programs, in those of the simple interface, nowhere but in the

@@ -76,7 +76,9 @@ functions! {
         // By comparisons: a jump through a table would cost more than all the rest.
         let is_get = (taken.kind == NoticeKind::LocalGet) | (taken.kind == NoticeKind::RemoteGet);
         let only = |given: bool, value: u64| if given { value } else { 0 };
-        let rmt_value = only(taken.kind == NoticeKind::LocalAtomic, taken.value);
+        // The guide leaves open what the target finds there; programs expect the STADD.
+        let rmt_value = only(taken.kind == NoticeKind::LocalAtomic, taken.value)
+            | only(taken.kind == NoticeKind::RemoteAtomic, taken.remote);
         let lcl_stadd = only(is_get, taken.value);
         let rmt_stadd = only(taken.kind != NoticeKind::LocalGet, taken.remote);
         let filled = MrqNotice {

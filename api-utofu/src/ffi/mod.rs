@@ -1,4 +1,5 @@
-//! The C interface. The prototypes are those of the header `utofu.h`, where each function is described.
+//! The C interface. The prototypes are those of the header `utofu.h`, where each function is described; those of MPI's topology are in
+//! `fjmpi/mpi-ext.h`.
 //!
 //! No function unwinds, and none crashes on null pointers, wrong handles, ids, flags, sizes or numbers: they return the codes of
 //! guide §3.1.2. Pointers that are not null must be valid as C requires; STADDs are checked where they are used.
@@ -11,22 +12,26 @@ use crate::status::{Code, Result, SUCCESS};
 
 mod barrier;
 mod completion;
+mod last_error;
 mod management;
 mod onesided;
 mod stadd;
+mod topology;
 
 pub use barrier::*;
 pub use completion::*;
+pub use last_error::*;
 pub use management::*;
 pub use onesided::*;
 pub use stadd::*;
+pub use topology::*;
 
 /// Defines C functions whose bodies give a `Result<()>`.
 macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            $crate::ffi::code(|| $body)
+            $crate::ffi::code(stringify!($name), || $body)
         }
     )*};
 }
@@ -34,12 +39,16 @@ use functions;
 
 /// Runs a function; a panic (which would be a defect of the library) becomes `UTOFU_ERR_FATAL`.
 #[inline(always)]
-fn code(function: impl FnOnce() -> Result<()>) -> i32 {
-    match catch_unwind(AssertUnwindSafe(function)) {
-        Ok(Ok(())) => SUCCESS,
-        Ok(Err(code)) => code as i32,
-        Err(_) => Code::Fatal as i32,
+fn code(name: &'static str, function: impl FnOnce() -> Result<()>) -> i32 {
+    let code = match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(())) => return SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => Code::Fatal,
+    };
+    if !code.asks_for_patience() {
+        last_error::remember(name, code);
     }
+    code as i32
 }
 
 /// Stores a result. Errors: [`Code::InvalidPointer`].

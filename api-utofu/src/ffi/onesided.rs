@@ -77,7 +77,7 @@ macro_rules! both {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(|| {
+            $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 $(
                     let $context = cbdata as u64;
@@ -99,7 +99,7 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            $crate::ffi::code(|| {
+            $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let command: Command = $make?;
                 // SAFETY:
@@ -121,7 +121,7 @@ macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(|| {
+            $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
@@ -134,7 +134,7 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            $crate::ffi::code(|| {
+            $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:

@@ -86,5 +86,6 @@ int utofu_poll_reduce_double (uint64_t, unsigned long int, double *);
 void utofu_query_tofu_version (int *, int *);
 void utofu_query_utofu_version (int *, int *);
 int utofu_query_my_coords (uint8_t *);
+void utofu_get_last_error (const char *);
 
 }

@@ -90,6 +90,7 @@ struct functions
   void (*query_tofu_version) (int *, int *);
   void (*query_utofu_version) (int *, int *);
   int (*query_my_coords) (uint8_t *);
+  void (*get_last_error) (const char *);
 };
 
 extern const struct functions functions;
@@ -159,6 +160,7 @@ const struct functions functions = {
   utofu_query_tofu_version,
   utofu_query_utofu_version,
   utofu_query_my_coords,
+  utofu_get_last_error,
 };
 
 /* Every function has an address of its own. */
@@ -232,6 +234,7 @@ main (void)
     (function) functions.query_tofu_version,
     (function) functions.query_utofu_version,
     (function) functions.query_my_coords,
+    (function) functions.get_last_error,
   };
   const size_t count = sizeof all / sizeof all[0];
   for (size_t one = 0; one < count; one++)

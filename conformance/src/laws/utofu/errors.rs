@@ -16,6 +16,8 @@ laws! {
         "a local STADD of Get that is unknown, past the end or read-only comes out of the MRQ by its code";
     after_deregistration: "errors.deregistered", "§3.6.1.4", 2, [dereg_mem, put, get, armw8, poll_mrq, poll_tcq],
         "a STADD that has been deregistered is refused as local and as remote one, at once";
+    last_error: "errors.last", "beside the guide", 2, [get_last_error, put, poll_tcq, free_vcq],
+        "the text of a thread's last error names function, code and meaning, and ends within 256 bytes; polls in vain do not count";
 }
 
 const LEN: usize = 1024;
@@ -472,6 +474,75 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
             }
             job.meet();
         }
+        Ok(())
+    })
+}
+
+/// The text, and that nothing behind it was touched.
+fn text_of_last_error() -> Result<String, String> {
+    let mut room = [b'#'; 512];
+    // SAFETY:
+    // - room for more than the 256 bytes that the header asks for.
+    unsafe { unipgas::utofu::ffi::utofu_get_last_error(room.as_mut_ptr().cast()) };
+    let end = room.iter().position(|byte| *byte == 0);
+    let end = end.ok_or("the text has no end")?;
+    ensure!(end < 256, "a text of {end} bytes");
+    ensure!(
+        room[end + 1..].iter().all(|byte| *byte == b'#'),
+        "bytes behind the text were written"
+    );
+    String::from_utf8(room[..end].to_vec()).map_err(|error| error.to_string())
+}
+
+fn last_error(ctx: &Ctx) -> Verdict {
+    with(ctx, LEN, |job| {
+        let right = job.vcq(job.right());
+        // Of a thread without errors, beside others'.
+        let none = || {
+            ensure_eq!(text_of_last_error()?, "no error", "without an error");
+            job.queue.tcq_is_empty()?;
+            ensure_eq!(text_of_last_error()?, "no error", "after a poll in vain");
+            Ok(())
+        };
+        threads(1, |_| none())?;
+        ok!(utofu_put(
+            job.hdl,
+            right,
+            0,
+            job.at(job.right(), 0),
+            8,
+            1,
+            TCQ,
+            cb(1)
+        ));
+        ensure_eq!(
+            job.queue.next_tcq()?.0,
+            Code::TcqStadd as i32,
+            "a put from nowhere"
+        );
+        let seen = text_of_last_error()?;
+        for part in [
+            "utofu_poll_tcq",
+            "UTOFU_ERR_TCQ_STADD",
+            "-131",
+            Code::TcqStadd.meaning().trim_end_matches('.'),
+        ] {
+            ensure!(seen.contains(part), "{seen:?} has no {part:?}");
+        }
+        ensure_eq!(text_of_last_error()?, seen, "asked again");
+        job.queue.tcq_is_empty()?;
+        job.write(job.right(), 8, 1)?;
+        ensure_eq!(text_of_last_error()?, seen, "after calls that succeed");
+        threads(1, |_| none())?;
+        gives!(InvalidVcqHdl, utofu_free_vcq(0));
+        let seen = text_of_last_error()?;
+        ensure!(
+            seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL"),
+            "{seen:?} after another error"
+        );
+        // SAFETY:
+        // - null is allowed, and nothing happens.
+        unsafe { unipgas::utofu::ffi::utofu_get_last_error(std::ptr::null_mut()) };
         Ok(())
     })
 }

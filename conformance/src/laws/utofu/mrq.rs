@@ -180,6 +180,13 @@ fn fields(ctx: &Ctx) -> Verdict {
                     };
                     ensure_eq!(notice.rmt_value, old, "{name}: value before");
                 }
+                if notice.notice_type == RMT_ARMW {
+                    ensure_eq!(
+                        notice.rmt_value,
+                        job.stadd + 8,
+                        "{name}: the STADD as value at the target"
+                    );
+                }
             }
             ensure_eq!(seen, [true, true], "{name}: a local and a remote notice");
             job.queue.mrq_is_empty()?;

@@ -177,7 +177,7 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.7.6.1", "lcl_stadd: the end of the data at the origin, in both notices of a get", &["utofu.mrq.fields", "utofu.mrq.stride"]),
     by("3.7.6.1", "rmt_stadd: the end of the data at the target, in both notices of a put and the remote one of a get", &["utofu.mrq.fields", "utofu.mrq.stride", "utofu.put-get.longest"]),
     by("3.7.6.1", "rmt_stadd: the beginning of the word, in both notices of an ARMW", &["utofu.mrq.fields"]),
-    unseen("3.7.6.1", "rmt_value, lcl_stadd and rmt_stadd are set for these types only", "what the others find there is not said"),
+    unseen("3.7.6.1", "rmt_value, lcl_stadd and rmt_stadd are set for these types only", "what the others find there is not said; at the target of an ARMW rmt_value is the STADD (utofu.mrq.fields)"),
     unseen("3.7.6.1", "padding and reserved members are not to be used", "a duty of programs"),
 
     test("3.7.7.1", "the operations have the values of the header", HEADERS),
