@@ -21,6 +21,8 @@ SCRIPTS := gaspi_run rccerun irccerun
 LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
 ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a
 HEADERS := $(wildcard api-*/include/*.h)
+# In a folder of its own, as an MPI may have a header of that name.
+MPI_HEADER := fjmpi/mpi-ext.h
 PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc
 
 DEMO := $(TARGET)/demo
@@ -39,6 +41,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
 	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
 	$(INSTALL) -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/"
+	$(INSTALL) -D -m 644 api-utofu/include/$(MPI_HEADER) "$(DESTDIR)$(INCLUDEDIR)/$(MPI_HEADER)"
 	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
 	# In the archive too, a program or tool may put its own gaspi_x before ours.
@@ -55,9 +58,10 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 
 uninstall: ## removes from PREFIX what install put there
 	rm -f $(foreach f,unipgas $(SCRIPTS),"$(DESTDIR)$(BINDIR)/$(f)") \
-	    $(foreach f,$(notdir $(HEADERS)),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
+	    $(foreach f,$(notdir $(HEADERS)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
+	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" 2>/dev/null
 
 demo: build ## builds everything, compiles a GASPI program and runs it on 4 processes
 	@$(MAKE) --no-print-directory install PREFIX="$(DEMO)" DESTDIR= >/dev/null

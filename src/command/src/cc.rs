@@ -22,6 +22,8 @@ struct Api {
     library: &'static str,
     /// `api-…`, where its source is.
     source: &'static str,
+    /// A folder of headers beside, that come before those of others.
+    beside: Option<&'static str>,
 }
 
 const APIS: [Api; 4] = [
@@ -30,24 +32,28 @@ const APIS: [Api; 4] = [
         header: "GASPI.h",
         library: "GPI2",
         source: "gaspi",
+        beside: None,
     },
     Api {
         name: "utofu",
         header: "utofu.h",
         library: "tofucom",
         source: "utofu",
+        beside: Some("fjmpi"),
     },
     Api {
         name: "rcce",
         header: "RCCE.h",
         library: "RCCE",
         source: "ircce",
+        beside: None,
     },
     Api {
         name: "ircce",
         header: "iRCCE.h",
         library: "iRCCE",
         source: "ircce",
+        beside: None,
     },
 ];
 
@@ -123,7 +129,11 @@ pub fn run(language: Language, args: Vec<OsString>) -> ExitCode {
         Ok(place) => place,
         Err(text) => return fail(1, &text),
     };
-    let compile = [joined("-I", &place.include)];
+    let beside = api.beside.map(|folder| place.include.join(folder));
+    let compile: Vec<OsString> = std::iter::once(&place.include)
+        .chain(&beside)
+        .map(|folder| joined("-I", folder))
+        .collect();
     let link = [
         joined("-L", &place.lib),
         joined("-Wl,-rpath,", &place.lib),
