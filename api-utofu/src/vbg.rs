@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
+use unipgas_core::port::LOOK_PART;
 use unipgas_core::{Region, Rights};
 
 use crate::asynchronous::asynchronous_error;
@@ -71,7 +72,17 @@ impl Kind {
 struct Set {
     ids: Vec<VbgId>,
     idle: AtomicU32,
-    last_look: Mutex<Instant>,
+    looks: Mutex<Looks>,
+}
+
+/// What somebody who polls in vain has looked at.
+struct Looks {
+    /// When to look again.
+    next: Instant,
+    /// The place to go on at.
+    place: u32,
+    /// Deaths that were known when the circuit was followed.
+    deaths: u64,
 }
 
 /// The VBGs of this process.
@@ -181,7 +192,12 @@ impl Process {
         let set = Box::new(Set {
             ids,
             idle: AtomicU32::new(0),
-            last_look: Mutex::new(Instant::now()),
+            looks: Mutex::new(Looks {
+                next: Instant::now() + LOOK,
+                // Each begins with another one.
+                place: self.place(),
+                deaths: 0,
+            }),
         });
         place.store(Box::into_raw(set), Ordering::Release);
         Ok(bits)
@@ -259,6 +275,8 @@ impl Process {
         for (gate, settings) in gates {
             gate::configure(gate, &settings);
         }
+        // The circuit may have others in it now.
+        set.looks.lock().deaths = 0;
         Ok(())
     }
 
@@ -332,22 +350,29 @@ impl Process {
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
         std::thread::yield_now();
-        let Some(mut last) = set.last_look.try_lock() else {
+        let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());
         };
-        if last.elapsed() < LOOK {
+        let start = Instant::now();
+        if start < looks.next {
             return Ok(());
         }
-        *last = Instant::now();
         self.end_if_input_lost(set)?;
         for id in &set.ids {
             if gate::is_broken(self.own_gate(*id)?) {
                 return Err(Code::BarrierOther);
             }
         }
-        if self.a_participant_died(set) {
-            return Err(Code::BarrierOther);
+        looks.place = self.network().look_at_some(looks.place);
+        let deaths = self.network().rendezvous().deaths();
+        // To follow the circuit takes a connection to each of its processes: only when it may tell something.
+        if deaths != looks.deaths {
+            if self.a_participant_died(set) {
+                return Err(Code::BarrierOther);
+            }
+            looks.deaths = deaths;
         }
+        looks.next = start + LOOK.max(start.elapsed() * LOOK_PART);
         Ok(())
     }
 

@@ -26,6 +26,10 @@ use crate::{Error, Result};
 
 /// How often the lives of known processes are looked at while something is waited for.
 const LOOK: Duration = Duration::from_millis(100);
+/// A look takes at most this part of the time, however many processes there are to look at and however few cores.
+pub const LOOK_PART: u32 = 64;
+/// How many processes that may be unknown are looked at together.
+const SOME: u32 = 32;
 
 /// A process that has been found at a place.
 struct Neighbour {
@@ -63,7 +67,7 @@ pub struct Network {
     /// Processes, ports and keys found before.
     limbo: Limbo,
     pid: u32,
-    last_look: Mutex<Instant>,
+    next_look: Mutex<Instant>,
 }
 
 impl Network {
@@ -79,7 +83,7 @@ impl Network {
             former_gates: Mutex::default(),
             limbo: Limbo::new(),
             pid: std::process::id(),
-            last_look: Mutex::new(Instant::now()),
+            next_look: Mutex::new(Instant::now() + LOOK),
         })
     }
 
@@ -335,42 +339,63 @@ impl Network {
 
     /// Whether the process at `place` has ended without leaving. Reads /proc.
     pub fn has_died(&self, place: u32) -> bool {
-        matches!(self.rendezvous.find(place), Ok(Some(_))) && !self.rendezvous.alive(place)
+        self.rendezvous.has_died(place)
+    }
+
+    /// Looks at the lives of some processes, whether they are known here or not, from one place on; gives the place at which to go on
+    /// the next time. If all who wait do so, every death is soon counted by somebody ([`Rendezvous::deaths`]), though each looks at few.
+    #[cold]
+    pub fn look_at_some(&self, from: u32) -> u32 {
+        let places = self.rendezvous.places_used().max(1);
+        let some = places.min(SOME);
+        for place in from..from + some {
+            self.rendezvous.has_died(place % places);
+        }
+        (from + some) % places
     }
 
     /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere; what it was
     /// carrying out for others is gone on with.
     #[cold]
     pub(super) fn look(&self) {
-        let Some(mut last) = self.last_look.try_lock() else {
+        let Some(mut next) = self.next_look.try_lock() else {
             return;
         };
-        if last.elapsed() < LOOK {
+        let start = Instant::now();
+        if start < *next {
             return;
         }
-        *last = Instant::now();
         let mut deaths = false;
-        for neighbour in self.known() {
+        for (place, neighbour) in self.known() {
             // Buries the dead.
             if neighbour.connection.life() == Life::Alive {
                 continue;
             }
-            deaths |= !neighbour.mourned.swap(true, Ordering::Relaxed);
+            if !neighbour.mourned.swap(true, Ordering::Relaxed) {
+                deaths = true;
+                self.rendezvous.has_died(place);
+            }
             neighbour.known_ports().for_each(RemotePort::has_left);
         }
-        drop(last);
+        *next = start + LOOK.max(start.elapsed() * LOOK_PART);
+        drop(next);
         if deaths {
             self.go_on_for_the_dead();
         }
     }
 
-    fn known(&self) -> impl Iterator<Item = &Neighbour> {
-        self.places.iter().filter_map(Place::neighbour)
+    fn known(&self) -> impl Iterator<Item = (u32, &Neighbour)> {
+        (0..)
+            .zip(&self.places)
+            .filter_map(|(number, place)| Some((number, place.neighbour()?)))
     }
 
     #[cold]
     fn go_on_for_the_dead(&self) {
-        for port in self.known().flat_map(Neighbour::known_ports) {
+        for port in self
+            .known()
+            .flat_map(|(_, neighbour)| neighbour.known_ports())
+        {
             if port.is_current() && port.trigger().is_some_and(|trigger| trigger.is_ready()) {
                 advance(self, port);
             }

@@ -329,6 +329,25 @@ impl Rendezvous {
                 .is_some_and(|entry| self.lives(&entry).is_some())
     }
 
+    /// Whether the process that has `place` has ended without leaving; then it is counted in [`deaths`](Self::deaths). Reads /proc.
+    pub fn has_died(&self, place: u32) -> bool {
+        let Some(entry) = self.table.entry(place) else {
+            return false;
+        };
+        let gone =
+            entry.published.is_some() && entry.holder.is_some() && self.lives(&entry).is_none();
+        if gone {
+            self.table.mourn(place, entry.generation);
+        }
+        gone
+    }
+
+    /// How many processes of the job have been found dead, by anybody. One load: who finds it unchanged need not look again at those
+    /// that lived when it was last read.
+    pub fn deaths(&self) -> u64 {
+        self.table.deaths()
+    }
+
     /// Places below this one have been taken at some time; no other ever was.
     pub fn places_used(&self) -> u32 {
         self.table.places_used()

@@ -48,13 +48,16 @@ const H_PROPERTIES: usize = 8;
 const H_PLACES_USED: usize = 16;
 /// Groups below this one have memory.
 const H_GROUPS_USED: usize = 17;
+/// Processes whose death has been noticed.
+const H_DEATHS: usize = 18;
 const HEADER_WORDS: usize = 512;
 
-// Words of a record: the version, then two sides.
+// Words of a record: the version, then two sides; at the end the generation, plus one, whose death was noticed last.
 const RECORD_WORDS: usize = 48;
 const SIDE_WORDS: usize = 5 + 2 * BUNDLE_WORDS;
 const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
-const _: () = assert!(2 * SIDE_WORDS < RECORD_WORDS);
+const R_MOURNED: usize = RECORD_WORDS - 1;
+const _: () = assert!(1 + 2 * SIDE_WORDS <= R_MOURNED);
 
 /// A place's state.
 #[derive(Debug, Clone, Copy)]
@@ -361,6 +364,23 @@ impl Table {
             self.word(side + at).store(word, Ordering::Relaxed);
         }
         self.word(record).store(next, Ordering::Release);
+    }
+
+    /// Counts the death of the process that had a place; each counts once.
+    pub fn mourn(&self, place: u32, generation: u32) {
+        if place >= self.places_used() {
+            return;
+        }
+        let mourned = self.word(HEADER_WORDS + place as usize * RECORD_WORDS + R_MOURNED);
+        let mark = u64::from(generation) + 1;
+        if mourned.swap(mark, Ordering::AcqRel) != mark {
+            self.word(H_DEATHS).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many deaths have been counted.
+    pub fn deaths(&self) -> u64 {
+        self.word(H_DEATHS).load(Ordering::Acquire)
     }
 
     fn resource(&self, group: u32, index: u32) -> &AtomicU64 {
