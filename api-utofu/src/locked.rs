@@ -1,7 +1,9 @@
-//! `UTOFU_SWAP_PROTECT` (guide §4.3.2.5): registered memory is locked, as long as a registration of any VCQ covers it.
+//! `UTOFU_SWAP_PROTECT` (guide §4.3.2.5): registered memory is locked, as long as a registration of any VCQ covers it. What the
+//! program has locked itself before stays locked after that.
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Once;
 
 use parking_lot::Mutex;
 
@@ -11,8 +13,18 @@ pub struct Locked {
     ranges: Mutex<HashMap<u64, Vec<Range<usize>>>>,
 }
 
-/// The pages of all VCQs' registrations. mlock does not count, so this does.
-static ALL: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
+/// mlock does not count, so this does.
+static ALL: Mutex<All> = Mutex::new(All {
+    covered: Vec::new(),
+    programs: Vec::new(),
+});
+
+struct All {
+    /// The pages of all VCQs' registrations.
+    covered: Vec<Range<usize>>,
+    /// Those of them that the program had locked before.
+    programs: Vec<Range<usize>>,
+}
 
 fn page() -> usize {
     // SAFETY:
@@ -21,17 +33,46 @@ fn page() -> usize {
     usize::try_from(page).unwrap_or(4096)
 }
 
+/// Memory that is about to be registered, after which nobody could tell any more who has locked it.
+pub struct Wish {
+    pages: Range<usize>,
+    programs: Vec<Range<usize>>,
+}
+
+impl Wish {
+    /// To lock `len` bytes at `addr`, which do not wrap.
+    pub fn new(addr: *mut u8, len: usize) -> Self {
+        let page = page();
+        let end = (addr.addr() + len).checked_next_multiple_of(page);
+        let pages = addr.addr() / page * page..end.unwrap_or(usize::MAX / page * page);
+        let all = ALL.lock();
+        let own = bare(&pages, &all.covered);
+        drop(all);
+        Wish {
+            programs: own.iter().flat_map(locked_parts).collect(),
+            pages,
+        }
+    }
+}
+
 impl Locked {
-    /// Locks the pages of `len` bytes at `addr`. Where the limit does not allow it, they may be swapped out as without.
-    pub fn add(&self, stadd: u64, addr: *mut u8, len: usize) {
-        let pages = addr.addr() / page() * page()..(addr.addr() + len).next_multiple_of(page());
+    /// Locks the pages, which have been registered under `stadd`. Where the limit does not allow it they may be swapped out, as the
+    /// guide says; a line on standard error tells so, once.
+    pub fn add(&self, stadd: u64, wish: Wish) {
+        let Wish { pages, programs } = wish;
         let mut all = ALL.lock();
         // SAFETY:
-        // - valid memory of the program; mlock changes nothing of it.
-        let _ = unsafe { libc::mlock(addr.cast(), len) };
-        all.push(pages.clone());
-        let mut ranges = self.ranges.lock();
-        ranges.entry(stadd).or_default().push(pages);
+        // - valid memory of the program, as it has been registered; mlock changes nothing of it.
+        let code = unsafe { libc::mlock(std::ptr::without_provenance(pages.start), pages.len()) };
+        if code != 0 {
+            warn(pages.len(), &std::io::Error::last_os_error());
+        }
+        // Of what others have registered meanwhile, they know.
+        let fresh = bare(&pages, &all.covered);
+        all.programs
+            .extend(programs.iter().flat_map(|part| common(part, &fresh)));
+        all.covered.push(pages.clone());
+        self.ranges.lock().entry(stadd).or_default().push(pages);
     }
 
     /// Takes back one registration under `stadd`, and unlocks the pages that no other one covers.
@@ -53,24 +94,58 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        let ranges = self.ranges.get_mut();
-        for pages in std::mem::take(ranges).into_values().flatten() {
+        let ranges = std::mem::take(self.ranges.get_mut());
+        for pages in ranges.into_values().flatten() {
             unlock(&pages);
         }
     }
 }
 
+#[cold]
+fn warn(bytes: usize, why: &std::io::Error) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        eprintln!(
+            "utofu: UTOFU_SWAP_PROTECT: {bytes} bytes of registered memory cannot be locked and may be swapped out (mlock: {why}): raise RLIMIT_MEMLOCK (ulimit -l)"
+        );
+    });
+}
+
 fn unlock(pages: &Range<usize>) {
     // The lock is held until it is done: nobody may register what is being unlocked.
     let mut all = ALL.lock();
-    if let Some(at) = all.iter().position(|range| range == pages) {
-        all.swap_remove(at);
+    if let Some(at) = all.covered.iter().position(|range| range == pages) {
+        all.covered.swap_remove(at);
     }
-    for bare in bare(pages, &all) {
-        // SAFETY:
-        // - pages that this process has had locked; if they are not mapped any more, the call has no effect.
-        let _ = unsafe { libc::munlock(std::ptr::without_provenance(bare.start), bare.len()) };
+    for part in bare(pages, &all.covered) {
+        // Registering and deregistering may have put other pages there, so that the lock has to be asked for again.
+        for kept in all.programs.iter().filter_map(|own| overlap(own, &part)) {
+            // SAFETY:
+            // - the program had it locked; if it is not mapped any more, the call has no effect.
+            let _ = unsafe { libc::mlock(std::ptr::without_provenance(kept.start), kept.len()) };
+        }
+        for ours in bare(&part, &all.programs) {
+            // SAFETY:
+            // - pages that this process has had locked; if they are not mapped any more, the call has no effect.
+            let _ = unsafe { libc::munlock(std::ptr::without_provenance(ours.start), ours.len()) };
+        }
+        let programs = std::mem::take(&mut all.programs);
+        let part = std::slice::from_ref(&part);
+        all.programs = programs.iter().flat_map(|own| bare(own, part)).collect();
     }
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
+    let both = one.start.max(other.start)..one.end.min(other.end);
+    (!both.is_empty()).then_some(both)
+}
+
+/// The parts of `pages` that are in one of `others` as well.
+fn common(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
+    others
+        .iter()
+        .filter_map(|other| overlap(pages, other))
+        .collect()
 }
 
 /// The parts of `pages` that no one of `others` covers.
@@ -91,6 +166,31 @@ fn bare(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
     left
 }
 
+/// The parts of `pages` that are locked; none where the system does not tell.
+fn locked_parts(pages: &Range<usize>) -> Vec<Range<usize>> {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    locked_in(&text, pages)
+}
+
+fn locked_in(smaps: &str, pages: &Range<usize>) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut mapping = None;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        if let Some((start, end)) = first.split_once('-') {
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            mapping = number(start).zip(number(end));
+        } else if first == "VmFlags:"
+            && words.any(|flag| flag == "lo")
+            && let Some((start, end)) = mapping
+        {
+            parts.extend(overlap(pages, &(start..end)));
+        }
+    }
+    parts
+}
+
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "lists of ranges are meant")]
 mod tests {
@@ -105,5 +205,18 @@ mod tests {
         assert_eq!(all(&[0..12, 18..40]), [12..18]);
         assert_eq!(all(&[10..15, 15..20]), []);
         assert_eq!(all(&[0..100]), []);
+    }
+
+    #[test]
+    fn locked_mappings_are_found() {
+        let text = "1000-3000 rw-p 00000000 00:00 0 [heap]\nRss: 8 kB\nVmFlags: rd wr mr mw me ac lo sd \n\
+                    3000-4000 r--p 00000000 fe:01 7 /lib/some-lo\nVmFlags: rd mr mw me \n\
+                    4000-6000 rw-p 00000000 00:00 0\nVmFlags: rd lo wr \n";
+        assert_eq!(
+            locked_in(text, &(0x2000..0x5000)),
+            [0x2000..0x3000, 0x4000..0x5000]
+        );
+        assert_eq!(locked_in(text, &(0x3000..0x4000)), []);
+        assert_eq!(locked_in("", &(0..0x4000)), []);
     }
 }

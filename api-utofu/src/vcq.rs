@@ -9,7 +9,7 @@ use unipgas_core::{Error, Rights};
 use crate::at_hand::AtHand;
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
-use crate::locked::Locked;
+use crate::locked::{Locked, Wish};
 use crate::process::{Process, is_child};
 use crate::status::{Code, Result, from_engine};
 
@@ -221,10 +221,11 @@ impl Vcq {
     /// `len` bytes at `addr` stay valid until they have been deregistered as often as they were registered.
     pub unsafe fn reg_mem(&self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
         check_range(addr, len)?;
+        let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
         // SAFETY:
         // - the caller's word.
         let key = unsafe { self.port.register(addr, len, rights(read_only)) };
-        self.registered(key, addr, len)
+        self.registered(key, wish)
     }
 
     /// Registers memory under a STag of the program's choice (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
@@ -250,18 +251,14 @@ impl Vcq {
             return Err(Code::InvalidStag);
         }
         let rights = rights(read_only);
+        let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
         // SAFETY:
         // - the caller's word.
         let key = unsafe { self.port.register_reserved(addr, len, stag, rights) };
-        self.registered(key, addr, len)
+        self.registered(key, wish)
     }
 
-    fn registered(
-        &self,
-        key: unipgas_core::Result<ShortKey>,
-        addr: *mut u8,
-        len: usize,
-    ) -> Result<u64> {
+    fn registered(&self, key: unipgas_core::Result<ShortKey>, wish: Option<Wish>) -> Result<u64> {
         let key = key.map_err(|error| match error {
             // Of a range that is one, the engine refuses what is not mapped, or not mapped so.
             Error::InvalidArgument(_) => Code::InvalidAddress,
@@ -269,8 +266,8 @@ impl Vcq {
             Error::Os(_) => Code::OutOfResource,
             error => from_engine(error),
         })?;
-        if let Some(locked) = &self.locked {
-            locked.add(key.0, addr, len);
+        if let (Some(locked), Some(wish)) = (&self.locked, wish) {
+            locked.add(key.0, wish);
         }
         Ok(key.0)
     }

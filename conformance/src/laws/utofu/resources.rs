@@ -30,6 +30,10 @@ laws! {
         "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; so many notices fit";
     swap_protect: "resources.swap-protect", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
         "with UTOFU_SWAP_PROTECT memory is locked as long as a registration covers it; by default, or with 0, it is not";
+    own_locks: "resources.own-locks", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
+        "with UTOFU_SWAP_PROTECT, what the program has locked before stays locked when its registrations have ended";
+    no_locks: "resources.no-locks", "§4.3.2.5", 1, [reg_mem, put_piggyback8] + bare,
+        "where memory may not be locked, registrations succeed with UTOFU_SWAP_PROTECT, and one line says so";
     wrong_environment: "resources.wrong-environment", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,
         "a variable that means nothing is named in one line, and every function that needs the network gives an error";
     shape: "resources.shape", "§2.4", 4, [query_my_coords, construct_vcq_id, put_piggyback8] + bare,
@@ -506,6 +510,119 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
             other.free()
         })?;
     }
+    Ok(())
+}
+
+fn own_locks(_ctx: &Ctx) -> Verdict {
+    succeeds(&[("UTOFU_SWAP_PROTECT", "1")], || {
+        let queue = Queue::create(0, 0)?;
+        let before = locked()?;
+        let memory = Memory::pages(64 << 12)?;
+        // The program's: the second of four parts, and half of the third.
+        let part = |from: usize, pages: usize| Memory {
+            // In bounds.
+            base: memory.base.wrapping_add(from << 12),
+            len: pages << 12,
+        };
+        let own = part(16, 24);
+        // SAFETY:
+        // - mapped memory of this process.
+        let code = unsafe { libc::mlock(own.base.cast(), own.len) };
+        ensure_eq!(
+            code,
+            0,
+            "mlock of what a program without privileges may lock"
+        );
+        let more = |expected: u64, what: &str| -> Verdict {
+            let seen = locked()?.saturating_sub(before) / 4;
+            ensure!(
+                seen == expected,
+                "{seen} pages locked {what}, not {expected}"
+            );
+            Ok(())
+        };
+        more(24, "by the program")?;
+        let all = queue.register(memory)?;
+        more(64, "by the program and a registration around that")?;
+        let third = queue.register(part(32, 16))?;
+        queue.deregister(all)?;
+        more(
+            32,
+            "by the program and a registration that begins in the middle of that",
+        )?;
+        queue.deregister(third)?;
+        more(24, "after the last deregistration")?;
+        let all = queue.register(memory)?;
+        queue.deregister(all)?;
+        more(24, "after another registration")?;
+        // SAFETY:
+        // - as above.
+        let code = unsafe { libc::munlock(own.base.cast(), own.len) };
+        ensure_eq!(code, 0, "munlock");
+        let all = queue.register(memory)?;
+        more(64, "by a registration of what the program has unlocked")?;
+        queue.deregister(all)?;
+        more(0, "after that")?;
+        queue.free()
+    })
+}
+
+/// Takes from this process the right to lock memory.
+fn forbid_locks() -> Verdict {
+    const CAP_IPC_LOCK: u32 = 14;
+    #[repr(C)]
+    struct Header(u32, i32);
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let mut header = Header(0x2008_0522, 0);
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY:
+    // - the structures are those of capget(2) and setrlimit(2), version 3 of the former with two sets.
+    unsafe {
+        ensure_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &none), 0, "setrlimit");
+        let (get, set) = (libc::SYS_capget, libc::SYS_capset);
+        ensure_eq!(libc::syscall(get, &mut header, &mut sets), 0, "capget");
+        sets[0]
+            .iter_mut()
+            .for_each(|set| *set &= !(1 << CAP_IPC_LOCK));
+        ensure_eq!(libc::syscall(set, &mut header, &sets), 0, "capset");
+        let page = Memory::pages(4096)?;
+        ensure!(
+            libc::mlock(page.base.cast(), 4096) != 0,
+            "memory can be locked all the same"
+        );
+    }
+    Ok(())
+}
+
+fn no_locks(_ctx: &Ctx) -> Verdict {
+    let (status, text) = child(&[("UTOFU_SWAP_PROTECT", "1")], || {
+        forbid_locks()?;
+        let before = locked()?;
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let memory = Memory::pages(4096)?;
+        let stadd = queue.register(memory)?;
+        let other = queue.register(Memory::pages(8192)?)?;
+        ensure_eq!(locked()?, before, "KiB locked without the right to");
+        let data = null_mut();
+        ok!(utofu_put_piggyback8(
+            queue.hdl, queue.id, 5, stadd, 8, 0, LOCAL, data
+        ));
+        queue.notice(LCL_PUT)?;
+        ensure_eq!(memory.get(0), 5, "the word");
+        queue.deregister(other)?;
+        queue.deregister(stadd)?;
+        queue.free()
+    })?;
+    ensure!(
+        status == 0
+            && text.lines().count() == 1
+            && text.contains("UTOFU_SWAP_PROTECT")
+            && text.contains("RLIMIT_MEMLOCK"),
+        "status {status:#x}, {text:?}"
+    );
     Ok(())
 }
 
