@@ -125,16 +125,29 @@ build (const struct job *job, const utofu_vbg_id_t *gates)
   CHECK (utofu_set_vbg (settings, (size_t) plan.gates));
 }
 
-/* Writes the own row of the table to all other ranks. */
+/* Writes the own row of the table to another rank. */
 static void
-exchange (struct job *job, utofu_vbg_id_t *gates, utofu_stadd_t address)
+tell (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address, long other)
 {
   const utofu_stadd_t row = (utofu_stadd_t) job->rank * MOST_GATES * sizeof *gates;
-  for (long other = 0; other < job->size; other++)
-    if (other != job->rank)
-      POST (job, utofu_put (job->queue, queue_of (job, other), address + row, memory_of (job, other, GATES_STAG) + row,
-                            MOST_GATES * sizeof *gates, GATES_EDATA, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
-  WAIT_UNTIL (job, job->notices.done[GATES_EDATA] == (uint64_t) (job->size - 1), "the gates of all");
+  POST (job, utofu_put (job->queue, queue_of (job, other), address + row, memory_of (job, other, GATES_STAG) + row,
+                        MOST_GATES * sizeof *gates, GATES_EDATA, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
+}
+
+/* Tells the gates to those that are connected with them, and to nobody else: there may be many. */
+static void
+exchange (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address)
+{
+  const struct plan plan = plan_of (job->rank, job->size);
+  uint64_t told = 0;
+  for (long round = 0; plan.in_butterfly && round < plan.rounds; round++, told++)
+    tell (job, gates, address, job->rank ^ 1L << round);
+  if (plan.partner >= 0)
+    {
+      tell (job, gates, address, plan.partner);
+      told++;
+    }
+  WAIT_UNTIL (job, job->notices.done[GATES_EDATA] == told, "those who are told of the gates");
   meet (job);
 }
 
