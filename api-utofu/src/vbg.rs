@@ -1,13 +1,13 @@
 //! VBGs (guide §2.3, §3.4, §3.8): allocation, circuits, barrier communication.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
-use unipgas_core::port::LOOK_PART;
+use unipgas_core::port::{LOOK_PART, Turns};
 use unipgas_core::{Region, Rights};
 
 use crate::asynchronous::asynchronous_error;
@@ -73,6 +73,10 @@ struct Set {
     ids: Vec<VbgId>,
     idle: AtomicU32,
     looks: Mutex<Looks>,
+    /// Rounds that are being started.
+    starts: Arc<Turns>,
+    /// Walks along the circuit, one at a time by the lock above.
+    walks: Arc<Turns>,
 }
 
 /// What somebody who polls in vain has looked at.
@@ -198,6 +202,8 @@ impl Process {
                 place: self.place(),
                 deaths: 0,
             }),
+            starts: self.network().turns(),
+            walks: self.network().turns(),
         });
         place.store(Box::into_raw(set), Ordering::Release);
         Ok(bits)
@@ -296,7 +302,11 @@ impl Process {
     /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
     pub fn start_barrier(&self, vbg: u64, payload: &Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
-        if let Err(error) = gate::start(self.own_gate(id)?, vbg, payload, self) {
+        let circuit = Circuit {
+            process: self,
+            starts: &set.starts,
+        };
+        if let Err(error) = gate::start(self.own_gate(id)?, vbg, payload, &circuit) {
             self.end_if_input_lost(set)?;
             return Err(from_gate(error));
         }
@@ -376,8 +386,15 @@ impl Process {
         Ok(())
     }
 
-    /// Whoever dies stops the whole circuit, which is followed from gate to gate.
+    /// Whoever dies stops the whole circuit, which is followed from gate to gate. Under the lock of looks.
     fn a_participant_died(&self, set: &Set) -> bool {
+        set.walks.begin();
+        let died = self.walk(set);
+        set.walks.end();
+        died
+    }
+
+    fn walk(&self, set: &Set) -> bool {
         let mut names: Vec<u64> = set.ids.iter().map(|id| id.bits()).collect();
         let mut seen: HashSet<u64> = names.iter().copied().collect();
         let mut places = HashSet::new();
@@ -389,7 +406,9 @@ impl Process {
             {
                 return true;
             }
-            if let Ok(gate) = self.gate(name) {
+            // SAFETY:
+            // - within a walk, which is counted.
+            if let Ok(gate) = unsafe { self.gate(name) } {
                 names.extend(gate::neighbours(gate).filter(|other| seen.insert(*other)));
             }
         }
@@ -403,16 +422,43 @@ impl Process {
         }
         self.network().rendezvous().owner(node, word(id))
     }
-}
 
-impl Resolve for Process {
+    /// # Safety
+    /// As for [`Network::gate`](unipgas_core::port::Network::gate).
     #[inline]
-    fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
+    unsafe fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
         let unknown = unipgas_core::Error::StaleRegion;
         let id = VbgId::from_bits(name).ok_or(unknown.clone())?;
         let place = self.place_of_gate(id).ok_or(unknown)?;
         let place = u16::try_from(place).map_err(|_| unipgas_core::Error::StaleRegion)?;
-        self.network().gate(place, word(id) as usize)
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.network().gate(place, word(id) as usize) }
+    }
+}
+
+/// The gates that a round leads to.
+struct Circuit<'a> {
+    process: &'a Process,
+    starts: &'a Turns,
+}
+
+impl Resolve for Circuit<'_> {
+    #[inline]
+    fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
+        // SAFETY:
+        // - asked for between `begin` and `end` only, as the trait says.
+        unsafe { self.process.gate(name) }
+    }
+
+    #[inline(always)]
+    fn begin(&self) {
+        self.starts.begin();
+    }
+
+    #[inline(always)]
+    fn end(&self) {
+        self.starts.end();
     }
 
     /// Nobody sleeps: uTofu knows no waiting.

@@ -15,6 +15,12 @@ pub trait Resolve {
     /// Any, if there is no such gate or its process is gone; [`start`] returns it.
     fn gate(&self, name: u64) -> crate::Result<&Gate>;
 
+    /// From now on gates are looked up, and used until [`end`](Self::end): by one thread at a time for each start/end gate.
+    fn begin(&self) {}
+
+    /// No gate is used any more that was looked up since [`begin`](Self::begin).
+    fn end(&self) {}
+
     /// Wakes the owner of this gate, whose poll has something to tell now. The name may be unknown.
     fn wake(&self, name: u64);
 }
@@ -108,8 +114,10 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
         spilled: Vec::new(),
         failed: None,
     };
+    resolve.begin();
     run.send(name, gate, state, payload);
     run.execute();
+    resolve.end();
     // Only now can the round end here, and the next one start: an output never overtakes one of the round before.
     owned.phase.store(STARTED, Release);
     if gate.state().is_ready() {

@@ -14,7 +14,8 @@ use crate::bell::membarrier;
 /// The weight of a batch that is worth a barrier.
 const BATCH: usize = 64;
 
-/// The calls that one port's queues have been held for: odd while there is one. Each has lines of its own.
+/// The calls that one port's queues have been held for, or that one thread at a time makes otherwise: odd while there is one. Each has
+/// lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Turns(AtomicU64);
@@ -22,7 +23,7 @@ pub struct Turns(AtomicU64);
 impl Turns {
     /// A call begins, for this thread alone.
     #[inline(always)]
-    pub(super) fn begin(&self) {
+    pub fn begin(&self) {
         self.step();
         // The processor's own store-load reordering is answered by the membarrier of whoever frees.
         compiler_fence(Ordering::SeqCst);
@@ -30,7 +31,7 @@ impl Turns {
 
     /// It is over.
     #[inline(always)]
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         self.step();
     }
 

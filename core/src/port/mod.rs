@@ -29,6 +29,7 @@ pub use directory::{PORTS, PortDirectory};
 pub use guard::{Guarded, Held};
 pub use issue::{Port, PortOptions, Queues};
 pub use keys::{KEYS, RESERVED_KEYS, ShortKey};
+pub use limbo::Turns;
 pub use neighbour::{LOOK_PART, Network};
 pub use notice::{Fault, NoticeKind, PortNotice};
 pub use quick::Aim;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
-use super::limbo::Limbo;
+use super::limbo::{Limbo, Turns};
 use super::notice::{Fault, PortNotice};
 use super::remote::{RemotePort, WEIGHTS};
 use super::service::Service;
@@ -51,10 +51,6 @@ struct Place {
     gates: AtomicPtr<RemoteRegion>,
 }
 
-/// Gates of processes that have gone. They are used without a port, so nobody knows for how long.
-#[allow(clippy::vec_box, reason = "their addresses must stay")]
-type FormerGates = Vec<Box<RemoteRegion>>;
-
 /// The processes of a job that have taken a place. Ports are found and used by calls that hold the queues of a port of this process:
 /// they stay as long as the call, whatever becomes of them.
 pub struct Network {
@@ -62,8 +58,7 @@ pub struct Network {
     rendezvous: Rendezvous,
     service: Service,
     places: Box<[Place]>,
-    /// Guards finding.
-    former_gates: Mutex<FormerGates>,
+    finding: Mutex<()>,
     /// Processes, ports and keys found before.
     limbo: Limbo,
     pid: u32,
@@ -80,7 +75,7 @@ impl Network {
                 .collect(),
             engine,
             rendezvous,
-            former_gates: Mutex::default(),
+            finding: Mutex::default(),
             limbo: Limbo::new(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
@@ -96,6 +91,11 @@ impl Network {
     /// Where processes meet.
     pub fn rendezvous(&self) -> &Rendezvous {
         &self.rendezvous
+    }
+
+    /// Counts the calls of somebody who uses gates, one thread at a time.
+    pub fn turns(&self) -> Arc<Turns> {
+        self.limbo.turns()
     }
 
     /// Where processes, ports and keys wait that are not found any more.
@@ -157,8 +157,11 @@ impl Network {
 
     /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
     /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here.
+    ///
+    /// # Safety
+    /// This thread has begun a call that is counted by [`turns`](Self::turns), and is done with the gate before it ends that.
     #[inline]
-    pub fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
+    pub unsafe fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
         let known = self.places.get(usize::from(place));
         let gates = match known.and_then(Place::gates) {
             Some(gates) if gates.is_current() => gates,
@@ -170,14 +173,15 @@ impl Network {
         }
         gates.check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
         // SAFETY:
-        // - in bounds, as just checked, and mapped as long as the region is kept, which self does; regions are page-aligned.
+        // - in bounds, as just checked, and mapped as long as the region is kept: until the caller's call is over; regions are
+        //   page-aligned.
         Ok(unsafe { Gate::at(base, index) })
     }
 
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
-        let mut former = self.former_gates.lock();
-        let (place, neighbour) = self.neighbour(place, &mut former)?;
+        let _finding = self.finding.lock();
+        let (place, neighbour) = self.neighbour(place)?;
         if let Some(gates) = place.gates() {
             return Ok(gates);
         }
@@ -191,14 +195,14 @@ impl Network {
         let gates = Box::into_raw(Box::new(gates));
         place.gates.store(gates, Ordering::Release);
         // SAFETY:
-        // - just made; kept until self is dropped.
+        // - just made; kept until this call is over.
         Ok(unsafe { &*gates })
     }
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let mut former = self.former_gates.lock();
-        let (_, neighbour) = self.neighbour(place, &mut former)?;
+        let _finding = self.finding.lock();
+        let (_, neighbour) = self.neighbour(place)?;
         let slot = neighbour
             .ports
             .get(usize::from(index))
@@ -238,7 +242,7 @@ impl Network {
     }
 
     /// The process at `place`, which lives. Under the lock for finding.
-    fn neighbour(&self, place: u16, former: &mut FormerGates) -> Result<(&Place, &Neighbour)> {
+    fn neighbour(&self, place: u16) -> Result<(&Place, &Neighbour)> {
         let number = u32::from(place);
         let place = self
             .places
@@ -251,7 +255,9 @@ impl Network {
             None => {
                 let fresh = Box::into_raw(Box::new(self.meet(&found)?));
                 let old = place.neighbour.swap(fresh, Ordering::AcqRel);
-                former.extend(place.take_gates());
+                if let Some(gates) = place.take_gates() {
+                    self.limbo.retire(gates, WEIGHTS.0);
+                }
                 if !old.is_null() {
                     // SAFETY:
                     // - made by Box::into_raw above; the swap gave it to this thread alone.
@@ -385,7 +391,8 @@ impl Network {
     }
 
     fn known(&self) -> impl Iterator<Item = (u32, &Neighbour)> {
-        (0..)
+        // Beyond them there never was anybody.
+        (0..self.rendezvous.places_used())
             .zip(&self.places)
             .filter_map(|(number, place)| Some((number, place.neighbour()?)))
     }
@@ -429,7 +436,7 @@ impl Place {
     #[inline(always)]
     fn gates(&self) -> Option<&RemoteRegion> {
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until the network is dropped.
+        // - null, or made by Box::into_raw and kept until the call is over in which it was read.
         unsafe { self.gates.load(Ordering::Acquire).as_ref() }
     }
 

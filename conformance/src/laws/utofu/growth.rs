@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use unipgas::utofu::status::Code;
 
+use super::barrier::completed;
 use super::kit::*;
 use super::processes::child;
 use crate::law::{Ctx, Verdict};
@@ -20,6 +21,10 @@ laws! {
         "a process that puts to a peer's memory, tens of thousands of registrations of it, does not grow, and each gets its word";
     peers: "growth.peers", "§3.1.2.1, §3.3.1.3", 2, [create_vcq_with_cmp_id, put_piggyback8, get] + bare,
         "a process that puts to the VCQs of programs that follow each other at one place does not grow, and each of them gets its words";
+    peers_gates: "growth.peers-gates", "§3.1.2.1, §3.4.2.1", 2, [alloc_vbg, set_vbg, barrier, poll_barrier] + bare,
+        "a process whose gates are connected with those of programs that follow each other at one place keeps nothing of those that have ended";
+    own_gates: "growth.own-gates", "§3.4.1.2", 1, [alloc_vbg, free_vbg, set_vbg, barrier, poll_barrier],
+        "a process that allocates gates, uses and frees them, a thousand times, does not grow";
     meanwhile: "growth.meanwhile", "§2.5, §3.3.1.3, §3.6.1.4", 2,
         [create_vcq_with_cmp_id, free_vcq, reg_mem_with_stag, dereg_mem, put_piggyback8, poll_mrq],
         "threads put to a VCQ that is freed and created again, and to memory that is registered again: each put succeeds or says what is missing";
@@ -192,6 +197,118 @@ fn peers(ctx: &Ctx) -> Verdict {
             ensure_eq!((status, text), (0, String::new()), "life {life}");
         }
         ctx.sync();
+        Ok(())
+    })
+}
+
+/// Mappings and descriptors of this process.
+fn holdings() -> Result<usize, String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| e.to_string())?;
+    let descriptors = std::fs::read_dir("/proc/self/fd").map_err(|e| e.to_string())?;
+    Ok(maps.lines().count() + descriptors.count())
+}
+
+/// The first VBG of a rank, in a circuit of two with that of another rank.
+fn gate_beside(rank: u32, other: u32) -> Result<u64, String> {
+    let id = |rank| Ok::<_, String>(unipgas::utofu::VbgId::new(&coords(rank)?, TNI, 0).bits());
+    let (own, peer) = (id(rank)?, id(other)?);
+    let setting = unipgas::utofu::vbg::VbgSetting {
+        vbg_id: own,
+        src_lcl_vbg_id: own,
+        src_rmt_vbg_id: peer,
+        dst_lcl_vbg_id: own,
+        dst_rmt_vbg_id: peer,
+        dst_path_coords: [u8::MAX; 3],
+    };
+    ok!(utofu_set_vbg(&setting, 1));
+    Ok(own)
+}
+
+fn allocate_first(tni: u16) -> Result<u64, String> {
+    let mut id = 0;
+    ok!(utofu_alloc_vbg(tni, 1, 0, &mut id));
+    Ok(id)
+}
+
+fn one_barrier(gate: u64) -> Verdict {
+    ok!(utofu_barrier(gate, 0));
+    completed("a barrier", || c!(utofu_poll_barrier(gate, 0)))
+}
+
+fn peers_gates(ctx: &Ctx) -> Verdict {
+    const LIVES: u64 = 48;
+    let words = Memory::leaked(4096);
+    let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
+    if own.is_some() {
+        allocate_first(TNI)?;
+    }
+    let mut before = 0;
+    for life in 1..=LIVES {
+        if let Some(own) = own {
+            let here = own.register(words)?;
+            let first = vcq_of(0, TNI, 0)?;
+            let there = stadd_of(first, STAG)?;
+            words.set(0, 0);
+            until("the next program's mark", || {
+                let data = null_mut();
+                let code = c!(utofu_get(own.hdl, first, here, there, 8, 0, LOCAL, data));
+                let _ = (own.next_mrq(), own.poll_tcq());
+                std::thread::yield_now();
+                code != SUCCESS || words.get(0) == life
+            })?;
+            ensure_eq!(words.get(0), life, "the mark");
+            let gate = gate_beside(1, 0)?;
+            put_word(own, first, there + 8, life)?;
+            one_barrier(gate)?;
+            own.deregister(here)?;
+            if life == LIVES / 4 {
+                before = holdings()?;
+            }
+        } else {
+            let (status, text) = child(&[], || {
+                let queue = Queue::with_component(TNI, 0, 0)?;
+                allocate_first(TNI)?;
+                let gate = gate_beside(0, 1)?;
+                words.set(0, life);
+                words.set(8, 0);
+                queue.register_as(words, STAG)?;
+                until("the peer's word", || words.get(8) == life)?;
+                one_barrier(gate)
+            })?;
+            ensure_eq!((status, text), (0, String::new()), "life {life}");
+        }
+        ctx.sync();
+    }
+    if ctx.rank == 1 {
+        // Some wait until it is worth while to free them; of each one there were a mapping and a descriptor at least.
+        let grown = holdings()?.saturating_sub(before);
+        ensure!(
+            grown <= LIVES as usize / 4,
+            "{grown} more mappings and descriptors after {} more lives",
+            LIVES - LIVES / 4
+        );
+    }
+    Ok(())
+}
+
+fn own_gates(_ctx: &Ctx) -> Verdict {
+    // What a thousand circuits take if something stays of each is 1 MiB at least.
+    stays_small(1000, 512, |nth| {
+        let mut ids = [0; 3];
+        let tni = TNI + (nth % 6) as u16;
+        ok!(utofu_alloc_vbg(tni, 3, 0, ids.as_mut_ptr()));
+        let setting = |at: usize, from: usize, to: usize| unipgas::utofu::vbg::VbgSetting {
+            vbg_id: ids[at],
+            src_lcl_vbg_id: ids[from],
+            src_rmt_vbg_id: u64::MAX,
+            dst_lcl_vbg_id: ids[to],
+            dst_rmt_vbg_id: u64::MAX,
+            dst_path_coords: [u8::MAX; 3],
+        };
+        let ring = [setting(0, 2, 1), setting(1, 0, 2), setting(2, 1, 0)];
+        ok!(utofu_set_vbg(ring.as_ptr(), 3));
+        one_barrier(ids[0])?;
+        ok!(utofu_free_vbg(ids.as_ptr(), 3));
         Ok(())
     })
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use std::ptr::null_mut;
+
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
