@@ -164,9 +164,16 @@ fn a_living_process_keeps_its_place_and_a_dead_one_does_not() {
     assert!(joined.alive(5));
     let before = joined.find(5).unwrap().unwrap();
     assert_eq!((before.pid, before.generation), (member.pid(), 1));
+    assert!(!joined.has_died(5) && !joined.has_died(4) && !joined.has_died(PLACES));
+    assert_eq!(joined.deaths(), 0);
     member.kill();
     assert!(!joined.alive(5));
+    for _ in 0..2 {
+        assert!(joined.has_died(5));
+        assert_eq!(joined.deaths(), 1, "each death counts once");
+    }
     assert_eq!(joined.take_place(Some(5)), Ok(5));
+    assert!(!joined.has_died(5));
     assert_eq!(joined.find(5), Ok(None), "nothing of the predecessor's");
     joined.publish(&bundle(1), &bundle(2)).unwrap();
     assert_eq!(joined.find(5).unwrap().unwrap().generation, 2);
