@@ -3,28 +3,28 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use unipgas_core::topology::Topology;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, numa};
 
 /// Binds all threads of this process to the processors of the NUMA node with the system's number `node`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] when no such node has processors, [`Error::Os`] when the system refuses.
 pub fn bind_to_node(node: u32) -> Result<()> {
-    let nodes = Topology::load()?.nodes;
-    let found = nodes.iter().find(|known| known.os_index == node);
     let mut set = CpuSet::new();
-    for &cpu in found.map_or(&[][..], |node| &node.pus) {
+    for cpu in numa::processors(node)? {
         if (cpu as usize) < CpuSet::MAX_CPU {
             set.set(cpu as usize);
         }
     }
+    let nothing = || Error::InvalidArgument(format!("no NUMA node {node} with processors"));
     if set.count() == 0 {
-        return Err(Error::InvalidArgument(format!(
-            "no NUMA node {node} with processors"
-        )));
+        return Err(nothing());
     }
-    let refused = |e| Error::os("cannot bind to a NUMA node (sched_setaffinity)", e);
+    let refused = |e| match e {
+        // The control group excludes them all.
+        Errno::INVAL => nothing(),
+        e => Error::os("cannot bind to a NUMA node (sched_setaffinity)", e),
+    };
     // The caller first: threads that it starts later inherit the binding.
     sched_setaffinity(None, &set).map_err(refused)?;
     let threads = std::fs::read_dir("/proc/self/task")
@@ -68,7 +68,7 @@ pub fn ranges(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unipgas_core::topology::current_affinity;
+    use unipgas_core::topology::{Topology, current_affinity};
 
     #[test]
     fn ranges_join_neighbours() {

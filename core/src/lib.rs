@@ -35,6 +35,7 @@ pub mod mapped;
 #[cfg(not(loom))]
 pub mod message;
 pub mod notification;
+pub mod numa;
 pub mod op;
 pub mod panics;
 #[cfg(not(loom))]

@@ -1,24 +1,65 @@
 //! The few functions of libfabric itself that a provider needs. They are found when they are first used, so that the library does not
 //! depend on libfabric.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use crate::status::{Errno, Result};
 use crate::sys::fi_info;
 
 type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
+type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type FreeInfo = unsafe extern "C" fn(*mut fi_info);
+
+// What a static program is linked with; null elsewhere, or a version of the function for old programs.
+core::arch::global_asm!(
+    ".weak fi_dupinfo",
+    ".weak fi_freeinfo",
+    ".pushsection .data.rel.ro.unipgas_fabric, \"aw\", @progbits",
+    ".balign 8",
+    ".globl unipgas_fi_dupinfo",
+    ".hidden unipgas_fi_dupinfo",
+    "unipgas_fi_dupinfo: .quad fi_dupinfo",
+    ".globl unipgas_fi_freeinfo",
+    ".hidden unipgas_fi_freeinfo",
+    "unipgas_fi_freeinfo: .quad fi_freeinfo",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    static unipgas_fi_dupinfo: *mut c_void;
+    static unipgas_fi_freeinfo: *mut c_void;
+}
+
+/// A function of a libfabric that is linked statically.
+fn linked(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY:
+    // - words that the linker fills, and that nobody writes later.
+    let found = unsafe {
+        match name {
+            name if name == c"fi_dupinfo" => unipgas_fi_dupinfo,
+            name if name == c"fi_freeinfo" => unipgas_fi_freeinfo,
+            _ => return None,
+        }
+    };
+    (!found.is_null()).then_some(found)
+}
 
 fn find(name: &CStr) -> Result<*mut c_void> {
     // SAFETY:
     // - names are C strings; the handle, if any, is that of a library which is loaded already and stays so while it calls us.
+    // - the function of the loader's name has the loader's type.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         if !found.is_null() {
             return Ok(found);
         }
-        // Programs may have loaded it without showing its symbols to others.
-        let library = libc::dlopen(
+        // Programs may have loaded it without showing its symbols to others. The loader itself is looked up, too: linkers warn of it
+        // in static programs, which have none.
+        let loader = libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
+        if loader.is_null() {
+            return linked(name).ok_or(Errno::NOSYS);
+        }
+        let library = std::mem::transmute::<*mut c_void, Load>(loader)(
             c"libfabric.so.1".as_ptr(),
             libc::RTLD_LAZY | libc::RTLD_NOLOAD,
         );

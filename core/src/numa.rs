@@ -1,0 +1,71 @@
+//! NUMA nodes as the kernel lists them, for programs: [`topology`](crate::topology) knows more, but hwloc cannot be linked statically
+//! everywhere.
+
+use std::path::Path;
+
+use crate::{Error, Result};
+
+const NODES: &str = "/sys/devices/system/node";
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// The processing units of the NUMA node with the system's number `node`, ascending; none if there is no such node, or if it is memory
+/// only. A machine that lists no nodes has one, 0.
+///
+/// # Errors
+/// [`Error::Os`] when /sys cannot be read, or says what nobody understands.
+pub fn processors(node: u32) -> Result<Vec<u32>> {
+    let list = if Path::new(NODES).exists() {
+        Path::new(NODES).join(format!("node{node}/cpulist"))
+    } else if node == 0 {
+        ONLINE.into()
+    } else {
+        return Ok(Vec::new());
+    };
+    match std::fs::read_to_string(&list) {
+        Ok(text) => parse(&text).ok_or_else(|| {
+            Error::Os(format!(
+                "{} is no list of processors: {text:?}",
+                list.display()
+            ))
+        }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && list != Path::new(ONLINE) => {
+            Ok(Vec::new())
+        }
+        Err(e) => Err(Error::Os(format!("cannot read {}: {e}", list.display()))),
+    }
+}
+
+/// A list such as `0-3,8`.
+fn parse(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    #[test]
+    fn lists_of_the_kernel() {
+        assert_eq!(parse("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse("\n"), Some(vec![]));
+        assert_eq!(parse("1-x"), None);
+    }
+
+    #[test]
+    fn nodes_are_those_of_hwloc() {
+        let topology = Topology::load().unwrap();
+        for node in topology.nodes {
+            let mut found = processors(node.os_index).unwrap();
+            // hwloc leaves out what the control group excludes.
+            found.retain(|pu| topology.pus.contains(pu));
+            assert_eq!(found, node.pus, "node {}", node.os_index);
+        }
+        assert_eq!(processors(4096), Ok(vec![]));
+    }
+}
