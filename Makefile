@@ -13,13 +13,18 @@ OBJCOPY ?= objcopy
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# What Rust's own library needs when libunipgas.a is linked.
-NATIVE_LIBS := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+# What Rust's own library needs when libunipgas.a is linked; libgcc, the compiler adds itself.
+NATIVE_LIBS := -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
 SCRIPTS := gaspi_run rccerun irccerun
+COMPILERS := $(foreach api,gaspi utofu rcce ircce,$(api)cc $(api)cxx)
 LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
-ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a
+# Build files written for the SCC name the archive of one of eight builds.
+RCCE_BUILDS := $(foreach flags,bigflags smallflags,$(foreach api,gory nongory,$(foreach power,pwrmgmt nopwrmgmt,$(flags)_$(api)_$(power))))
+ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a $(RCCE_BUILDS:%=libRCCE_%.a) $(RCCE_BUILDS:%=libiRCCE_%.a)
+# In the archive too, a program or tool may put its own function before ours.
+WEAK := gaspi_* RCCE_* iRCCE_* id_compare print_dividers
 HEADERS := $(wildcard api-*/include/*.h)
 # In a folder of its own, as an MPI may have a header of that name.
 MPI_HEADER := fjmpi/mpi-ext.h
@@ -40,12 +45,12 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
 	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
+	for link in $(COMPILERS); do ln -sf unipgas "$(DESTDIR)$(BINDIR)/$$link" || exit 1; done
 	$(INSTALL) -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/"
 	$(INSTALL) -D -m 644 api-utofu/include/$(MPI_HEADER) "$(DESTDIR)$(INCLUDEDIR)/$(MPI_HEADER)"
 	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
-	# In the archive too, a program or tool may put its own gaspi_x before ours.
-	$(OBJCOPY) --wildcard --weaken-symbol='gaspi_*' $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	$(OBJCOPY) --wildcard $(WEAK:%=--weaken-symbol='%') $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
 	absolute() { realpath -ms -- "$$1"; }; \
@@ -57,7 +62,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	done
 
 uninstall: ## removes from PREFIX what install put there
-	rm -f $(foreach f,unipgas $(SCRIPTS),"$(DESTDIR)$(BINDIR)/$(f)") \
+	rm -f $(foreach f,unipgas $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
 	    $(foreach f,$(notdir $(HEADERS)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")

@@ -1,6 +1,7 @@
-//! `unipgas cc`: a compiler wrapper like mpicc.
+//! `unipgas cc`: a compiler wrapper like mpicc. Under names such as gaspicc, which are links to this program, it needs no options of its
+//! own.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -64,9 +65,16 @@ Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the 
 `unipgas c++`, the C++ compiler ($UNIPGAS_CXX, $CXX or c++).
 
   --api API        the interface: gaspi, utofu, rcce, ircce
+  -static          links the interface's archive, and what it needs
   --showme         prints the command instead of running it
   --showme:compile prints the options for compiling
-  --showme:link    prints the options for linking";
+  --showme:link    prints the options for linking
+
+As one word, for build files: gaspicc, utofucc, rccecc, irccecc and, for C++, gaspicxx, utofucxx, rccecxx, irccecxx. Their options are
+the compiler's, and --showme.";
+
+/// What archives need of the C library; later ones have it all in one but the mathematics.
+const NATIVE: [&str; 6] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// What `--showme` asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,26 +92,40 @@ struct Place {
     library: &'static str,
 }
 
-pub fn run(language: Language, args: Vec<OsString>) -> ExitCode {
+/// The language and the interface that a link to this program is named for, such as `gaspicxx`.
+pub fn named(program: &OsStr) -> Option<(Language, &'static str)> {
+    let name = Path::new(program).file_name()?.to_str()?;
+    let (api, language) = match (name.strip_suffix("cc"), name.strip_suffix("cxx")) {
+        (Some(api), _) => (api, Language::C),
+        (_, Some(api)) => (api, Language::Cxx),
+        _ => return None,
+    };
+    let known = APIS.iter().find(|known| known.name == api)?;
+    Some((language, known.name))
+}
+
+/// Compiles. `api`: the interface, for programs whose arguments do not name one.
+pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCode {
     let mut language = language;
     let mut show = Show::Nothing;
-    let mut wish = None;
+    let own_options = api.is_none();
+    let mut wish = api.map(str::to_owned);
     let mut rest = Vec::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.to_str() {
-            Some("--api") => match args.next() {
+            Some("--api") if own_options => match args.next() {
                 Some(name) => wish = Some(name.to_string_lossy().into_owned()),
                 None => return fail(2, &format!("--api needs a name: {}", names())),
             },
-            Some(text) if text.starts_with("--api=") => {
+            Some(text) if own_options && text.starts_with("--api=") => {
                 wish = Some(text["--api=".len()..].to_owned())
             }
-            Some("--cxx") => language = Language::Cxx,
+            Some("--cxx") if own_options => language = Language::Cxx,
             Some("--showme" | "-showme" | "-show") => show = Show::Command,
             Some("--showme:compile" | "-showme:compile") => show = Show::Compile,
             Some("--showme:link" | "-showme:link") => show = Show::Link,
-            Some("--help") if rest.is_empty() => {
+            Some("--help") if own_options && rest.is_empty() => {
                 println!("{HELP}");
                 return ExitCode::SUCCESS;
             }
@@ -134,11 +156,17 @@ pub fn run(language: Language, args: Vec<OsString>) -> ExitCode {
         .chain(&beside)
         .map(|folder| joined("-I", folder))
         .collect();
-    let link = [
+    let mut link = vec![
         joined("-L", &place.lib),
         joined("-Wl,-rpath,", &place.lib),
         format!("-l{}", place.library).into(),
     ];
+    if rest
+        .iter()
+        .any(|arg| arg == "-static" || arg == "-static-pie")
+    {
+        link.extend(NATIVE.map(OsString::from));
+    }
     if rest.is_empty() && show == Show::Nothing {
         return fail(2, "nothing to compile; unipgas cc --help tells more");
     }
@@ -187,8 +215,26 @@ fn compiler(language: Language) -> String {
     let wish = names
         .iter()
         .filter_map(|name| std::env::var(name).ok())
-        .find(|value| !value.trim().is_empty());
+        .find(|value| !value.trim().is_empty() && !names_this_program(value));
     wish.unwrap_or_else(|| default.into())
+}
+
+/// Whether a command is this program itself: `make CC=gaspicc` hands CC to what it starts, too.
+fn names_this_program(command: &str) -> bool {
+    let Ok(this) = std::env::current_exe().and_then(|path| path.canonicalize()) else {
+        return false;
+    };
+    let is_this = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == this);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command
+        .split_whitespace()
+        .any(|word| match word.contains('/') {
+            true => is_this(word.into()),
+            false => std::env::split_paths(&path)
+                .map(|folder| folder.join(word))
+                .find(|file| file.is_file())
+                .is_some_and(is_this),
+        })
 }
 
 /// Whether these arguments make the compiler link: there is an input, and nothing ends the work before.

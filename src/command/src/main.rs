@@ -47,6 +47,10 @@ struct Passed {
 fn main() -> ExitCode {
     unipgas::init();
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some((language, api)) = args.first().and_then(|name| cc::named(name)) {
+        restore_pipe_signal();
+        return cc::run(language, Some(api), args.into_iter().skip(1).collect());
+    }
     let cli = match Cli::try_parse_from(run::mark_program(args)) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
@@ -57,19 +61,23 @@ fn main() -> ExitCode {
         Err(error) => return fail(2, &one_line(&error)),
     };
     if !matches!(cli, Cli::Run(_)) {
-        // As other tools do when `head` has read enough; run must go on and see its processes through.
-        // SAFETY:
-        // - the default action is a valid disposition, and no other thread runs yet.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        restore_pipe_signal();
     }
     match cli {
         Cli::Run(args) => run::run(args),
-        Cli::Cc(passed) => cc::run(cc::Language::C, passed.args),
-        Cli::Cxx(passed) => cc::run(cc::Language::Cxx, passed.args),
+        Cli::Cc(passed) => cc::run(cc::Language::C, None, passed.args),
+        Cli::Cxx(passed) => cc::run(cc::Language::Cxx, None, passed.args),
         Cli::Info(args) => info::run(&args),
         Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
         Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
+}
+
+/// As other tools do when `head` has read enough; run must go on and see its processes through.
+fn restore_pipe_signal() {
+    // SAFETY:
+    // - the default action is a valid disposition, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn texts(args: Vec<OsString>) -> impl Iterator<Item = String> {

@@ -98,6 +98,71 @@ fn showme_prints_what_would_run() {
 }
 
 #[test]
+fn static_programs_get_what_the_archive_needs() {
+    let prefix = Prefix::new("static");
+    for option in ["-static", "-static-pie"] {
+        let said = prefix.cc(&["--api", "gaspi", "--showme", option, "a.c"]);
+        assert!(said.contains(option) && said.contains(" -lGPI2 "), "{said}");
+        assert!(said.contains(" -lm "), "{said}");
+    }
+}
+
+#[test]
+fn one_word_compilers() {
+    let prefix = Prefix::new("words");
+    for file in ["utofu.h", "RCCE.h", "iRCCE.h"] {
+        std::fs::write(prefix.0.join("include").join(file), "").unwrap();
+    }
+    for (name, library) in [
+        ("gaspi", "GPI2"),
+        ("utofu", "tofucom"),
+        ("rcce", "RCCE"),
+        ("ircce", "iRCCE"),
+    ] {
+        std::fs::write(prefix.0.join(format!("lib/lib{library}.so")), "").unwrap();
+        for (suffix, variable) in [("cc", "CC"), ("cxx", "CXX")] {
+            let link = prefix.0.join(format!("bin/{name}{suffix}"));
+            std::os::unix::fs::symlink("unipgas", &link).unwrap();
+            let said = |args: &[&str], value: &str| {
+                let output = Command::new(&link)
+                    .args(args)
+                    .env_remove("UNIPGAS_CC")
+                    .env_remove("UNIPGAS_CXX")
+                    .env(variable, value)
+                    .output()
+                    .unwrap();
+                assert!(output.status.success());
+                let text = String::from_utf8(output.stdout).unwrap();
+                text.replace(&format!("{}", prefix.0.display()), "P")
+                    .replace('\'', "")
+            };
+            let include = match name {
+                "utofu" => "-IP/include -IP/include/fjmpi",
+                _ => "-IP/include",
+            };
+            assert_eq!(
+                said(&["--showme", "-O2", "--api", "a.c"], "mycc"),
+                format!("mycc {include} -O2 --api a.c -LP/lib -Wl,-rpath,P/lib -l{library}\n")
+            );
+            assert_eq!(said(&["--help"], "echo"), format!("{include} --help\n"));
+            // What make hands on is this program itself.
+            let folder = prefix.0.join("bin");
+            let output = Command::new(&link)
+                .args(["--showme", "-c", "a.c"])
+                .env_remove("UNIPGAS_CC")
+                .env_remove("UNIPGAS_CXX")
+                .env(variable, format!("{name}{suffix}"))
+                .env("PATH", folder)
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let default = if suffix == "cc" { "cc " } else { "c++ " };
+            assert!(text.starts_with(default), "{text}");
+        }
+    }
+}
+
+#[test]
 fn the_compiler_is_run_with_its_status() {
     let prefix = Prefix::new("status");
     let status = |compiler: &str, args: &[&str]| {
