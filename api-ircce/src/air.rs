@@ -92,6 +92,8 @@ impl Ue {
     /// Adds 1 and gives what was there before (`iRCCE_atomic_inc`).
     #[inline]
     pub fn atomic_inc(&self, register: Register) -> Result<i32> {
+        // Locks are made of this.
+        self.looked_if_crowded()?;
         let at = self.control(0, offset(register.0.into()))?;
         // The upper half of the word only takes the carries.
         self.endpoint

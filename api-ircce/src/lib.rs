@@ -27,6 +27,7 @@ pub mod ffi;
 pub mod flag;
 pub mod launch;
 mod lock;
+mod looks;
 pub mod message;
 pub mod mpb;
 mod places;

@@ -17,6 +17,7 @@ use crate::air::Registers;
 use crate::comm::{Communicators, MAX_UES};
 use crate::extents::Extents;
 use crate::launch::Wishes;
+use crate::looks::Looks;
 use crate::message::Messages;
 use crate::mpb::MPB;
 use crate::power::Power;
@@ -25,11 +26,6 @@ use crate::status::{Code, Failure, Result};
 
 /// The name of every UE's region: control words, then the MPB.
 const REGION: &str = "rcce";
-/// Looks that found nothing before the core is offered to others; fewer where processes share cores.
-const PATIENCE: u32 = 256;
-const CROWDED_PATIENCE: u32 = 16;
-/// Looks that found nothing between two looks at the lives of the others.
-const LIVES: u32 = 4096;
 /// Writes between two questions whether somebody has died.
 const WRITES: u32 = 64;
 
@@ -67,7 +63,7 @@ pub struct Ue {
     peers: Arc<[RemoteRegion]>,
     mine: Region,
     cores: [i32; MAX_UES],
-    looks: AtomicU32,
+    pub(crate) looks: Looks,
     writes: AtomicU32,
     world: Arc<World>,
 }
@@ -127,7 +123,7 @@ impl Ue {
             peers,
             mine,
             cores: numbered,
-            looks: AtomicU32::new(0),
+            looks: Looks::new(&world),
             writes: AtomicU32::new(0),
             world,
         })
@@ -205,28 +201,6 @@ impl Ue {
                 poll,
             )
             .map_err(Failure::Engine)
-    }
-
-    /// Called by what programs call in loops until something changes.
-    #[inline]
-    pub(crate) fn looked(&self) -> Result<()> {
-        let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
-        self.looks.store(looks, Ordering::Relaxed);
-        if looks.is_multiple_of(CROWDED_PATIENCE) {
-            self.looked_often(looks)?;
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn looked_often(&self, looks: u32) -> Result<()> {
-        if looks.is_multiple_of(PATIENCE) || self.world.engine().crowded() {
-            std::thread::yield_now();
-        }
-        if looks.is_multiple_of(LIVES) {
-            self.world.check_anyone()?;
-        }
-        Ok(())
     }
 
     /// Called by what writes to others: memory takes what is written to it, whoever has died.
