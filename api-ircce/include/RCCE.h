@@ -12,8 +12,9 @@
  * same sender get one message each, and two that come to the same barrier are in it one after the other. RCCE_init and RCCE_finalize are
  * for one thread.
  */
-#ifndef UNIPGAS_RCCE_H
-#define UNIPGAS_RCCE_H
+/* The guard of RCCE's own header, which some programs bring along: the one that comes first counts. */
+#ifndef RCCE_H
+#define RCCE_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,9 @@ extern "C" {
 /* ---------------------------------------------------------------- what functions return */
 
 #define RCCE_SUCCESS 0
+#define RCCE_PENDING (-2)  /* begun, not finished */
+#define RCCE_RESERVED (-3) /* waits for earlier requests */
+#define RCCE_REJECTED (-4) /* nothing to be cancelled */
 #define RCCE_ERROR_BASE 1234321
 #define RCCE_ERROR_TARGET (RCCE_ERROR_BASE + 1)                    /* not an address in the MPB */
 #define RCCE_ERROR_SOURCE (RCCE_ERROR_BASE + 2)                    /* not an address in the MPB */
@@ -116,6 +120,8 @@ typedef struct {
 /** All UEs. */
 extern RCCE_COMM RCCE_COMM_WORLD;
 
+#include "RCCE_requests.h"
+
 /* ---------------------------------------------------------------- beginning and end */
 
 /** First call of a program. Removes from the arguments what RCCE's own launcher puts there, if it is there. */
@@ -138,6 +144,8 @@ t_vcharp RCCE_shmalloc_request(size_t size, size_t *chunk);
 void RCCE_shfree(t_vcharp address);
 /** What this UE has written to shared memory is visible to the others. */
 void RCCE_shflush(void);
+/** As RCCE_shflush(); returns 0. */
+int RCCE_DCMflush(void);
 
 /* ---------------------------------------------------------------- communicators */
 
@@ -190,6 +198,8 @@ int RCCE_flag_free(RCCE_FLAG *flag);
 /** Sets or unsets UE id's flag. What this UE has put there before is visible before it. */
 int RCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id) __asm__("RCCE_flag_write_gory");
 int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
+/** Whether this UE's flag has the value; *result: 1 or 0. */
+int RCCE_test_flag(RCCE_FLAG flag, RCCE_FLAG_STATUS value, int *result);
 
 /** Sends through buffer, chunk bytes at a time; sent and ready are flags for this. */
 int RCCE_send(char *data, t_vcharp buffer, size_t chunk, RCCE_FLAG *ready, RCCE_FLAG *sent, size_t size, int dest)
@@ -215,6 +225,36 @@ int RCCE_allreduce(char *data, char *result, int num, int type, int op, RCCE_COM
 int RCCE_reduce(char *data, char *result, int num, int type, int op, int root, RCCE_COMM comm);
 /** root is a number among the members. */
 int RCCE_bcast(char *data, size_t size, int root, RCCE_COMM comm);
+
+/* Buffers and flags, which programs of the simple interface declare themselves if they want them; those in C++ mean these, too. */
+
+/** Allocates one line of the MPB: null for other sizes than 32, or if there is no room. */
+t_vcharp RCCE_malloc(size_t size);
+t_vcharp RCCE_malloc_request(size_t size, size_t *chunk);
+void RCCE_free(t_vcharp address);
+/** Copies to UE id's MPB, any size. */
+int RCCE_put(t_vcharp target, t_vcharp source, int size, int id);
+/** Copies from UE id's MPB, any size. */
+int RCCE_get(t_vcharp target, t_vcharp source, int size, int id);
+int RCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value);
+int RCCE_flag_alloc(RCCE_FLAG *flag);
+int RCCE_flag_free(RCCE_FLAG *flag);
+int RCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id);
+int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
+/** Whether this UE's flag has the value; *result: 1 or 0. */
+int RCCE_test_flag(RCCE_FLAG flag, RCCE_FLAG_STATUS value, int *result);
+
+/* Non-blocking messages of RCCE 2: those of iRCCE.h by other names. Sizes are 1 to SSIZE_MAX. */
+
+int RCCE_isend(char *data, size_t size, int dest, RCCE_SEND_REQUEST *request) __asm__("iRCCE_isend");
+int RCCE_isend_test(RCCE_SEND_REQUEST *request, int *test) __asm__("iRCCE_isend_test");
+int RCCE_isend_wait(RCCE_SEND_REQUEST *request) __asm__("iRCCE_isend_wait");
+/** Moves requests on, whoever they are for. */
+int RCCE_isend_push(int dest) __asm__("iRCCE_isend_push");
+int RCCE_irecv(char *data, size_t size, int source, RCCE_RECV_REQUEST *request) __asm__("iRCCE_irecv");
+int RCCE_irecv_test(RCCE_RECV_REQUEST *request, int *test) __asm__("iRCCE_irecv_test");
+int RCCE_irecv_wait(RCCE_RECV_REQUEST *request) __asm__("iRCCE_irecv_wait");
+int RCCE_irecv_push(int source) __asm__("iRCCE_irecv_push");
 
 #endif
 
@@ -242,6 +282,8 @@ int RCCE_set_frequency_divider(int divider, int *new_divider);
 int RCCE_power_domain_master(void);
 /** UEs in this UE's domain. */
 int RCCE_power_domain_size(void);
+/** Prints a line for each of the chip's 24 tiles: its divider as this UE knows it, that of its own domain or else the default. */
+void print_dividers(void);
 
 #endif
 

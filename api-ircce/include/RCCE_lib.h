@@ -1,9 +1,9 @@
 /*
- * What RCCE programs use beside RCCE.h: the variables behind RCCE_ue() and RCCE_num_ues(), and, for programs of the simple interface,
- * buffers and flags. They are set by RCCE_init().
+ * What RCCE programs use beside RCCE.h: the variables behind RCCE_ue() and RCCE_num_ues(), which RCCE_init() sets, and tools of the
+ * library.
  */
-#ifndef UNIPGAS_RCCE_LIB_H
-#define UNIPGAS_RCCE_LIB_H
+#ifndef RCCE_LIB_H
+#define RCCE_LIB_H
 
 #include "RCCE.h"
 
@@ -15,24 +15,21 @@ extern int RCCE_IAM;
 extern int RCCE_NP;
 /** The core that each UE stands for. */
 extern int RC_COREID[RCCE_MAXNP];
+/** The core that this UE stands for. */
+extern int RC_MY_COREID;
+/** Bytes of an MPB. */
+extern int RCCE_BUFF_SIZE;
+/** Where each UE's MPB begins in the memory of this one. What a program writes there itself wakes nobody who waits. */
+extern t_vcharp RCCE_comm_buffer[RCCE_MAXNP];
+/** A line that may be written, to no effect: there is no write combine buffer. */
+extern t_vcharp RCCE_fool_write_combine_buffer;
 
-#ifndef GORY
-
-/** Allocates one line of the MPB: null for other sizes than 32, or if there is no room. */
-t_vcharp RCCE_malloc(size_t size);
-t_vcharp RCCE_malloc_request(size_t size, size_t *chunk);
-void RCCE_free(t_vcharp address);
-/** Copies to UE id's MPB, any size. */
-int RCCE_put(t_vcharp target, t_vcharp source, int size, int id);
-/** Copies from UE id's MPB, any size. */
-int RCCE_get(t_vcharp target, t_vcharp source, int size, int id);
-int RCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value);
-int RCCE_flag_alloc(RCCE_FLAG *flag);
-int RCCE_flag_free(RCCE_FLAG *flag);
-int RCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id);
-int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
-
-#endif
+/** Whether this UE's flag is set. */
+int RCCE_probe(RCCE_FLAG flag);
+/** As qsort() of the C library; returns 0. */
+int RCCE_qsort(char *base, size_t num, size_t size, int (*compare)(const void *, const void *));
+/** Compares two int for it. */
+int id_compare(const void *one, const void *other);
 
 #ifdef __cplusplus
 }

@@ -5,12 +5,14 @@
  * Sizes are in bytes. Functions that return int return iRCCE_SUCCESS, iRCCE_ERROR, one of the states below, or one of RCCE_ERROR_*.
  * Threads as in RCCE.h; a request or a list of requests is for one thread at a time.
  */
-#ifndef UNIPGAS_IRCCE_H
-#define UNIPGAS_IRCCE_H
+/* The guard of iRCCE's own header, which some programs bring along: the one that comes first counts. */
+#ifndef IRCCE_H
+#define IRCCE_H
 
 #include <sys/types.h>
 
 #include "RCCE.h"
+#include "RCCE_requests.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,21 +36,9 @@ extern const int iRCCE_ANY_LENGTH;
 
 /* ---------------------------------------------------------------- types */
 
-/** A send under way. Lives until the request has been completed. dest may be read. */
-typedef struct _iRCCE_SEND_REQUEST {
-  __extension__ unsigned long long _private[14];
-  t_vcharp combuf;
-  int dest;
-  int _reserved;
-} iRCCE_SEND_REQUEST;
-
-/** A receive under way. source may be read: with iRCCE_ANY_SOURCE the sender, once it is known. */
-typedef struct _iRCCE_RECV_REQUEST {
-  __extension__ unsigned long long _private[15];
-  t_vcharp combuf;
-  int source;
-  int _reserved;
-} iRCCE_RECV_REQUEST;
+/** A send, a receive under way: see RCCE_requests.h. */
+typedef RCCE_SEND_REQUEST iRCCE_SEND_REQUEST;
+typedef RCCE_RECV_REQUEST iRCCE_RECV_REQUEST;
 
 /** Several requests. */
 typedef struct _iRCCE_WAIT_LIST {
@@ -193,7 +183,10 @@ int iRCCE_mrecv_within(char *buffer, ssize_t length, int source, size_t capacity
 #define RCCE_SEND_REQUEST iRCCE_SEND_REQUEST
 #define RCCE_RECV_REQUEST iRCCE_RECV_REQUEST
 
-/* Of versions before 2.0. */
+/* Of versions before 2.0, whose headers declare them as functions. */
+int iRCCE_send(char *buffer, ssize_t length, int dest);
+int iRCCE_recv(char *buffer, ssize_t length, int source);
+int iRCCE_recv_test(char *buffer, ssize_t length, int source, int *test);
 #define iRCCE_send iRCCE_ssend
 #define iRCCE_recv iRCCE_srecv
 #define iRCCE_recv_test iRCCE_srecv_test

@@ -146,17 +146,28 @@ impl Ue {
         self.read_tag(flag, tag)
     }
 
+    /// Whether this UE's flag has the value, so that [`Ue::wait_until`] would not wait (`RCCE_test_flag`). Errors:
+    /// [`Code::FlagNotInCommBuffer`].
+    #[inline]
+    pub fn test_flag(&self, flag: Flag, value: i32) -> Result<bool> {
+        let word = self.word(self.flag_offset(flag, 4)?)?;
+        let found = word.load(Ordering::Acquire) == value as u32;
+        if !found {
+            self.looked()?;
+        }
+        Ok(found)
+    }
+
     /// Whether this UE's flag has the value, so that [`Ue::wait_tagged`] would not wait; if so, reads the beginning of the tag
     /// (`iRCCE_test_tagged`).
     #[inline]
     pub fn test_tagged(&self, flag: Flag, value: i32, tag: &mut [u8]) -> Result<bool> {
-        let word = self.word(self.flag_offset(flag, LINE)?)?;
-        if word.load(Ordering::Acquire) != value as u32 {
-            self.looked()?;
-            return Ok(false);
+        self.flag_offset(flag, LINE)?;
+        let found = self.test_flag(flag, value)?;
+        if found {
+            self.read_tag(flag, tag)?;
         }
-        self.read_tag(flag, tag)?;
-        Ok(true)
+        Ok(found)
     }
 
     #[inline]

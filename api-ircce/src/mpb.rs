@@ -47,6 +47,17 @@ impl Ue {
         self.base().wrapping_add(MPB + place.0)
     }
 
+    /// Where the MPB of UE `id` begins in this process, null where it is not mapped or there is no such UE.
+    pub fn window(&self, id: u32) -> *mut u8 {
+        if id == self.id() {
+            return self.address(Place(0));
+        }
+        match self.peer(id).map(|region| region.parts().base) {
+            Ok(base) if !base.is_null() => base.wrapping_add(MPB),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
     /// The place of an address in this UE's MPB.
     #[inline(always)]
     pub fn place(&self, address: *const u8) -> Option<Place> {
@@ -137,11 +148,14 @@ impl Ue {
             // SAFETY:
             // - the caller's word; the range lies in the own MPB.
             unsafe { unipgas_core::copy(self.base().wrapping_add(offset), into, len) };
-            return Ok(());
+        } else {
+            // SAFETY:
+            // - the caller's word; what is posted is over before this returns.
+            unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }?;
         }
         // SAFETY:
-        // - the caller's word; what is posted is over before this returns.
-        unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }
+        // - the caller's word.
+        unsafe { self.copied(into, from, len, id) }
     }
 
     /// Reads anything of UE `id`.

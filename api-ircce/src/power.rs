@@ -42,10 +42,15 @@ impl Default for Power {
         Power {
             active: false,
             level: 4,
-            divider: 3,
+            divider: DIVIDER,
         }
     }
 }
+
+/// Tiles of the chip.
+pub const TILES: usize = 24;
+/// What every tile's divider is at first.
+const DIVIDER: i32 = 3;
 
 /// The power domain of a core, 0 to 5.
 pub fn domain(core: i32) -> i32 {
@@ -82,6 +87,15 @@ impl Ue {
     /// UEs in this one's power domain (`RCCE_power_domain_size`).
     pub fn power_domain_size(&self) -> u32 {
         self.power_members().count() as u32
+    }
+
+    /// The divider of each tile as this UE knows it: of other domains than its own, what it was at first.
+    pub fn dividers(&self) -> [i32; TILES] {
+        let mine = self.power.lock().divider;
+        std::array::from_fn(|tile| match domain(2 * tile as i32) {
+            domain if domain == self.power_domain() => mine,
+            _ => DIVIDER,
+        })
     }
 
     fn is_master(&self) -> bool {

@@ -4,18 +4,20 @@
 //! structure leads to it.
 
 mod ending;
+mod structure;
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use slab::Slab;
-use unipgas_core::message::{
-    Envelope, Mailbox, Mode, Needs, Pattern, ReceiveTicket, Received, SendTicket,
-};
+use unipgas_core::message::{Envelope, Mailbox, Mode, Needs, Pattern, ReceiveTicket, SendTicket};
 
 use crate::message::{Buffer, POINT_TO_POINT, Source};
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result, SUCCESS};
+
+pub(crate) use structure::Common;
+pub use structure::{RecvRequest, SendRequest};
 
 /// `iRCCE_PENDING`: begun, not finished.
 pub const PENDING: i32 = -2;
@@ -27,65 +29,11 @@ pub const NOT_ENQUEUED: i32 = -4;
 /// What has become of a request of which the engine's failure is the end.
 const FAILED: i32 = Code::General as i32;
 
-/// `iRCCE_SEND_REQUEST`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct SendRequest {
-    about: About,
-    room: [u64; 11],
-    combuf: *mut u8,
-    /// The receiver.
-    pub dest: i32,
-    reserved: i32,
-}
-
-/// `iRCCE_RECV_REQUEST`.
-#[repr(C)]
-#[derive(Debug)]
-pub struct RecvRequest {
-    about: About,
-    room: [u64; 12],
-    combuf: *mut u8,
-    /// The sender: -1 as long as that may be anyone.
-    pub source: i32,
-    reserved: i32,
-}
-
-const _: () = assert!(size_of::<SendRequest>() == 128 && size_of::<RecvRequest>() == 136);
-
-/// What the two have in common.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct About {
-    /// Leads to the entry while there is one.
-    id: u64,
-    /// Bytes asked for, then those of the message.
-    size: i64,
-    /// What has become of it, once it has ended.
-    status: i32,
-    padding: i32,
-}
-
 /// A request as programs pass it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Handle {
     Send(*mut SendRequest),
     Receive(*mut RecvRequest),
-}
-
-impl Handle {
-    /// # Safety
-    /// Not null, and valid.
-    unsafe fn about(self) -> *mut About {
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            match self {
-                Handle::Send(request) => &raw mut (*request).about,
-                Handle::Receive(request) => &raw mut (*request).about,
-            }
-        }
-    }
 }
 
 struct PendingSend {
@@ -227,7 +175,11 @@ impl Pending {
         if !send.request.is_null() {
             // SAFETY:
             // - the program keeps it until the request has ended, which is now.
-            unsafe { (*send.request).about.status = ended.as_ref().map_or(FAILED, |()| SUCCESS) };
+            unsafe {
+                (*send.request)
+                    .common
+                    .end(ended.as_ref().map_or(FAILED, |()| SUCCESS))
+            };
         }
         ended.map(|()| true)
     }
@@ -253,10 +205,11 @@ impl Pending {
             // SAFETY:
             // - the program keeps it until the request has ended, which is now.
             unsafe {
-                match &received {
-                    Ok(received) => (*receive.request).finish(received, status),
-                    Err(_) => (*receive.request).about.status = status,
+                let common = &mut (*receive.request).common;
+                if let Ok(received) = &received {
+                    common.received(received.source as i32, received.len as i64);
                 }
+                common.end(status);
             }
         }
         received.map_err(|error| match receive.source {
@@ -310,14 +263,6 @@ impl Pending {
     }
 }
 
-impl RecvRequest {
-    fn finish(&mut self, received: &Received, status: i32) {
-        self.source = received.source as i32;
-        self.about.size = received.len as i64;
-        self.about.status = status;
-    }
-}
-
 /// What has become of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -364,18 +309,9 @@ impl Ue {
         // SAFETY:
         // - valid by the caller's word.
         unsafe {
-            request.write(SendRequest {
-                about: About {
-                    id: id(key, serial),
-                    size: len as i64,
-                    status: PENDING,
-                    padding: 0,
-                },
-                room: [0; 11],
-                combuf: std::ptr::null_mut(),
-                dest: dest as i32,
-                reserved: 0,
-            });
+            let id = id(key, serial);
+            let common = Common::begun(id, data.cast_mut(), len as i64, dest as i32);
+            request.write(SendRequest::new(common));
         }
         pending.push(self, &mut mailbox)?;
         // SAFETY:
@@ -415,18 +351,10 @@ impl Ue {
         // SAFETY:
         // - valid by the caller's word.
         unsafe {
-            request.write(RecvRequest {
-                about: About {
-                    id: id(key, serial),
-                    size: buffer.capacity.min(i64::MAX as usize) as i64,
-                    status: PENDING,
-                    padding: 0,
-                },
-                room: [0; 12],
-                combuf: std::ptr::null_mut(),
-                source: source.map_or(-1, |source| source as i32),
-                reserved: 0,
-            });
+            let id = id(key, serial);
+            let size = buffer.capacity.min(i64::MAX as usize) as i64;
+            let from = source.map_or(-1, |source| source as i32);
+            request.write(RecvRequest::new(Common::begun(id, buffer.ptr, size, from)));
         }
         pending.push(self, &mut mailbox)?;
         // SAFETY:
@@ -439,11 +367,14 @@ impl Ue {
     unsafe fn state_of(&self, pending: &Pending, mailbox: &Mailbox, handle: Handle) -> State {
         // SAFETY:
         // - the caller's word.
-        let about = unsafe { *handle.about() };
-        match pending.state(mailbox, handle, about.id) {
+        let (id, status) = unsafe {
+            let common = handle.common();
+            ((*common).id, (*common).status)
+        };
+        match pending.state(mailbox, handle, id) {
             Some(status) => State::Open(status),
             // What never was has nothing left to do.
-            None => State::Ended(match about.status {
+            None => State::Ended(match status {
                 PENDING | RESERVED => SUCCESS,
                 status => status,
             }),
@@ -473,7 +404,7 @@ impl Ue {
             // SAFETY:
             // - the caller's word.
             unsafe {
-                pending.look_at(self, &mut mailbox, handle, (*handle.about()).id)?;
+                pending.look_at(self, &mut mailbox, handle, (*handle.common()).id)?;
                 self.state_of(&pending, &mailbox, handle)
             }
         };
@@ -554,7 +485,7 @@ impl Ue {
         let pending = self.messages.pending.lock();
         // SAFETY:
         // - valid by the word of `wait_for`'s caller.
-        let id = unsafe { (*handle.about()).id };
+        let id = unsafe { (*handle.common()).id };
         match handle {
             // One that has not begun waits for the receivers of those before it, too.
             Handle::Send(_) => pending
@@ -576,5 +507,5 @@ impl Ue {
 pub(crate) unsafe fn size(handle: Handle) -> i64 {
     // SAFETY:
     // - the caller's word.
-    unsafe { (*handle.about()).size }
+    unsafe { (*handle.common()).size }
 }

@@ -301,7 +301,7 @@ impl<'scope> Sending<'scope> {
     pub fn dest(&self) -> u32 {
         // SAFETY:
         // - the place is taken as long as this is here, and the number is written once, before.
-        unsafe { (*self.place.at.as_ptr()).dest as u32 }
+        unsafe { (*self.place.at.as_ptr()).dest() as u32 }
     }
 
     /// Waits until the message has been received, and moves everything on meanwhile (`iRCCE_isend_wait`). Errors: [`Failure::Engine`].
@@ -356,7 +356,7 @@ impl<'scope> Receiving<'scope> {
         let request = self.place.at.as_ptr();
         // SAFETY:
         // - as above; the request has ended, so that nobody writes it any more.
-        let (source, len) = unsafe { ((*request).source as u32, size(self.handle()) as usize) };
+        let (source, len) = unsafe { ((*request).source() as u32, size(self.handle()) as usize) };
         let buffer = self.give_back();
         outcome(status)?;
         Ok(Message {

@@ -46,7 +46,7 @@ fn source(name: &str) -> PathBuf {
 
 #[test]
 fn each_header_compiles_alone() {
-    for header in ["RCCE.h", "RCCE_lib.h", "iRCCE.h"] {
+    for header in ["RCCE.h", "RCCE_lib.h", "iRCCE.h", "iRCCE_lib.h"] {
         // Twice, for the guard.
         let text = format!("#include <{header}>\n#include <{header}>\nextern int not_empty;\n");
         let path = scratch(&format!("alone-{header}"));
@@ -98,7 +98,11 @@ fn a_changed_header_is_noticed() {
             "int RCCE_comm_size(RCCE_COMM comm",
             "int RCCE_comm_size(RCCE_COMM *comm",
         ),
-        ("iRCCE.h", "_private[15]", "_private[14]"),
+        (
+            "RCCE_requests.h",
+            "  int source;\n  int sync;",
+            "  int sync;\n  int source;",
+        ),
         (
             "iRCCE.h",
             "#define iRCCE_PENDING (-2)",
@@ -109,11 +113,11 @@ fn a_changed_header_is_noticed() {
             "iRCCE_isend(char *buffer, ssize_t",
             "iRCCE_isend(char *buffer, int",
         ),
-        ("iRCCE.h", "#define iRCCE_send iRCCE_ssend", ""),
+        ("iRCCE.h", "#define iRCCE_memcpy iRCCE_memcpy_put", ""),
     ] {
         let directory = scratch("changed");
         std::fs::create_dir_all(&directory).unwrap();
-        for name in ["RCCE.h", "RCCE_lib.h", "iRCCE.h"] {
+        for name in ["RCCE.h", "RCCE_lib.h", "RCCE_requests.h", "iRCCE.h"] {
             let mut text = std::fs::read_to_string(crate_dir().join("include").join(name)).unwrap();
             if name == header {
                 assert!(text.contains(from), "{from} is gone");
@@ -173,4 +177,37 @@ fn names_in_the_library() {
         has(&plain, "iRCCE_irecv") && !has(&plain, "iRCCE_irecv_within"),
         "{plain}"
     );
+}
+
+/// C++ programs that declare functions of the library themselves mean those of C.
+#[test]
+fn declarations_of_cxx_programs() {
+    let (path, object) = (scratch("own.cc"), scratch("own.o"));
+    std::fs::write(
+        &path,
+        "#include <RCCE.h>\n\
+         extern t_vcharp RCCE_malloc(size_t);\n\
+         extern int RCCE_put(t_vcharp, t_vcharp, int, int);\n\
+         extern int RCCE_acquire_lock(int);\n\
+         void print_dividers(void);\n\
+         int use() { print_dividers(); return RCCE_acquire_lock(0) + RCCE_put(RCCE_malloc(32), 0, 0, 0); }\n",
+    )
+    .unwrap();
+    let mut compile = compiler("c++", "c++17");
+    compile.args(["-DRC_POWER_MANAGEMENT", "-Wno-redundant-decls", "-c"]);
+    demand(compile.arg(&path).arg("-o").arg(&object));
+    let names = demand(Command::new("nm").arg("--undefined-only").arg(&object));
+    for name in [
+        "RCCE_malloc",
+        "RCCE_put",
+        "RCCE_acquire_lock",
+        "print_dividers",
+    ] {
+        assert!(
+            names
+                .lines()
+                .any(|line| line.ends_with(&format!(" {name}"))),
+            "{names}"
+        );
+    }
 }

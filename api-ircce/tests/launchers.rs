@@ -79,7 +79,8 @@ fn programs_are_started_by_their_names() {
     );
     std::fs::write(place.here.join("rc.hosts"), "00 # the first\nrck05\n11\n").unwrap();
     for option in ["-f", "-corefile"] {
-        let line = format!("-nue 2 {option} rc.hosts -clock 0.533 -clear -delay 0.01 program");
+        let line =
+            format!("-nue 2 {option} rc.hosts -clock 0.533 -clear -emulator -delay 0.01 program");
         assert_eq!(place.says("rccerun", &line), "/ named 5\n".repeat(2));
     }
     let said = place.says("irccerun", "-V -nue 2 program");

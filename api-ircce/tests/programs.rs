@@ -91,6 +91,41 @@ fn open_sends_get_on_while_their_unit_waits_for_anything() {
     everywhere(&compile("open.c", "open", &[]));
 }
 
+#[test]
+fn non_blocking_messages_of_rcce_2() {
+    everywhere(&compile("rcce2.c", "rcce2", &[]));
+}
+
+#[test]
+fn requests_of_an_own_header() {
+    let program = compile("own.c", "own", &[]);
+    for options in [
+        "-n 1",
+        "-n 2",
+        "-n 5",
+        "--backend chaos --seed 1 -n 2",
+        "--backend chaos --seed 2 -n 3",
+    ] {
+        succeeds(options, &program, &[]);
+    }
+}
+
+#[test]
+fn tools_of_the_library() {
+    for (name, options) in [
+        ("tools", &[][..]),
+        ("tools-no-pie", &["-fno-pie", "-no-pie"]),
+    ] {
+        let program = compile("tools.c", name, options);
+        for options in ["-n 1", "-n 2", "-n 5", "-n 48", "--backend chaos -n 3"] {
+            let said = succeeds(options, &program, &[]);
+            let lines: Vec<&str> = said.lines().collect();
+            assert_eq!(lines.len(), 24, "{said}");
+            assert_eq!(lines[23], "Clock divider for tile 23 is 3");
+        }
+    }
+}
+
 /// Executables have copies of the library's variables, or not; both kinds read what the library has written.
 #[test]
 fn variables_of_any_executable() {
@@ -111,24 +146,57 @@ fn variables_of_a_static_program() {
         compiler()
             .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O1", "-pthread"])
             .arg(crate_dir().join("tests/programs/plain.c"))
-            // Whole: what enters the backends into their table is an object that nobody names.
+            .arg("-static")
+            // Whole: what enters the backends into their table is an object that nobody names. And then without what only the command
+            // needs, hwloc.
             .arg("-Wl,--whole-archive")
             .arg(built().join("libunipgas.a"))
             .arg("-Wl,--no-whole-archive")
-            .args([
-                "-lhwloc",
-                "-lgcc_s",
-                "-lutil",
-                "-lrt",
-                "-lpthread",
-                "-lm",
-                "-ldl",
-                "-lc",
-                "-o",
-            ])
+            .args(["-Wl,--gc-sections", "-lm", "-o"])
             .arg(&program),
     );
     succeeds("-n 3", &program, &["2"]);
+}
+
+/// Runs this on two processors at most, with all processes that it starts.
+fn on_two_processors<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY:
+            // - a set of zeroes is an empty one; the calls read and write that set, of the size that they are told.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                let size = size_of_val(&set);
+                assert_eq!(libc::sched_getaffinity(0, size, &raw mut set), 0);
+                let mine =
+                    (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set));
+                for cpu in mine.skip(2).collect::<Vec<_>>() {
+                    libc::CPU_CLR(cpu, &mut set);
+                }
+                assert_eq!(libc::sched_setaffinity(0, size, &raw const set), 0);
+            }
+            run()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// A loop of calls that return at once must not keep its processor from those who would end it: then every hop would take some
+/// 100,000 calls, those of a time slice.
+#[test]
+fn loops_let_others_run() {
+    let program = compile("token.c", "token", &[]);
+    for (way, rounds) in [("g", 20), ("o", 20), ("f", 20), ("a", 20), ("r", 10)] {
+        for processes in [4, 12, 48] {
+            let rounds = (rounds * 4 / processes).max(2).to_string();
+            let options = format!("-n {processes}");
+            let said = on_two_processors(|| succeeds(&options, &program, &[way, &rounds]));
+            let calls = said.split(' ').next().and_then(|word| word.parse().ok());
+            let calls: u64 = calls.unwrap_or_else(|| panic!("{said}"));
+            assert!(calls < 20_000, "{way} {processes}: {said}");
+        }
+    }
+    succeeds("--backend chaos --seed 4 -n 4", &program, &["g", "3"]);
 }
 
 #[test]

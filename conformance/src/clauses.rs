@@ -314,6 +314,16 @@ pub const RCCE_EXTENSIONS: &[&str] = &[
     "iRCCE_isrecv_within",
     "iRCCE_srecv_within",
     "iRCCE_mrecv_within",
+    "RCCE_DCMflush",
+    "RCCE_probe",
+    "iRCCE_send",
+    "iRCCE_recv",
+    "iRCCE_recv_test",
+    "RCCE_test_flag",
+    "iRCCE_test_flag",
+    "RCCE_qsort",
+    "id_compare",
+    "print_dividers",
 ];
 
 /// fi_atomic(3) of libfabric 1.8. The page numbers nothing: its headings are counted, as in [`crate::sentences`].

@@ -1,4 +1,4 @@
-//! The variables that programs read: `RCCE_IAM`, `RCCE_NP`, `RC_COREID`, `RCCE_COMM_WORLD`, and the two wildcards.
+//! The variables that programs read: `RCCE_IAM`, `RCCE_NP`, `RC_COREID`, `RCCE_COMM_WORLD`, those of RCCE_lib.h, and the two wildcards.
 //!
 //! An executable may have copies of them, which the dynamic linker has made and which everybody but this library sees. So they are
 //! written where a lookup by name leads.
@@ -6,8 +6,10 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
+use std::ptr::null_mut;
 
 use crate::comm::{Comm, MAX_UES};
+use crate::mpb::LINE;
 use crate::process::Ue;
 
 /// Memory that the program reads as a plain variable, and that is written by `RCCE_init` alone.
@@ -26,6 +28,18 @@ pub static RCCE_NP: Variable<i32> = Variable(UnsafeCell::new(0));
 pub static RC_COREID: Variable<[i32; MAX_UES]> = Variable(UnsafeCell::new([0; MAX_UES]));
 #[unsafe(no_mangle)]
 pub static RCCE_COMM_WORLD: Variable<Comm> = Variable(UnsafeCell::new(Comm::UNDEFINED));
+#[unsafe(no_mangle)]
+pub static RC_MY_COREID: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_BUFF_SIZE: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_comm_buffer: Variable<[*mut u8; MAX_UES]> =
+    Variable(UnsafeCell::new([null_mut(); MAX_UES]));
+#[unsafe(no_mangle)]
+pub static RCCE_fool_write_combine_buffer: Variable<*mut u8> =
+    Variable(UnsafeCell::new(null_mut()));
+/// Where [`RCCE_fool_write_combine_buffer`] leads.
+static DUMMY: Variable<[u64; LINE / 8]> = Variable(UnsafeCell::new([0; LINE / 8]));
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_SOURCE: i32 = -1;
 #[unsafe(no_mangle)]
@@ -56,5 +70,10 @@ pub(super) fn publish(ue: &Ue) {
     RCCE_IAM.set(c"RCCE_IAM", ue.id() as i32);
     RCCE_NP.set(c"RCCE_NP", ue.num() as i32);
     RC_COREID.set(c"RC_COREID", *ue.cores());
+    RC_MY_COREID.set(c"RC_MY_COREID", ue.cores()[ue.id() as usize]);
+    RCCE_BUFF_SIZE.set(c"RCCE_BUFF_SIZE", ue.mpb_len() as i32);
+    let buffers = std::array::from_fn(|id| ue.window(id as u32));
+    RCCE_comm_buffer.set(c"RCCE_comm_buffer", buffers);
+    RCCE_fool_write_combine_buffer.set(c"RCCE_fool_write_combine_buffer", DUMMY.0.get().cast());
     RCCE_COMM_WORLD.set(c"RCCE_COMM_WORLD", ue.comm_world());
 }

@@ -91,6 +91,20 @@ fn wait(address: CFlag, value: c_int) -> Result<()> {
     ue.wait_until(flag(ue, address, Code::FlagNotAllocated)?, value)
 }
 
+/// # Safety
+/// `result` is null or valid for a write.
+unsafe fn test(address: CFlag, value: c_int, result: *mut c_int) -> Result<()> {
+    let ue = current()?;
+    let flag = flag(ue, address, Code::FlagNotAllocated)?;
+    if result.is_null() {
+        return Err(Code::ValUndefined.into());
+    }
+    let found = ue.test_flag(flag, value)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { put(result, c_int::from(found)) }
+}
+
 /// The program's buffer for a tag, cut to what a flag carries.
 ///
 /// # Safety
@@ -180,6 +194,18 @@ functions! {
         wait(flag, value)
     }
 
+    fn [Synch] RCCE_test_flag(flag: CFlag, value: c_int, result: *mut c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { test(flag, value, result) }
+    }
+
+    fn [Synch] iRCCE_test_flag(flag: CFlag, value: c_int, result: *mut c_int) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { test(flag, value, result) }
+    }
+
     fn [Synch] iRCCE_flag_write_tagged(
         flag: *mut CFlag, value: c_int, id: c_int, tag: *mut c_void, len: c_int,
     ) {
@@ -232,6 +258,12 @@ functions! {
 }
 
 others! {
+    fn RCCE_probe(flag: CFlag) -> c_int, or 0; {
+        let ue = current()?;
+        let flag = self::flag(ue, flag, Code::FlagNotAllocated)?;
+        Ok(c_int::from(ue.test_flag(flag, 1)?))
+    }
+
     fn iRCCE_get_max_tagged_len() -> c_int, or 0; {
         Ok(MAX_TAGGED_LEN as c_int)
     }

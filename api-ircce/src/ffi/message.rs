@@ -9,7 +9,7 @@ use super::{functions, others, put, put_if_wanted};
 use crate::environment::current;
 use crate::message::{Buffer, Length, POINT_TO_POINT, Source};
 use crate::request::{
-    Handle, NOT_ENQUEUED, PENDING, RecvRequest, SendRequest, State, size as request_size,
+    Common, Handle, NOT_ENQUEUED, PENDING, RecvRequest, SendRequest, State, size as request_size,
 };
 use crate::status::{Code, Failure, Result, SUCCESS};
 use crate::through_mpb::Channel;
@@ -55,32 +55,26 @@ pub(super) fn bytes(data: *const c_char, len: usize) -> Result<(*const u8, usize
 
 const UNKNOWN: size_t = size_t::MAX;
 
-/// Nothing to send or to receive: the request has ended.
+/// Nothing to send: the request has ended.
 ///
 /// # Safety
-/// The request is null or valid.
-unsafe fn ended_send(request: *mut SendRequest, dest: c_int) {
-    if !request.is_null() {
-        // SAFETY:
-        // - not null, so valid by the caller's word; zeroes lead nowhere and have succeeded.
-        unsafe {
-            request.write_bytes(0, 1);
-            (*request).dest = dest;
-        }
-    }
+/// The request is null or valid for a write.
+unsafe fn ended_send(request: *mut SendRequest, data: *mut c_char, dest: c_int) {
+    let ended = SendRequest::new(Common::ended(data.cast(), dest));
+    // SAFETY:
+    // - the caller's word.
+    unsafe { put_if_wanted(request, ended) };
 }
 
+/// Nothing to receive: the request has ended.
+///
 /// # Safety
 /// As above.
-unsafe fn ended_receive(request: *mut RecvRequest, source: c_int) {
-    if !request.is_null() {
-        // SAFETY:
-        // - as above.
-        unsafe {
-            request.write_bytes(0, 1);
-            (*request).source = source;
-        }
-    }
+unsafe fn ended_receive(request: *mut RecvRequest, buffer: *mut c_char, source: c_int) {
+    let ended = RecvRequest::new(Common::ended(buffer.cast(), source));
+    // SAFETY:
+    // - the caller's word.
+    unsafe { put_if_wanted(request, ended) };
 }
 
 /// # Safety
@@ -101,7 +95,7 @@ unsafe fn isend(
             ue.send_from(bytes, dest as u32)?;
             return Ok(SUCCESS);
         }
-        ended_send(request, dest);
+        ended_send(request, data, dest);
         ue.isend(bytes, dest, request).map(|state| state.answer().0)
     }
 }
@@ -117,7 +111,11 @@ unsafe fn irecv(buffer: Buffer, from: Source, request: *mut RecvRequest) -> Resu
             ue.receive_into(buffer, from, POINT_TO_POINT)?;
             return Ok(SUCCESS);
         }
-        ended_receive(request, from.map_or(-1, |from| from as c_int));
+        ended_receive(
+            request,
+            buffer.ptr.cast(),
+            from.map_or(-1, |from| from as c_int),
+        );
         ue.irecv(buffer, from, request)
             .map(|state| state.answer().0)
     }
@@ -141,7 +139,7 @@ functions! {
             current()?.check_id(dest)?;
             // SAFETY:
             // - null or valid, by the C contract.
-            unsafe { ended_send(request, dest) };
+            unsafe { ended_send(request, data, dest) };
             return Ok(SUCCESS);
         }
         // SAFETY:
@@ -208,7 +206,7 @@ functions! {
             }
             // SAFETY:
             // - null or valid, by the C contract.
-            unsafe { ended_receive(request, from.map_or(-1, |from| from as c_int)) };
+            unsafe { ended_receive(request, buffer, from.map_or(-1, |from| from as c_int)) };
             return Ok(SUCCESS);
         }
         // SAFETY:
@@ -298,6 +296,25 @@ functions! {
         // SAFETY:
         // - the same contract.
         Ok(unsafe { iRCCE_srecv_within(buffer, len, from, UNKNOWN) })
+    }
+
+    // Headers of version 1 declare these; the one of version 2 has them as macros.
+    fn [Comm] iRCCE_send(data: *mut c_char, len: ssize_t, dest: c_int) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_ssend(data, len, dest) })
+    }
+
+    fn [Comm] iRCCE_recv(buffer: *mut c_char, len: ssize_t, from: c_int) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_srecv(buffer, len, from) })
+    }
+
+    fn [Comm] iRCCE_recv_test(buffer: *mut c_char, len: ssize_t, from: c_int, test: *mut c_int) {
+        // SAFETY:
+        // - the same contract.
+        Ok(unsafe { iRCCE_srecv_test(buffer, len, from, test) })
     }
 
     fn [Comm] iRCCE_srecv_test(buffer: *mut c_char, len: ssize_t, from: c_int, test: *mut c_int) {
@@ -441,14 +458,14 @@ others! {
     fn iRCCE_get_dest(request: *mut SendRequest) -> c_int, or -1; {
         // SAFETY:
         // - null or valid, by the C contract.
-        Ok(unsafe { request.as_ref() }.map_or(-1, |request| request.dest))
+        Ok(unsafe { request.as_ref() }.map_or(-1, |request| request.dest()))
     }
 
     fn iRCCE_get_source(request: *mut RecvRequest) -> c_int, or -1; {
         // SAFETY:
         // - null or valid, by the C contract.
         Ok(match unsafe { request.as_ref() } {
-            Some(request) => request.source,
+            Some(request) => request.source(),
             None => current()?.last_source().map_or(-1, |source| source as c_int),
         })
     }

@@ -21,6 +21,7 @@ mod mpb;
 mod power;
 mod process;
 mod shared;
+mod tools;
 
 pub use collective::*;
 pub use comm::*;
@@ -32,6 +33,7 @@ pub use mpb::*;
 pub use power::*;
 pub use process::*;
 pub use shared::*;
+pub use tools::*;
 
 /// `RCCE_SUCCESS`, or a code that the body gives.
 pub(crate) trait Answer {

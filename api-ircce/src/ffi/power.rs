@@ -46,6 +46,15 @@ functions! {
 }
 
 others! {
+    fn print_dividers() -> (), or (); {
+        for (tile, divider) in current()?.dividers().into_iter().enumerate() {
+            // SAFETY:
+            // - the format takes two ints; the program's own stream, so that lines stay in order.
+            unsafe { libc::printf(c"Clock divider for tile %d is %d\n".as_ptr(), tile as c_int, divider) };
+        }
+        Ok(())
+    }
+
     fn RCCE_power_domain() -> c_int, or -1; {
         Ok(current()?.power_domain())
     }

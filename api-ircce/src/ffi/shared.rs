@@ -2,8 +2,9 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use super::{others, put_if_wanted};
+use super::{functions, others, put_if_wanted};
 use crate::environment::current;
+use crate::status::Result;
 
 others! {
     fn RCCE_shmalloc(size: usize) -> *mut u8, or null_mut(); {
@@ -25,7 +26,19 @@ others! {
     }
 
     fn RCCE_shflush() -> (), or (); {
-        current()?.fence();
-        Ok(())
+        flush()
     }
+}
+
+functions! {
+    fn [Comm] RCCE_DCMflush() {
+        flush()
+    }
+}
+
+/// Programs flush in the loops in which they wait for what others write to shared memory.
+fn flush() -> Result<()> {
+    let ue = current()?;
+    ue.fence();
+    ue.looked()
 }

@@ -26,10 +26,10 @@ impl Ue {
         let mut pending = self.messages.pending.lock();
         // SAFETY:
         // - the caller's word.
-        let about = unsafe { handle.about() };
+        let common = unsafe { handle.common() };
         // SAFETY:
         // - as above.
-        let id = unsafe { (*about).id };
+        let id = unsafe { (*common).id };
         match pending.state(&mailbox, handle, id) {
             None => return (NOT_ENQUEUED, false),
             Some(RESERVED) => {}
@@ -52,7 +52,7 @@ impl Ue {
         self.messages.open.fetch_sub(1, Ordering::Relaxed);
         // SAFETY:
         // - as above.
-        unsafe { (*about).status = SUCCESS };
+        unsafe { (*common).end(SUCCESS) };
         (SUCCESS, true)
     }
 
@@ -101,7 +101,7 @@ impl Ue {
         let mut pending = self.messages.pending.lock();
         // SAFETY:
         // - the caller's word; others change it under the lock only.
-        let id = unsafe { (*handle.about()).id };
+        let id = unsafe { (*handle.common()).id };
         let ticket = match handle {
             Handle::Send(_) => match pending.find_send(id) {
                 Some(key) => pending.sends[key].ticket.map(Ticket::Send),

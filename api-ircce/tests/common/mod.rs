@@ -98,7 +98,7 @@ pub fn declared(gory: bool) -> BTreeSet<String> {
         preprocess.arg("-DGORY");
     }
     let all = crate_dir().join("include/iRCCE.h");
-    let more = crate_dir().join("include/RCCE_lib.h");
+    let more = crate_dir().join("include/iRCCE_lib.h");
     let text = demand(preprocess.arg("-include").arg(all).arg(more));
     let mut names = BTreeSet::new();
     for declaration in text.split(';') {

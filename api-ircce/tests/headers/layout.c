@@ -69,6 +69,10 @@ HOLDS(iRCCE_MAX_TAGGED_LEN == 28);
 HOLDS(sizeof(iRCCE_SEND_REQUEST) == 128 && sizeof(iRCCE_RECV_REQUEST) == 136);
 HOLDS(sizeof(((iRCCE_SEND_REQUEST *)0)->dest) == 4 && sizeof(((iRCCE_RECV_REQUEST *)0)->source) == 4);
 HOLDS(sizeof(((iRCCE_RECV_REQUEST *)0)->combuf) == 8);
+HOLDS(offsetof(iRCCE_SEND_REQUEST, privbuf) == 0 && offsetof(iRCCE_RECV_REQUEST, privbuf) == 0);
+HOLDS(offsetof(iRCCE_SEND_REQUEST, size) == 40 && offsetof(iRCCE_RECV_REQUEST, size) == 40);
+HOLDS(offsetof(iRCCE_SEND_REQUEST, dest) == 48 && offsetof(iRCCE_RECV_REQUEST, source) == 48);
+HOLDS(offsetof(iRCCE_SEND_REQUEST, finished) == 92 && offsetof(iRCCE_RECV_REQUEST, finished) == 92);
 HOLDS(sizeof(iRCCE_WAIT_LIST) == 16 && sizeof(iRCCE_AIR) == 16);
 HOLDS(sizeof iRCCE_VERSION == 4);
 #ifndef iRCCE_FLAIR

@@ -22,6 +22,8 @@ laws! {
         "there are flags as long as the MPB has lines; freed ones are given again";
     after_put: "flag.after-put", "RCCE RCCE_flag_write", 2, [RCCE_put, RCCE_flag_write, RCCE_wait_until] + ordering,
         "what was put before a flag is there when the flag is seen";
+    test: "flag.test", "RCCE RCCE_wait_until", 2, [RCCE_test_flag, iRCCE_test_flag, RCCE_probe, RCCE_wait_until, RCCE_flag_write],
+        "RCCE_test_flag says 1 exactly where RCCE_wait_until would not wait; wrong flags and null results are errors";
     tag_comes_along: "tagged.comes-along", "iRCCE 2.0 §4.4", 2,
         [iRCCE_flag_alloc_tagged, iRCCE_flag_write_tagged, iRCCE_wait_tagged, iRCCE_flag_write] + ordering,
         "the tag is there when the flag is seen: never an older one, never half of one";
@@ -66,6 +68,47 @@ fn ping_pong(ctx: &Ctx) -> Verdict {
     barrier()?;
     ok!(RCCE_flag_free(&mut { flag }));
     Ok(())
+}
+
+fn test(ctx: &Ctx) -> Verdict {
+    let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
+    let flag = new_flag()?;
+    let mut found = -7;
+    ok!(RCCE_test_flag(flag, 0, &mut found));
+    ensure_eq!(found, 1, "a new flag is unset");
+    ok!(iRCCE_test_flag(flag, 1, &mut found));
+    ensure_eq!(found, 0, "a new flag is set");
+    barrier()?;
+    if me == 0 {
+        set(flag, 1, other)?;
+        ok!(RCCE_wait_until(flag, 2));
+        ok!(iRCCE_test_flag(flag, 2, &mut found));
+        ensure_eq!(found, 1, "the flag after the wait");
+    } else {
+        loop {
+            ok!(RCCE_test_flag(flag, 1, &mut found));
+            if found == 1 {
+                break;
+            }
+        }
+        ok!(RCCE_wait_until(flag, 1));
+        ensure_eq!(c!(RCCE_probe(flag)), 1, "RCCE_probe of a flag that is set");
+        set(flag, 2, other)?;
+    }
+    let mut outside = 0;
+    gives!(
+        code(Code::FlagNotAllocated),
+        RCCE_test_flag(null_mut(), 1, &mut found)
+    );
+    gives!(
+        code(Code::ValUndefined),
+        RCCE_test_flag(flag, 1, null_mut())
+    );
+    gives!(
+        code(Code::FlagNotInCommBuffer),
+        iRCCE_test_flag(&mut outside, 1, &mut found)
+    );
+    barrier()
 }
 
 fn gory(ctx: &Ctx) -> Verdict {

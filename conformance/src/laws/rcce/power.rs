@@ -18,6 +18,26 @@ laws! {
         "there is one request at a time, and none is waited for twice";
     divider: "power.divider", "RCCE RCCE_set_frequency_divider", 1, [RCCE_set_frequency_divider, RCCE_iset_power],
         "dividers are 2 to 16; one that the voltage does not allow gives ERROR_FREQUENCY_EXCEEDED";
+    tiles: "power.tiles", "RCCE print_dividers", 1, [RCCE_set_frequency_divider],
+        "the tiles of this UE's domain have its divider, the others what they had at first";
+}
+
+fn tiles(_: &Ctx) -> Verdict {
+    let ue = unipgas::ircce::current().map_err(|failure| failure.to_string())?;
+    ensure_eq!(ue.dividers(), [3; 24], "the dividers at first");
+    let mut divider = 0;
+    ok!(RCCE_set_frequency_divider(7, &mut divider));
+    let dividers = ue.dividers();
+    for (tile, found) in dividers.into_iter().enumerate() {
+        // Core 0 is in the domain of the first two tiles of the first two rows of 6.
+        let mine = tile % 6 < 2 && tile / 6 < 2;
+        ensure_eq!(
+            found,
+            if mine { 7 } else { 3 },
+            "the divider of tile {tile}"
+        );
+    }
+    Ok(())
 }
 
 fn domains(ctx: &Ctx) -> Verdict {

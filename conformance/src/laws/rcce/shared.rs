@@ -8,7 +8,7 @@ use crate::law::{Ctx, Verdict, not_offered};
 use crate::{ensure, ensure_eq};
 
 laws! {
-    memory: "shared.memory", "RCCE RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shfree, RCCE_shflush],
+    memory: "shared.memory", "RCCE RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shfree, RCCE_shflush, RCCE_DCMflush],
         "what one UE writes to shared memory the others read; the same calls give the same places";
     allocation: "shared.allocation", "RCCE RCCE_shmalloc", 1, [RCCE_shmalloc, RCCE_shmalloc_request, RCCE_shfree],
         "64 MiB altogether; nothing for 0 bytes, or without room; what is freed is given again, joined";
@@ -43,7 +43,11 @@ fn memory(ctx: &Ctx) -> Verdict {
         for nth in (me as usize..1024).step_by(n as usize) {
             word(nth).store(round * 10_000 + nth as u32, Ordering::Relaxed);
         }
-        c!(RCCE_shflush());
+        if round % 2 == 0 {
+            c!(RCCE_shflush());
+        } else {
+            ok!(RCCE_DCMflush());
+        }
         barrier()?;
         for nth in 0..1024 {
             let seen = word(nth).load(Ordering::Relaxed);

@@ -1,0 +1,34 @@
+//! Tools of RCCE's library that some programs use, too.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::status::SUCCESS;
+
+/// Of `qsort`.
+type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RCCE_qsort(
+    base: *mut c_char,
+    num: usize,
+    size: usize,
+    compare: Option<Compare>,
+) -> c_int {
+    if num > 1 && size > 0 && !base.is_null() && compare.is_some() {
+        // SAFETY:
+        // - an array, as the C contract says, which the caller's function compares.
+        unsafe { libc::qsort(base.cast(), num, size, compare) };
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn id_compare(one: *const c_void, other: *const c_void) -> c_int {
+    if one.is_null() || other.is_null() {
+        return 0;
+    }
+    // SAFETY:
+    // - ints, by the C contract.
+    let (one, other) = unsafe { (one.cast::<c_int>().read(), other.cast::<c_int>().read()) };
+    one.cmp(&other) as c_int
+}

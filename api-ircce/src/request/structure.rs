@@ -1,0 +1,164 @@
+//! The C structures that programs hold for requests.
+//!
+//! Some programs bring an iRCCE.h of their own, of version 1 or 2. So nothing is written beyond what the structures of version 1 have, and
+//! peer and size stand at the places of both versions.
+
+use std::ptr::null_mut;
+
+use super::{Handle, PENDING};
+use crate::status::SUCCESS;
+
+/// What the two have in common. The names of the fields are those of iRCCE.h where they mean the same there.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// The program's bytes.
+    privbuf: *mut u8,
+    combuf: *mut u8,
+    /// Leads to the entry while there is one (`chunk`).
+    pub id: u64,
+    /// What has become of it, once it has ended (`ready`).
+    pub status: i32,
+    _ready: i32,
+    _sent: u64,
+    /// Bytes asked for, then those of the message.
+    pub size: i64,
+    /// The receiver, or the sender: -1 as long as that may be anyone.
+    peer: i32,
+    _sync: i32,
+    _wsize: u64,
+    size_of_version_2: i64,
+    peer_of_version_2: i32,
+    _nbytes: i32,
+    _bufptr: u64,
+    _label: i32,
+    finished: i32,
+}
+
+impl Common {
+    /// A request under way.
+    pub fn begun(id: u64, buffer: *mut u8, size: i64, peer: i32) -> Self {
+        Common {
+            privbuf: buffer,
+            combuf: null_mut(),
+            id,
+            status: PENDING,
+            _ready: 0,
+            _sent: 0,
+            size,
+            peer,
+            _sync: 0,
+            _wsize: 0,
+            size_of_version_2: size,
+            peer_of_version_2: peer,
+            _nbytes: 0,
+            _bufptr: 0,
+            _label: 0,
+            finished: 0,
+        }
+    }
+
+    /// A request that had nothing to do.
+    pub fn ended(buffer: *mut u8, peer: i32) -> Self {
+        let mut common = Common::begun(0, buffer, 0, peer);
+        common.end(SUCCESS);
+        common
+    }
+
+    pub fn end(&mut self, status: i32) {
+        self.status = status;
+        self.finished = 1;
+    }
+
+    /// Of a receive: whose message it has got, and how long that is.
+    pub fn received(&mut self, source: i32, size: i64) {
+        (self.peer, self.peer_of_version_2) = (source, source);
+        (self.size, self.size_of_version_2) = (size, size);
+    }
+
+    pub fn peer(&self) -> i32 {
+        self.peer
+    }
+}
+
+/// `iRCCE_SEND_REQUEST`, as far as this library uses it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SendRequest {
+    pub(crate) common: Common,
+    _next: u64,
+}
+
+/// `iRCCE_RECV_REQUEST`, as far as this library uses it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RecvRequest {
+    pub(crate) common: Common,
+    _started: u64,
+    _next: u64,
+}
+
+const _: () = assert!(size_of::<SendRequest>() == 104 && size_of::<RecvRequest>() == 112);
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Common, size) == 40 && offset_of!(Common, peer) == 48);
+    assert!(offset_of!(Common, size_of_version_2) == 64);
+    assert!(offset_of!(Common, peer_of_version_2) == 72);
+    assert!(offset_of!(Common, finished) == 92);
+};
+
+impl SendRequest {
+    pub(crate) fn new(common: Common) -> Self {
+        SendRequest { common, _next: 0 }
+    }
+
+    /// The receiver.
+    pub fn dest(&self) -> i32 {
+        self.common.peer()
+    }
+
+    /// The program's bytes.
+    pub fn privbuf(&self) -> *mut u8 {
+        self.common.privbuf
+    }
+
+    /// Whether it has ended.
+    pub fn finished(&self) -> bool {
+        self.common.finished != 0
+    }
+}
+
+impl RecvRequest {
+    pub(crate) fn new(common: Common) -> Self {
+        RecvRequest {
+            common,
+            _started: 0,
+            _next: 0,
+        }
+    }
+
+    /// The sender: -1 as long as that may be anyone.
+    pub fn source(&self) -> i32 {
+        self.common.peer()
+    }
+
+    /// Whether it has ended.
+    pub fn finished(&self) -> bool {
+        self.common.finished != 0
+    }
+}
+
+impl Handle {
+    /// # Safety
+    /// Not null, and valid.
+    pub(crate) unsafe fn common(self) -> *mut Common {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            match self {
+                Handle::Send(request) => &raw mut (*request).common,
+                Handle::Receive(request) => &raw mut (*request).common,
+            }
+        }
+    }
+}
