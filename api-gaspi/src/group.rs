@@ -118,14 +118,35 @@ impl Process {
         self.commit_group(group, deadline(timeout))
     }
 
-    pub(crate) fn commit_group(&self, group: u8, deadline: Deadline) -> Result<()> {
+    fn commit_group(&self, group: u8, deadline: Deadline) -> Result<()> {
+        self.form(group, |forming| forming.advance(deadline))
+    }
+
+    /// Begins to establish a group; [`Process::conclude_group`] follows when its members have met.
+    pub(crate) fn begin_group(&self, group: u8) -> Result<()> {
+        match self.form(group, |_| Err(Error::Timeout)) {
+            Ok(()) | Err(Status::Timeout) => Ok(()),
+            Err(status) => Err(status),
+        }
+    }
+
+    pub(crate) fn conclude_group(&self, group: u8) -> Result<()> {
+        self.form(group, Forming::conclude)
+    }
+
+    /// After a timeout of `go_on` the next call goes on with what has been begun.
+    fn form(
+        &self,
+        group: u8,
+        go_on: impl FnOnce(&mut Forming) -> unipgas_core::Result<Group>,
+    ) -> Result<()> {
         let place = self.place(group)?;
         let mut state = place.state.try_lock().ok_or(Status::ErrActiveColl)?;
         let members = state.members()?.to_vec();
         if members.is_empty() {
             return Err(Status::ErrInvGroup);
         }
-        if !members.contains(&self.world.rank()) {
+        if members.binary_search(&self.world.rank()).is_err() {
             return Err(Status::ErrInvRank);
         }
         let mut forming = match std::mem::take(&mut *state) {
@@ -140,7 +161,7 @@ impl Process {
                 Box::new(Forming::new(&self.world, &members, name).map_err(from_engine)?)
             }
         };
-        match forming.advance(deadline) {
+        match go_on(&mut forming) {
             Ok(done) => {
                 let mut done = Box::new(done);
                 place.committed.store(&raw mut *done, Ordering::Release);

@@ -76,6 +76,10 @@ impl Initialising {
         })?;
         let world = Arc::new(world);
         let process = Process::new(&world, *config)?;
+        if config.build_infrastructure != 0 {
+            // Before the ranks meet: then all are there.
+            process.begin_group(GROUP_ALL)?;
+        }
         Ok(Initialising {
             world,
             process: Some(Box::new(process)),
@@ -88,11 +92,8 @@ impl Initialising {
         self.world.meet(deadline).map_err(from_engine)?;
         let process = self.process.as_ref().ok_or(Status::ErrInited)?;
         if process.config.build_infrastructure != 0 {
-            for rank in 0..self.world.size() {
-                self.world.connect(rank).map_err(from_engine)?;
-            }
-            // Programs of release 1.6 use the group of all without committing it.
-            process.commit_group(GROUP_ALL, deadline)?;
+            // Programs of release 1.6 use the group of all without committing it. Connections are made when they are needed.
+            process.conclude_group(GROUP_ALL)?;
         }
         self.process.take().ok_or(Status::ErrInited)
     }

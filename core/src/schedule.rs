@@ -35,7 +35,7 @@ pub enum Step {
         /// The buffer.
         slot: u32,
     },
-    /// Count this member in at member 0's counter. The last of the members signals `slot` of all others; they await it.
+    /// Count this member in at member 0's counter, and wait until the last one has counted itself in: `slot` tells.
     Meet {
         /// The flag.
         slot: u32,
@@ -128,24 +128,32 @@ pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     }
 }
 
+/// In a binomial tree of `n` with root 0 the parent differs in the lowest set bit; the children in the zero bits below it.
+fn low_bit(me: u32, n: u32) -> u32 {
+    if me == 0 {
+        rounds(n)
+    } else {
+        me.trailing_zeros()
+    }
+}
+
+/// The children of `me` in a binomial tree of `n` with root 0, that with the largest subtree first.
+pub fn children(me: u32, n: u32) -> impl Iterator<Item = u32> {
+    (0..low_bit(me, n))
+        .rev()
+        .map(move |bit| me | 1 << bit)
+        .filter(move |child| *child < n)
+}
+
 /// A broadcast from member `root` down a binomial tree, with acknowledgements up the same tree and a release down it again:
 /// nobody leaves before everyone has the value, so that the next one may have another root and use the same slots.
 pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
     let relative = (me + n - root) % n;
     let absolute = |relative: u32| (relative + root) % n;
     let depth = rounds(n);
-    // The parent differs in the lowest set bit; the children in the zero bits below it.
-    let low = if relative == 0 {
-        depth
-    } else {
-        relative.trailing_zeros()
-    };
+    let low = low_bit(relative, n);
     let (value, acks, release) = (0, 1, 1 + depth);
-    let children: Vec<u32> = (0..low)
-        .rev()
-        .map(|bit| relative | 1 << bit)
-        .filter(|child| *child < n)
-        .collect();
+    let children: Vec<u32> = children(relative, n).collect();
     let mut steps = Vec::new();
     if relative != 0 {
         steps.push(Step::Take { slot: value });
@@ -268,6 +276,19 @@ mod tests {
             run(&schedules, |_| 0, 3);
             let schedules: Vec<_> = (0..n).map(|_| counting_barrier(n)).collect();
             run(&schedules, |_| 0, 3);
+        }
+    }
+
+    #[test]
+    fn everyone_but_the_root_is_the_child_of_one() {
+        for n in 1..=70u32 {
+            let mut parents = vec![0; n as usize];
+            for me in 0..n {
+                assert!(children(me, n).count() as u32 <= rounds(n));
+                children(me, n).for_each(|child| parents[child as usize] += 1);
+            }
+            assert_eq!(parents[0], 0);
+            assert!(parents[1..].iter().all(|parents| *parents == 1), "{n}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
@@ -62,11 +63,11 @@ impl Imports {
     }
 }
 
-/// What this process knows of one rank. Grows only when the rank is talked to.
+/// What this process knows of a rank that it talks to.
+#[derive(Default)]
 struct PeerPlace {
     connection: OnceCell<Connection>,
     directory: OnceCell<RemoteRegion>,
-    life: AtomicU8,
 }
 
 /// One rank's view of its job.
@@ -77,13 +78,16 @@ pub struct World {
     /// Counted among those of this process.
     joined: bool,
     directory: Directory,
-    peers: Box<[PeerPlace]>,
+    /// A rank that is never talked to costs a pointer here, too.
+    peers: Box<[OnceBox<PeerPlace>]>,
+    lives: Box<[AtomicU8]>,
     imports: Imports,
     service: Mutex<Service>,
     /// Imports that fast paths may still be reading, freed with the world.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     retired: Mutex<Vec<Box<Imported>>>,
     deaths_seen: AtomicU32,
+    changes_seen: AtomicU32,
     /// Deaths known, and how many of them the program has been told.
     deaths: AtomicU32,
     acknowledged: AtomicU32,
@@ -139,17 +143,13 @@ impl World {
             life_cycle,
             joined: false,
             directory,
-            peers: (0..ranks)
-                .map(|_| PeerPlace {
-                    connection: OnceCell::new(),
-                    directory: OnceCell::new(),
-                    life: AtomicU8::new(HEALTHY),
-                })
-                .collect(),
+            peers: (0..ranks).map(|_| OnceBox::new()).collect(),
+            lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
             imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
             service: Mutex::new(service),
             retired: Mutex::new(Vec::new()),
             deaths_seen: AtomicU32::new(0),
+            changes_seen: AtomicU32::new(0),
             deaths: AtomicU32::new(0),
             acknowledged: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
@@ -199,14 +199,11 @@ impl World {
         self.peers.len() as u32
     }
 
-    /// Makes sure that `rank` can be communicated with. Errors: [`Error::InvalidArgument`], [`Error::RankDead`],
-    /// [`Error::Unreachable`].
+    /// Makes sure that `rank` can be communicated with; whatever needs a rank does so by itself, when it needs it first.
+    /// Errors: [`Error::InvalidArgument`], [`Error::RankDead`] also for one that has left, [`Error::Unreachable`].
     pub fn connect(&self, rank: u32) -> Result<&Connection> {
-        let place = self
-            .peers
-            .get(rank as usize)
-            .ok_or_else(|| no_such_rank(rank, self.size()))?;
-        if place.life.load(Ordering::Acquire) == DEAD {
+        let place = self.place(rank)?;
+        if self.life(rank) == Life::Dead {
             return Err(Error::RankDead(rank));
         }
         place
@@ -216,6 +213,26 @@ impl World {
                 self.engine.connect(&address)
             })
             .map_err(|e| self.blame(rank, e))
+    }
+
+    fn place(&self, rank: u32) -> Result<&PeerPlace> {
+        let place = self
+            .peers
+            .get(rank as usize)
+            .ok_or_else(|| no_such_rank(rank, self.size()))?;
+        Ok(place.get_or_init(Box::default))
+    }
+
+    fn connection(&self, rank: u32) -> Option<&Connection> {
+        self.peers.get(rank as usize)?.get()?.connection.get()
+    }
+
+    /// Other ranks that this one has connected to so far. Each costs a mapping and a descriptor, so they are few where ranks are many.
+    pub fn connections(&self) -> u32 {
+        let others = (0..self.size()).filter(|rank| *rank != self.rank());
+        others
+            .filter(|rank| self.connection(*rank).is_some())
+            .count() as u32
     }
 
     fn fetch_bundle(&self, rank: u32, what: &str) -> Result<Address> {
@@ -237,7 +254,7 @@ impl World {
 
     fn peer_directory(&self, rank: u32) -> Result<&RemoteRegion> {
         let connection = self.connect(rank)?;
-        self.peers[rank as usize].directory.get_or_try_init(|| {
+        self.place(rank)?.directory.get_or_try_init(|| {
             let key = self.fetch_bundle(rank, "directory")?;
             connection.import(&key).map_err(|e| self.blame(rank, e))
         })
@@ -413,30 +430,42 @@ impl World {
                 rustix::process::Signal::TERM,
             );
         }
-        for (rank, place) in self.peers.iter().enumerate() {
-            if place.life.load(Ordering::Acquire) == DEAD || rank as u32 == self.rank() {
-                continue;
+        // Counted before the states are read: what changes meanwhile is seen the next time.
+        let changes = board.map_or(0, |board| board.changes());
+        let changed = self.changes_seen.load(Ordering::Acquire) != changes;
+        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            let connection = self.connection(rank);
+            if changed || connection.is_some() {
+                self.look_at(rank, connection);
             }
-            let seen = place.connection.get().map_or(Life::Alive, Connection::life);
-            let told = board.and_then(|board| board.state(rank as u32).ok());
-            let life = match (seen, told) {
-                (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
-                (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
-                _ => HEALTHY,
-            };
-            if place.life.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
-                self.deaths.fetch_add(1, Ordering::AcqRel);
-                tracing::warn!(rank, "a rank has died");
-            }
+        }
+        self.changes_seen.store(changes, Ordering::Release);
+    }
+
+    fn look_at(&self, rank: u32, connection: Option<&Connection>) {
+        let place = &self.lives[rank as usize];
+        if place.load(Ordering::Acquire) == DEAD {
+            return;
+        }
+        let seen = connection.map_or(Life::Alive, Connection::life);
+        let told = self.job.board().and_then(|board| board.state(rank).ok());
+        let life = match (seen, told) {
+            (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
+            (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
+            _ => HEALTHY,
+        };
+        if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
+            self.deaths.fetch_add(1, Ordering::AcqRel);
+            tracing::warn!(rank, "a rank has died");
         }
     }
 
     /// What is known of a rank's life.
     pub fn life(&self, rank: u32) -> Life {
         match self
-            .peers
+            .lives
             .get(rank as usize)
-            .map(|p| p.life.load(Ordering::Acquire))
+            .map(|life| life.load(Ordering::Acquire))
         {
             Some(HEALTHY) => Life::Alive,
             Some(LEFT) => Life::Left,
@@ -477,9 +506,9 @@ impl World {
             return Ok(());
         }
         let dead = self
-            .peers
+            .lives
             .iter()
-            .position(|place| place.life.load(Ordering::Acquire) == DEAD);
+            .position(|life| life.load(Ordering::Acquire) == DEAD);
         Err(Error::RankDead(dead.unwrap_or_default() as u32))
     }
 

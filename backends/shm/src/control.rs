@@ -178,7 +178,11 @@ pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
 
 /// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`].
 pub fn start_time(pid: u32) -> Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
+    let name = format!("/proc/{pid}/stat");
+    let stat = std::fs::read_to_string(&name).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) => Error::PeerDead,
+        _ => Error::os(&name, e),
+    })?;
     stat.rsplit_once(") ")
         .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19))
         .and_then(|field| field.parse().ok())

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytemuck::{Pod, Zeroable};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
@@ -29,6 +30,8 @@ pub struct ShmAddress {
     pub pid: u32,
     /// The pool's descriptor in that process.
     pub fd: u32,
+    /// The pool's inode: the process may have left, and joined again with another pool under the same descriptor.
+    pub inode: u64,
 }
 
 /// The shm part of a region key.
@@ -78,14 +81,21 @@ impl PeerProcess {
         let pid = Pid::from_raw(address.pid as i32)
             .ok_or_else(|| Error::Unreachable("the address names no process".into()))?;
         // First hold on to the process, then make sure that it is the one meant: its pid cannot be reused in between.
-        let life = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| Error::PeerDead)?;
+        let life = pidfd_open(pid, PidfdFlags::empty()).map_err(cannot_watch)?;
         if start_time(address.pid)? != address.start_time {
             return Err(Error::PeerDead);
         }
+        // It may have left, and use the descriptor for something else, which is none of our business: look before opening it.
+        let name = format!("/proc/{}/fd/{}", address.pid, address.fd);
+        if rustix::fs::stat(name).is_ok_and(|stat| stat.st_ino != address.inode) {
+            return Err(Error::PeerDead);
+        }
         let file = open_fd(address.pid, address.fd)?;
-        let window = rustix::fs::fstat(&file)
-            .map_err(|e| Error::os("fstat of a peer's pool", e))?
-            .st_size as usize;
+        let stat = rustix::fs::fstat(&file).map_err(|e| Error::os("fstat of a peer's pool", e))?;
+        if stat.st_ino != address.inode {
+            return Err(Error::PeerDead);
+        }
+        let window = stat.st_size as usize;
         let view = PoolView::map(file.as_fd(), window)?;
         let control = view.control();
         if control.magic.load(Ordering::Acquire) != MAGIC
@@ -163,14 +173,30 @@ impl PeerProcess {
     }
 }
 
+fn cannot_watch(error: Errno) -> Error {
+    match error {
+        Errno::SRCH => Error::PeerDead,
+        Errno::MFILE | Errno::NFILE => out_of_descriptors(),
+        _ => Error::os("watching a peer (pidfd_open)", error),
+    }
+}
+
+fn out_of_descriptors() -> Error {
+    Error::Exhausted(
+        "file descriptors: each process that this one communicates with takes one (ulimit -n)"
+            .into(),
+    )
+}
+
 fn open_fd(pid: u32, fd: u32) -> Result<OwnedFd> {
     File::options()
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/fd/{fd}"))
         .map(OwnedFd::from)
-        .map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Error::PeerDead,
+        .map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::NOENT | Errno::SRCH) => Error::PeerDead,
+            Some(Errno::MFILE | Errno::NFILE) => out_of_descriptors(),
             _ => Error::Unreachable(format!(
                 "/proc/{pid}/fd/{fd}: {e} (processes of one job must run as the same user)"
             )),

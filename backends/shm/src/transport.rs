@@ -82,21 +82,18 @@ impl Shm {
         }
         let pool = Pool::create(peers)?;
         let pid = std::process::id();
+        let stat = rustix::fs::fstat(pool.file()).map_err(|e| Error::os("fstat of the pool", e))?;
         let me = ShmAddress {
             node: boot_id()?,
             start_time: start_time(pid)?,
             pid,
             fd: pool.file().as_raw_fd() as u32,
+            inode: stat.st_ino,
         };
         let control = pool.view().control();
         control.pid.store(pid, Ordering::Relaxed);
         control.start_time.store(me.start_time, Ordering::Relaxed);
-        control.window.store(
-            rustix::fs::fstat(pool.file())
-                .map_err(|e| Error::os("fstat of the pool", e))?
-                .st_size as u64,
-            Ordering::Relaxed,
-        );
+        control.window.store(stat.st_size as u64, Ordering::Relaxed);
         control.state.store(ALIVE, Ordering::Relaxed);
         control.magic.store(MAGIC, Ordering::Release);
         Ok(Shm {

@@ -9,10 +9,12 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex;
 
 use crate::{Error, Result};
 
@@ -26,7 +28,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 192;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -41,8 +43,12 @@ const H_CPUS: usize = 16;
 const H_PID: usize = 20;
 const H_JOB_ID: usize = 24;
 const H_START: usize = 32;
-// Bumped while others read the rest of the header: a line of its own.
+// Bumped while others read the rest of the header: lines of their own.
 const H_DEATHS: usize = 128;
+const H_CHANGES: usize = 132;
+const H_ARRIVALS: usize = 256;
+const H_SLEEPERS: usize = 264;
+const H_RUNG: usize = 268;
 
 // Offsets in a rank's record, in bytes.
 const R_STATE: usize = 0;
@@ -358,8 +364,20 @@ impl Board {
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn arrive(&self, rank: u32, epoch: u32) -> Result<()> {
-        self.record(rank, R_EPOCH)?
+        let before = self
+            .record(rank, R_EPOCH)?
             .fetch_max(epoch, Ordering::AcqRel);
+        let step = u64::from(epoch.saturating_sub(before));
+        if step > 0 {
+            // Whoever makes the sum full wakes the others: a hint, since a rank may be ahead of another, or die before it counts.
+            let sum = self
+                .long(H_ARRIVALS)
+                .fetch_add(step, Ordering::AcqRel)
+                .wrapping_add(step);
+            if sum >= u64::from(self.size) * u64::from(epoch) {
+                self.ring();
+            }
+        }
         Ok(())
     }
 
@@ -383,6 +401,7 @@ impl Board {
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             (RankState::from_word(old) != RankState::Dead).then_some(state as u32)
         });
+        self.word(H_CHANGES).fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -406,8 +425,10 @@ impl Board {
             .record(rank, R_STATE)?
             .swap(RankState::Dead as u32, Ordering::AcqRel);
         if RankState::from_word(old) != RankState::Dead {
+            self.word(H_CHANGES).fetch_add(1, Ordering::Release);
             self.word(H_DEATHS).fetch_add(1, Ordering::Release);
         }
+        self.ring();
         Ok(())
     }
 
@@ -415,6 +436,49 @@ impl Board {
     #[inline]
     pub fn deaths(&self) -> u32 {
         self.word(H_DEATHS).load(Ordering::Relaxed)
+    }
+
+    /// How often a [`state`](Board::state) has been set so far. Who has seen a count has seen the states that were set before.
+    #[inline]
+    pub fn changes(&self) -> u32 {
+        self.word(H_CHANGES).load(Ordering::Acquire)
+    }
+
+    /// Wakes those who sleep here: all may have [arrived](Board::arrived), or one has ended.
+    pub fn ring(&self) {
+        self.word(H_RUNG).fetch_add(1, Ordering::SeqCst);
+        if self.word(H_SLEEPERS).load(Ordering::SeqCst) != 0 {
+            // A failure to wake can only mean that nobody sleeps there.
+            let _ = futex::wake(self.word(H_RUNG), futex::Flags::empty(), u32::MAX >> 1);
+        }
+    }
+
+    /// Sleeps until somebody [rings](Board::ring), at most for `limit`, unless `done`, which is asked after this sleeper has been
+    /// announced. Gives what `done` said; returns early at a signal.
+    pub fn sleep<T>(
+        &self,
+        limit: Duration,
+        done: impl FnOnce() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        struct Announced<'a>(&'a AtomicU32);
+        impl Drop for Announced<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.word(H_SLEEPERS).fetch_add(1, Ordering::SeqCst);
+        let _announced = Announced(self.word(H_SLEEPERS));
+        let rung = self.word(H_RUNG).load(Ordering::SeqCst);
+        let answer = done()?;
+        if answer.is_none() {
+            let limit = futex::Timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: limit.subsec_nanos() as _,
+            };
+            // Woken, timed out, interrupted or too late: the caller looks again in every case.
+            let _ = futex::wait(self.word(H_RUNG), futex::Flags::empty(), rung, Some(&limit));
+        }
+        Ok(answer)
     }
 
     /// Stores the pid of the process that is `rank`.

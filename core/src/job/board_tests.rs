@@ -163,6 +163,54 @@ fn fences_leave_out_the_dead_and_the_finalized() {
 }
 
 #[test]
+fn the_last_one_to_arrive_wakes_the_others() {
+    let (a, _fd, b) = pair(2);
+    let forever = Duration::from_secs(3600);
+    let sleep = |epoch| {
+        let mut answers = 0;
+        while a
+            .sleep(forever, || {
+                answers += 1;
+                Ok(a.arrived(epoch).then_some(()))
+            })
+            .unwrap()
+            .is_none()
+        {}
+        answers
+    };
+    assert_eq!(sleep(0), 1, "nobody to wait for");
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            a.arrive(0, 1).unwrap();
+            sleep(1)
+        });
+        while b.word(H_SLEEPERS).load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        b.arrive(1, 1).unwrap();
+        assert!(sleeper.join().unwrap() >= 1);
+    });
+    assert_eq!(b.word(H_SLEEPERS).load(Ordering::SeqCst), 0);
+    // So does a death, and whoever rings.
+    let before = b.changes();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| sleep(2));
+        a.arrive(0, 2).unwrap();
+        while b.word(H_SLEEPERS).load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        b.mark_dead(1).unwrap();
+        sleeper.join().unwrap();
+    });
+    assert_ne!(b.changes(), before);
+    assert!(
+        a.sleep(forever, || Err::<Option<()>, _>(Error::Timeout))
+            .is_err()
+    );
+    assert_eq!(b.word(H_SLEEPERS).load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn readers_never_see_half_a_value() {
     let (a, _fd, b) = pair(1);
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -203,7 +251,7 @@ fn a_writer_that_died_in_the_middle_blocks_nobody() {
 fn garbage_in_the_memory_harms_nobody() {
     let (a, _fd, b) = pair(5);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for round in 0..200 {
+    for round in 0..200u32 {
         for word in 0..a.len / 4 {
             state ^= state << 13;
             state ^= state >> 7;
@@ -223,7 +271,9 @@ fn garbage_in_the_memory_harms_nobody() {
             let _ = b.pid(rank).unwrap();
             let _ = b.publish(rank, "k", b"v");
         }
-        let _ = (b.arrived(7), b.deaths());
+        let _ = (b.arrived(7), b.deaths(), b.changes());
+        let _ = b.arrive(round % 5, round);
+        b.ring();
         assert_eq!(b.size(), 5);
         let _ = Board::attach(&b.token());
     }

@@ -11,6 +11,8 @@ use crate::{Deadline, Error, Result};
 const YIELD: Duration = Duration::from_millis(1);
 /// Shortest and longest sleep after that.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
+/// Shortest and longest sleep at a fence, whose last rank wakes the others.
+const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 
 /// The job of this process. Without a launcher it is a job of one.
 pub struct Job {
@@ -132,7 +134,7 @@ impl Job {
         };
         board.arrive(self.rank, epoch)?;
         let mut next = 0;
-        self.wait(deadline, || {
+        let mut poll = || {
             while next < self.size && board.epoch(next)? >= epoch {
                 next += 1;
             }
@@ -148,7 +150,18 @@ impl Job {
                 }
             }
             Ok((next == self.size).then_some(()))
-        })
+        };
+        let mut nap = NAP.0;
+        loop {
+            let limit = deadline.remaining().unwrap_or(nap);
+            if limit.is_zero() {
+                return poll()?.ok_or(Error::Timeout);
+            }
+            if let Some(all) = board.sleep(limit.min(nap), &mut poll)? {
+                return Ok(all);
+            }
+            nap = (nap * 2).min(NAP.1);
+        }
     }
 
     fn wait<T>(

@@ -202,7 +202,10 @@ impl Job<'_> {
         let _ = epoll::delete(&self.epoll, &self.processes[rank as usize].pidfd);
         let left_properly =
             self.board.state(rank) == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
-        if !left_properly {
+        if left_properly {
+            // Somebody may be waiting for its next life cycle.
+            self.board.ring();
+        } else {
             // The rank is one of the board's.
             let _ = self.board.mark_dead(rank);
         }

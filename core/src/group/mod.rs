@@ -3,15 +3,21 @@
 //! An operation that runs into its deadline stays where it is, and the next call goes on from there (GASPI 17.1 §11.1). Flags
 //! hold operation numbers, so that nothing has to be reset between operations.
 
+mod forming;
+mod meet;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use once_cell::race::OnceBox;
 use parking_lot::Mutex;
+
+pub use forming::Forming;
 
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
-use crate::region::{Region, RemoteRegion, Rights};
+use crate::region::{Region, RemoteRegion};
 use crate::schedule::{
     Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier, doubling_allreduce,
 };
@@ -64,8 +70,10 @@ struct Walk {
 pub struct Group {
     world: Arc<World>,
     members: Box<[u32]>,
+    name: [u64; 2],
     arena: Arena,
-    peers: Box<[RemoteRegion]>,
+    /// The members' arenas, as far as they have been needed: collectives touch a few of many.
+    peers: Box<[OnceBox<RemoteRegion>]>,
     endpoint: Endpoint,
     place: usize,
     barrier: Exclusive<Walk>,
@@ -118,20 +126,11 @@ impl Arena {
     }
 }
 
-/// A group that is being formed; see [`Forming::advance`].
-pub struct Forming {
-    world: Arc<World>,
-    members: Box<[u32]>,
-    me: u32,
-    name: [u64; 2],
-    arena: Option<Region>,
-    place: usize,
-    found: Vec<RemoteRegion>,
-    formed: Option<Box<Group>>,
-}
-
 /// Offset of the counter at which members meet; its own pair of lines at the beginning of the arena.
 const COUNTER: usize = 0;
+/// Offset of the number of the last meeting that all have come to, where that is told down a tree.
+const RELEASE: usize = LINE;
+const FLAGS: usize = 2 * LINE;
 
 fn areas(n: u32, me: u32, crowded: bool) -> ([(Schedule, Area); 3], usize) {
     let barrier = if crowded {
@@ -139,7 +138,7 @@ fn areas(n: u32, me: u32, crowded: bool) -> ([(Schedule, Area); 3], usize) {
     } else {
         dissemination_barrier(me, n)
     };
-    let mut at = LINE;
+    let mut at = FLAGS;
     let mut area = |schedule: Schedule, slots: u32, data: bool| {
         let slots = slots as usize;
         let flags = at;
@@ -175,104 +174,6 @@ fn areas(n: u32, me: u32, crowded: bool) -> ([(Schedule, Area); 3], usize) {
         ),
     ];
     (all, at)
-}
-
-impl Forming {
-    /// Begins to form the group of `members` (ranks in ascending order, this one among them). `name` tells this group from
-    /// others that the same members form, and must be the same at all of them.
-    pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
-        let me = members
-            .iter()
-            .position(|rank| *rank == world.rank())
-            .ok_or_else(|| {
-                Error::InvalidArgument("this process is not a member of the group".into())
-            })?;
-        if members.iter().any(|rank| *rank >= world.size()) || !members.is_sorted_by(|a, b| a < b) {
-            return Err(Error::InvalidArgument(
-                "members must be distinct ranks in ascending order".into(),
-            ));
-        }
-        Ok(Forming {
-            world: world.clone(),
-            members: members.into(),
-            me: me as u32,
-            name,
-            arena: None,
-            place: 0,
-            found: Vec::new(),
-            formed: None,
-        })
-    }
-
-    /// Goes on until all members have formed the group. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`].
-    pub fn advance(&mut self, deadline: Deadline) -> Result<Group> {
-        let world = self.world.clone();
-        let n = self.members.len() as u32;
-        let crowded = world.job().board().is_some_and(|board| n > board.cpus());
-        if self.formed.is_none() {
-            let (all, len) = areas(n, self.me, crowded);
-            if self.arena.is_none() {
-                let arena = world.engine().allocate(len, Rights::FULL)?;
-                self.place = world.directory().list_group(self.name, &arena.key())?;
-                self.arena = Some(arena);
-            }
-            let mut since = None;
-            while self.found.len() < self.members.len() {
-                let rank = self.members[self.found.len()];
-                let mut pause = 0u32;
-                let arena = world.engine().wait(
-                    deadline,
-                    &mut || world.check_ranks(&[rank], &mut since),
-                    || {
-                        // The peer does not ring when it lists its arena: look often at first, then now and then.
-                        pause += 1;
-                        if pause > 64 {
-                            std::thread::sleep(std::time::Duration::from_micros(200));
-                        }
-                        world.find_group(rank, self.name)
-                    },
-                )?;
-                self.found.push(arena);
-            }
-            let [barrier, reduce, broadcast] = all.map(|(schedule, area)| {
-                Exclusive::new(Walk {
-                    schedule,
-                    area,
-                    number: 0,
-                    at: 0,
-                    begun: false,
-                    running: false,
-                    met: false,
-                    held: Vec::new(),
-                })
-            });
-            self.formed = Some(Box::new(Group {
-                endpoint: world.engine().endpoint(u32::MAX)?,
-                world: world.clone(),
-                members: self.members.clone(),
-                arena: Arena::new(self.arena.take().expect("made above"))?,
-                peers: std::mem::take(&mut self.found).into(),
-                place: self.place,
-                barrier,
-                reduce,
-                broadcast,
-            }));
-        }
-        // Nobody may go (and take its arena along) before everybody has found everybody.
-        self.formed
-            .as_ref()
-            .expect("made above")
-            .barrier(deadline)?;
-        Ok(*self.formed.take().expect("made above"))
-    }
-}
-
-impl Drop for Forming {
-    fn drop(&mut self) {
-        if self.arena.is_some() {
-            let _ = self.world.directory().unlist_group(self.place);
-        }
-    }
 }
 
 impl Drop for Group {
@@ -422,7 +323,7 @@ impl Group {
                 // SAFETY:
                 // - `len` bytes of the own arena that only this operation uses; `settle` has made sure that earlier puts are done.
                 unsafe { std::ptr::copy_nonoverlapping(walk.held.as_ptr(), source.ptr, len) };
-                let region = self.peer(to);
+                let region = self.peer(to)?;
                 // SAFETY:
                 // - the source lies in the arena, which is freed only after the endpoint is drained or dropped.
                 unsafe {
@@ -462,37 +363,30 @@ impl Group {
         }
     }
 
-    fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {
-        let n = u64::from(self.size());
-        if !walk.met {
-            let counter = Remote {
-                region: self.peer(0),
-                offset: COUNTER,
-            };
-            let before = self
-                .endpoint
-                .fetch_add(self.world.engine(), counter, 1, deadline)
-                .map_err(|e| self.blame(0, e))?;
-            walk.met = true;
-            if before % n == n - 1 {
-                for member in 0..self.size() {
-                    self.signal(member, flag, walk.number)?;
-                }
-                return Ok(());
-            }
+    /// The arena of a member, which is looked up when it is needed first.
+    #[inline]
+    fn peer(&self, member: u32) -> Result<&RemoteRegion> {
+        match self.peers[member as usize].get() {
+            Some(region) => Ok(region),
+            None => self
+                .find(member)?
+                .ok_or(Error::RankDead(self.members[member as usize])),
         }
-        self.await_flag(flag, walk.number, deadline)
     }
 
-    #[inline]
-    fn peer(&self, member: u32) -> &RemoteRegion {
-        &self.peers[member as usize]
+    /// `None`: the member has not begun to form the group, or has given it up.
+    #[cold]
+    fn find(&self, member: u32) -> Result<Option<&RemoteRegion>> {
+        let found = self
+            .world
+            .find_group(self.members[member as usize], self.name)?;
+        Ok(found.map(|region| self.peers[member as usize].get_or_init(|| Box::new(region))))
     }
 
     #[inline]
     fn signal(&self, to: u32, flag: usize, number: u32) -> Result<()> {
         let slot = Remote {
-            region: self.peer(to),
+            region: self.peer(to)?,
             offset: flag,
         };
         self.endpoint
@@ -508,7 +402,6 @@ impl Group {
             .map_err(|e| self.blame(to, e))
     }
 
-    /// Flags only grow (in the sense of wrapping numbers): a member that is an operation ahead does no harm.
     #[inline]
     fn await_flag(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let word = self.arena.word(flag)?;
@@ -517,7 +410,7 @@ impl Group {
             deadline,
             &mut || self.world.check_ranks(&self.members, &mut since),
             || {
-                if word.load(Ordering::Acquire).wrapping_sub(number) as i32 >= 0 {
+                if is_reached(word.load(Ordering::Acquire), number) {
                     return Some(());
                 }
                 self.endpoint.progress();
@@ -549,6 +442,12 @@ impl Group {
             other => other,
         }
     }
+}
+
+/// Flags only grow (in the sense of wrapping numbers): a member that is an operation ahead does no harm.
+#[inline(always)]
+fn is_reached(seen: u32, number: u32) -> bool {
+    seen.wrapping_sub(number) as i32 >= 0
 }
 
 fn check_payload(len: usize) -> Result<()> {

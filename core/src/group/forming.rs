@@ -1,0 +1,128 @@
+//! How a group comes into being: each member lists its arena, and those that the first barrier begins with are waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use once_cell::race::OnceBox;
+
+use super::{Arena, Group, Walk, areas};
+use crate::exclusive::Exclusive;
+use crate::region::Rights;
+use crate::schedule::Step;
+use crate::world::World;
+use crate::{Deadline, Error, Result};
+
+/// Pauses between looks for the arena of a member, which does not ring when it lists it.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+/// Looks before the first pause.
+const LOOKS: u32 = 64;
+
+/// A group that is being formed; see [`Forming::advance`]. Dropping it gives up.
+pub struct Forming {
+    /// Until it is formed.
+    group: Option<Box<Group>>,
+    /// Members whose arenas the first barrier needs before it knows that all are there, the next one last.
+    awaited: Vec<u32>,
+}
+
+impl Forming {
+    /// Begins to form the group of `members` (ranks in ascending order, this one among them). `name` tells this group from
+    /// others that the same members form, and must be the same at all of them. Errors: [`Error::InvalidArgument`];
+    /// [`Error::Exhausted`].
+    pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
+        let me = members
+            .iter()
+            .position(|rank| *rank == world.rank())
+            .ok_or_else(|| {
+                Error::InvalidArgument("this process is not a member of the group".into())
+            })?;
+        if members.iter().any(|rank| *rank >= world.size()) || !members.is_sorted_by(|a, b| a < b) {
+            return Err(Error::InvalidArgument(
+                "members must be distinct ranks in ascending order".into(),
+            ));
+        }
+        let n = members.len() as u32;
+        let crowded = world.job().board().is_some_and(|board| n > board.cpus());
+        let (all, len) = areas(n, me as u32, crowded);
+        let arena = world.engine().allocate(len, Rights::FULL)?;
+        let endpoint = world.engine().endpoint(u32::MAX)?;
+        let place = world.directory().list_group(name, &arena.key())?;
+        let mut awaited: Vec<u32> = all[0].0.steps.iter().filter_map(first_needed).collect();
+        awaited.reverse();
+        let [barrier, reduce, broadcast] = all.map(|(schedule, area)| {
+            Exclusive::new(Walk {
+                schedule,
+                area,
+                number: 0,
+                at: 0,
+                begun: false,
+                running: false,
+                met: false,
+                held: Vec::new(),
+            })
+        });
+        Ok(Forming {
+            group: Some(Box::new(Group {
+                world: world.clone(),
+                members: members.into(),
+                name,
+                arena: Arena::new(arena)?,
+                peers: members.iter().map(|_| OnceBox::new()).collect(),
+                endpoint,
+                place,
+                barrier,
+                reduce,
+                broadcast,
+            })),
+            awaited,
+        })
+    }
+
+    /// Goes on until all members have begun to form the group. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`].
+    pub fn advance(&mut self, deadline: Deadline) -> Result<Group> {
+        let group = self.group.as_ref().ok_or_else(formed_already)?;
+        let engine = group.world.engine();
+        let mut since = None;
+        while let Some(member) = self.awaited.last() {
+            let rank = group.members[*member as usize];
+            let (mut looks, mut pause) = (0, PAUSE.0);
+            engine.wait(
+                deadline,
+                &mut || group.world.check_ranks(&[rank], &mut since),
+                || {
+                    looks += 1;
+                    if looks > LOOKS {
+                        std::thread::sleep(pause);
+                        pause = (pause * 2).min(PAUSE.1);
+                    }
+                    Ok(group.find(*member)?.map(|_| ()))
+                },
+            )?;
+            self.awaited.pop();
+        }
+        // Nobody may use it before everybody has listed an arena.
+        group.barrier(deadline)?;
+        self.conclude()
+    }
+
+    /// The group, where all members have met since they began to form it: nobody has to be waited for, or connected to.
+    pub fn conclude(&mut self) -> Result<Group> {
+        self.group
+            .take()
+            .map(|group| *group)
+            .ok_or_else(formed_already)
+    }
+}
+
+fn formed_already() -> Error {
+    Error::InvalidArgument("the group has been formed already".into())
+}
+
+/// Whose arena a barrier's step uses before the barrier can know that all members are there.
+fn first_needed(step: &Step) -> Option<u32> {
+    match step {
+        Step::Signal { to, .. } | Step::Send { to, .. } => Some(*to),
+        Step::Meet { .. } => Some(0),
+        Step::Await { .. } | Step::Combine { .. } | Step::Take { .. } => None,
+    }
+}

@@ -1,0 +1,82 @@
+//! A barrier of more members than cores: all count themselves in at member 0. The last one tells the others that they may go: each of
+//! them, if they are few; else member 0, from where it goes down a tree, so that nobody has to know more than log n others.
+
+use std::sync::atomic::Ordering;
+
+use super::{COUNTER, Group, RELEASE, Walk, is_reached};
+use crate::op::Remote;
+use crate::schedule::children;
+use crate::{Deadline, Result};
+
+/// Members up to which the last one tells all others itself: the fewer wake after each other, the sooner.
+const FEW: u32 = 16;
+
+impl Group {
+    pub(super) fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {
+        let (n, number) = (self.size(), walk.number);
+        if !walk.met {
+            let last = self.count_in(deadline)?;
+            walk.met = true;
+            if last && n <= FEW {
+                return (0..n).try_for_each(|member| self.signal(member, flag, number));
+            }
+            if last {
+                self.signal(0, RELEASE, number)?;
+            }
+        }
+        if n <= FEW {
+            return self.await_flag(flag, number, deadline);
+        }
+        self.await_release(flag, number, deadline)?;
+        for child in children(self.index(), n) {
+            // One that has gone has seen the number at member 0.
+            let _ = self.signal(child, flag, number);
+        }
+        Ok(())
+    }
+
+    /// True: this member was the last one.
+    fn count_in(&self, deadline: Deadline) -> Result<bool> {
+        let n = u64::from(self.size());
+        let counter = Remote {
+            region: self.peer(0)?,
+            offset: COUNTER,
+        };
+        let before = self
+            .endpoint
+            .fetch_add(self.world.engine(), counter, 1, deadline)
+            .map_err(|e| self.blame(0, e))?;
+        Ok(before % n == n - 1)
+    }
+
+    /// The own flag wakes those who sleep; who is awake and can look at member 0 need not wait until it has come down the tree.
+    fn await_release(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
+        let engine = self.world.engine();
+        let own = match self.index() {
+            0 => self.arena.word(RELEASE)?,
+            _ => self.arena.word(flag)?,
+        };
+        let release = Remote {
+            region: self.peer(0)?,
+            offset: RELEASE,
+        };
+        let mapped = self.endpoint.is_direct(release.region);
+        let mut since = None;
+        engine.wait_for(
+            deadline,
+            &mut || self.world.check_ranks(&self.members, &mut since),
+            || {
+                let told = is_reached(own.load(Ordering::Acquire), number)
+                    || mapped
+                        && self
+                            .endpoint
+                            .load(engine, release, Deadline::Never)
+                            .is_ok_and(|seen| is_reached(seen as u32, number));
+                if !told {
+                    self.endpoint.progress();
+                }
+                told.then_some(())
+            },
+        )
+    }
+}
