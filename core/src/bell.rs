@@ -3,7 +3,7 @@
 //! The notifier's fast path is one plain load: the sleeper pays for the ordering. It announces itself, makes every
 //! running core of every registered process issue a barrier (`membarrier(GLOBAL_EXPEDITED)`), and looks once more before
 //! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
-//! since every sleep is at most [`SLICE`] long.
+//! since every sleep is at most [`LONGEST`] long.
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
@@ -11,8 +11,17 @@ use std::time::Duration;
 use parking_lot::Once;
 use rustix::thread::futex;
 
-/// The longest sleep without a look at the world.
+/// The longest sleep without a look at the world, but for processes of a crowd.
 pub const SLICE: Duration = Duration::from_millis(50);
+/// The longest sleep of all.
+pub const LONGEST: Duration = Duration::from_millis(500);
+/// Processes that may look at the world after each [`SLICE`], without keeping the machine busy by that.
+const CROWD: u32 = 256;
+
+/// The longest sleep of each of so many processes of a machine.
+pub fn slice_of(processes: u32) -> Duration {
+    (SLICE * processes.div_ceil(CROWD).max(1)).min(LONGEST)
+}
 
 /// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
 #[repr(C, align(128))]
@@ -65,9 +74,9 @@ impl Bell {
 }
 
 impl Listening<'_> {
-    /// Sleeps until the bell rings, at most for `limit` and never longer than [`SLICE`]. Returns early at a signal.
+    /// Sleeps until the bell rings, at most for `limit` and never longer than [`LONGEST`]. Returns early at a signal.
     pub fn sleep(self, limit: Duration) {
-        let limit = limit.min(SLICE);
+        let limit = limit.min(LONGEST);
         let limit = futex::Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos() as _,
@@ -122,6 +131,13 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
     use std::time::Instant;
+
+    #[test]
+    fn the_more_sleep_the_longer_they_do() {
+        assert_eq!([0, 1, 48, 256].map(slice_of), [SLICE; 4]);
+        assert_eq!(slice_of(1000), 4 * SLICE);
+        assert_eq!(slice_of(u32::MAX), LONGEST);
+    }
 
     #[test]
     fn a_ring_ends_a_sleep() {

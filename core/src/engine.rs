@@ -1,7 +1,7 @@
 //! One process's engine: its transports, and the way from an address or a key to the backend that serves it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
@@ -17,6 +17,8 @@ pub struct Engine {
     /// Of the first transport, which lives as long as the engine.
     bell: *const Bell,
     crowded: AtomicBool,
+    /// Processes that take part.
+    company: AtomicU32,
     self_driven: bool,
 }
 
@@ -47,6 +49,7 @@ impl Engine {
             self_driven: transports.iter().any(|t| t.capabilities().asynchronous),
             transports: transports.into(),
             crowded: AtomicBool::new(false),
+            company: AtomicU32::new(1),
         })
     }
 
@@ -76,6 +79,11 @@ impl Engine {
     /// Says whether more processes than cores take part, so that waiters yield at once.
     pub fn set_crowded(&self, crowded: bool) {
         self.crowded.store(crowded, Ordering::Relaxed);
+    }
+
+    /// Says how many processes take part: the more, the more rarely each looks what has become of the others.
+    pub fn set_company(&self, processes: u32) {
+        self.company.store(processes, Ordering::Relaxed);
     }
 
     /// Whether more processes than cores take part.
@@ -178,6 +186,7 @@ impl Engine {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             self_driven: self.self_driven,
+            company: &self.company,
         }
         .wait(deadline, check, poll)
     }

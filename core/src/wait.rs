@@ -1,9 +1,9 @@
 //! Adaptive waiting: spin while an answer is nanoseconds away, yield while somebody else needs the core, then sleep.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bell::{Bell, SLICE};
+use crate::bell::{Bell, slice_of};
 use crate::{Deadline, Error, Result};
 
 /// Polls between two looks at the clock while spinning.
@@ -76,11 +76,13 @@ pub struct Patience<'a> {
     pub crowded: bool,
     /// The poll moves operations on that nobody else would.
     pub self_driven: bool,
+    /// Processes that take part: the longest sleep between two looks at the world is [theirs](slice_of).
+    pub company: &'a AtomicU32,
 }
 
 impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
-    /// happens (at the latest every [`SLICE`]); its error ends the wait: it is where the liveness of peers is watched.
+    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -145,7 +147,7 @@ impl Patience<'_> {
         let slice = if self.self_driven {
             PROGRESS_SLICE
         } else {
-            SLICE
+            slice_of(self.company.load(Ordering::Relaxed))
         };
         loop {
             check()?;

@@ -21,8 +21,10 @@ use crate::region::{Region, RemoteRegion, Rights};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// How often, at most, the lives of peers are looked at by system calls.
+/// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
 const LOOK: Duration = Duration::from_millis(20);
+const LOOK_EACH: Duration = Duration::from_micros(100);
+const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -130,6 +132,7 @@ impl World {
         let ranks = job.size() as usize;
         let crowded = job.board().is_some_and(|board| board.size() > board.cpus());
         engine.set_crowded(crowded);
+        engine.set_company(job.size());
         let directory = Directory::new(&engine, ranks)?;
         let service = Service {
             endpoint: engine.endpoint(u32::MAX)?,
@@ -417,7 +420,8 @@ impl World {
             let Some(mut last) = self.last_look.try_lock() else {
                 return;
             };
-            if last.elapsed() < LOOK {
+            let pause = LOOK.max(LOOK_EACH * self.size()).min(LOOK_LATEST);
+            if last.elapsed() < pause {
                 return;
             }
             *last = Instant::now();

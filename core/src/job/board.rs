@@ -438,6 +438,14 @@ impl Board {
         self.word(H_DEATHS).load(Ordering::Relaxed)
     }
 
+    /// Ranks that have joined, whatever has become of them since, or have ended without it.
+    pub fn joined(&self) -> u32 {
+        let states = (0..self.size).map(|rank| self.state(rank));
+        states
+            .filter(|state| *state != Ok(RankState::Absent))
+            .count() as u32
+    }
+
     /// How often a [`state`](Board::state) has been set so far. Who has seen a count has seen the states that were set before.
     #[inline]
     pub fn changes(&self) -> u32 {

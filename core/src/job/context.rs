@@ -11,8 +11,9 @@ use crate::{Deadline, Error, Result};
 const YIELD: Duration = Duration::from_millis(1);
 /// Shortest and longest sleep after that.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
-/// Shortest and longest sleep at a fence, whose last rank wakes the others.
-const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+/// Shortest and longest sleep at a fence, whose last rank wakes the others; the first one is longer where many look at many.
+const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+const NAP_EACH: Duration = Duration::from_micros(20);
 
 /// The job of this process. Without a launcher it is a job of one.
 pub struct Job {
@@ -151,7 +152,7 @@ impl Job {
             }
             Ok((next == self.size).then_some(()))
         };
-        let mut nap = NAP.0;
+        let mut nap = (NAP.0 + NAP_EACH * self.size).min(NAP.1);
         loop {
             let limit = deadline.remaining().unwrap_or(nap);
             if limit.is_zero() {

@@ -3,6 +3,7 @@
 mod atomics;
 mod central;
 mod collective;
+mod connections;
 mod death;
 mod memory;
 mod notices;
@@ -50,6 +51,7 @@ pub fn laws() -> Vec<&'static Law> {
         queues::LAWS,
         collective::LAWS,
         central::LAWS,
+        connections::LAWS,
         death::LAWS,
     ]
     .into_iter()

@@ -2,6 +2,7 @@
 
 mod output;
 mod process;
+mod progress;
 mod signals;
 mod watch;
 

@@ -182,12 +182,7 @@ impl<'a> Starter<'a> {
         // SAFETY:
         // - between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
         unsafe { command.pre_exec(prepare) };
-        let mut child = command.spawn().map_err(|e| {
-            Error::os(
-                &format!("cannot start rank {rank} ({})", self.path.display()),
-                e,
-            )
-        })?;
+        let mut child = command.spawn().map_err(|e| self.cannot_start(rank, &e))?;
         match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Process {
                 child,
@@ -201,6 +196,27 @@ impl<'a> Starter<'a> {
                 Err(Error::os("cannot watch a process (pidfd_open)", e))
             }
         }
+    }
+}
+
+impl Starter<'_> {
+    /// Limits are named with what raises them.
+    fn cannot_start(&self, rank: u32, error: &std::io::Error) -> Error {
+        let size = self.launch.size;
+        let limit = match error.raw_os_error() {
+            Some(libc::EAGAIN) => {
+                "processes (ulimit -u, or the limit of the container or service: pids.max)"
+            }
+            Some(libc::ENOMEM) => "memory",
+            Some(libc::EMFILE | libc::ENFILE) => "file descriptors (ulimit -n)",
+            _ => {
+                return Error::os(
+                    &format!("cannot start rank {rank} ({})", self.path.display()),
+                    error,
+                );
+            }
+        };
+        Error::Exhausted(format!("{limit}: {rank} of {size} ranks could be started"))
     }
 }
 

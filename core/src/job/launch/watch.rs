@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use super::output::Stream;
 use super::process::{Process, Starter};
+use super::progress::Progress;
 use super::signals::{self, Inbox};
 use super::{Exit, GRACE, Launch, Outcome, Output, RankOutcome};
 use crate::job::{Board, RankState};
@@ -33,6 +34,7 @@ struct Job<'a> {
     /// The ranks have been told to end; when what is left is killed.
     ending: Option<Instant>,
     first_interrupt: Option<Instant>,
+    progress: Option<Progress>,
 }
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
@@ -64,6 +66,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         timed_out: false,
         ending: None,
         first_interrupt: None,
+        progress: launch.foreground.then(|| Progress::new(Instant::now())),
     };
     let seen_through = job
         .start(&starter, inbox.as_ref())
@@ -86,6 +89,7 @@ impl Job<'_> {
             self.add(inbox.fd(), SIGNALS)?;
         }
         for rank in 0..self.launch.size {
+            self.tell_progress(Instant::now());
             let mut process = starter.start(rank)?;
             self.running += 1;
             let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
@@ -123,11 +127,12 @@ impl Job<'_> {
             .and_then(|limit| Instant::now().checked_add(limit));
         let mut events = Vec::with_capacity(64);
         while self.running > 0 {
-            let next = if self.timed_out {
-                self.ending
-            } else {
-                self.ending.into_iter().chain(end).min()
-            };
+            let end_of_time = end.filter(|_| !self.timed_out);
+            let progress = self.progress.as_ref().and_then(Progress::next);
+            let next = [self.ending, end_of_time, progress]
+                .into_iter()
+                .flatten()
+                .min();
             let timeout = next.map(|at| {
                 let left = at.saturating_duration_since(Instant::now());
                 Timespec {
@@ -147,6 +152,7 @@ impl Job<'_> {
                 }
             }
             let now = Instant::now();
+            self.tell_progress(now);
             if self.ending.is_some_and(|at| now >= at) {
                 self.signal_all(Signal::KILL);
                 self.ending = now.checked_add(GRACE);
@@ -246,6 +252,16 @@ impl Job<'_> {
         for process in &mut self.processes {
             // Fails only if it has been reaped already.
             let _ = process.child.wait();
+        }
+    }
+
+    fn tell_progress(&mut self, now: Instant) {
+        let news = |progress: &mut Progress| progress.news(&self.board, now);
+        if let Some(joined) = self.progress.as_mut().and_then(news) {
+            let size = self.launch.size;
+            self.say(format_args!(
+                "{joined} of {size} ranks have joined the job so far"
+            ));
         }
     }
 

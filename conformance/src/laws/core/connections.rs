@@ -1,0 +1,152 @@
+//! Ranks connect to those that they talk to, and to no others.
+
+use unipgas::core::transport::Life;
+use unipgas::core::{Error, Remote};
+
+use super::rank::{Rank, Says, late, on_ranks, refused, write};
+use super::{law, ordering};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+const CLAUSE: &str = "unipgas core: World::connections";
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.connections.of-48",
+        CLAUSE,
+        "a start connects nobody; collectives of n ranks connect each to about log n others, an operation to its target",
+        48,
+        few,
+    ),
+    ordering(
+        "core.connections.first-by-threads",
+        CLAUSE,
+        "threads that make the first connection to a rank at the same time share it",
+        2,
+        first_by_threads,
+    ),
+    law(
+        "core.connections.to-one-that-left",
+        "unipgas core: World::connect, Error::RankDead",
+        "who has not talked to a rank before it left is told that it has gone; the others go on",
+        3,
+        to_one_that_left,
+    ),
+];
+
+fn few(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        let connections = || rank.world.connections();
+        ensure_eq!(connections(), 0, "connections after the start");
+        let log = ctx.size.next_power_of_two().trailing_zeros();
+        let group = rank.group_of_all()?;
+        for round in 0..3 {
+            group.barrier(late()).says(&format!("barrier {round}"))?;
+        }
+        let of_barriers = connections();
+        ensure!(
+            of_barriers <= log + 1,
+            "{of_barriers} connections for barriers of {} ranks",
+            ctx.size
+        );
+        let mut sum = [0; 8];
+        let mine = u64::from(ctx.rank + 1).to_ne_bytes();
+        let mut add = |held: &mut [u8], other: &[u8]| {
+            let both = [&*held, other].map(|v| u64::from_ne_bytes(v.try_into().expect("8 bytes")));
+            held.copy_from_slice(&(both[0] + both[1]).to_ne_bytes());
+            Ok(())
+        };
+        group
+            .all_reduce(&mine, &mut sum, &mut add, late())
+            .says("reduction")?;
+        let n = u64::from(ctx.size);
+        ensure_eq!(u64::from_ne_bytes(sum), n * (n + 1) / 2, "sum");
+        let mut text = if ctx.rank == 0 { *b"tell all" } else { [0; 8] };
+        group.broadcast(&mut text, 0, late()).says("broadcast")?;
+        ensure_eq!(&text, b"tell all", "broadcast");
+        let of_collectives = connections();
+        ensure!(
+            of_collectives <= 2 * log + 2,
+            "{of_collectives} connections for collectives of {} ranks",
+            ctx.size
+        );
+        let target = (ctx.rank + ctx.size / 2 + 5) % ctx.size;
+        put_to(rank, target)?;
+        ensure!(
+            connections() <= of_collectives + 1,
+            "a put has connected {} ranks",
+            connections() - of_collectives
+        );
+        Ok(())
+    })
+}
+
+fn put_to(rank: &Rank<'_>, target: u32) -> Verdict {
+    let region = rank.data_of(target)?;
+    let at = Remote {
+        region: &region,
+        offset: 0,
+    };
+    rank.put(b"here I am", at).says("put")
+}
+
+fn first_by_threads(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        ensure_eq!(rank.world.connections(), 0, "connections after the start");
+        write(&rank.scratch, 0, &[7; 64]);
+        let ready = std::sync::Barrier::new(4);
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        ready.wait();
+                        let region = rank.data_of(rank.other())?;
+                        rank.world.connect(rank.other()).says("connect")?;
+                        Ok::<_, String>(region.len())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .collect()
+        });
+        for len in found {
+            ensure_eq!(len?, 64, "bytes of the region that a thread has found");
+        }
+        ensure_eq!(rank.world.connections(), 1, "connections");
+        put_to(rank, rank.other())
+    })
+}
+
+fn to_one_that_left(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 2 {
+        on_ranks(ctx, 64, |_| Ok(()))?;
+        // Nothing of it is there any more, but the process.
+        ctx.sync();
+        ctx.sync();
+        return Ok(());
+    }
+    on_ranks(ctx, 64, |rank| {
+        ctx.sync();
+        ctx.sync();
+        ensure_eq!(rank.world.connections(), 0, "connections so far");
+        let gone = |error: &Error| *error == Error::RankDead(2);
+        for _ in 0..3 {
+            refused(rank.world.connect(2).map(drop), gone, "a connection")?;
+            refused(rank.world.import(2, 1).map(drop), gone, "an import")?;
+            refused(
+                rank.world.find_group(2, [1, 1]).map(drop),
+                gone,
+                "a look for a group",
+            )?;
+        }
+        ensure!(
+            rank.world.lives_now(2) == Life::Left,
+            "rank 2 is {:?} and not one that has left",
+            rank.world.lives_now(2)
+        );
+        ensure_eq!(rank.world.connections(), 0, "connections afterwards");
+        put_to(rank, 1 - ctx.rank)
+    })
+}
