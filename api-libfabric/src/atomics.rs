@@ -202,6 +202,7 @@ impl Endpoint {
             to,
             report: Report {
                 context: posting.context,
+                work: posting.work,
                 flags: FI_ATOMIC | if fetches { FI_READ } else { FI_WRITE },
                 wanted: admitted.wanted,
                 counted: if fetches {

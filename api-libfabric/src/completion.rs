@@ -313,6 +313,7 @@ impl CompletionQueue {
         }
         self.armed.store(true, Ordering::Release);
         self.attached.progress();
+        self.domain.deferred().progress();
         if self.has_something() {
             self.armed.store(false, Ordering::Release);
             return Err(Errno::AGAIN);
@@ -331,6 +332,7 @@ impl CompletionQueue {
         if self.len() == 0 || turn >= TURN {
             self.turn.store(0, Ordering::Relaxed);
             self.attached.progress();
+            self.domain.deferred().progress();
         }
         if !self.failures.is_empty() {
             return Err(Errno::AVAIL);
@@ -395,6 +397,7 @@ impl CompletionQueue {
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.attached.progress();
+            self.domain.deferred().progress();
             let ready = self.len() >= least
                 || !self.failures.is_empty()
                 || self.interrupted.load(Ordering::Acquire)
@@ -419,6 +422,7 @@ impl Watched for CompletionQueue {
     fn look(&self) {
         if self.armed.load(Ordering::Acquire) {
             self.attached.progress();
+            self.domain.deferred().progress();
             if self.has_something() {
                 self.signal_descriptor();
             }

@@ -61,42 +61,72 @@ impl Counter {
         value.wrapping_add(self.tallied())
     }
 
+    /// Whether successes and failures together are so many.
+    pub(crate) fn has_reached(&self, threshold: u64) -> bool {
+        let errors = self.errors.load(Ordering::Acquire);
+        self.value().saturating_add(errors) >= threshold
+    }
+
+    fn progress(&self) {
+        self.attached.progress();
+        self.domain.deferred().progress();
+    }
+
     /// Completed operations.
     pub fn read(&self) -> u64 {
-        self.attached.progress();
+        self.progress();
         self.value()
     }
 
     /// Failed operations.
     pub fn read_errors(&self) -> u64 {
-        self.attached.progress();
+        self.progress();
         self.errors.load(Ordering::Acquire)
     }
 
-    /// Adds to the count.
+    /// Adds to the count; what that makes due is left to others.
     #[inline]
-    pub fn add(&self, value: u64) {
+    pub(crate) fn count(&self, value: u64) {
         self.value.fetch_add(value, Ordering::AcqRel);
         self.domain.engine().ring();
     }
 
-    /// Sets the count.
-    pub fn set(&self, value: u64) {
+    /// Sets the count, likewise.
+    pub(crate) fn put(&self, value: u64) {
         let value = value.wrapping_sub(self.tallied());
         self.value.store(value, Ordering::Release);
         self.domain.engine().ring();
     }
 
-    /// Adds to the count of errors.
-    pub fn add_errors(&self, value: u64) {
+    /// Adds to the count of errors, likewise.
+    pub(crate) fn count_errors(&self, value: u64) {
         self.errors.fetch_add(value, Ordering::AcqRel);
         self.domain.engine().ring();
+    }
+
+    /// Adds to the count.
+    pub fn add(&self, value: u64) {
+        self.count(value);
+        self.domain.deferred().progress();
+    }
+
+    /// Sets the count.
+    pub fn set(&self, value: u64) {
+        self.put(value);
+        self.domain.deferred().progress();
+    }
+
+    /// Adds to the count of errors.
+    pub fn add_errors(&self, value: u64) {
+        self.count_errors(value);
+        self.domain.deferred().progress();
     }
 
     /// Sets the count of errors.
     pub fn set_errors(&self, value: u64) {
         self.errors.store(value, Ordering::Release);
         self.domain.engine().ring();
+        self.domain.deferred().progress();
     }
 
     /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] if an operation fails meanwhile.
@@ -107,7 +137,7 @@ impl Counter {
             Ok(())
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
-            self.attached.progress();
+            self.progress();
             if self.value() >= threshold {
                 return Some(Ok(()));
             }

@@ -1,7 +1,7 @@
 //! Domains (fi_domain(3)): what memory regions, queues and endpoints belong to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use unipgas_core::Engine;
 use unipgas_core::keyring::KeyRing;
@@ -10,7 +10,8 @@ use unipgas_core::port::Service;
 use crate::process;
 use crate::status::Result;
 use crate::tally::Tallies;
-use crate::watcher::Watcher;
+use crate::trigger::{Deferred, Work};
+use crate::watcher::{Watched, Watcher};
 
 /// How a domain's memory is addressed, and its objects get on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +30,9 @@ pub struct Domain {
     service: Service,
     keys: KeyRing,
     tallies: Arc<Tallies>,
+    deferred: Arc<Deferred>,
+    /// The watcher looks after them.
+    defers: AtomicBool,
     options: DomainOptions,
     next_key: AtomicU64,
     watcher: Watcher,
@@ -46,6 +50,8 @@ impl Domain {
             service: Service::new(&engine)?,
             keys: KeyRing::new(&engine)?,
             tallies: Tallies::new(&engine)?,
+            deferred: Deferred::new(),
+            defers: AtomicBool::new(false),
             watcher: Watcher::new(&engine),
             engine,
             options,
@@ -72,6 +78,22 @@ impl Domain {
     /// What peers count by.
     pub(crate) fn tallies(&self) -> &Arc<Tallies> {
         &self.tallies
+    }
+
+    /// Queues an operation that waits for a counter.
+    pub(crate) fn defer(&self, work: Work) -> Result<()> {
+        if self.options.automatic && !self.defers.swap(true, Ordering::AcqRel) {
+            let watched: Arc<dyn Watched> = self.deferred.clone();
+            self.watcher.watch(Arc::downgrade(&watched))?;
+        }
+        self.deferred.queue(work);
+        Ok(())
+    }
+
+    /// Operations that wait for counters.
+    #[inline(always)]
+    pub(crate) fn deferred(&self) -> &Arc<Deferred> {
+        &self.deferred
     }
 
     /// As it was opened.

@@ -13,7 +13,7 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::messages::Messages;
 use crate::name::Name;
-use crate::operation::{Counted, Reports};
+use crate::operation::{Counted, Report, Reports};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_TAGGED};
@@ -77,6 +77,16 @@ pub struct Posting {
     pub data: Option<u64>,
     /// An inject call: success is not told.
     pub quiet: bool,
+    /// The number of the deferred work that this is, by which its end is told; 0: none.
+    pub work: u32,
+}
+
+impl Posting {
+    /// Whether the queue tells of success; `selective`: only of operations that ask for it.
+    #[inline(always)]
+    pub(crate) fn wants(&self, selective: bool) -> bool {
+        !self.quiet & (!(selective | (self.work != 0)) | (self.flags & FI_COMPLETION != 0))
+    }
 }
 
 impl Endpoint {
@@ -251,6 +261,7 @@ impl Endpoint {
             receive: bindings.receive.clone(),
             selective: bindings.selective,
             counters: bindings.counters.clone(),
+            deferred: self.domain.deferred().clone(),
         };
         let tally = |counted: Counted| {
             let counter = bindings.counters[counted as usize].as_ref();
@@ -275,6 +286,7 @@ impl Endpoint {
 
     /// Takes the endpoint away from its queues and counters, so that it ends with its last user.
     pub fn detach(&self) {
+        self.domain.deferred().forget(self);
         let bindings = self.bindings.lock();
         for queue in [&bindings.transmit, &bindings.receive]
             .into_iter()
@@ -302,6 +314,13 @@ impl Endpoint {
         }
     }
 
+    /// Tells of an operation that has not begun, and will not.
+    pub(crate) fn tell_failure(&self, report: &Report, errno: Errno) {
+        if let Ok((reports, _state)) = self.live() {
+            let _ = reports.fail(report, errno);
+        }
+    }
+
     /// Looks whether peers still live.
     pub(crate) fn look_at_peers(&self) {
         if let Ok((reports, mut state)) = self.live() {
@@ -318,8 +337,7 @@ impl Endpoint {
         to: u64,
         posting: &Posting,
     ) -> Result<Admitted> {
-        let wanted =
-            !posting.quiet && (!reports.selective[0] || posting.flags & FI_COMPLETION != 0);
+        let wanted = posting.wants(reports.selective[0]);
         if wanted
             && reports
                 .transmit

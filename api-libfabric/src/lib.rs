@@ -23,6 +23,7 @@ pub mod status;
 pub mod sys;
 mod tally;
 mod target;
+mod trigger;
 mod watcher;
 
 pub use av::AddressVector;

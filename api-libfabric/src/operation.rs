@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::completion::{CompletionQueue, Entry, Failure};
 use crate::counter::Counter;
 use crate::status::{Errno, Result};
+use crate::trigger::Deferred;
 
 /// What a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Report {
     /// Whether success is told by an entry; failures always are.
     pub wanted: bool,
     pub counted: Counted,
+    /// The number of the deferred work that it is; 0: none, and the endpoint's counters count it.
+    pub work: u32,
 }
 
 /// Where the ends of operations are reported: fixed when the endpoint is enabled.
@@ -39,6 +42,7 @@ pub(crate) struct Reports {
     /// Successes are told only where the operation asks for it.
     pub selective: [bool; 2],
     pub counters: [Option<Arc<Counter>>; 6],
+    pub deferred: Arc<Deferred>,
 }
 
 impl Reports {
@@ -55,7 +59,7 @@ impl Reports {
     #[inline(always)]
     pub fn count(&self, counted: Counted) {
         if let Some(counter) = &self.counters[counted as usize] {
-            counter.add(1);
+            counter.count(1);
         }
     }
 
@@ -75,7 +79,19 @@ impl Reports {
                 ..entry
             });
         }
-        self.count(report.counted);
+        if report.work != 0 {
+            self.work_ended(report);
+        } else {
+            self.count(report.counted);
+        }
+    }
+
+    #[cold]
+    fn work_ended(&self, report: &Report) {
+        self.deferred.ended(report.work, true);
+        if report.wanted {
+            self.count(report.counted);
+        }
     }
 
     /// Errors: the failure itself, if there is nothing bound that could tell it.
@@ -92,6 +108,9 @@ impl Reports {
         entry: Entry,
         excess: usize,
     ) -> Result<()> {
+        if report.work != 0 && self.deferred.ended(report.work, false) && !report.wanted {
+            return Ok(());
+        }
         let (queue, counter) = (
             self.queue(report.counted),
             &self.counters[report.counted as usize],
@@ -111,7 +130,7 @@ impl Reports {
             });
         }
         if let Some(counter) = counter {
-            counter.add_errors(1);
+            counter.count_errors(1);
         }
         Ok(())
     }

@@ -140,6 +140,7 @@ impl Endpoint {
         };
         let report = Report {
             context: posting.context,
+            work: 0,
             flags,
             wanted,
             counted,

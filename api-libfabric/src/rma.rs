@@ -226,6 +226,7 @@ impl Endpoint {
             to,
             report: Report {
                 context: posting.context,
+                work: posting.work,
                 flags: FI_RMA | kind,
                 wanted: admitted.wanted,
                 counted,

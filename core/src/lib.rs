@@ -40,17 +40,13 @@ pub mod op;
 pub mod panics;
 #[cfg(not(loom))]
 pub mod port;
-/// What of ports is modelled.
-#[cfg(loom)]
-pub mod port {
-    pub mod steps;
-}
 mod posted;
 mod prefetch;
 pub mod region;
 pub mod registry;
 pub mod rendezvous;
 pub mod schedule;
+pub mod steps;
 pub(crate) mod sync;
 pub mod topology;
 pub mod transport;

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use unipgas_core::port::steps::Steps;
+use unipgas_core::steps::Steps;
 
 /// Counters, and how often each command has been started.
 struct Port {

@@ -3,14 +3,16 @@
 use std::ffi::{c_int, c_void};
 
 use super::endpoint::part;
-use super::rma::{one, parts};
-use super::{code, list, posted, put};
+use super::rma::{NO_COMPARE, NO_RESULT, one, parts, remote_parts};
+use super::trigger::{Lists, trigger};
+use super::{code, posted, put};
 use crate::atomics::{Family, Operands, valid};
-use crate::endpoint::{IOV_LIMIT, Posting};
+use crate::endpoint::Posting;
 use crate::quick::Elements;
 use crate::rma::{Part, RemotePart, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::trigger::Kind;
 
 pub(super) static OPS: fi_ops_atomic = fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),
@@ -115,15 +117,21 @@ unsafe fn message(
             operand: parts(message.msg_iov, message.iov_count)?,
             compare: parts(compare.0, compare.1)?,
             result: parts(result.0.cast_const(), result.1)?,
-            remote: list(
-                message.rma_iov.cast::<RemotePart>(),
-                message.rma_iov_count,
-                IOV_LIMIT,
-            )?,
+            remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
         };
         let posting = part.flagged(message.context, flags & !FI_TAGGED, 0);
         let (endpoint, to) = (&part.endpoint, message.addr);
         let what = (message.datatype, message.op);
+        if flags & FI_TRIGGER != 0 {
+            let lists = Lists {
+                local: operands.operand,
+                compare: operands.compare,
+                result: operands.result,
+                remote: operands.remote,
+            };
+            let posting = part.flagged(message.context, flags, 0);
+            return trigger(part, Kind::Atomic(family, what), &lists, to, posting);
+        }
         if flags & FI_TAGGED != 0 {
             endpoint.atomic_tagged(family, what, &operands, to, &posting)
         } else {
@@ -191,9 +199,6 @@ operations! {
         compare_count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void, result_count: usize,
     ) = Compare: parts(operand, count)?, parts(compare, compare_count)?, parts(result.cast_const(), result_count)?;
 }
-
-const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
-const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
 
 unsafe extern "C" fn writemsg(
     endpoint: *mut fid_ep,

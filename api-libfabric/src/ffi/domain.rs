@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, fid_of, given, is_free, no, no_control, put};
+use super::{Object, code, fid_of, given, is_free, no, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
 use crate::messages::MOST_TAGGED_BYTES;
@@ -22,7 +22,7 @@ static FID: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close,
     bind,
-    control: no_control,
+    control,
     ops_open: no,
     tostr: no,
     ops_set: no,
@@ -102,6 +102,17 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         unsafe { DomainObject::destroy(fid) };
         Ok(())
     })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY:
+    // - a domain, by the table that this function is in; what the argument leads to is for the command.
+    match unsafe { DomainObject::at(fid) } {
+        // SAFETY:
+        // - as above.
+        Ok(object) => unsafe { super::trigger::control(&object.inner.domain, command, arg) },
+        Err(errno) => -errno.0,
+    }
 }
 
 unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, _flags: u64) -> c_int {

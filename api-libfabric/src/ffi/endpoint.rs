@@ -261,10 +261,12 @@ unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     posted(|| {
         // SAFETY:
         // - an endpoint, by the table.
-        unsafe { EndpointObject::at(fid) }?
-            .inner
-            .endpoint
-            .cancel(context.addr())
+        let endpoint = &unsafe { EndpointObject::at(fid) }?.inner.endpoint;
+        let deferred = endpoint.domain().deferred();
+        if deferred.cancel_triggered(endpoint, context.addr()) {
+            return Ok(());
+        }
+        endpoint.cancel(context.addr())
     })
 }
 
@@ -348,6 +350,7 @@ impl EndpointPart {
             flags: self.transmit.load(Ordering::Relaxed),
             data: None,
             quiet: false,
+            work: 0,
         }
     }
 
@@ -368,6 +371,7 @@ impl EndpointPart {
             flags,
             data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(data),
             quiet: false,
+            work: 0,
         }
     }
 

@@ -2,14 +2,16 @@
 
 use std::ffi::c_void;
 
-use super::endpoint::part;
+use super::endpoint::{EndpointPart, part};
 use super::posted;
 use super::rma::{one, parts};
+use super::trigger::{Lists, trigger};
 use crate::endpoint::Posting;
 use crate::messages::Tag;
 use crate::rma::Part;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::trigger::Kind;
 
 pub(super) static MESSAGES: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
@@ -115,6 +117,56 @@ unsafe fn quietly(
     }
 }
 
+/// A receive with flags.
+///
+/// # Safety
+/// The arguments of fi_recvmsg(3).
+unsafe fn receive_as(
+    part: &EndpointPart,
+    tag: Tag,
+    local: &[Part],
+    from: u64,
+    posting: Posting,
+) -> Result<()> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        if posting.flags & FI_TRIGGER != 0 {
+            let lists = Lists {
+                local,
+                ..Lists::default()
+            };
+            return trigger(part, Kind::Receive(tag), &lists, from, posting);
+        }
+        part.endpoint.receive(tag, local, from, &posting)
+    }
+}
+
+/// A send with flags.
+///
+/// # Safety
+/// The arguments of fi_sendmsg(3).
+unsafe fn send_as(
+    part: &EndpointPart,
+    tag: Tag,
+    local: &[Part],
+    to: u64,
+    posting: Posting,
+) -> Result<()> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        if posting.flags & FI_TRIGGER != 0 {
+            let lists = Lists {
+                local,
+                ..Lists::default()
+            };
+            return trigger(part, Kind::Send(tag), &lists, to, posting);
+        }
+        part.endpoint.send(tag, local, to, &posting)
+    }
+}
+
 unsafe extern "C" fn recv(
     endpoint: *mut fid_ep,
     base: *mut c_void,
@@ -152,9 +204,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
             ..Posting::default()
         };
         let local = parts(message.msg_iov, message.iov_count)?;
-        part(endpoint)?
-            .endpoint
-            .receive(Tag::NONE, local, message.addr, &posting)
+        receive_as(part(endpoint)?, Tag::NONE, local, message.addr, posting)
     })
 }
 
@@ -192,7 +242,7 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        part.endpoint.send(Tag::NONE, local, message.addr, &posting)
+        send_as(part, Tag::NONE, local, message.addr, posting)
     })
 }
 
@@ -303,12 +353,8 @@ unsafe extern "C" fn trecvmsg(
             ..Posting::default()
         };
         let local = parts(message.msg_iov, message.iov_count)?;
-        part(endpoint)?.endpoint.receive(
-            masked(message.tag, message.ignore),
-            local,
-            message.addr,
-            &posting,
-        )
+        let tag = masked(message.tag, message.ignore);
+        receive_as(part(endpoint)?, tag, local, message.addr, posting)
     })
 }
 
@@ -361,8 +407,7 @@ unsafe extern "C" fn tsendmsg(
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        part.endpoint
-            .send(tagged(message.tag), local, message.addr, &posting)
+        send_as(part, tagged(message.tag), local, message.addr, posting)
     })
 }
 

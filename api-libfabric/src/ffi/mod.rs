@@ -29,6 +29,7 @@ mod message;
 mod provider;
 mod queue;
 mod rma;
+mod trigger;
 
 pub use provider::fi_prov_ini;
 

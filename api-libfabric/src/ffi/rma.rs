@@ -3,11 +3,13 @@
 use std::ffi::c_void;
 
 use super::endpoint::part;
+use super::trigger::{Lists, trigger};
 use super::{list, posted};
 use crate::endpoint::{IOV_LIMIT, Posting};
 use crate::rma::{Direction, Part, RemotePart};
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::trigger::Kind;
 
 pub(super) static OPS: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),
@@ -40,6 +42,25 @@ pub(super) unsafe fn parts<'a, T>(first: *const T, count: usize) -> Result<&'a [
     // - the caller's word; the structures are a pointer and a length alike.
     unsafe { list(first.cast::<Part>(), count, IOV_LIMIT) }
 }
+
+/// Remote parts of C, of bytes or elements.
+///
+/// # Safety
+/// As for `list`.
+#[inline(always)]
+pub(super) unsafe fn remote_parts<'a, T>(
+    first: *const T,
+    count: usize,
+) -> Result<&'a [RemotePart]> {
+    const { assert!(size_of::<T>() == size_of::<RemotePart>()) };
+    // SAFETY:
+    // - the caller's word; the layouts are the same.
+    unsafe { list(first.cast::<RemotePart>(), count, IOV_LIMIT) }
+}
+
+/// No comparands, and no results.
+pub(super) const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
+pub(super) const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
 
 /// One part; none of its bytes if it is empty, so that its address does not matter.
 #[inline(always)]
@@ -91,12 +112,22 @@ unsafe fn message(
             return Err(Errno::BADFLAGS);
         }
         let posting = part.flagged(message.context, flags, message.data);
-        let remote = list(
-            message.rma_iov.cast::<RemotePart>(),
-            message.rma_iov_count,
-            IOV_LIMIT,
-        )?;
+        let remote = remote_parts(message.rma_iov, message.rma_iov_count)?;
         let local = parts(message.msg_iov, message.iov_count)?;
+        if flags & FI_TRIGGER != 0 {
+            let lists = Lists {
+                local,
+                remote,
+                ..Lists::default()
+            };
+            return trigger(
+                part,
+                Kind::Transfer(direction),
+                &lists,
+                message.addr,
+                posting,
+            );
+        }
         part.endpoint
             .transfer(direction, local, remote, message.addr, &posting)
     }

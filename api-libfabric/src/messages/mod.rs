@@ -207,7 +207,7 @@ impl Tag {
         u8::from(self.tag.is_some())
     }
 
-    fn kind(self) -> u64 {
+    pub(crate) fn kind(self) -> u64 {
         if self.tag.is_some() {
             FI_TAGGED
         } else {

@@ -82,6 +82,7 @@ impl Endpoint {
         let fetches = family != Family::Base;
         let report = Report {
             context: posting.context,
+            work: posting.work,
             flags: FI_ATOMIC | FI_TAGGED | if fetches { FI_READ } else { FI_WRITE },
             wanted: admitted.wanted,
             counted: if fetches {

@@ -57,6 +57,7 @@ impl Endpoint {
         }
         let report = Report {
             context: posting.context,
+            work: posting.work,
             flags: tag.kind() | FI_SEND,
             wanted: admitted.wanted,
             counted: Counted::Send,
@@ -157,8 +158,9 @@ impl Endpoint {
         }
         let report = Report {
             context: posting.context,
+            work: posting.work,
             flags: tag.kind() | FI_RECV,
-            wanted: !reports.selective[1] || flags & FI_COMPLETION != 0,
+            wanted: posting.wants(reports.selective[1]),
             counted: Counted::Receive,
         };
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;

@@ -112,5 +112,21 @@ structures! {
         msg_iov: *const fi_ioc, desc: *mut *mut c_void, iov_count: usize, addr: u64, rma_iov: *const fi_rma_ioc,
         rma_iov_count: usize, datatype: c_int, op: c_int, context: *mut c_void, data: u64,
     }
+    fi_msg_fetch { msg_iov: *mut fi_ioc, desc: *mut *mut c_void, iov_count: usize, }
+    fi_msg_compare { msg_iov: *const fi_ioc, desc: *mut *mut c_void, iov_count: usize, }
+    fi_triggered_context { event_type: c_int, trigger: [usize; 3], }
+    fi_op_msg { ep: *mut fid_ep, msg: fi_msg, flags: u64, }
+    fi_op_tagged { ep: *mut fid_ep, msg: fi_msg_tagged, flags: u64, }
+    fi_op_rma { ep: *mut fid_ep, msg: fi_msg_rma, flags: u64, }
+    fi_op_atomic { ep: *mut fid_ep, msg: fi_msg_atomic, flags: u64, }
+    fi_op_fetch_atomic { ep: *mut fid_ep, msg: fi_msg_atomic, fetch: fi_msg_fetch, flags: u64, }
+    fi_op_compare_atomic {
+        ep: *mut fid_ep, msg: fi_msg_atomic, fetch: fi_msg_fetch, compare: fi_msg_compare, flags: u64,
+    }
+    fi_op_cntr { cntr: *mut fid_cntr, value: u64, }
+    fi_deferred_work {
+        context: [*mut c_void; 8], threshold: u64, triggering_cntr: *mut fid_cntr, completion_cntr: *mut fid_cntr, op_type: c_int,
+        op: *mut c_void,
+    }
     fi_alias { fid: *mut *mut fid, flags: u64, }
 }

@@ -20,7 +20,6 @@ mod poll;
 mod quick;
 mod remote;
 mod service;
-mod steps;
 mod trigger;
 
 pub use command::{Command, CommandFlags, CommandKind, Parts, Rmw};

@@ -14,10 +14,10 @@ use super::last::Cut;
 use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
-use super::steps::Steps;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::op::{Flags, Remote};
 use crate::region::Rights;
+use crate::steps::Steps;
 use crate::{Error, Result};
 
 /// Commands that a session port can have posted whose completions have not been looked at. More than 2000 must fit (§2.2.8.1).

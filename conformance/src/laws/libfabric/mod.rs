@@ -32,6 +32,7 @@ mod station;
 mod tagged;
 mod tagged_atomic;
 mod tally;
+mod trigger;
 mod valid;
 mod value;
 mod vector;
@@ -53,6 +54,7 @@ pub fn laws() -> Vec<&'static Law> {
         completion::laws(),
         counter::laws(),
         tally::laws(),
+        trigger::laws(),
         address::laws(),
         message::laws(),
         tagged::laws(),

@@ -1,6 +1,6 @@
-//! The counters of a port whose commands arrivals start (uTofu guide §2.2.8.1): commands posted, steps that arrivals have allowed,
-//! commands started. One process at a time (the *runner*) starts commands; who cannot become the runner leaves, since the runner looks
-//! again after it has resigned.
+//! The counters of commands that events start (of session ports, uTofu guide §2.2.8.1, and of deferred work, fi_trigger(3)): commands
+//! posted, steps that events have allowed, commands started. One process at a time (the *runner*) starts commands; who cannot become the
+//! runner leaves, since the runner looks again after it has resigned.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,10 @@ pub struct Steps {
 
 impl Steps {
     /// Those of a fresh port.
-    #[cfg(loom)]
+    #[allow(
+        clippy::new_without_default,
+        reason = "the model checker's have no default"
+    )]
     pub fn new() -> Self {
         let line = || Line(AtomicU64::new(0));
         Steps {

@@ -1,0 +1,121 @@
+//! What waits for a counter: the operation, with copies of all lists that describe it.
+
+use std::sync::Arc;
+
+use crate::atomics::{Family, Operands};
+use crate::counter::Counter;
+use crate::endpoint::{Endpoint, Posting};
+use crate::messages::Tag;
+use crate::operation::{Counted, Report};
+use crate::rma::{Direction, Part, RemotePart};
+use crate::status::{Errno, Result};
+use crate::sys::{FI_ATOMIC, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+
+/// The operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Send(Tag),
+    Receive(Tag),
+    Transfer(Direction),
+    Atomic(Family, (i32, i32)),
+}
+
+/// An operation of an endpoint.
+pub(crate) struct Request {
+    pub endpoint: Arc<Endpoint>,
+    pub kind: Kind,
+    pub local: Vec<Part>,
+    pub compare: Vec<Part>,
+    pub result: Vec<Part>,
+    pub remote: Vec<RemotePart>,
+    pub peer: u64,
+    pub posting: Posting,
+}
+
+// SAFETY:
+// - the pointers are used when the operation is carried out only; by the word of whoever queued it the memory is valid then, for any
+//   thread of the process.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// Carries it out, as work of this number (0: as if it had been posted now). Errors: those of the call.
+    fn carry_out(&self, work: u32) -> Result<()> {
+        let posting = Posting {
+            work,
+            ..self.posting
+        };
+        // SAFETY:
+        // - by the word of whoever queued it.
+        unsafe {
+            match self.kind {
+                Kind::Send(tag) => self.endpoint.send(tag, &self.local, self.peer, &posting),
+                Kind::Receive(tag) => self.endpoint.receive(tag, &self.local, self.peer, &posting),
+                Kind::Transfer(direction) => self.endpoint.transfer(
+                    direction,
+                    &self.local,
+                    &self.remote,
+                    self.peer,
+                    &posting,
+                ),
+                Kind::Atomic(family, what) => {
+                    let operands = Operands {
+                        operand: &self.local,
+                        compare: &self.compare,
+                        result: &self.result,
+                        remote: &self.remote,
+                    };
+                    self.endpoint
+                        .atomic(family, what, &operands, self.peer, &posting)
+                }
+            }
+        }
+    }
+
+    /// What is told of it if it cannot be carried out.
+    fn report(&self) -> Report {
+        let (flags, counted) = match self.kind {
+            Kind::Send(tag) => (tag.kind() | FI_SEND, Counted::Send),
+            Kind::Receive(tag) => (tag.kind() | FI_RECV, Counted::Receive),
+            Kind::Transfer(Direction::Read) => (FI_RMA | FI_READ, Counted::Read),
+            Kind::Transfer(Direction::Write) => (FI_RMA | FI_WRITE, Counted::Write),
+            Kind::Atomic(Family::Base, _) => (FI_ATOMIC | FI_WRITE, Counted::Write),
+            Kind::Atomic(..) => (FI_ATOMIC | FI_READ, Counted::Read),
+        };
+        Report {
+            context: self.posting.context,
+            flags,
+            wanted: true,
+            counted,
+            work: 0,
+        }
+    }
+
+    /// Tells that it ended without having begun.
+    pub fn refuse(&self, errno: Errno) {
+        self.endpoint.tell_failure(&self.report(), errno);
+    }
+}
+
+/// What is done when a counter has come far enough.
+pub(crate) enum Action {
+    Request(Request),
+    Add(Arc<Counter>, u64),
+    Set(Arc<Counter>, u64),
+}
+
+impl Action {
+    /// Does it. Errors: those of the call.
+    pub fn carry_out(&self, work: u32) -> Result<()> {
+        match self {
+            Action::Request(request) => return request.carry_out(work),
+            Action::Add(counter, value) => counter.count(*value),
+            Action::Set(counter, value) => counter.put(*value),
+        }
+        Ok(())
+    }
+
+    /// Whether it is an operation of this endpoint.
+    pub fn is_of(&self, endpoint: &Endpoint) -> bool {
+        matches!(self, Action::Request(request) if std::ptr::eq(&*request.endpoint, endpoint))
+    }
+}

@@ -1,0 +1,724 @@
+//! Triggered operations and deferred work (fi_trigger(3) of libfabric 1.17).
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, close};
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    every_kind: "trigger.work", "fi_trigger(3), Deferred work queues", 2,
+        [control, cntr_add, cntr_wait, write, read, atomic, fetch_atomic, compare_atomic, send, recv, tsend, trecv],
+        "deferred work of every kind waits for its counter, is carried out once, and is told by the completion counter alone";
+    met: "trigger.work.met", "fi_trigger(3), Deferred work queues", 1, [control, cntr_adderr],
+        "a condition that is met when work is queued starts it at once; errors count as successes do";
+    thresholds: "trigger.order", "fi_trigger(3), Completion based triggers", 2, [control, cntr_add, fetch_atomicmsg],
+        "operations start in the order of thresholds, equal ones in that of posting, though the counter grows by more than 1";
+    asked: "trigger.work.completion", "fi_trigger(3), Deferred work queues", 2, [control, cntr_readerr, write],
+        "FI_COMPLETION asks for an entry; what fails is counted as an error of the completion counter";
+    triggered: "trigger.flag", "fi_trigger(3)", 2, [writemsg, readmsg, atomicmsg, sendmsg, recvmsg, tsendmsg, trecvmsg, cntr_add],
+        "operations with FI_TRIGGER wait for the counter of their context, and then end as others do";
+    cancelled: "trigger.cancel", "fi_trigger(3)", 1, [control, cancel, writemsg],
+        "work that is cancelled or flushed is not carried out, and frees its counters";
+    refused: "trigger.refused", "fi_trigger(3)", 1, [control, writemsg],
+        "what cannot wait, or for nothing known, is refused when it is posted";
+    relayed: "trigger.chain", "fi_trigger(3), fi_mr(3)", 3, [control, mr_bind, write] + ordering,
+        "with automatic progress work that waits for a peer's write starts while its owner calls nothing";
+    chained: "trigger.counters", "fi_trigger(3), Deferred work queues", 1, [control, cntr_read],
+        "work that starts work, through completion counters and counters that are added to, runs to its end";
+}
+
+fn plan() -> Plan<'static> {
+    Plan {
+        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER,
+        counters: &[FI_WRITE | FI_READ | FI_SEND | FI_RECV],
+        ..Plan::default()
+    }
+}
+
+/// Counters of the program's own.
+fn counter(job: &Job<'_>) -> Result<*mut fid_cntr, String> {
+    let mut counter = null_mut();
+    ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+    Ok(counter)
+}
+
+fn work(
+    (trigger, threshold): (*mut fid_cntr, u64),
+    completion: *mut fid_cntr,
+    kind: c_int,
+    op: *mut c_void,
+) -> fi_deferred_work {
+    fi_deferred_work {
+        context: [null_mut(); 8],
+        threshold,
+        triggering_cntr: trigger,
+        completion_cntr: completion,
+        op_type: kind,
+        op,
+    }
+}
+
+/// Memory and place of an operation on one word of a peer.
+struct Word {
+    iov: libc::iovec,
+    ioc: fi_ioc,
+    remote: fi_rma_iov,
+    elements: fi_rma_ioc,
+    to: u64,
+}
+
+impl Word {
+    fn new(job: &Job<'_>, rank: u32, at: usize, local: *mut u64) -> Word {
+        let (to, addr, key) = job.place(rank, at);
+        Word {
+            iov: libc::iovec {
+                iov_base: local.cast(),
+                iov_len: 8,
+            },
+            ioc: fi_ioc {
+                addr: local.cast(),
+                count: 1,
+            },
+            remote: fi_rma_iov { addr, len: 8, key },
+            elements: fi_rma_ioc {
+                addr,
+                count: 1,
+                key,
+            },
+            to,
+        }
+    }
+
+    fn message(&self, context: *mut c_void) -> fi_msg {
+        fi_msg {
+            msg_iov: &self.iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            context,
+            data: 0,
+        }
+    }
+
+    fn tagged(&self, tag: u64, context: *mut c_void) -> fi_msg_tagged {
+        fi_msg_tagged {
+            msg_iov: &self.iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            tag,
+            ignore: 0,
+            context,
+            data: 0,
+        }
+    }
+
+    fn rma(&self, context: *mut c_void) -> fi_msg_rma {
+        fi_msg_rma {
+            msg_iov: &self.iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            rma_iov: &self.remote,
+            rma_iov_count: 1,
+            context,
+            data: 0,
+        }
+    }
+
+    fn atomic(&self, op: c_int, context: *mut c_void) -> fi_msg_atomic {
+        fi_msg_atomic {
+            msg_iov: &self.ioc,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            rma_iov: &self.elements,
+            rma_iov_count: 1,
+            datatype: UINT64,
+            op,
+            context,
+            data: 0,
+        }
+    }
+
+    fn fetch(&mut self) -> fi_msg_fetch {
+        fi_msg_fetch {
+            msg_iov: &raw mut self.ioc,
+            desc: null_mut(),
+            iov_count: 1,
+        }
+    }
+
+    fn compare(&self) -> fi_msg_compare {
+        fi_msg_compare {
+            msg_iov: &self.ioc,
+            desc: null_mut(),
+            iov_count: 1,
+        }
+    }
+}
+
+fn every_kind(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (ep, of_endpoint) = (job.ep, job.station.counters[0]);
+        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let right = job.right();
+        let mut words = [11u64, 0, 5, 7, 0, 3, 9, 0, 21, 0, 22, 0];
+        let at = words.as_mut_ptr();
+        let word = |nth: usize, there: usize| Word::new(job, right, there, at.wrapping_add(nth));
+        job.memory.set(64, 33);
+        job.memory.set(72, 100);
+        job.memory.set(80, 3);
+        job.meet();
+        let places = [word(0, 0), word(1, 64), word(2, 8), word(3, 72)];
+        let mut fetched = word(4, 0);
+        let (swapped, compared, mut before) = (word(6, 80), word(5, 80), word(7, 80));
+        let (sent, received) = (word(8, 0), word(9, 0));
+        let (tagged, untagged) = (word(10, 0), word(11, 0));
+        let flags = 0;
+        let mut write = fi_op_rma {
+            ep,
+            msg: places[0].rma(null_mut()),
+            flags,
+        };
+        let mut read = fi_op_rma {
+            ep,
+            msg: places[1].rma(null_mut()),
+            flags,
+        };
+        let mut add = fi_op_atomic {
+            ep,
+            msg: places[2].atomic(SUM, null_mut()),
+            flags,
+        };
+        let fetch = fetched.fetch();
+        let mut fetch_add = fi_op_fetch_atomic {
+            ep,
+            msg: places[3].atomic(SUM, null_mut()),
+            fetch,
+            flags,
+        };
+        let mut swap = fi_op_compare_atomic {
+            ep,
+            msg: swapped.atomic(CSWAP, null_mut()),
+            fetch: before.fetch(),
+            compare: compared.compare(),
+            flags,
+        };
+        let mut send = fi_op_msg {
+            ep,
+            msg: sent.message(null_mut()),
+            flags,
+        };
+        let mut receive = fi_op_msg {
+            ep,
+            msg: received.message(null_mut()),
+            flags,
+        };
+        receive.msg.addr = FI_ADDR_UNSPEC;
+        let mut tsend = fi_op_tagged {
+            ep,
+            msg: tagged.tagged(6, null_mut()),
+            flags,
+        };
+        let mut treceive = fi_op_tagged {
+            ep,
+            msg: untagged.tagged(6, null_mut()),
+            flags,
+        };
+        treceive.msg.addr = FI_ADDR_UNSPEC;
+        let ops: [(c_int, *mut c_void); 9] = [
+            (FI_OP_RECV, (&raw mut receive).cast()),
+            (FI_OP_TRECV, (&raw mut treceive).cast()),
+            (FI_OP_SEND, (&raw mut send).cast()),
+            (FI_OP_TSEND, (&raw mut tsend).cast()),
+            (FI_OP_WRITE, (&raw mut write).cast()),
+            (FI_OP_READ, (&raw mut read).cast()),
+            (FI_OP_ATOMIC, (&raw mut add).cast()),
+            (FI_OP_FETCH_ATOMIC, (&raw mut fetch_add).cast()),
+            (FI_OP_COMPARE_ATOMIC, (&raw mut swap).cast()),
+        ];
+        let mut works: Vec<fi_deferred_work> = ops
+            .iter()
+            .map(|(kind, op)| work((trigger, 3), completion, *kind, *op))
+            .collect();
+        for one in &mut works {
+            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+        }
+        ok!(obj trigger, add(2));
+        job.tx.is_empty()?;
+        job.meet();
+        ensure_eq!(call!(obj completion, read()), 0, "work before its time");
+        ensure_eq!(
+            (job.memory.get(0), job.memory.get(8)),
+            (0, 0),
+            "the words before"
+        );
+        // Data is read when the work is carried out.
+        // SAFETY:
+        // - the own array, of which nothing is under way.
+        unsafe { at.write(12) };
+        job.meet();
+        ok!(obj trigger, add(1));
+        ok!(obj completion, wait(9, -1));
+        job.meet();
+        job.tx.is_empty()?;
+        job.rx.is_empty()?;
+        ensure_eq!(call!(obj completion, read()), 9, "each is told once");
+        ensure_eq!(call!(obj of_endpoint, read()), 0, "the endpoint's counter");
+        let memory = &job.memory;
+        ensure_eq!(
+            [memory.get(0), memory.get(8), memory.get(72), memory.get(80)],
+            [12, 5, 107, 9],
+            "the words there"
+        );
+        // SAFETY:
+        // - the own array; everything has ended.
+        let words: Vec<u64> = (0..12)
+            .map(|nth| unsafe { at.add(nth).read_volatile() })
+            .collect();
+        ensure_eq!(
+            [words[1], words[4], words[7], words[9], words[11]],
+            [33, 100, 3, 21, 22],
+            "what came here"
+        );
+        close(completion)?;
+        close(trigger)
+    })
+}
+
+fn met(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (trigger, completion) = (counter(job)?, counter(job)?);
+        ok!(obj trigger, add(2));
+        ok!(obj trigger, adderr(1));
+        let mut value = 5u64;
+        let word = Word::new(job, job.rank, 0, &mut value);
+        let mut add = fi_op_atomic {
+            ep: job.ep,
+            msg: word.atomic(SUM, null_mut()),
+            flags: 0,
+        };
+        let mut now = work(
+            (trigger, 3),
+            completion,
+            FI_OP_ATOMIC,
+            (&raw mut add).cast(),
+        );
+        let mut later = work(
+            (trigger, 4),
+            completion,
+            FI_OP_ATOMIC,
+            (&raw mut add).cast(),
+        );
+        ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut now).cast()));
+        ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut later).cast()));
+        ok!(obj completion, wait(1, -1));
+        ensure_eq!(job.memory.get(0), 5, "the word");
+        ok!(obj trigger, seterr(2));
+        ok!(obj completion, wait(2, -1));
+        ensure_eq!(job.memory.get(0), 10, "the word after both");
+        close(completion)?;
+        close(trigger)
+    })
+}
+
+fn thresholds(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (trigger, completion) = (counter(job)?, counter(job)?);
+        // Thresholds in the order of posting, and which of them is to be the how-maniest.
+        let posted = [5u64, 2, 9, 5, 2, 1, 9, 5];
+        let expected = [3u64, 1, 6, 4, 2, 0, 7, 5];
+        let (mut ones, mut before) = ([1u64; 8], [u64::MAX; 8]);
+        let right = job.right();
+        let operands: Vec<Word> = ones
+            .iter_mut()
+            .map(|one| Word::new(job, right, 0, one))
+            .collect();
+        let mut results: Vec<Word> = before
+            .iter_mut()
+            .map(|one| Word::new(job, right, 0, one))
+            .collect();
+        let mut ops: Vec<fi_op_fetch_atomic> = operands
+            .iter()
+            .zip(&mut results)
+            .map(|(operand, result)| fi_op_fetch_atomic {
+                ep: job.ep,
+                msg: operand.atomic(SUM, null_mut()),
+                fetch: result.fetch(),
+                // Under chaos each waits for the one before.
+                flags: FI_FENCE,
+            })
+            .collect();
+        let mut works: Vec<fi_deferred_work> = ops
+            .iter_mut()
+            .zip(posted)
+            .map(|(op, threshold)| {
+                let op = std::ptr::from_mut(op).cast();
+                work((trigger, threshold), completion, FI_OP_FETCH_ATOMIC, op)
+            })
+            .collect();
+        for one in &mut works {
+            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+        }
+        ok!(obj trigger, add(1));
+        ok!(obj completion, wait(1, -1));
+        ok!(obj trigger, add(100));
+        ok!(obj completion, wait(8, -1));
+        ensure_eq!(before, expected, "what each found");
+        close(completion)?;
+        close(trigger)
+    })
+}
+
+fn asked(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let mut value = 5u64;
+        let word = Word::new(job, job.right(), 0, &mut value);
+        let mut good = fi_op_rma {
+            ep: job.ep,
+            msg: word.rma(cx(77)),
+            flags: FI_COMPLETION,
+        };
+        let mut wrong = Word::new(job, job.right(), 0, &mut value);
+        wrong.remote.key += 1 << 20;
+        let mut bad = fi_op_rma {
+            ep: job.ep,
+            msg: wrong.rma(cx(78)),
+            flags: 0,
+        };
+        let mut first = work(
+            (trigger, 1),
+            completion,
+            FI_OP_WRITE,
+            (&raw mut good).cast(),
+        );
+        let mut second = work((trigger, 2), completion, FI_OP_WRITE, (&raw mut bad).cast());
+        ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut first).cast()));
+        ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut second).cast()));
+        ok!(obj trigger, add(1));
+        let entry = job.tx.of(77)?;
+        ensure_eq!(entry.flags, FI_RMA | FI_WRITE, "the entry's flags");
+        ok!(obj completion, wait(1, -1));
+        ok!(obj trigger, add(1));
+        until("the failure", || call!(obj completion, readerr()) == 1)?;
+        ensure_eq!(call!(obj completion, read()), 1, "successes");
+        job.tx.is_empty()?;
+        close(completion)?;
+        close(trigger)
+    })
+}
+
+fn context(trigger: *mut fid_cntr, threshold: usize) -> fi_triggered_context {
+    fi_triggered_context {
+        event_type: FI_TRIGGER_THRESHOLD,
+        trigger: [trigger.addr(), threshold, 0],
+    }
+}
+
+fn triggered(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let trigger = counter(job)?;
+        let right = job.right();
+        let mut contexts: Vec<fi_triggered_context> =
+            (1..=7).map(|nth| context(trigger, nth)).collect();
+        let first = contexts.as_mut_ptr();
+        let cx = |nth: usize| first.wrapping_add(nth).cast::<c_void>();
+        let mut words = [1u64, 2, 3, 4, 0, 5, 0];
+        let at = words.as_mut_ptr();
+        let word = |nth: usize, there: usize| Word::new(job, right, there, at.wrapping_add(nth));
+        job.memory.set(64, 44);
+        job.meet();
+        // Receives first; then what they wait for.
+        let (received, treceived) = (word(4, 0), word(6, 0));
+        let mut message = received.message(cx(0));
+        message.addr = FI_ADDR_UNSPEC;
+        job.post(|| call!(msg job.ep, recvmsg(&message, FI_TRIGGER | FI_COMPLETION)))?;
+        let mut message = treceived.tagged(3, cx(1));
+        message.addr = FI_ADDR_UNSPEC;
+        job.post(|| call!(tagged job.ep, recvmsg(&message, FI_TRIGGER | FI_COMPLETION)))?;
+        let (sent, tsent, put, got, added) =
+            (word(3, 0), word(5, 0), word(0, 0), word(1, 64), word(2, 8));
+        let flags = FI_TRIGGER | FI_COMPLETION;
+        job.post(|| call!(msg job.ep, sendmsg(&sent.message(cx(2)), flags)))?;
+        job.post(|| call!(tagged job.ep, sendmsg(&tsent.tagged(3, cx(3)), flags)))?;
+        job.post(|| call!(rma job.ep, writemsg(&put.rma(cx(4)), flags)))?;
+        job.post(|| call!(rma job.ep, readmsg(&got.rma(cx(5)), flags)))?;
+        job.post(|| call!(atomic job.ep, writemsg(&added.atomic(SUM, cx(6)), flags)))?;
+        job.tx.is_empty()?;
+        for nth in 0..7 {
+            ok!(obj trigger, add(1));
+            if nth >= 2 {
+                job.tx.of(cx(nth).addr())?;
+            }
+        }
+        let seen = [job.rx.next()?.op_context, job.rx.next()?.op_context];
+        ensure_eq!(
+            seen.contains(&cx(0)) && seen.contains(&cx(1)),
+            true,
+            "both receives are told"
+        );
+        job.meet();
+        ensure_eq!(
+            (job.memory.get(0), job.memory.get(8)),
+            (1, 3),
+            "the words there"
+        );
+        // SAFETY:
+        // - the own array; everything has ended.
+        let words: Vec<u64> = (0..7)
+            .map(|nth| unsafe { at.add(nth).read_volatile() })
+            .collect();
+        ensure_eq!([words[1], words[4], words[6]], [44, 4, 5], "what came here");
+        let told = job.station.counters[0];
+        ensure_eq!(call!(obj told, read()), 7, "the endpoint's counter");
+        close(trigger)
+    })
+}
+
+fn cancelled(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (trigger, other) = (counter(job)?, counter(job)?);
+        let domain = job.station.domain;
+        let mut value = 5u64;
+        let word = Word::new(job, job.rank, 0, &mut value);
+        let mut add = fi_op_atomic {
+            ep: job.ep,
+            msg: word.atomic(SUM, null_mut()),
+            flags: 0,
+        };
+        let op: *mut c_void = (&raw mut add).cast();
+        let mut works = [trigger, trigger, other, other]
+            .map(|one| work((one, 1), null_mut(), FI_OP_ATOMIC, op));
+        for one in &mut works {
+            ok!(fid domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+        }
+        gives!(BUSY, fid trigger, close());
+        ok!(fid domain, control(FI_CANCEL_WORK, (&raw mut works[0]).cast()));
+        gives!(NOENT, fid domain, control(FI_CANCEL_WORK, (&raw mut works[0]).cast()));
+        ok!(obj trigger, add(1));
+        job.tx.is_empty()?;
+        until("the one that is left", || {
+            job.tx.progress();
+            job.memory.get(0) == 5
+        })?;
+        gives!(NOENT, fid domain, control(FI_CANCEL_WORK, (&raw mut works[1]).cast()));
+        ok!(fid domain, control(FI_FLUSH_WORK, trigger.cast()));
+        ok!(fid domain, control(FI_CANCEL_WORK, (&raw mut works[2]).cast()));
+        ok!(fid domain, control(FI_FLUSH_WORK, other.cast()));
+        gives!(NOENT, fid domain, control(FI_CANCEL_WORK, (&raw mut works[3]).cast()));
+        ok!(fid domain, control(FI_QUEUE_WORK, (&raw mut works[2]).cast()));
+        ok!(fid domain, control(FI_FLUSH_WORK, null_mut()));
+        ok!(obj other, add(10));
+        // A triggered operation that is cancelled ends so.
+        let mut waits = context(other, 100);
+        let message = word.rma((&raw mut waits).cast());
+        job.post(|| call!(rma job.ep, writemsg(&message, FI_TRIGGER)))?;
+        let code = call!(obj job.ep, cancel((&raw mut waits).cast()));
+        ensure_eq!(code, 0, "fi_cancel");
+        let error = job.tx.fails(Errno::CANCELED, "the triggered write")?;
+        ensure_eq!(
+            error.op_context.addr(),
+            (&raw mut waits).addr(),
+            "its context"
+        );
+        ok!(obj other, add(100));
+        job.tx.is_empty()?;
+        ensure_eq!(job.memory.get(0), 5, "the word");
+        close(other)?;
+        close(trigger)
+    })
+}
+
+fn refused(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let domain = job.station.domain;
+        let mut value = 5u64;
+        let word = Word::new(job, job.rank, 0, &mut value);
+        let mut rma = fi_op_rma {
+            ep: job.ep,
+            msg: word.rma(null_mut()),
+            flags: 0,
+        };
+        let op: *mut c_void = (&raw mut rma).cast();
+        gives!(INVAL, fid domain, control(FI_QUEUE_WORK, null_mut()));
+        gives!(INVAL, fid domain, control(FI_CANCEL_WORK, null_mut()));
+        let queue = |mut work: fi_deferred_work| call!(fid domain, control(FI_QUEUE_WORK, (&raw mut work).cast()));
+        let code = |errno: Errno| -errno.0;
+        ensure_eq!(
+            queue(work((null_mut(), 1), null_mut(), FI_OP_WRITE, op)),
+            code(Errno::INVAL),
+            "no counter"
+        );
+        ensure_eq!(
+            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, null_mut())),
+            code(Errno::INVAL),
+            "no operation"
+        );
+        for kind in [-1, 11, 99] {
+            ensure_eq!(
+                queue(work((trigger, 1), null_mut(), kind, op)),
+                code(Errno::NOSYS),
+                "kind {kind}"
+            );
+        }
+        let mut change = fi_op_cntr {
+            cntr: completion,
+            value: 1,
+        };
+        let op = (&raw mut change).cast();
+        ensure_eq!(
+            queue(work((trigger, 1), completion, FI_OP_CNTR_ADD, op)),
+            code(Errno::INVAL),
+            "a completion counter"
+        );
+        let mut wrong = fi_op_rma {
+            ep: null_mut(),
+            ..rma
+        };
+        let op = (&raw mut wrong).cast();
+        ensure_eq!(
+            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op)),
+            code(Errno::INVAL),
+            "no endpoint"
+        );
+        let mut inject = fi_op_rma {
+            flags: FI_INJECT,
+            ..rma
+        };
+        let op = (&raw mut inject).cast();
+        ensure_eq!(
+            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op)),
+            code(Errno::NOSYS),
+            "an inject"
+        );
+        let mut undefined = fi_op_atomic {
+            ep: job.ep,
+            msg: word.atomic(CSWAP, null_mut()),
+            flags: 0,
+        };
+        let op = (&raw mut undefined).cast();
+        ensure_eq!(
+            queue(work((trigger, 1), null_mut(), FI_OP_ATOMIC, op)),
+            code(Errno::NOSYS),
+            "an undefined atomic"
+        );
+        gives!(NOSYS, fid domain, control(99, null_mut()));
+        gives!(INVAL, rma job.ep, writemsg(&word.rma(null_mut()), FI_TRIGGER));
+        let mut unknown = context(trigger, 1);
+        unknown.event_type = 1;
+        gives!(NOSYS, rma job.ep, writemsg(&word.rma((&raw mut unknown).cast()), FI_TRIGGER));
+        ok!(obj trigger, add(100));
+        job.tx.is_empty()?;
+        ensure_eq!(job.memory.get(0), 0, "the word");
+        close(completion)?;
+        close(trigger)
+    })?;
+    // Without the capability.
+    with(ctx, &Plan::default(), 256, |job| {
+        let trigger = counter(job)?;
+        let mut value = 5u64;
+        let word = Word::new(job, job.rank, 0, &mut value);
+        let mut waits = context(trigger, 1);
+        gives!(BADFLAGS, rma job.ep, writemsg(&word.rma((&raw mut waits).cast()), FI_TRIGGER));
+        close(trigger)
+    })
+}
+
+fn relayed(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC | FI_TRIGGER,
+        progress: FI_PROGRESS_AUTO,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let rounds = many(ctx, 2).min(10);
+        let (trigger, none) = (counter(job)?, null_mut());
+        ok!(fid job.registered.mr, bind(trigger.cast(), FI_REMOTE_WRITE));
+        job.meet();
+        // What has come to word 1 goes on to word 1 of the next rank, and to word 2 of rank 0 in the end.
+        let last = job.rank + 1 == job.size;
+        let (next, there) = if last { (0, 16) } else { (job.right(), 8) };
+        let word = Word::new(job, next, there, job.memory.at(8).cast());
+        let mut op = fi_op_rma {
+            ep: job.ep,
+            msg: word.rma(none),
+            flags: 0,
+        };
+        let op: *mut c_void = (&raw mut op).cast();
+        let mut works: Vec<fi_deferred_work> = (1..=rounds)
+            .map(|round| work((trigger, round), none.cast(), FI_OP_WRITE, op))
+            .collect();
+        if job.rank > 0 {
+            for one in &mut works {
+                ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+            }
+        }
+        job.meet();
+        for round in 1..=rounds {
+            if job.rank == 0 {
+                job.write(1, 8, &round.to_le_bytes())?;
+            }
+            // Only the memory is looked at.
+            job.await_word(if job.rank == 0 { 16 } else { 8 }, round)?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn chained(ctx: &Ctx) -> Verdict {
+    with(ctx, &plan(), 256, |job| {
+        const LINKS: usize = 50;
+        let domain = job.station.domain;
+        let mut counters = Vec::new();
+        for _ in 0..=2 * LINKS {
+            counters.push(counter(job)?);
+        }
+        // An addition to the word starts an addition to a counter, and that the next addition to the word.
+        let mut value = 1u64;
+        let word = Word::new(job, job.rank, 0, &mut value);
+        let mut add = fi_op_atomic {
+            ep: job.ep,
+            msg: word.atomic(SUM, null_mut()),
+            flags: 0,
+        };
+        let op: *mut c_void = (&raw mut add).cast();
+        let mut changes: Vec<fi_op_cntr> = (0..LINKS)
+            .map(|nth| fi_op_cntr {
+                cntr: counters[2 * nth + 2],
+                value: 7,
+            })
+            .collect();
+        let mut works = Vec::new();
+        for (nth, change) in changes.iter_mut().enumerate() {
+            let (from, middle) = (counters[2 * nth], counters[2 * nth + 1]);
+            works.push(work((from, 7), middle, FI_OP_ATOMIC, op));
+            let kind = [FI_OP_CNTR_ADD, FI_OP_CNTR_SET][nth % 2];
+            works.push(work(
+                (middle, 1),
+                null_mut(),
+                kind,
+                std::ptr::from_mut(change).cast(),
+            ));
+        }
+        for one in works.iter_mut().rev() {
+            ok!(fid domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+        }
+        ok!(obj counters[0], add(7));
+        ok!(obj counters[2 * LINKS], wait(7, -1));
+        ensure_eq!(job.memory.get(0), LINKS as u64, "the additions");
+        for one in counters {
+            close(one)?;
+        }
+        Ok(())
+    })
+}
