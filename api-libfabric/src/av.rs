@@ -1,7 +1,6 @@
-//! Address vectors (fi_av(3)). An address is an index, in tables and maps alike: the one removed last, or
-//! the next.
+//! Address vectors (fi_av(3)). An address is an index, in tables and maps alike: the lowest one that is not in use.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +23,7 @@ pub struct AddressVector {
 struct Entries {
     names: Vec<Option<Name>>,
     /// Indices of names that were removed.
-    free: Vec<u64>,
+    free: BTreeSet<u64>,
     by_id: HashMap<u64, u64>,
 }
 
@@ -46,7 +45,7 @@ impl AddressVector {
     /// Inserts a name; its address, which may be one that was removed.
     pub fn insert(&self, name: Name) -> u64 {
         let mut entries = self.entries.write();
-        let address = match entries.free.pop() {
+        let address = match entries.free.pop_first() {
             Some(address) => {
                 entries.names[address as usize] = Some(name);
                 address
@@ -68,7 +67,7 @@ impl AddressVector {
             .get_mut(address as usize)
             .ok_or(Errno::INVAL)?;
         let name = place.take().ok_or(Errno::INVAL)?;
-        entries.free.push(address);
+        entries.free.insert(address);
         if entries.by_id.get(&name.id()) == Some(&address) {
             let again = entries.names.iter().position(|other| *other == Some(name));
             match again {

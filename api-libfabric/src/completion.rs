@@ -323,6 +323,13 @@ impl CompletionQueue {
         Ok(())
     }
 
+    /// Moves everything on; whether there is something to read.
+    pub(crate) fn look_for_entries(&self) -> bool {
+        self.attached.progress();
+        self.domain.deferred().progress();
+        self.has_something()
+    }
+
     /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes first.
     #[inline(always)]
     pub fn read(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {

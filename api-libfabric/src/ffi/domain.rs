@@ -35,7 +35,7 @@ static OPS: fi_ops_domain = fi_ops_domain {
     endpoint: super::endpoint::open_endpoint,
     scalable_ep: no,
     cntr_open: super::counter::open_counter,
-    poll_open: no,
+    poll_open: super::poll::open_poll,
     stx_ctx: no,
     srx_ctx: no,
     query_atomic,

@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, eventfd};
+use unipgas_core::Error;
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, number, put};
+use super::{Object, code, fid_of, given, is_free, no, no_bind, number, put};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -23,12 +26,22 @@ struct Failure {
 struct Events {
     events: VecDeque<(u32, Box<[u8]>)>,
     failures: VecDeque<Failure>,
+    /// The descriptor is readable.
+    shown: bool,
+}
+
+impl Events {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.failures.is_empty()
+    }
 }
 
 pub(super) struct EventQueue {
     events: Mutex<Events>,
     more: Condvar,
-    can_wait: bool,
+    wait: c_int,
+    /// Readable while there is something to read.
+    descriptor: Option<OwnedFd>,
     _fabric: Arc<Fabric>,
 }
 
@@ -38,7 +51,7 @@ static FID: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close,
     bind: no_bind,
-    control: no_control,
+    control,
     ops_open: no,
     tostr: no,
     ops_set: no,
@@ -65,9 +78,14 @@ pub(super) unsafe extern "C" fn open_event_queue(
         // - a fabric of ours and attributes (or null), by the interface.
         let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
-        if !matches!(wait, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
-            return Err(Errno::NOSYS);
-        }
+        let descriptor = match wait {
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => None,
+            FI_WAIT_FD => Some(
+                eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+                    .map_err(|e| Error::os("eventfd", e))?,
+            ),
+            _ => return Err(Errno::NOSYS),
+        };
         let raw = fid_eq {
             fid: fid_of(FI_CLASS_EQ, context, &FID),
             ops: &OPS,
@@ -75,7 +93,8 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let inner = Arc::new(EventQueue {
             events: Mutex::default(),
             more: Condvar::new(),
-            can_wait: wait != FI_WAIT_NONE,
+            wait,
+            descriptor,
             _fabric: fabric.inner.clone(),
         });
         // SAFETY:
@@ -90,7 +109,9 @@ impl EventQueue {
     }
 
     fn push(&self, event: u32, bytes: Box<[u8]>) {
-        self.lock().events.push_back((event, bytes));
+        let mut events = self.lock();
+        events.events.push_back((event, bytes));
+        self.show(&mut events);
         self.more.notify_all();
     }
 
@@ -105,19 +126,35 @@ impl EventQueue {
 
     /// Tells of a failure.
     pub fn fail(&self, fid: *mut fid, context: *mut c_void, data: u64, errno: i32) {
-        self.lock().failures.push_back(Failure {
+        let mut events = self.lock();
+        events.failures.push_back(Failure {
             fid: fid.addr(),
             context: context.addr(),
             data,
             errno,
         });
+        self.show(&mut events);
         self.more.notify_all();
+    }
+
+    /// Makes the descriptor what there is to read; under the lock, so that both change together.
+    fn show(&self, events: &mut Events) {
+        let something = !events.is_empty();
+        if let Some(descriptor) = &self.descriptor
+            && something != events.shown
+        {
+            // One thread at a time writes 1 where there is 0, and takes it back: neither can fail.
+            let _ = match something {
+                true => rustix::io::write(descriptor, &1u64.to_ne_bytes()),
+                false => rustix::io::read(descriptor, &mut [0u8; 8]),
+            };
+            events.shown = something;
+        }
     }
 
     /// Before a wait. Errors: [`Errno::AGAIN`] if there is something to read.
     pub fn arm(&self) -> Result<()> {
-        let events = self.lock();
-        if events.events.is_empty() && events.failures.is_empty() {
+        if self.lock().is_empty() {
             Ok(())
         } else {
             Err(Errno::AGAIN)
@@ -128,6 +165,7 @@ impl EventQueue {
 /// # Safety
 /// The arguments of fi_eq_read(3).
 unsafe fn take(
+    queue: &EventQueue,
     events: &mut Events,
     event: *mut u32,
     buffer: *mut c_void,
@@ -151,6 +189,7 @@ unsafe fn take(
     let len = bytes.len();
     if flags & FI_PEEK == 0 {
         events.events.pop_front();
+        queue.show(events);
     }
     Ok(len)
 }
@@ -166,7 +205,7 @@ unsafe extern "C" fn read(
     // - our caller's arguments.
     number(|| unsafe {
         let queue = &EventObject::at(queue)?.inner;
-        take(&mut queue.lock(), event, buffer, len, flags)
+        take(queue, &mut queue.lock(), event, buffer, len, flags)
     })
 }
 
@@ -182,14 +221,14 @@ unsafe extern "C" fn sread(
         // SAFETY:
         // - an event queue, by the table.
         let queue = unsafe { &EventObject::at(queue)?.inner };
-        if !queue.can_wait {
+        if queue.wait == FI_WAIT_NONE {
             return Err(Errno::INVAL);
         }
         let end = u64::try_from(timeout)
             .ok()
             .map(|millis| Instant::now() + Duration::from_millis(millis));
         let mut events = queue.lock();
-        while events.events.is_empty() && events.failures.is_empty() {
+        while events.is_empty() {
             let left = match end {
                 None => Duration::from_secs(1),
                 Some(end) => end.saturating_duration_since(Instant::now()),
@@ -201,7 +240,7 @@ unsafe extern "C" fn sread(
         }
         // SAFETY:
         // - our caller's arguments.
-        unsafe { take(&mut events, event, buffer, len, flags) }
+        unsafe { take(queue, &mut events, event, buffer, len, flags) }
     })
 }
 
@@ -235,7 +274,12 @@ unsafe extern "C" fn readerr(
         unsafe {
             let queue = &EventObject::at(queue)?.inner;
             given(entry)?;
-            let failure = queue.lock().failures.pop_front().ok_or(Errno::AGAIN)?;
+            let failure = {
+                let mut events = queue.lock();
+                let failure = events.failures.pop_front().ok_or(Errno::AGAIN)?;
+                queue.show(&mut events);
+                failure
+            };
             entry.write(fi_eq_err_entry {
                 fid: failure.fid as *mut fid,
                 context: failure.context as *mut c_void,
@@ -260,6 +304,24 @@ unsafe extern "C" fn strerror(
     // SAFETY:
     // - the caller's buffer with its length.
     unsafe { super::queue::text(errno, buffer, len) }
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - an event queue, by the table; what the argument leads to is for the command.
+        unsafe {
+            let queue = &EventObject::at(fid)?.inner;
+            match command {
+                FI_GETWAIT => {
+                    let descriptor = queue.descriptor.as_ref().ok_or(Errno::NODATA)?;
+                    put(arg.cast::<c_int>(), descriptor.as_raw_fd())
+                }
+                FI_GETWAITOBJ => put(arg.cast::<c_int>(), queue.wait),
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {

@@ -26,6 +26,7 @@ mod info;
 mod library;
 mod memory;
 mod message;
+mod poll;
 mod provider;
 mod queue;
 mod rma;

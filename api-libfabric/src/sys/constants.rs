@@ -155,5 +155,6 @@ constants! { CLASSES, usize:
     FI_CLASS_EQ = 13,
     FI_CLASS_CQ = 14,
     FI_CLASS_CNTR = 15,
+    FI_CLASS_POLL = 17,
     FI_SHARED_CONTEXT = usize::MAX,
 }

@@ -55,7 +55,7 @@ tables! {
         endpoint: (*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int;
         scalable_ep: no;
         cntr_open: (*mut fid_domain, *mut fi_cntr_attr, *mut *mut fid_cntr, *mut c_void) -> c_int;
-        poll_open: no;
+        poll_open: (*mut fid_domain, *mut fi_poll_attr, *mut *mut fid_poll) -> c_int;
         stx_ctx: no;
         srx_ctx: no;
         query_atomic: (*mut fid_domain, c_int, c_int, *mut fi_atomic_attr, u64) -> c_int;
@@ -82,6 +82,11 @@ tables! {
         write: (*mut fid_eq, u32, *const c_void, usize, u64) -> isize;
         sread: (*mut fid_eq, *mut u32, *mut c_void, usize, c_int, u64) -> isize;
         strerror: (*mut fid_eq, c_int, *const c_void, *mut c_char, usize) -> *const c_char;
+    }
+    fi_ops_poll {
+        poll: (*mut fid_poll, *mut *mut c_void, c_int) -> c_int;
+        poll_add: (*mut fid_poll, *mut fid, u64) -> c_int;
+        poll_del: (*mut fid_poll, *mut fid, u64) -> c_int;
     }
     fi_ops_cq {
         read: (*mut fid_cq, *mut c_void, usize) -> isize;

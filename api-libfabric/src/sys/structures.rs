@@ -31,6 +31,8 @@ structures! {
     fid_av { fid: fid, ops: *const fi_ops_av, }
     fid_mr { fid: fid, mem_desc: *mut c_void, key: u64, }
     fid_eq { fid: fid, ops: *const fi_ops_eq, }
+    fid_poll { fid: fid, ops: *const fi_ops_poll, }
+    fi_poll_attr { flags: u64, }
     fid_cq { fid: fid, ops: *const fi_ops_cq, }
     fid_cntr { fid: fid, ops: *const fi_ops_cntr, }
     fid_ep {

@@ -7,13 +7,12 @@
 
 mod action;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use slab::Slab;
 use unipgas_core::steps::Steps;
 
 pub(crate) use action::{Action, Kind, Request};
@@ -38,6 +37,13 @@ pub(crate) struct Work {
     pub action: Action,
 }
 
+/// Deferred work that has been started.
+struct Running {
+    completion: Option<Arc<Counter>>,
+    /// What is to get on until it ends.
+    endpoint: Weak<Endpoint>,
+}
+
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Work>,
@@ -45,15 +51,16 @@ struct Queue {
     /// Steps that were taken in vain, since what is due cannot be carried out yet.
     owed: usize,
     blocked: bool,
-    /// What is told of deferred work under way, by its number less 1.
-    under_way: Slab<Option<Arc<Counter>>>,
+    /// By their numbers, the last of which was this; 0 is none.
+    running: HashMap<u32, Running>,
+    last: u32,
 }
 
 /// A domain's queue.
 pub(crate) struct Deferred {
     steps: Steps,
     queue: Mutex<Queue>,
-    /// What has not been carried out.
+    /// What has not ended.
     left: AtomicUsize,
 }
 
@@ -83,6 +90,9 @@ impl Deferred {
 
     #[cold]
     fn advance(&self) {
+        for endpoint in self.busy() {
+            endpoint.progress();
+        }
         self.pay();
         while self.find_due() {
             self.steps.run(
@@ -94,6 +104,23 @@ impl Deferred {
                 },
             );
         }
+    }
+
+    /// Whose work is running.
+    fn busy(&self) -> Vec<Arc<Endpoint>> {
+        let queue = self.queue.lock();
+        let mut busy: Vec<Arc<Endpoint>> = Vec::new();
+        for endpoint in queue
+            .running
+            .values()
+            .filter_map(|one| one.endpoint.upgrade())
+        {
+            if !busy.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+                busy.push(endpoint);
+            }
+        }
+        drop(queue);
+        busy
     }
 
     /// What could not be carried out may be tried again.
@@ -135,18 +162,24 @@ impl Deferred {
         let Some(work) = queue.due.pop_front() else {
             return;
         };
-        let number = match work.deferred {
-            true => queue.under_way.insert(work.completion.clone()) as u32 + 1,
-            false => 0,
+        let number = match &work.action {
+            Action::Request(request) if work.deferred => {
+                queue.last = queue.last.checked_add(1).unwrap_or(1);
+                let running = Running {
+                    completion: work.completion.clone(),
+                    endpoint: Arc::downgrade(&request.endpoint),
+                };
+                let number = queue.last;
+                queue.running.insert(number, running);
+                number
+            }
+            _ => 0,
         };
         drop(queue);
         match work.action.carry_out(number) {
-            Ok(()) => {
-                // Counters are changed at once, and tell nobody else.
-                if !matches!(work.action, Action::Request(_)) {
-                    self.take(number);
-                }
-            }
+            // Until it has ended.
+            Ok(()) if number != 0 => return,
+            Ok(()) => {}
             Err(Errno::AGAIN) => {
                 self.take(number);
                 let mut queue = self.queue.lock();
@@ -155,29 +188,35 @@ impl Deferred {
                 queue.owed += 1;
                 return;
             }
-            Err(errno) => match (&work.action, self.take(number)) {
-                (_, Some(completion)) => completion.count_errors(1),
-                (Action::Request(request), None) => request.refuse(errno),
-                _ => {}
-            },
+            Err(errno) => {
+                let completion = self.take(number).and_then(|running| running.completion);
+                match (&work.action, completion) {
+                    (_, Some(completion)) => completion.count_errors(1),
+                    (Action::Request(request), None) => request.refuse(errno),
+                    _ => {}
+                }
+            }
         }
         self.left.fetch_sub(1, Ordering::AcqRel);
     }
 
-    fn take(&self, number: u32) -> Option<Arc<Counter>> {
-        let at = (number as usize).checked_sub(1)?;
-        self.queue.lock().under_way.try_remove(at).flatten()
+    fn take(&self, number: u32) -> Option<Running> {
+        self.queue.lock().running.remove(&number)
     }
 
     /// Deferred work has ended, well or not. False: nothing was told of that.
     #[cold]
     pub fn ended(&self, number: u32, well: bool) -> bool {
-        match self.take(number) {
+        let Some(running) = self.take(number) else {
+            return false;
+        };
+        match &running.completion {
             Some(completion) if well => completion.count(1),
             Some(completion) => completion.count_errors(1),
-            None => return false,
+            None => {}
         }
-        true
+        self.left.fetch_sub(1, Ordering::AcqRel);
+        running.completion.is_some()
     }
 
     /// Takes back what has not been started. Errors: [`Errno::NOENT`].
@@ -212,6 +251,14 @@ impl Deferred {
     /// Forgets what an endpoint was to do, which is being closed.
     pub fn forget(&self, endpoint: &Endpoint) {
         drop(self.withdraw(|work| work.action.is_of(endpoint)));
+        if self.left.load(Ordering::Acquire) != 0 {
+            let mut queue = self.queue.lock();
+            let before = queue.running.len();
+            let is_another = |one: &Running| !std::ptr::eq(one.endpoint.as_ptr(), endpoint);
+            queue.running.retain(|_, one| is_another(one));
+            self.left
+                .fetch_sub(before - queue.running.len(), Ordering::AcqRel);
+        }
     }
 
     fn withdraw(&self, meant: impl Fn(&Work) -> bool) -> Vec<Work> {

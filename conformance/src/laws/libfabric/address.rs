@@ -25,6 +25,8 @@ laws! {
         "operations to an address that was never given out are refused (-FI_EINVAL)";
     twice: "av.twice", "fi_av(3)", 2, [av_insert, av_remove, fetch_atomic],
         "an endpoint that was inserted twice is reached by both addresses, and by one when the other is removed";
+    lowest: "av.lowest", "fi_av(3)", 1, [av_insert, av_remove],
+        "in a table a name goes to the lowest index that is not in use";
     reused: "av.reuse", "fi_av(3)", 3, [av_insert, av_remove, fetch_atomic, tsend],
         "addresses that were removed are given out again, so that a vector does not grow, and lead to whom they were given to";
     own: "av.name", "fi_cm(3)", 2, [getname, endpoint],
@@ -399,6 +401,27 @@ fn bad(ctx: &Ctx) -> Verdict {
         gives!(INVAL, obj av, remove(null_mut(), 1, 0));
         gives!(BADFLAGS, obj av, remove(&mut address, 1, 1 << 40));
         gives!(INVAL, obj av, lookup(0, null_mut(), null_mut()));
+        Ok(())
+    })
+}
+
+fn lowest(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        av_type: FI_AV_TABLE,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let name = job.station.name()?;
+        // The own name has been inserted once.
+        for expected in 1..8u64 {
+            ensure_eq!(job.station.insert(&name)?, expected, "a further index");
+        }
+        for mut address in [5u64, 2, 6, 3] {
+            ok!(obj job.station.av, remove(&mut address, 1, 0));
+        }
+        for expected in [2, 3, 5, 6, 8] {
+            ensure_eq!(job.station.insert(&name)?, expected, "the lowest index");
+        }
         Ok(())
     })
 }

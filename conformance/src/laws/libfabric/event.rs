@@ -13,6 +13,10 @@ use crate::{ensure, ensure_eq};
 laws! {
     queues: "eq.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, eq_sread, eq_strerror],
         "events that the program writes are read in order; FI_PEEK leaves them; short buffers and empty queues are refused";
+    descriptors: "eq.descriptor", "fi_eq(3), fi_poll(3)", 1, [eq_open, eq_write, eq_read, eq_readerr, control, trywait],
+        "the descriptor of a queue with FI_WAIT_FD is readable just as long as there is something to read";
+    kinds: "eq.wait", "fi_eq(3)", 1, [eq_open, eq_sread, control],
+        "each kind of wait object is what the queue says it is; those without a descriptor give none, and without a wait none is possible";
 }
 
 fn queues(ctx: &Ctx) -> Verdict {
@@ -57,5 +61,108 @@ fn queues(ctx: &Ctx) -> Verdict {
         let text = call!(obj eq, strerror(libc::EINVAL, null(), null_mut(), 0));
         ensure!(!text.is_null(), "no text");
         close(eq)
+    })
+}
+
+fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+    let mut eq: *mut fid_eq = null_mut();
+    let mut attr = fi_eq_attr {
+        size: 0,
+        flags: FI_WRITE,
+        wait_obj,
+        signaling_vector: 0,
+        wait_set: null_mut(),
+    };
+    ok!(obj job.station.fabric, eq_open(&mut attr, &mut eq, null_mut()));
+    Ok(eq)
+}
+
+/// Whether the descriptor is readable now.
+fn readable(descriptor: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY:
+    // - one structure; no time is waited.
+    (unsafe { libc::poll(&mut poll, 1, 0) }) == 1
+}
+
+fn descriptors(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let eq = open(job, FI_WAIT_FD)?;
+        let mut descriptor = -1;
+        ok!(fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+        ensure!(descriptor > 2, "descriptor {descriptor}");
+        let mut fids: [*mut fid; 1] = [eq.cast()];
+        let (mut event, mut buffer) = (0, [0u8; 16]);
+        for round in 0..3 {
+            ensure!(!readable(descriptor), "an empty queue is readable");
+            ok!(obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
+            for nth in 1..4 {
+                let written = call!(obj eq, write(nth, [7u8; 4].as_ptr().cast(), 4, 0));
+                ensure_eq!(written, 4, "fi_eq_write");
+                ensure!(
+                    readable(descriptor),
+                    "a queue with {nth} events is not readable"
+                );
+            }
+            gives!(AGAIN, obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
+            for left in (0..3).rev() {
+                let code = match round {
+                    0 => call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0)),
+                    _ => call!(obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, -1, 0)),
+                };
+                ensure_eq!(code, 4, "a read");
+                ensure_eq!(
+                    readable(descriptor),
+                    left > 0,
+                    "readable with {left} events"
+                );
+            }
+        }
+        // Another thread is woken by it.
+        let (at, fd) = (eq.addr(), descriptor);
+        let code = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let eq = at as *mut fid_eq;
+                let _ = call!(obj eq, write(9, [7u8; 4].as_ptr().cast(), 4, 0));
+            });
+            let mut poll = libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY:
+            // - one structure.
+            unsafe { libc::poll(&mut poll, 1, -1) }
+        });
+        ensure_eq!(code, 1, "poll(2)");
+        close(eq)
+    })
+}
+
+fn kinds(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (mut event, mut buffer) = (0, [0u8; 16]);
+        for wait in [FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WAIT_FD] {
+            let eq = open(job, wait)?;
+            let (mut kind, mut descriptor) = (-1, -1);
+            ok!(fid eq, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+            ensure_eq!(kind, wait, "the wait object");
+            if wait != FI_WAIT_FD {
+                gives!(NODATA, fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+            }
+            gives!(INVAL, fid eq, control(FI_GETWAITOBJ, null_mut()));
+            gives!(NOSYS, fid eq, control(99, null_mut()));
+            if wait == FI_WAIT_NONE {
+                gives!(INVAL, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+            } else {
+                gives!(AGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+            }
+            close(eq)?;
+        }
+        Ok(())
     })
 }

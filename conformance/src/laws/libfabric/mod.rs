@@ -24,6 +24,7 @@ mod order;
 mod peek;
 mod peers;
 mod pieces;
+mod poll;
 mod progress;
 mod receive;
 mod rights;
@@ -72,6 +73,7 @@ pub fn laws() -> Vec<&'static Law> {
         pieces::laws(),
         death_messages::laws(),
         event::laws(),
+        poll::laws(),
         peek::laws(),
         peers::laws(),
     ]

@@ -27,7 +27,7 @@ laws! {
         "work that is cancelled or flushed is not carried out, and frees its counters";
     refused: "trigger.refused", "fi_trigger(3)", 1, [control, writemsg],
         "what cannot wait, or for nothing known, is refused when it is posted";
-    relayed: "trigger.chain", "fi_trigger(3), fi_mr(3)", 3, [control, mr_bind, write] + ordering,
+    relayed: "trigger.chain", "fi_trigger(3), fi_endpoint(3)", 3, [control, ep_bind, write] + ordering,
         "with automatic progress work that waits for a peer's write starts while its owner calls nothing";
     chained: "trigger.counters", "fi_trigger(3), Deferred work queues", 1, [control, cntr_read],
         "work that starts work, through completion counters and counters that are added to, runs to its end";
@@ -637,13 +637,12 @@ fn relayed(ctx: &Ctx) -> Verdict {
     let plan = Plan {
         caps: FI_RMA | FI_ATOMIC | FI_TRIGGER,
         progress: FI_PROGRESS_AUTO,
+        counters: &[FI_REMOTE_WRITE],
         ..Plan::default()
     };
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 2).min(10);
-        let (trigger, none) = (counter(job)?, null_mut());
-        ok!(fid job.registered.mr, bind(trigger.cast(), FI_REMOTE_WRITE));
-        job.meet();
+        let (trigger, none) = (job.station.counters[0], null_mut());
         // What has come to word 1 goes on to word 1 of the next rank, and to word 2 of rank 0 in the end.
         let last = job.rank + 1 == job.size;
         let (next, there) = if last { (0, 16) } else { (job.right(), 8) };

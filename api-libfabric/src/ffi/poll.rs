@@ -1,0 +1,206 @@
+//! Poll sets (fi_poll(3)).
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::counter::CounterObject;
+use super::domain::DomainObject;
+use super::queue::QueueObject;
+use super::{Object, code, fid_of, given, no, no_bind, no_control, number, put};
+use crate::completion::CompletionQueue;
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+enum Source {
+    Queue(Arc<CompletionQueue>),
+    /// With the values that it had when it was last polled.
+    Counter(Arc<Counter>, (u64, u64)),
+}
+
+struct Member {
+    fid: usize,
+    context: usize,
+    source: Source,
+}
+
+impl Member {
+    /// Moves it on; whether there may be something new.
+    fn look(&mut self) -> bool {
+        match &mut self.source {
+            Source::Queue(queue) => queue.look_for_entries(),
+            Source::Counter(counter, seen) => {
+                let values = (counter.read(), counter.read_errors());
+                std::mem::replace(seen, values) != values
+            }
+        }
+    }
+}
+
+struct PollSet {
+    domain: Arc<Domain>,
+    members: Mutex<Vec<Member>>,
+}
+
+type PollObject = Object<fid_poll, PollSet>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_poll = fi_ops_poll {
+    size: size_of::<fi_ops_poll>(),
+    poll,
+    poll_add,
+    poll_del,
+};
+
+pub(super) unsafe extern "C" fn open_poll(
+    domain: *mut fid_domain,
+    attr: *mut fi_poll_attr,
+    poll: *mut *mut fid_poll,
+) -> c_int {
+    code(|| {
+        given(poll)?;
+        // SAFETY:
+        // - a domain of ours and attributes (or null), by the interface.
+        let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
+        if attr.is_some_and(|attr| attr.flags != 0) {
+            return Err(Errno::INVAL);
+        }
+        let raw = fid_poll {
+            fid: fid_of(FI_CLASS_POLL, std::ptr::null_mut(), &FID),
+            ops: &OPS,
+        };
+        let set = PollSet {
+            domain: domain.inner.domain.clone(),
+            members: Mutex::default(),
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(poll, Object::create(raw, set)) }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a poll set, by the table that this function is in.
+        if !unsafe { PollObject::at(fid) }?
+            .inner
+            .members
+            .lock()
+            .is_empty()
+        {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - the caller gives it up.
+        unsafe { PollObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// Null, or an object of this provider.
+unsafe fn member(event: *mut fid) -> Result<Member> {
+    // SAFETY:
+    // - the caller's word, of the kind that its class says.
+    unsafe {
+        let raw = event.as_ref().ok_or(Errno::INVAL)?;
+        let source = match raw.fclass {
+            FI_CLASS_CQ => Source::Queue(QueueObject::at(event)?.inner.queue.clone()),
+            FI_CLASS_CNTR => {
+                let counter = CounterObject::at(event)?.inner.clone();
+                let values = (counter.read(), counter.read_errors());
+                Source::Counter(counter, values)
+            }
+            _ => return Err(Errno::INVAL),
+        };
+        Ok(Member {
+            fid: event.addr(),
+            context: raw.context.addr(),
+            source,
+        })
+    }
+}
+
+unsafe extern "C" fn poll_add(set: *mut fid_poll, event: *mut fid, flags: u64) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a poll set, by the table, and an object of this provider or null.
+        let (set, member) = unsafe { (&PollObject::at(set)?.inner, member(event)?) };
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        let domain = match &member.source {
+            Source::Queue(queue) => queue.domain(),
+            Source::Counter(counter, _) => counter.domain(),
+        };
+        if !Arc::ptr_eq(domain, &set.domain) {
+            return Err(Errno::DOMAIN);
+        }
+        let mut members = set.members.lock();
+        if members.iter().any(|known| known.fid == member.fid) {
+            return Err(Errno::INVAL);
+        }
+        members.push(member);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn poll_del(set: *mut fid_poll, event: *mut fid, flags: u64) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a poll set, by the table.
+        let set = unsafe { &PollObject::at(set)?.inner };
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        let mut members = set.members.lock();
+        let at = members.iter().position(|known| known.fid == event.addr());
+        members.remove(at.ok_or(Errno::INVAL)?);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
+    let found = number(|| {
+        // SAFETY:
+        // - a poll set, by the table.
+        let set = unsafe { &PollObject::at(set)?.inner };
+        let most = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+        if most > 0 {
+            given(contexts)?;
+        }
+        let mut found = 0;
+        let mut members = set.members.lock();
+        for at in 0..members.len() {
+            if found == most {
+                // Those that had no turn come first the next time.
+                members.rotate_left(at);
+                break;
+            }
+            if members[at].look() {
+                // SAFETY:
+                // - room for `count` contexts, by the interface, of which so many are used.
+                unsafe {
+                    let context = members[at].context as *mut c_void;
+                    contexts.add(found).write(context);
+                }
+                found += 1;
+            }
+        }
+        Ok(found)
+    });
+    found as c_int
+}
