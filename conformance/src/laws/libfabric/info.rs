@@ -123,6 +123,7 @@ fn caps(_: &Ctx) -> Verdict {
         | FI_REMOTE_READ
         | FI_REMOTE_WRITE
         | FI_RMA_EVENT
+        | FI_TRIGGER
         | FI_SOURCE
         | FI_DIRECTED_RECV
         | FI_MULTI_RECV
@@ -159,7 +160,7 @@ fn caps(_: &Ctx) -> Verdict {
         let offered = offer(Some(&hints))?.info().caps;
         ensure_eq!(offered & caps, caps, "capabilities");
         // What costs something is offered to those who ask for it.
-        let costly = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
+        let costly = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
         ensure_eq!(
             offered & costly & !caps,
             0,
