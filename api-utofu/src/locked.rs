@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Once;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, Once};
 
 /// What the registrations of one VCQ have locked: pages by STADD, as often as it was given.
 #[derive(Default)]

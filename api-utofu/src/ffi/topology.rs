@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
-use std::sync::Once;
+
+use parking_lot::Once;
 
 use crate::logical::Logical;
 use crate::process::{Process, current};

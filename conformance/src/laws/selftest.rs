@@ -40,18 +40,22 @@ pub const LAWS: &[Law] = &[
         Ok(())
     }),
     law("selftest.hangs", |ctx| {
+        if ctx.rank == 0 {
+            return Ok(());
+        }
         let mut looks = Looks::new();
-        while ctx.rank == 1 {
+        loop {
             looks.pause(Duration::from_millis(10));
         }
-        Ok(())
     }),
     // Does not even wait for anything: the clock ends it.
     law("selftest.sleeps", |ctx| {
-        while ctx.rank == 1 {
+        if ctx.rank == 0 {
+            return Ok(());
+        }
+        loop {
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
     }),
     // The others wait for it longer than a law that hangs does.
     law("selftest.takes-its-time", |ctx| {

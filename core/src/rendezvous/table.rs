@@ -56,8 +56,8 @@ const HEADER_WORDS: usize = 512;
 const RECORD_WORDS: usize = 48;
 const SIDE_WORDS: usize = 5 + 2 * BUNDLE_WORDS;
 const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
-const R_MOURNED: usize = RECORD_WORDS - 1;
-const _: () = assert!(1 + 2 * SIDE_WORDS <= R_MOURNED);
+const R_NOTICED: usize = RECORD_WORDS - 1;
+const _: () = assert!(2 * SIDE_WORDS < R_NOTICED);
 
 /// A place's state.
 #[derive(Debug, Clone, Copy)]
@@ -371,7 +371,7 @@ impl Table {
         if place >= self.places_used() {
             return;
         }
-        let mourned = self.word(HEADER_WORDS + place as usize * RECORD_WORDS + R_MOURNED);
+        let mourned = self.word(HEADER_WORDS + place as usize * RECORD_WORDS + R_NOTICED);
         let mark = u64::from(generation) + 1;
         if mourned.swap(mark, Ordering::AcqRel) != mark {
             self.word(H_DEATHS).fetch_add(1, Ordering::AcqRel);

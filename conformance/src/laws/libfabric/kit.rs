@@ -16,7 +16,6 @@ use crate::law::{Ctx, Random, Verdict};
 use crate::stall;
 pub(super) use crate::stall::Looks;
 
-/// Time after which something that should have come is missing.
 /// Milliseconds of a wait that is to end before them.
 pub(super) const LONG: c_int = stall::LONG.as_millis() as c_int;
 /// Bytes of an endpoint's name.

@@ -13,8 +13,6 @@ use unipgas::ircce::status::Code;
 use crate::law::{Ctx, Verdict};
 pub(super) use crate::stall::Looks;
 
-/// Time after which something that should have come is missing.
-
 pub(super) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
 pub(super) const ERROR: i32 = -1;

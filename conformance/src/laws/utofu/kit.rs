@@ -13,7 +13,6 @@ use unipgas::utofu::status::Code;
 use crate::law::{Ctx, Random, Verdict};
 pub(super) use crate::stall::Looks;
 
-/// Time after which something that should have come is missing.
 /// `UTOFU_SUCCESS`.
 pub(super) const SUCCESS: i32 = 0;
 /// `UTOFU_ERR_NOT_FOUND`.
