@@ -37,6 +37,8 @@ laws! {
         "VBGs that were freed are allocated again, and circuits of them work";
     asleep: "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
         "gates send on what they have received although their process calls nothing after its start";
+    beside: "barrier.neighbours", "§2.3.1, §2.3.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+        "a circuit of gates between neighbours waits for these alone: those further away may be rounds behind or ahead";
     not_before: "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
@@ -182,6 +184,22 @@ pub(super) fn ring(participants: usize) -> Plan {
         if who + 1 < last {
             plan.packet((who, tell(who)), (who + 1, tell(who + 1)));
         }
+    }
+    plan
+}
+
+/// Each tells both neighbours in a ring, and waits for both of them, and for nobody else.
+fn neighbours(participants: usize) -> Plan {
+    let mut plan = Plan::new(participants);
+    for who in 0..participants {
+        let (left, right) = (
+            (who + participants - 1) % participants,
+            (who + 1) % participants,
+        );
+        plan.packet((who, 0), (right, 0));
+        plan.signal(who, 0, 1);
+        plan.packet((who, 1), (left, 2));
+        plan.signal(who, 2, 0);
     }
     plan
 }
@@ -992,6 +1010,47 @@ fn free_and_again(ctx: &Ctx) -> Verdict {
             job.meet();
         }
         Ok(())
+    })
+}
+
+fn beside(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 16, |job| {
+        let circuit = Circuit::build(job, neighbours(4), TNI)?;
+        let end = circuit.ends()[0];
+        let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
+        let start = |round: u64| {
+            let data = [value(job.rank, round), 1];
+            ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 2, 0));
+            Ok(())
+        };
+        let finish = |round: u64| {
+            let mut sum = [0; 2];
+            completed("the sum of the neighbours", || {
+                c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
+            })?;
+            let expected = value(job.left(), round) + value(job.right(), round);
+            ensure_eq!(sum, [expected, 2], "the sum in round {round}");
+            Ok(())
+        };
+        // Rank 2 is nobody whom rank 0 waits for.
+        if job.rank == 2 {
+            job.await_word(TABLE + 8, 1)?;
+        }
+        start(0)?;
+        finish(0)?;
+        if job.rank == 0 {
+            job.write(2, TABLE + 8, 1)?;
+        }
+        let mut random = ctx.random(u64::from(job.rank));
+        for round in 1..300 {
+            if random.below(40) == 0 {
+                pause(1);
+            }
+            start(round)?;
+            finish(round)?;
+        }
+        job.meet();
+        circuit.free()
     })
 }
 

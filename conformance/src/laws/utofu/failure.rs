@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use unipgas::utofu::ffi::MrqNotice;
 use unipgas::utofu::status::Code;
 
-use super::barrier::{Circuit, NULL, TABLE, butterfly, ended, ring};
+use super::barrier::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
 use super::kit::*;
 use super::processes::child;
 use crate::law::{Ctx, Verdict};
@@ -17,6 +17,8 @@ laws! {
         "what is sent to a killed process gives MRQ_PEER within two seconds, with the peer's VCQ id and EDATA; other peers are not concerned";
     barrier_ends: "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
         "polling a barrier ends with an error within two seconds when a participant is killed";
+    barrier_ends_far_away: "failure.barrier.far", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
+        "polling ends with an error also where nobody who is connected with the killed one calls anything";
     reduction_ends: "failure.reduce", "§3.8.2", 4, [reduce_uint64, poll_reduce_uint64] + needs_kill,
         "a reduction that a killed participant has not started never succeeds";
     killed_in_rounds: "failure.any-moment", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, alloc_vbg] + needs_kill + ordering,
@@ -228,8 +230,22 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
 
 /// Rank 3 dies a moment later; the others go on with what they have built.
 fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict) -> Verdict {
+    let plan = if ctx.seed.is_multiple_of(2) {
+        ring(4)
+    } else {
+        butterfly(4)
+    };
+    with_a_death_in(ctx, plan, body)
+}
+
+/// The same in a circuit of one's choice; there are 16 bytes behind [`TABLE`].
+fn with_a_death_in(
+    ctx: &Ctx,
+    plan: Plan,
+    body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict,
+) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(TABLE.next_multiple_of(256));
+    let memory = Memory::leaked((TABLE + 16).next_multiple_of(256));
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
     let job = Job {
@@ -240,11 +256,6 @@ fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict
         hdl: queue.hdl,
         memory,
         stadd,
-    };
-    let plan = if ctx.seed.is_multiple_of(2) {
-        ring(4)
-    } else {
-        butterfly(4)
     };
     let circuit = Circuit::build(&job, plan, TNI)?;
     let end = circuit.ends()[0];
@@ -279,6 +290,29 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
         };
         ensure!(code != SUCCESS, "a barrier succeeded without a participant");
         Ok(())
+    })
+}
+
+fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
+    // Rank 3 hangs below rank 1, that below rank 0.
+    with_a_death_in(ctx, tree(4), |job, circuit, end| {
+        circuit.barrier()?;
+        job.meet();
+        if job.rank == 3 {
+            ctx.dies();
+        }
+        ok!(utofu_barrier(end, 0));
+        if job.rank != 0 {
+            return job.await_word(TABLE + 8, 1);
+        }
+        let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        ensure!(
+            is_barrier_error(code),
+            "a barrier without a participant who was killed gave {}",
+            code_name(code)
+        );
+        job.write(1, TABLE + 8, 1)?;
+        job.write(2, TABLE + 8, 1)
     })
 }
 
