@@ -32,8 +32,9 @@ gaspi_return_t gaspi_config_get (gaspi_config_t *config);
 
 /**
  * Sets the configuration, before gaspi_proc_init(). §5.2.3.
- * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). Values that only wish for more than
- * there is are lowered; gaspi_config_get() and the getters tell what is in force.
+ * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). What is accepted is in force. Ranges: queue_num
+ * 1 to 16, queue_size_max 1 to 4096, group_max and segment_max 1 to 255, transfer_size_max up to 2^30, notification_num up to 2^24,
+ * rw_list_elem_max 1 to 255, allreduce_buf_size up to 2040 bytes, allreduce_elem_max any. Memory is taken as it is used.
  */
 gaspi_return_t gaspi_config_set (gaspi_config_t config);
 
@@ -53,7 +54,9 @@ gaspi_return_t gaspi_proc_rank (gaspi_rank_t *rank);
 /** Leaves the job and gives everything back: segments, queues, groups. §5.3.4. */
 gaspi_return_t gaspi_proc_term (gaspi_timeout_t timeout);
 
-/** Ends another process of the job by a signal. §5.3.5. Errors: INV_RANK (also: the own rank). */
+/**
+ * Ends another process of the job by a signal. §5.3.5. To its launcher that end is no failure. Errors: INV_RANK (also: the own rank).
+ */
 gaspi_return_t gaspi_proc_kill (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
 /** Makes the connection to a rank, if build_infrastructure has not done so. §5.4.1. Errors: INV_RANK. */
@@ -83,7 +86,7 @@ gaspi_return_t gaspi_group_add (gaspi_group_t group, gaspi_rank_t rank);
 /** Agrees on the group with all its members; needed before any collective use. Collective. §6.3.3. Errors: INV_GROUP, INV_RANK (this process is not a member). */
 gaspi_return_t gaspi_group_commit (gaspi_group_t group, gaspi_timeout_t timeout);
 
-/** Deletes a group on this process; GASPI_GROUP_ALL stays. §6.4.1. Errors: INV_GROUP. */
+/** Deletes a group on this process; GASPI_GROUP_ALL stays. §6.4.1. Errors: INV_GROUP, ACTIVE_COLL (a thread is in an operation of it). */
 gaspi_return_t gaspi_group_delete (gaspi_group_t group);
 
 /** Number of groups that exist on this process. §6.5.1. */
@@ -171,7 +174,10 @@ gaspi_return_t gaspi_notify_waitsome (gaspi_segment_id_t segment_id_local, gaspi
                                       gaspi_number_t notification_num, gaspi_notification_id_t *first_id,
                                       gaspi_timeout_t timeout);
 
-/** Sets a notification of a local segment to 0 and returns what it was, in one atomic step. §8.3.4. Errors: INV_SEG, INV_NOTIF_ID. */
+/**
+ * Sets a notification of a local segment to 0 and returns what it was, in one atomic step; old_notification_val may be NULL. §8.3.4.
+ * Errors: INV_SEG, INV_NOTIF_ID.
+ */
 gaspi_return_t gaspi_notify_reset (gaspi_segment_id_t segment_id_local, gaspi_notification_id_t notification_id,
                                    gaspi_notification_t *old_notification_val);
 
@@ -359,6 +365,9 @@ gaspi_return_t gaspi_pcontrol (gaspi_pointer_t argument);
 
 #if !defined GASPI_NO_OVERLOADS && defined __cplusplus
 
+/* Programs include this file within extern "C", too. */
+extern "C++" {
+
 namespace unipgas_gaspi
 {
 /* The result type, if the two types are the same; keeps a null pointer constant from matching both signatures. */
@@ -369,38 +378,73 @@ template <class A> struct if_same<A, A>
 {
   typedef gaspi_return_t result;
 };
-} /* namespace unipgas_gaspi */
+
+inline gaspi_return_t
+state_vec_get (gaspi_state_vector_t state_vector)
+{
+  return gaspi_state_vec_get (state_vector);
+}
 
 template <class State>
-inline typename unipgas_gaspi::if_same<State, gaspi_state_t>::result
-gaspi_state_vec_get (State **state_vector)
+inline typename if_same<State, gaspi_state_t>::result
+state_vec_get (State **state_vector)
 {
   return gaspi_state_vec_get_17 (state_vector);
 }
 
+inline gaspi_return_t
+time_ticks (gaspi_cycles_t *ticks)
+{
+  return gaspi_time_ticks (ticks);
+}
+
 template <class Time>
-inline typename unipgas_gaspi::if_same<Time, gaspi_time_t>::result
-gaspi_time_ticks (Time *resolution)
+inline typename if_same<Time, gaspi_time_t>::result
+time_ticks (Time *resolution)
 {
   return gaspi_time_resolution (resolution);
 }
 
 inline gaspi_return_t
-gaspi_allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_receive, gaspi_number_t num,
-                      gaspi_size_t size_element, gaspi_reduce_operation_17_t reduce_operation,
-                      gaspi_reduce_state_t reduce_state, gaspi_group_t group, gaspi_timeout_t timeout)
+allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_receive, gaspi_number_t num,
+                gaspi_size_t size_element, gaspi_reduce_operation_t reduce_operation, gaspi_reduce_state_t reduce_state,
+                gaspi_group_t group, gaspi_timeout_t timeout)
+{
+  return gaspi_allreduce_user (buffer_send, buffer_receive, num, size_element, reduce_operation, reduce_state, group,
+                               timeout);
+}
+
+inline gaspi_return_t
+allreduce_user (gaspi_const_pointer_t buffer_send, gaspi_pointer_t buffer_receive, gaspi_number_t num,
+                gaspi_size_t size_element, gaspi_reduce_operation_17_t reduce_operation,
+                gaspi_reduce_state_t reduce_state, gaspi_group_t group, gaspi_timeout_t timeout)
 {
   return gaspi_allreduce_user_17 (buffer_send, buffer_receive, num, size_element, reduce_operation, reduce_state, group,
                                   timeout);
 }
 
+inline gaspi_return_t
+segment_ptr (gaspi_segment_id_t segment_id, gaspi_pointer_t *pointer)
+{
+  return gaspi_segment_ptr (segment_id, pointer);
+}
+
 /* The listings of GASPI 17.1 pass the address of a pointer of any type. */
 template <class T>
 inline gaspi_return_t
-gaspi_segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
+segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
 {
   return gaspi_segment_ptr (segment_id, static_cast<gaspi_pointer_t *> (static_cast<void *> (pointer)));
 }
+} /* namespace unipgas_gaspi */
+
+} /* extern "C++" */
+
+/* Macros, so that the names alone stay those of plain functions, which programs pass to templates. */
+#define gaspi_state_vec_get(...) unipgas_gaspi::state_vec_get (__VA_ARGS__)
+#define gaspi_time_ticks(...) unipgas_gaspi::time_ticks (__VA_ARGS__)
+#define gaspi_allreduce_user(...) unipgas_gaspi::allreduce_user (__VA_ARGS__)
+#define gaspi_segment_ptr(...) unipgas_gaspi::segment_ptr (__VA_ARGS__)
 
 #elif !defined GASPI_NO_OVERLOADS && (defined __GNUC__ || __STDC_VERSION__ >= 201112L)
 

@@ -32,7 +32,10 @@ void gaspi_printf (const char *format, ...);
 /** Writes one line with the processors that the calling thread may run on, and the rank in front. At any time. */
 void gaspi_print_affinity_mask (void);
 
-/** Number of the NUMA node on which the calling thread runs. At any time. */
+/**
+ * Number of the NUMA node on which the calling thread runs, in processes that have been started with one node each (gaspi_run -N,
+ * unipgas run --bind numa). At any time. Errors: ENV (started otherwise).
+ */
 gaspi_return_t gaspi_numa_socket (gaspi_uchar *socket);
 
 /**

@@ -54,7 +54,8 @@ impl Process {
         }
         let (rank, id) = (u32::from(place.rank), usize::from(place.segment));
         let deadline = deadline(timeout);
-        let mut import = self.imported(rank, id);
+        let call = self.call();
+        let mut import = self.imported(rank, id, &call);
         let mut again = false;
         let error = loop {
             match import {
@@ -67,7 +68,7 @@ impl Process {
                         Ok(value) => return Ok(value),
                         Err(Error::StaleRegion) if !again => {
                             again = true;
-                            import = self.world.import(rank, id);
+                            import = self.world.import(rank, id, &call);
                         }
                         Err(error) => break error,
                     }

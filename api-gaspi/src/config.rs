@@ -55,18 +55,16 @@ pub const QUEUE_MAX: u32 = 16;
 pub const QUEUE_SIZE_MAX: u32 = 4096;
 /// Most segments of a process.
 pub const SEGMENT_MAX: u32 = 255;
-/// Most groups of a process.
-pub const GROUP_MAX: u32 = 32;
+/// Most groups of a process: each has a name of 8 bits.
+pub const GROUP_MAX: u32 = 255;
 /// Largest transfer in bytes.
 pub const TRANSFER_SIZE_MAX: u64 = 1 << 30;
-/// Most notifications of a segment.
-pub const NOTIFICATION_MAX: u32 = 65_536;
+/// Most notifications of a segment. They take memory where they are used.
+pub const NOTIFICATION_MAX: u32 = 1 << 24;
 /// Largest passive transfer in bytes.
 pub const PASSIVE_TRANSFER_SIZE_MAX: u32 = 65_535;
-/// Bytes of the buffer of `gaspi_allreduce_user`.
-pub const ALLREDUCE_BUF_SIZE: u64 = 2040;
-/// Most elements of `gaspi_allreduce`.
-pub const ALLREDUCE_ELEM_MAX: u32 = 255;
+/// Most bytes of the buffer of `gaspi_allreduce_user`.
+pub const ALLREDUCE_BUF_MAX: u64 = 2040;
 /// Most elements of a list operation.
 pub const RW_LIST_ELEM_MAX: u32 = 255;
 /// `GASPI_OFI`, the last network.
@@ -96,14 +94,14 @@ impl Default for Config {
             network: 2,
             queue_size_max: 1024,
             queue_num: 8,
-            group_max: GROUP_MAX,
+            group_max: 32,
             segment_max: SEGMENT_MAX,
             transfer_size_max: TRANSFER_SIZE_MAX,
-            notification_num: NOTIFICATION_MAX,
+            notification_num: 65_536,
             passive_queue_size_max: 1024,
             passive_transfer_size_max: PASSIVE_TRANSFER_SIZE_MAX,
-            allreduce_buf_size: ALLREDUCE_BUF_SIZE,
-            allreduce_elem_max: ALLREDUCE_ELEM_MAX,
+            allreduce_buf_size: ALLREDUCE_BUF_MAX,
+            allreduce_elem_max: 255,
             rw_list_elem_max: RW_LIST_ELEM_MAX,
             build_infrastructure: 1,
             user_defined: std::ptr::null_mut(),
@@ -112,28 +110,28 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Accepts what a program proposes. Values out of range: [`Status::ErrConfig`], [`Status::ErrSnPort`]; where the
-    /// engine has a fixed size of its own (the allreduce buffer) the proposal is overruled, as §5.2.1 allows.
-    pub fn accept(mut self) -> Result<Self> {
+    /// Whether all that a program proposes can be had: no proposal is overruled, which §5.2.1 would allow. Errors: [`Status::ErrConfig`],
+    /// [`Status::ErrSnPort`].
+    pub fn check(&self) -> Result<()> {
         if !(1024..=65_536).contains(&self.sn_port) {
             return Err(Status::ErrSnPort);
         }
         let possible = (1..=QUEUE_SIZE_MAX).contains(&self.queue_size_max)
             && (1..=QUEUE_MAX).contains(&self.queue_num)
+            && (1..=GROUP_MAX).contains(&self.group_max)
             && (1..=SEGMENT_MAX).contains(&self.segment_max)
+            && self.notification_num <= NOTIFICATION_MAX
+            && self.allreduce_buf_size <= ALLREDUCE_BUF_MAX
             && (1..=RW_LIST_ELEM_MAX).contains(&self.rw_list_elem_max)
             && self.transfer_size_max <= TRANSFER_SIZE_MAX
             && self.passive_transfer_size_max <= PASSIVE_TRANSFER_SIZE_MAX
             && self.network <= NETWORK_LAST
             && self.build_infrastructure <= TOPOLOGY_LAST;
-        if !possible {
-            return Err(Status::ErrConfig);
+        if possible {
+            Ok(())
+        } else {
+            Err(Status::ErrConfig)
         }
-        self.group_max = self.group_max.clamp(1, GROUP_MAX);
-        self.notification_num = self.notification_num.clamp(1, NOTIFICATION_MAX);
-        self.allreduce_elem_max = self.allreduce_elem_max.clamp(1, ALLREDUCE_ELEM_MAX);
-        self.allreduce_buf_size = ALLREDUCE_BUF_SIZE;
-        Ok(self)
     }
 }
 
@@ -172,11 +170,11 @@ mod tests {
 
     #[test]
     fn impossible_values_are_refused() {
-        assert!(Config::default().accept().is_ok());
+        assert!(Config::default().check().is_ok());
         let wrong = |change: fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);
-            config.accept().unwrap_err()
+            config.check().unwrap_err()
         };
         assert_eq!(wrong(|c| c.sn_port = 80), Status::ErrSnPort);
         assert_eq!(wrong(|c| c.queue_num = 0), Status::ErrConfig);
@@ -185,5 +183,9 @@ mod tests {
         assert_eq!(wrong(|c| c.segment_max = 0), Status::ErrConfig);
         assert_eq!(wrong(|c| c.transfer_size_max = 1 << 31), Status::ErrConfig);
         assert_eq!(wrong(|c| c.network = 9), Status::ErrConfig);
+        assert_eq!(wrong(|c| c.group_max = 256), Status::ErrConfig);
+        assert_eq!(wrong(|c| c.group_max = 0), Status::ErrConfig);
+        assert_eq!(wrong(|c| c.notification_num = 1 << 25), Status::ErrConfig);
+        assert_eq!(wrong(|c| c.allreduce_buf_size = 2041), Status::ErrConfig);
     }
 }

@@ -55,8 +55,8 @@ pub fn set_config(config: Config) -> Result<()> {
     if initialized() {
         return Err(Status::ErrInited);
     }
-    let accepted = config.accept()?;
-    PHASE.lock().config = Some(accepted);
+    config.check()?;
+    PHASE.lock().config = Some(config);
     Ok(())
 }
 

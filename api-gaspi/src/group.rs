@@ -2,13 +2,14 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use unipgas_core::group::{Combine, Forming};
+use unipgas_core::calls::Call;
+use unipgas_core::group::{Combine, Forming, PAYLOAD};
+use unipgas_core::limbo::Limbo;
 use unipgas_core::{Deadline, Error, Group};
 
-use crate::config::ALLREDUCE_BUF_SIZE;
 use crate::process::{GROUP_ALL, Process, deadline};
 use crate::reduce::{Datatype, Operation, combine_elements};
 use crate::status::{Result, Status, from_engine};
@@ -18,6 +19,8 @@ use crate::status::{Result, Status, from_engine};
 pub(crate) struct GroupPlace {
     /// The group once it is committed, for the fast path.
     committed: AtomicPtr<Group>,
+    /// Bytes of a reduction in several parts that are done, when it has run into its timeout.
+    reduced: AtomicUsize,
     state: Mutex<GroupState>,
 }
 
@@ -47,17 +50,28 @@ impl GroupPlace {
         self.state.lock()
     }
 
-    /// Frees the place; what stood there is kept as long as a thread may be using it: until the process ends.
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    pub(crate) fn clear(&self, retired: &Mutex<Vec<Box<Group>>>) {
-        let mut state = self.state();
+    /// Frees the place. What stood there is kept as long as a call may be reading it. Errors: [`Status::ErrInvGroup`] for a place that is
+    /// free, [`Status::ErrActiveColl`] while an operation of the group goes on.
+    pub(crate) fn clear(&self, limbo: &Limbo) -> Result<()> {
+        let mut state = self.state.try_lock().ok_or(Status::ErrActiveColl)?;
+        state.members()?;
+        if let GroupState::Committed(group) = &*state
+            && !group.close()
+        {
+            return Err(Status::ErrActiveColl);
+        }
         self.committed.store(null_mut(), Ordering::Release);
+        self.reduced.store(0, Ordering::Relaxed);
         if let GroupState::Committed(group) = std::mem::take(&mut *state) {
             group.release();
-            retired.lock().push(group);
+            limbo.retire(group, WEIGHT);
         }
+        Ok(())
     }
 }
+
+/// A group's share of what is worth freeing: it has about 2 kB.
+const WEIGHT: usize = 8;
 
 /// The ranks' hash: with a count of the groups that the same ranks have formed, it is what members know a group by.
 fn fingerprint(members: &[u32]) -> u64 {
@@ -179,19 +193,13 @@ impl Process {
         }
     }
 
-    /// Deletes a group (§6.4.1). `GASPI_GROUP_ALL` stays: [`Status::ErrInvGroup`].
+    /// Deletes a group (§6.4.1). `GASPI_GROUP_ALL` stays: [`Status::ErrInvGroup`]. Errors: [`Status::ErrActiveColl`] while another thread
+    /// is in an operation of the group.
     pub fn group_delete(&self, group: u8) -> Result<()> {
         if group == GROUP_ALL {
             return Err(Status::ErrInvGroup);
         }
-        let place = self.place(group)?;
-        place
-            .state
-            .try_lock()
-            .ok_or(Status::ErrActiveColl)?
-            .members()?;
-        place.clear(&self.retired_groups);
-        Ok(())
+        self.place(group)?.clear(&self.limbo)
     }
 
     /// Number of groups (§6.5.1).
@@ -209,20 +217,21 @@ impl Process {
     }
 
     pub(crate) fn committed_members(&self, group: u8) -> Result<Vec<u32>> {
-        self.with_group(group, |group| Ok(group.members().to_vec()))
+        self.with_group(group, |group, _call| Ok(group.members().to_vec()))
     }
 
     #[inline]
     fn with_group<R>(
         &self,
         group: u8,
-        work: impl FnOnce(&Group) -> unipgas_core::Result<R>,
+        work: impl FnOnce(&Group, Call) -> unipgas_core::Result<R>,
     ) -> Result<R> {
+        let call = self.call();
         let committed = self.place(group)?.committed.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or a group that its place, or the retired ones, keep until the process ends.
+        // - null, or a group that is not freed before the call is over in which it was found, and not while an operation of it goes on.
         match unsafe { committed.as_ref() } {
-            Some(group) => work(group).map_err(from_engine),
+            Some(group) => work(group, call).map_err(from_engine),
             None => Err(Status::ErrInvGroup),
         }
     }
@@ -235,7 +244,7 @@ impl Process {
 
     #[inline]
     pub(crate) fn barrier_until(&self, group: u8, deadline: Deadline) -> Result<()> {
-        self.with_group(group, |group| group.barrier(deadline))
+        self.with_group(group, |group, call| group.barrier_in(call, deadline))
     }
 
     /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
@@ -258,10 +267,31 @@ impl Process {
         if send.len() != len || receive.len() != len {
             return Err(Status::ErrInvSize);
         }
-        self.reduce_with(send, receive, group, timeout, &mut |held, other| {
+        let mut combine = |held: &mut [u8], other: &[u8]| {
             combine_elements(operation, datatype, held, other);
             Ok(())
-        })
+        };
+        if len <= PAYLOAD {
+            return self.reduce_with(send, receive, group, deadline(timeout), &mut combine);
+        }
+        // One part after the other. Those that were done before a timeout are not done again.
+        let (deadline, done) = (deadline(timeout), &self.place(group)?.reduced);
+        let part = PAYLOAD / datatype.size() * datatype.size();
+        while done.load(Ordering::Relaxed) < len {
+            let begin = done.load(Ordering::Relaxed);
+            let range = begin..len.min(begin + part);
+            let (send, receive) = (&send[range.clone()], &mut receive[range.clone()]);
+            match self.reduce_with(send, receive, group, deadline, &mut combine) {
+                Ok(()) => done.store(range.end, Ordering::Relaxed),
+                Err(Status::Timeout) => return Err(Status::Timeout),
+                Err(status) => {
+                    done.store(0, Ordering::Relaxed);
+                    return Err(status);
+                }
+            }
+        }
+        done.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Reduces by an operation of the program, which must be commutative and associative (§11.4.1). Errors:
@@ -274,11 +304,11 @@ impl Process {
         timeout: u64,
         combine: &mut Combine<'_>,
     ) -> Result<()> {
-        if send.is_empty() || send.len() as u64 > ALLREDUCE_BUF_SIZE || send.len() != receive.len()
-        {
+        let most = self.config.allreduce_buf_size;
+        if send.is_empty() || send.len() as u64 > most || send.len() != receive.len() {
             return Err(Status::ErrInvSize);
         }
-        self.reduce_with(send, receive, group, timeout, combine)
+        self.reduce_with(send, receive, group, deadline(timeout), combine)
     }
 
     fn reduce_with(
@@ -286,11 +316,11 @@ impl Process {
         send: &[u8],
         receive: &mut [u8],
         group: u8,
-        timeout: u64,
+        deadline: Deadline,
         combine: &mut Combine<'_>,
     ) -> Result<()> {
-        self.with_group(group, |group| {
-            group.all_reduce(send, receive, combine, deadline(timeout))
+        self.with_group(group, |group, call| {
+            group.all_reduce_in(call, send, receive, combine, deadline)
         })
     }
 

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use unipgas_core::calls::Call;
 use unipgas_core::job::Job;
+use unipgas_core::limbo::Limbo;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::world::{Imported, Imports};
-use unipgas_core::{Deadline, Endpoint, Engine, Group, World};
+use unipgas_core::{Deadline, Endpoint, Engine, World};
 
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
@@ -41,16 +43,12 @@ pub struct Process {
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// Guards making and deleting of segments.
     pub(crate) segment_changes: Mutex<()>,
-    /// Descriptions of deleted segments, which another thread may still be reading.
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    pub(crate) retired: Mutex<Vec<Box<Segment>>>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     pub(crate) queue_changes: Mutex<Vec<Box<Endpoint>>>,
     pub(crate) groups: Box<[GroupPlace]>,
-    /// Deleted groups, in whose operations another thread may still be.
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    pub(crate) retired_groups: Mutex<Vec<Box<Group>>>,
+    /// Deleted segments and groups, which calls may still be reading.
+    pub(crate) limbo: Limbo,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
     pub(crate) atomics: Endpoint,
 }
@@ -115,13 +113,12 @@ impl Process {
             config,
             segments: std::array::from_fn(|_| AtomicPtr::default()),
             segment_changes: Mutex::new(()),
-            retired: Mutex::new(Vec::new()),
             queues: std::array::from_fn(|_| AtomicPtr::default()),
             queue_changes: Mutex::new(Vec::new()),
             groups: (0..config.group_max)
                 .map(|_| GroupPlace::default())
                 .collect(),
-            retired_groups: Mutex::default(),
+            limbo: Limbo::of_threads(),
             group_counts: Mutex::default(),
             atomics: endpoint(u32::MAX)?,
         };
@@ -170,7 +167,7 @@ impl Process {
             let _ = self.segment_delete(id as u8);
         }
         for group in &self.groups {
-            group.clear(&self.retired_groups);
+            let _ = group.clear(&self.limbo);
         }
         let _ = self.world.leave();
         Ok(())
@@ -189,10 +186,11 @@ impl Process {
     /// Builds the communication infrastructure to `rank` (§5.4.1).
     pub fn connect(&self, rank: u16) -> Result<()> {
         self.check_rank(rank)?;
-        self.world
-            .connect(u32::from(rank))
-            .map(|_| ())
-            .map_err(from_engine)
+        let connection = self.world.connect(u32::from(rank)).map_err(from_engine)?;
+        match connection.life() {
+            Life::Dead => Err(Status::Error),
+            Life::Alive | Life::Left => Ok(()),
+        }
     }
 
     /// Whether the process of `rank` lives. Errors: [`Status::ErrInvRank`]; [`Status::Error`] if it has died.
@@ -216,6 +214,7 @@ impl Process {
         let pid = board.pid(rank).map_err(from_engine)?;
         let pid = rustix::process::Pid::from_raw(pid as i32).ok_or(Status::Error)?;
         if self.world.lives_now(rank) == Life::Alive {
+            board.want_end(rank).map_err(from_engine)?;
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         }
         self.world
@@ -224,6 +223,17 @@ impl Process {
                 Ok((self.world.lives_now(rank) != Life::Alive).then_some(()))
             })
             .map_err(from_engine)
+    }
+
+    /// A call begins that may read what other threads delete. Now and then it looks at the lives of the others.
+    #[inline(always)]
+    pub(crate) fn call(&self) -> Call {
+        Call::begin(|| self.look_around())
+    }
+
+    #[cold]
+    fn look_around(&self) {
+        self.world.look_around();
     }
 
     pub(crate) fn check_rank(&self, rank: u16) -> Result<()> {
@@ -236,12 +246,17 @@ impl Process {
 
     /// What `rank` has registered under the name.
     #[inline(always)]
-    pub(crate) fn imported(&self, rank: u32, id: usize) -> unipgas_core::Result<&Imported> {
+    pub(crate) fn imported<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        call: &'a Call,
+    ) -> unipgas_core::Result<&'a Imported> {
         // SAFETY:
-        // - the result borrows self, which keeps the world.
+        // - the result borrows the call, and self, which keeps the world.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => self.world.import(rank, id),
+            None => self.world.import(rank, id, call),
         }
     }
 

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use unipgas_core::calls::Call;
+use unipgas_core::notification::Words;
 use unipgas_core::{Deadline, Error, Local, Notifications, Region, Rights};
 
 use crate::process::{Process, SEGMENT_IDS, deadline};
@@ -40,6 +42,13 @@ impl Segment {
         })
     }
 
+    /// The notification words, for a call of the process, which keeps the transport.
+    pub(crate) fn words(&self) -> Words {
+        // SAFETY:
+        // - only what borrows the process calls this, and uses them as long.
+        unsafe { self.notifications.words() }
+    }
+
     /// Ends the registrations; the description stays readable for threads that have just looked it up.
     fn retire(&self) {
         self.ready.store(false, Ordering::Release);
@@ -56,16 +65,22 @@ enum Source {
 
 impl Process {
     #[inline(always)]
-    fn segment_any(&self, id: u8) -> Option<&Segment> {
+    fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
-        // - null, or from Box::into_raw; deleted segments are kept aside until the process ends.
+        // - null, or from Box::into_raw; deleted segments are kept until the calls are over that may have found them.
         unsafe { segment.as_ref() }
     }
 
+    fn exists(&self, id: u8) -> bool {
+        !self.segments[usize::from(id)]
+            .load(Ordering::Acquire)
+            .is_null()
+    }
+
     #[inline(always)]
-    pub(crate) fn segment(&self, id: u8) -> Result<&Segment> {
-        match self.segment_any(id) {
+    pub(crate) fn segment<'a>(&'a self, id: u8, call: &'a Call) -> Result<&'a Segment> {
+        match self.segment_any(id, call) {
             Some(segment) if segment.ready.load(Ordering::Acquire) => Ok(segment),
             _ => Err(Status::ErrInvSeg),
         }
@@ -76,7 +91,7 @@ impl Process {
             return Err(Status::ErrInvSegsize);
         }
         let _changing = self.segment_changes.lock();
-        if self.segment_any(id).is_some() {
+        if self.exists(id) {
             return Err(Status::ErrInvSeg);
         }
         if self.count() >= self.config.segment_max {
@@ -92,7 +107,7 @@ impl Process {
         .map_err(from_engine)?;
         let words = self.config.notification_num as usize;
         let notifications = engine
-            .allocate(words * 4, Rights::WRITE)
+            .allocate(words.max(1) * 4, Rights::WRITE)
             .and_then(|region| Notifications::new(region, words))
             .map_err(from_engine)?;
         self.world
@@ -120,9 +135,7 @@ impl Process {
     }
 
     fn count(&self) -> u32 {
-        (0..SEGMENT_IDS)
-            .filter(|id| self.segment_any(*id as u8).is_some())
-            .count() as u32
+        (0..SEGMENT_IDS).filter(|id| self.exists(*id as u8)).count() as u32
     }
 
     /// Allocates a segment of `size` zeroed bytes (§7.2.1). Errors: [`Status::ErrInvSegsize`], [`Status::ErrInvSeg`] if the
@@ -145,7 +158,7 @@ impl Process {
     /// Lets `rank` use the segment (§7.2.2).
     pub fn segment_register(&self, id: u8, rank: u16) -> Result<()> {
         self.check_rank(rank)?;
-        self.segment(id)?;
+        self.segment(id, &self.call())?;
         self.world
             .connect(u32::from(rank))
             .map_err(|_| Status::Error)?;
@@ -185,20 +198,19 @@ impl Process {
         deadline: Deadline,
     ) -> Result<()> {
         let members = self.committed_members(group)?;
-        match self.segment_any(id) {
-            // The call before this one ran into its timeout.
-            Some(segment)
-                if !segment.ready.load(Ordering::Acquire) && segment.len == size as usize => {}
-            _ => {
-                self.make(id, size, source, false)?;
-                for rank in &members {
-                    self.show(id, *rank as u16)?;
-                }
+        // The call before this one ran into its timeout.
+        let begun = self.segment_any(id, &self.call()).is_some_and(|segment| {
+            !segment.ready.load(Ordering::Acquire) && segment.len == size as usize
+        });
+        if !begun {
+            self.make(id, size, source, false)?;
+            for rank in &members {
+                self.show(id, *rank as u16)?;
             }
         }
         match self.barrier_until(group, deadline) {
             Ok(()) => {
-                if let Some(segment) = self.segment_any(id) {
+                if let Some(segment) = self.segment_any(id, &self.call()) {
                     segment.ready.store(true, Ordering::Release);
                 }
                 Ok(())
@@ -214,7 +226,7 @@ impl Process {
     /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first.
     pub fn segment_delete(&self, id: u8) -> Result<()> {
         let _changing = self.segment_changes.lock();
-        if self.segment_any(id).is_none() {
+        if !self.exists(id) {
             return Err(Status::ErrInvSeg);
         }
         if self.world.engine().asynchronous() {
@@ -231,7 +243,7 @@ impl Process {
         // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
         let segment = unsafe { Box::from_raw(segment) };
         segment.retire();
-        self.retired.lock().push(segment);
+        self.limbo.retire(segment, 1);
         Ok(())
     }
 
@@ -244,22 +256,23 @@ impl Process {
     pub fn segment_list(&self) -> Vec<u8> {
         (0..SEGMENT_IDS)
             .map(|id| id as u8)
-            .filter(|id| self.segment_any(*id).is_some())
+            .filter(|id| self.exists(*id))
             .collect()
     }
 
     /// The first byte of a segment of this process (§7.4.3).
     pub fn segment_ptr(&self, id: u8) -> Result<*mut u8> {
-        Ok(self.segment(id)?.base)
+        Ok(self.segment(id, &self.call())?.base)
     }
 
     /// Bytes of a segment of any rank that this process can see.
     pub fn segment_size(&self, id: u8, rank: u16) -> Result<u64> {
         self.check_rank(rank)?;
+        let call = self.call();
         if rank == self.rank() {
-            return Ok(self.segment(id)?.len as u64);
+            return Ok(self.segment(id, &call)?.len as u64);
         }
-        let import = self.world.import(u32::from(rank), usize::from(id));
+        let import = self.world.import(u32::from(rank), usize::from(id), &call);
         match import {
             Ok(import) => Ok(import.data.len() as u64),
             Err(Error::StaleRegion) => Err(Status::ErrInvSeg),
@@ -274,7 +287,7 @@ impl Process {
         }
         (0..SEGMENT_IDS)
             .map(|id| id as u8)
-            .find(|id| self.segment_any(*id).is_none())
+            .find(|id| !self.exists(*id))
             .ok_or(Status::ErrManySeg)
     }
 }

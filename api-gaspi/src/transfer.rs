@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use unipgas_core::calls::Call;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::transport::Life;
 use unipgas_core::world::Imported;
 use unipgas_core::{Endpoint, Error};
 
@@ -51,7 +53,8 @@ impl Process {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
     #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
-        if let Some((queue, local, import)) = self.at_hand(&part, &post) {
+        let call = self.call();
+        if let Some((queue, local, import)) = self.at_hand(&part, &post, &call) {
             let remote = Remote {
                 region: &import.data,
                 offset: part.offset_remote as usize,
@@ -62,12 +65,12 @@ impl Process {
                 return Ok(());
             }
         }
-        self.write_checked(part, post)
+        self.write_checked(part, post, &call)
     }
 
     #[inline(never)]
-    fn write_checked(&self, part: Part, post: Post) -> Result<()> {
-        self.simple(part, post, 1, |queue, local, remote, size| {
+    fn write_checked(&self, part: Part, post: Post, call: &Call) -> Result<()> {
+        self.simple(part, post, call, |queue, local, remote, size| {
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
             unsafe { queue.put(local, remote, size, Flags::empty(), 0) }
@@ -77,7 +80,8 @@ impl Process {
     /// Reads (§8.2.2).
     #[inline]
     pub fn read(&self, part: Part, post: Post) -> Result<()> {
-        self.simple(part, post, 1, |queue, local, remote, size| {
+        let call = self.call();
+        self.simple(part, post, &call, |queue, local, remote, size| {
             // SAFETY:
             // - as for `write`.
             unsafe { queue.get(local, remote, size, Flags::empty(), 0) }
@@ -87,8 +91,9 @@ impl Process {
     /// Writes, then notifies once the data is there (§8.4.1).
     #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
+        let call = self.call();
         if notification.value != 0
-            && let Some((queue, local, import)) = self.at_hand(&part, &post)
+            && let Some((queue, local, import)) = self.at_hand(&part, &post, &call)
         {
             let remote = Remote {
                 region: &import.data,
@@ -101,7 +106,7 @@ impl Process {
                 return Ok(());
             }
         }
-        self.write_notify_checked(part, notification, post)
+        self.write_notify_checked(part, notification, post, &call)
     }
 
     #[inline(never)]
@@ -110,11 +115,12 @@ impl Process {
         part: Part,
         notification: Notification,
         post: Post,
+        call: &Call,
     ) -> Result<()> {
         self.check_notification(&notification)?;
-        let (queue, local) = self.checked(&part, &post)?;
+        let (queue, local) = self.checked(&part, &post, call)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, 1, |import| {
+        self.at_peer(queue, &post, part.segment_remote, 1, call, |import| {
             let notice = self.notice(&notification, part.segment_remote, import);
             let remote = Remote {
                 region: &import.data,
@@ -131,25 +137,26 @@ impl Process {
     /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
     #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
+        let call = self.call();
         if notification.value != 0
             && let Some(queue) = self.queue_at_hand(post.queue)
             // SAFETY:
-            // - the result is used in this call, which borrows self, and with it the world.
+            // - the result is used in the call that has begun, and self keeps the world.
             && let Some(import) = unsafe { self.imports.get(post.rank.into(), notification.segment.into()) }
             && queue.notify_at_once(self.notice(&notification, notification.segment, import))
         {
             return Ok(());
         }
-        self.notify_checked(notification, post)
+        self.notify_checked(notification, post, &call)
     }
 
     #[inline(never)]
-    fn notify_checked(&self, notification: Notification, post: Post) -> Result<()> {
+    fn notify_checked(&self, notification: Notification, post: Post, call: &Call) -> Result<()> {
         self.check_notification(&notification)?;
         self.check_rank(post.rank)?;
         let queue = self.queue(post.queue)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, notification.segment, 1, |import| {
+        self.at_peer(queue, &post, notification.segment, 1, call, |import| {
             let notice = self.notice(&notification, notification.segment, import);
             queue.notify(notice, Flags::ORDERED, 0)
         })
@@ -163,9 +170,10 @@ impl Process {
     /// Several writes to one rank (§8.4.2). Nothing is written if one of them is refused for its arguments.
     /// Errors: [`Status::ErrInvNum`] for none, more than `gaspi_rw_list_elem_max`, or more than the queue ever holds.
     pub fn write_list(&self, parts: &[Part], post: Post) -> Result<()> {
-        let queue = self.check_list(parts, &post)?;
+        let call = self.call();
+        let queue = self.check_list(parts, &post, &call)?;
         self.claim(queue, parts.len() as u32, &post)?;
-        self.post_writes(queue, parts, &post)
+        self.post_writes(queue, parts, &post, &call)
     }
 
     /// Several writes to one rank, then a notification once all their data is there (§8.4.3).
@@ -176,12 +184,13 @@ impl Process {
         post: Post,
     ) -> Result<()> {
         self.check_notification(&notification)?;
-        let queue = self.check_list(parts, &post)?;
-        self.remote(&post, notification.segment)?;
+        let call = self.call();
+        let queue = self.check_list(parts, &post, &call)?;
+        self.remote(&post, notification.segment, &call)?;
         let requests = parts.len() as u32;
         self.claim(queue, requests, &post)?;
-        self.post_writes(queue, parts, &post)?;
-        self.at_peer(queue, &post, notification.segment, 0, |import| {
+        self.post_writes(queue, parts, &post, &call)?;
+        self.at_peer(queue, &post, notification.segment, 0, &call, |import| {
             let notice = self.notice(&notification, notification.segment, import);
             queue.notify(notice, Flags::ORDERED, 0)
         })
@@ -189,13 +198,14 @@ impl Process {
 
     /// Several reads from one rank (§8.4.5).
     pub fn read_list(&self, parts: &[Part], post: Post) -> Result<()> {
-        let queue = self.check_list(parts, &post)?;
+        let call = self.call();
+        let queue = self.check_list(parts, &post, &call)?;
         self.claim(queue, parts.len() as u32, &post)?;
         for part in parts {
             let local = self
-                .segment(part.segment_local)?
+                .segment(part.segment_local, &call)?
                 .local(part.offset_local, part.size)?;
-            self.at_peer(queue, &post, part.segment_remote, 1, |import| {
+            self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
                 let remote = Remote {
                     region: &import.data,
                     offset: part.offset_remote as usize,
@@ -219,9 +229,10 @@ impl Process {
         if id >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
         }
-        let queue = self.check_list(parts, &post)?;
+        let call = self.call();
+        let queue = self.check_list(parts, &post, &call)?;
         let word = self
-            .segment(segment_notification)?
+            .segment(segment_notification, &call)?
             .notifications
             .word(id as usize)
             .map_err(from_engine)?;
@@ -229,9 +240,9 @@ impl Process {
         self.claim(queue, requests, &post)?;
         let parts = parts.iter().map(|part| {
             let local = self
-                .segment(part.segment_local)
+                .segment(part.segment_local, &call)
                 .and_then(|segment| segment.local(part.offset_local, part.size));
-            let import = self.remote(&post, part.segment_remote);
+            let import = self.remote(&post, part.segment_remote, &call);
             (local, import, part)
         });
         let mut refused = Ok(());
@@ -260,7 +271,8 @@ impl Process {
     /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
     #[inline]
     pub fn notify_waitsome(&self, segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32> {
-        let segment = self.segment(segment)?;
+        // The words stay where they are, however long the wait takes.
+        let words = self.segment(segment, &self.call())?.words();
         if begin >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
         }
@@ -271,8 +283,7 @@ impl Process {
             return Ok(begin);
         }
         let driven = self.world.engine().asynchronous();
-        segment
-            .notifications
+        words
             .wait_some(
                 self.world.engine(),
                 begin as usize,
@@ -295,7 +306,7 @@ impl Process {
     /// Sets a notification to zero and gives what it was, in one atomic step (§8.3.4).
     #[inline]
     pub fn notify_reset(&self, segment: u8, id: u32) -> Result<u32> {
-        self.segment(segment)?
+        self.segment(segment, &self.call())?
             .notifications
             .take(id as usize)
             .map_err(|_| Status::ErrInvNotifId)
@@ -311,12 +322,17 @@ impl Process {
 
     /// What a request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
     #[inline(always)]
-    fn at_hand(&self, part: &Part, post: &Post) -> Option<(&Endpoint, Local, &Imported)> {
+    fn at_hand<'a>(
+        &'a self,
+        part: &Part,
+        post: &Post,
+        call: &'a Call,
+    ) -> Option<(&'a Endpoint, Local, &'a Imported)> {
         let queue = self.queue_at_hand(post.queue)?;
-        let segment = self.segment(part.segment_local).ok()?;
+        let segment = self.segment(part.segment_local, call).ok()?;
         let local = segment.local(part.offset_local, part.size).ok()?;
         // SAFETY:
-        // - the result borrows self, and with it the world.
+        // - the result borrows the call, and self, which keeps the world.
         let import = unsafe {
             self.imports
                 .get(post.rank.into(), part.segment_remote.into())
@@ -329,12 +345,12 @@ impl Process {
         &self,
         part: Part,
         post: Post,
-        requests: u32,
+        call: &Call,
         run: impl Fn(&Endpoint, Local, Remote<'_>, usize) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
-        let (queue, local) = self.checked(&part, &post)?;
-        self.claim(queue, requests, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, requests, |import| {
+        let (queue, local) = self.checked(&part, &post, call)?;
+        self.claim(queue, 1, &post)?;
+        self.at_peer(queue, &post, part.segment_remote, 1, call, |import| {
             let remote = Remote {
                 region: &import.data,
                 offset: part.offset_remote as usize,
@@ -344,24 +360,24 @@ impl Process {
     }
 
     #[inline(always)]
-    fn checked(&self, part: &Part, post: &Post) -> Result<(&Endpoint, Local)> {
+    fn checked(&self, part: &Part, post: &Post, call: &Call) -> Result<(&Endpoint, Local)> {
         let queue = self.queue(post.queue)?;
         self.check_rank(post.rank)?;
         if part.size > self.config.transfer_size_max {
             return Err(Status::ErrInvCommsize);
         }
-        let segment: &Segment = self.segment(part.segment_local)?;
+        let segment: &Segment = self.segment(part.segment_local, call)?;
         Ok((queue, segment.local(part.offset_local, part.size)?))
     }
 
-    fn check_list(&self, parts: &[Part], post: &Post) -> Result<&Endpoint> {
+    fn check_list(&self, parts: &[Part], post: &Post, call: &Call) -> Result<&Endpoint> {
         let most = self.config.rw_list_elem_max.min(self.config.queue_size_max);
         if parts.is_empty() || parts.len() > most as usize {
             return Err(Status::ErrInvNum);
         }
         for part in parts {
-            self.checked(part, post)?;
-            let import = self.remote(post, part.segment_remote)?;
+            self.checked(part, post, call)?;
+            let import = self.remote(post, part.segment_remote, call)?;
             let len = import.data.len();
             let offset = part.offset_remote as usize;
             if offset > len || part.size as usize > len - offset {
@@ -417,7 +433,11 @@ impl Process {
         error: Error,
     ) -> Result<()> {
         if error != Error::Busy {
-            return Err(from_engine(error));
+            // Whoever waits for room without gaspi_wait() is told that it will not come.
+            return Err(match self.world.life(u32::from(post.rank)) {
+                Life::Dead => Status::Error,
+                _ => from_engine(error),
+            });
         }
         self.world
             .engine()
@@ -433,16 +453,16 @@ impl Process {
 
     /// What the rank has registered under the name. Errors: [`Status::ErrInvSeg`].
     #[inline(always)]
-    fn remote(&self, post: &Post, segment: u8) -> Result<&Imported> {
+    fn remote<'a>(&'a self, post: &Post, segment: u8, call: &'a Call) -> Result<&'a Imported> {
         let rank = u32::from(post.rank);
         let import = self
-            .imported(rank, usize::from(segment))
+            .imported(rank, usize::from(segment), call)
             .map_err(from_engine)?;
         if import.data.is_current() {
             return Ok(import);
         }
         self.world
-            .import(rank, usize::from(segment))
+            .import(rank, usize::from(segment), call)
             .map_err(from_engine)
     }
 
@@ -455,11 +475,12 @@ impl Process {
         post: &Post,
         segment: u8,
         requests: u32,
+        call: &Call,
         mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
         let (rank, id) = (u32::from(post.rank), usize::from(segment));
         // One place for the operation, so that it is compiled into the caller.
-        let mut import = self.imported(rank, id);
+        let mut import = self.imported(rank, id, call);
         let mut again = false;
         let error = loop {
             match import {
@@ -470,7 +491,7 @@ impl Process {
                     }
                     Err(Error::StaleRegion) if !again => {
                         again = true;
-                        import = self.world.import(rank, id);
+                        import = self.world.import(rank, id, call);
                     }
                     Err(error) => break error,
                 },
@@ -481,12 +502,18 @@ impl Process {
         Err(from_engine(error))
     }
 
-    fn post_writes(&self, queue: &Endpoint, parts: &[Part], post: &Post) -> Result<()> {
+    fn post_writes(
+        &self,
+        queue: &Endpoint,
+        parts: &[Part],
+        post: &Post,
+        call: &Call,
+    ) -> Result<()> {
         for part in parts {
             let local = self
-                .segment(part.segment_local)?
+                .segment(part.segment_local, call)?
                 .local(part.offset_local, part.size)?;
-            self.at_peer(queue, post, part.segment_remote, 1, |import| {
+            self.at_peer(queue, post, part.segment_remote, 1, call, |import| {
                 let remote = Remote {
                     region: &import.data,
                     offset: part.offset_remote as usize,

@@ -141,6 +141,49 @@ fn source_of_the_17_1_text_compiles() {
     }
 }
 
+/// As some programs do: the choice by type is C++ all the same.
+#[test]
+fn headers_compile_within_extern_c() {
+    let calls = fs::read_to_string(source("choice_calls.c")).expect("choice_calls.c");
+    let (includes, rest): (Vec<&str>, Vec<&str>) =
+        calls.lines().partition(|line| line.starts_with("#include"));
+    let text = format!(
+        "extern \"C\" {{\n{}\n#include <PGASPI.h>\n}}\n{}\n",
+        includes.join("\n"),
+        rest.join("\n")
+    );
+    let path = write("within-extern-c.in", &text);
+    demand(Language::Cxx11.command().arg("-fsyntax-only").arg(&path));
+    // Where both compilers are installed, both.
+    for other in ["g++", "clang++"] {
+        let mut command = Command::new(other);
+        command.args(["-std=c++11", "-fsyntax-only", "-x", "c++", "-I"]);
+        command.arg(crate_dir().join("include")).arg(&path);
+        if Command::new(other).arg("--version").output().is_ok() {
+            demand(&mut command);
+        }
+    }
+}
+
+/// C++ programs hand procedures to templates that call them.
+#[test]
+fn procedures_can_be_handed_to_templates() {
+    let text = "#include <GASPI.h>
+template <class Procedure, class... Args> int checked (Procedure procedure, Args... args) { return procedure (args...); }
+int f ();
+int f ()
+{
+  gaspi_pointer_t pointer = 0;
+  gaspi_cycles_t ticks = 0;
+  gaspi_state_t states[2] = { GASPI_STATE_HEALTHY, GASPI_STATE_HEALTHY };
+  return checked (gaspi_segment_ptr, gaspi_segment_id_t (0), &pointer) + checked (gaspi_time_ticks, &ticks)
+         + checked (gaspi_state_vec_get, states) + (::gaspi_segment_ptr (0, &pointer)) + int (sizeof (&gaspi_allreduce_user));
+}
+";
+    let path = write("handed.in", text);
+    demand(Language::Cxx11.command().arg("-fsyntax-only").arg(&path));
+}
+
 /// The definitions return a number each, so the calls tell which one they reached.
 #[test]
 fn argument_types_choose_the_function() {

@@ -94,6 +94,7 @@ impl Ue {
     pub fn atomic_inc(&self, register: Register) -> Result<i32> {
         // Locks are made of this.
         self.looked_if_crowded()?;
+        self.reached()?;
         let at = self.control(0, offset(register.0.into()))?;
         // The upper half of the word only takes the carries.
         self.endpoint
@@ -115,6 +116,7 @@ impl Ue {
 
     /// Sets the value (`iRCCE_atomic_write`).
     pub fn atomic_write(&self, register: Register, value: i32) -> Result<()> {
+        self.reached()?;
         let at = self.control(0, offset(register.0.into()))?;
         let engine = self.world().engine();
         let mut known = 0;

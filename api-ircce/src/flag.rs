@@ -51,7 +51,7 @@ impl Ue {
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
         if self.endpoint.notify_at_once(notice) {
-            return self.wrote();
+            return self.reached();
         }
         self.endpoint
             .notify(notice, Flags::ORDERED, 0)
@@ -89,7 +89,7 @@ impl Ue {
                 .endpoint
                 .put_notify_at_once(source, to, MAX_TAGGED_LEN, notice)
             {
-                return self.wrote();
+                return self.reached();
             }
             self.endpoint
                 .put_notify(source, to, MAX_TAGGED_LEN, notice, Flags::ORDERED, 0)

@@ -12,8 +12,6 @@ use crate::status::Result;
 /// Looks that found nothing before the core is offered to others; fewer where processes share cores.
 const PATIENCE: u32 = 256;
 const CROWDED_PATIENCE: u32 = 16;
-/// Looks that found nothing between two looks at the lives of the others.
-const LIVES: u32 = 4096;
 /// Places in MPBs of which it is remembered what was there.
 const PLACES: usize = 128;
 
@@ -43,20 +41,16 @@ impl Ue {
         let looks = self.looks.count.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.count.store(looks, Ordering::Relaxed);
         if looks.is_multiple_of(CROWDED_PATIENCE) {
-            self.looked_often(looks)?;
+            self.looked_often(looks);
         }
-        Ok(())
+        self.reached()
     }
 
     #[cold]
-    fn looked_often(&self, looks: u32) -> Result<()> {
+    fn looked_often(&self, looks: u32) {
         if self.looks.crowded || looks.is_multiple_of(PATIENCE) {
             std::thread::yield_now();
         }
-        if looks.is_multiple_of(LIVES) {
-            self.world().check_anyone()?;
-        }
-        Ok(())
     }
 
     /// [`Ue::looked`], where processes share cores.

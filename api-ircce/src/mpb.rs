@@ -108,7 +108,7 @@ impl Ue {
         if let Some(bell) = region.bell() {
             bell.ring_if_heard();
         }
-        self.wrote()
+        self.reached()
     }
 
     /// # Safety
@@ -174,7 +174,7 @@ impl Ue {
         // - the caller's word; what is pending is waited for.
         let outcome = unsafe { self.endpoint.get(into, from, len, Flags::ORDERED, 0) };
         match outcome.map_err(|error| self.blame(id, error))? {
-            unipgas_core::Outcome::Complete => Ok(()),
+            unipgas_core::Outcome::Complete => self.reached(),
             unipgas_core::Outcome::Pending => self.settle(id),
         }
     }

@@ -1,12 +1,13 @@
 //! One unit of execution (UE): what stands between `RCCE_init` and `RCCE_finalize`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::job::Job;
 use unipgas_core::message::Needs;
+use unipgas_core::pace::Pace;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -26,8 +27,6 @@ use crate::status::{Code, Failure, Result};
 
 /// The name of every UE's region: control words, then the MPB.
 const REGION: &str = "rcce";
-/// Writes between two questions whether somebody has died.
-const WRITES: u32 = 64;
 
 /// How long the death of a UE may go unnoticed here once its memory has gone.
 const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
@@ -64,7 +63,7 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     pub(crate) looks: Looks,
-    writes: AtomicU32,
+    pace: Pace,
     world: Arc<World>,
 }
 
@@ -124,7 +123,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: Looks::new(&world),
-            writes: AtomicU32::new(0),
+            pace: Pace::default(),
             world,
         })
     }
@@ -203,13 +202,11 @@ impl Ue {
             .map_err(Failure::Engine)
     }
 
-    /// Called by what writes to others: memory takes what is written to it, whoever has died.
+    /// Called by what reads or writes memory of others, which is there whoever has died. Errors: [`Error::RankDead`].
     #[inline(always)]
-    pub(crate) fn wrote(&self) -> Result<()> {
-        let writes = self.writes.load(Ordering::Relaxed).wrapping_add(1);
-        self.writes.store(writes, Ordering::Relaxed);
-        if writes.is_multiple_of(WRITES) {
-            self.world.check_news()?;
+    pub(crate) fn reached(&self) -> Result<()> {
+        if self.pace.is_due() {
+            self.world.check_anyone()?;
         }
         Ok(())
     }
@@ -224,7 +221,7 @@ impl Ue {
                 self.endpoint.purge();
                 self.blame(id, error)
             })?;
-        self.wrote()
+        self.reached()
     }
 
     /// A peer that has gone is named by its number.

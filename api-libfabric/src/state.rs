@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
+use unipgas_core::pace::Pace;
 use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region};
 
 use crate::av::AddressVector;
@@ -17,10 +17,6 @@ use crate::operation::{Counted, Report, Reports};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
-
-/// Operations after which, at the earliest, the lives of peers are looked at, and the time.
-const POSTS: u32 = 512;
-const LOOK: Duration = Duration::from_millis(20);
 
 /// An operation that has not ended.
 struct Operation {
@@ -69,8 +65,9 @@ pub(crate) struct State {
     pub tells_sources: bool,
     /// A buffer for several messages with less room than this is given back (FI_OPT_MIN_MULTI_RECV).
     pub least_room: usize,
-    posts: u32,
-    last_look: Instant,
+    /// Of operations, for looks at the lives of peers; and whether it is time for one.
+    pace: Pace,
+    look_is_due: bool,
 }
 
 impl State {
@@ -95,8 +92,8 @@ impl State {
             messages,
             tells_sources: false,
             least_room: 0,
-            posts: 0,
-            last_look: Instant::now(),
+            pace: Pace::default(),
+            look_is_due: false,
         }
     }
 
@@ -133,17 +130,18 @@ impl State {
     /// may be carried out at once.
     #[inline(always)]
     pub fn target_at_hand(&mut self, address: u64) -> Option<(&Channel, &mut Target)> {
-        let posts = self.posts.wrapping_add(1);
+        if self.pace.is_due() {
+            self.look_is_due = true;
+            return None;
+        }
         let av = self.av.as_ref()?;
-        let free = self.operations.is_empty() & !posts.is_multiple_of(POSTS);
-        if !free | (av.removals() != self.removals) {
+        if !self.operations.is_empty() | (av.removals() != self.removals) {
             return None;
         }
         let target = self.targets.get_mut(address as usize)?.as_mut()?;
         if !target.uncounted {
             return None;
         }
-        self.posts = posts;
         Some((&self.channel, target))
     }
 
@@ -206,8 +204,7 @@ impl State {
             u64,
         ) -> Option<std::result::Result<Outcome, Errno>>,
     ) -> Result<()> {
-        self.posts = self.posts.wrapping_add(1);
-        if self.posts.is_multiple_of(POSTS) && self.last_look.elapsed() >= LOOK {
+        if self.look_is_due | self.pace.is_due() {
             self.look_at_peers(reports);
         }
         let asynchronous = self.domain.engine().asynchronous();
@@ -450,7 +447,7 @@ impl State {
     /// What has to do with peers that have ended ends, too.
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
-        self.last_look = Instant::now();
+        self.look_is_due = false;
         self.inbox.pass_over(has_ended);
         for target in self.targets.iter().flatten() {
             if target.has_gone()

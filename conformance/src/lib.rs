@@ -6,6 +6,7 @@
 pub mod clauses;
 pub mod cli;
 pub mod coverage;
+pub(crate) mod growth;
 pub mod law;
 pub mod laws;
 pub mod matrix;

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// Numbers that regions can be listed under.
 pub const REGION_IDS: usize = 256;
 /// Groups that can be under way of being formed, or formed, at a time.
-pub const GROUP_PLACES: usize = 64;
+pub const GROUP_PLACES: usize = 256;
 
 /// A pair of regions under a number: data, and the notification words that belong to it.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

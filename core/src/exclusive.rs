@@ -23,6 +23,16 @@ impl<T> Exclusive<T> {
         }
     }
 
+    /// Lets nobody in any more, unless a thread is inside: then false.
+    pub(crate) fn close(&self) -> bool {
+        !self.taken.swap(true, Ordering::Acquire)
+    }
+
+    /// Takes back what [`close`](Self::close) has done.
+    pub(crate) fn open(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
     /// Errors: [`Error::Busy`] while another thread is inside.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {

@@ -10,6 +10,7 @@ pub mod bell;
 #[cfg(not(loom))]
 pub mod biased;
 pub mod bundle;
+pub mod calls;
 pub mod central;
 pub mod combine;
 mod copy;
@@ -29,6 +30,7 @@ pub mod job;
 pub mod keyring;
 #[cfg(not(loom))]
 pub mod lanes;
+pub mod limbo;
 pub mod lines;
 pub mod loopback;
 pub mod mapped;
@@ -37,6 +39,7 @@ pub mod message;
 pub mod notification;
 pub mod numa;
 pub mod op;
+pub mod pace;
 pub mod panics;
 #[cfg(not(loom))]
 pub mod port;

@@ -1,5 +1,6 @@
 //! Notification words of a region: waiting for one of many, taking one (GASPI 17.1 §8.3).
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
@@ -11,26 +12,34 @@ use crate::{Deadline, Result};
 
 /// Consecutive u32 words at the beginning of a region of this process, which peers set by notices.
 pub struct Notifications {
-    words: *const AtomicU32,
-    count: usize,
+    words: Words,
     key: RegionKey,
     region: Mutex<Option<Region>>,
 }
 
+/// The words themselves. When the region has been released they mean nothing.
+#[derive(Clone, Copy)]
+pub struct Words {
+    first: *const AtomicU32,
+    count: usize,
+}
+
 // SAFETY:
 // - the words are shared memory, accessed by atomics only, and stay mapped as long as the transport lives.
-unsafe impl Send for Notifications {}
+unsafe impl Send for Words {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Notifications {}
+unsafe impl Sync for Words {}
 
 impl Notifications {
     /// The first `count` words of `region`. Errors: [`crate::Error::OutOfBounds`] where it is shorter.
     pub fn new(region: Region, count: usize) -> Result<Self> {
         let words = region.local(0, count.saturating_mul(4))?;
         Ok(Notifications {
-            words: words.ptr.cast(),
-            count,
+            words: Words {
+                first: words.ptr.cast(),
+                count,
+            },
             key: region.key(),
             region: Mutex::new(Some(region)),
         })
@@ -46,6 +55,24 @@ impl Notifications {
         *self.region.lock() = None;
     }
 
+    /// The words, for who waits: they stay where they are whatever becomes of this.
+    ///
+    /// # Safety
+    /// They are not used any more when the transport that the region is of has been dropped.
+    pub unsafe fn words(&self) -> Words {
+        self.words
+    }
+}
+
+impl Deref for Notifications {
+    type Target = Words;
+    #[inline(always)]
+    fn deref(&self) -> &Words {
+        &self.words
+    }
+}
+
+impl Words {
     /// The address of a word, for what sets it later. Errors: [`crate::Error::OutOfBounds`].
     pub fn word(&self, index: usize) -> Result<*const AtomicU32> {
         Ok(&self.range(index, 1)?[0])
@@ -57,17 +84,17 @@ impl Notifications {
     }
 
     #[inline(always)]
-    fn words(&self) -> &[AtomicU32] {
+    fn all(&self) -> &[AtomicU32] {
         // SAFETY:
-        // - `new` has checked the length; regions are page-aligned; memory of the library stays mapped while the transport lives
-        //   (contract of Transport::allocate); everybody uses atomics.
-        unsafe { std::slice::from_raw_parts(self.words, self.count) }
+        // - `Notifications::new` has checked the length; regions are page-aligned; memory of the library stays mapped while the transport
+        //   lives (contract of Transport::allocate), and so long these may be used; everybody uses atomics.
+        unsafe { std::slice::from_raw_parts(self.first, self.count) }
     }
 
     #[inline(always)]
     fn range(&self, begin: usize, num: usize) -> Result<&[AtomicU32]> {
         crate::region::check_range(begin, num, self.count)?;
-        Ok(&self.words()[begin..begin + num])
+        Ok(&self.all()[begin..begin + num])
     }
 
     /// Waits until one of the words `begin..begin + num` is not zero; gives its index. Waiting for no word at all is an error here:

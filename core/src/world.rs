@@ -10,12 +10,14 @@ use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
 use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
+use crate::calls::Call;
 use crate::directory::{
     Directory, GROUP_PLACES, GROUPS, GroupEntry, Listed, REGION_IDS, RegionEntry, read_listed,
     region_entry, visibility_word,
 };
 use crate::engine::{Connection, Engine};
 use crate::job::{Job, RankState};
+use crate::limbo::Limbo;
 use crate::op::{Flags, Outcome, Remote};
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::transport::Life;
@@ -52,7 +54,7 @@ impl Imports {
     /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
     ///
     /// # Safety
-    /// The world is alive for as long as the result is used.
+    /// The result is used in one [call](Call), which has begun, and the world is alive for as long.
     #[inline(always)]
     pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
         let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
@@ -60,7 +62,7 @@ impl Imports {
             return None;
         }
         // SAFETY:
-        // - tables and imports (in a table or among the retired) are freed with the world only; `id` is in range.
+        // - tables are freed with the world only, and imports not before the call is over in which they were found; `id` is in range.
         unsafe { (*table)[id].load(Ordering::Acquire).as_ref() }
     }
 }
@@ -85,9 +87,8 @@ pub struct World {
     lives: Box<[AtomicU8]>,
     imports: Imports,
     service: Mutex<Service>,
-    /// Imports that fast paths may still be reading, freed with the world.
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    retired: Mutex<Vec<Box<Imported>>>,
+    /// What calls may still be reading.
+    limbo: Limbo,
     deaths_seen: AtomicU32,
     changes_seen: AtomicU32,
     /// Deaths known, and how many of them the program has been told.
@@ -150,7 +151,7 @@ impl World {
             lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
             imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
             service: Mutex::new(service),
-            retired: Mutex::new(Vec::new()),
+            limbo: Limbo::of_threads(),
             deaths_seen: AtomicU32::new(0),
             changes_seen: AtomicU32::new(0),
             deaths: AtomicU32::new(0),
@@ -294,15 +295,27 @@ impl World {
         &self.directory
     }
 
+    /// A [call](Call) begins that may read what other threads take out of use.
+    #[inline(always)]
+    pub fn call(&self) -> Call {
+        Call::begin(|| self.look_around())
+    }
+
+    /// Looks at the lives of the ranks, for what has counted operations for that.
+    #[cold]
+    pub fn look_around(&self) {
+        self.look(false);
+    }
+
     /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
     /// Errors: [`Error::StaleRegion`] if there is nothing.
     #[inline]
-    pub fn imported(&self, rank: u32, id: usize) -> Result<&Imported> {
+    pub fn imported<'a>(&'a self, rank: u32, id: usize, call: &'a Call) -> Result<&'a Imported> {
         // SAFETY:
-        // - the result borrows self.
+        // - the result borrows self and the call.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => self.import(rank, id),
+            None => self.import(rank, id, call),
         }
     }
 
@@ -314,7 +327,7 @@ impl World {
     /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
     /// something new.
     #[cold]
-    pub fn import(&self, rank: u32, id: usize) -> Result<&Imported> {
+    pub fn import<'a>(&'a self, rank: u32, id: usize, _call: &'a Call) -> Result<&'a Imported> {
         if id >= REGION_IDS {
             return Err(Error::StaleRegion);
         }
@@ -348,10 +361,10 @@ impl World {
             // SAFETY:
             // - came from Box::into_raw above, and the swap gave it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
-            self.retired.lock().push(old);
+            self.limbo.retire(old, 1);
         }
         // SAFETY:
-        // - just made; kept until the world is dropped.
+        // - just made; kept until the call is over.
         Ok(unsafe { &*fresh })
     }
 
@@ -397,6 +410,13 @@ impl World {
         let directory = self.peer_directory(rank)?;
         for place in 0..GROUP_PLACES {
             let at = GROUPS + place * size_of::<GroupEntry>();
+            let mut sequence = 0u32;
+            self.read(directory, at, bytemuck::bytes_of_mut(&mut sequence))
+                .map_err(|e| self.gone_or_stale(rank, e))?;
+            if sequence == 0 {
+                // The lowest free place is taken first: the others have never been used.
+                break;
+            }
             let entry: Option<GroupEntry> =
                 read_listed(at, |at, into| self.read(directory, at, into))
                     .map_err(|e| self.gone_or_stale(rank, e))?;

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use unipgas_core::Error;
+use unipgas_core::group::PAYLOAD;
 
 use super::{given, procedures, put};
 use crate::environment::process;
@@ -17,7 +18,7 @@ pub type ReduceOperation17 = extern "C" fn(*const u8, *const u8, *mut u8, *mut c
 
 /// Results of callbacks, which treat them as whatever type they like.
 #[repr(align(64))]
-struct Aligned([u8; unipgas_core::group::PAYLOAD]);
+struct Aligned([u8; PAYLOAD]);
 
 /// What the callback of a reduction answered.
 fn answered(code: i32) -> unipgas_core::Result<()> {
@@ -43,15 +44,45 @@ unsafe fn buffers<R>(
     given(send)?;
     given(receive)?;
     let len = len
-        .filter(|len| *len <= unipgas_core::group::PAYLOAD)
+        .filter(|len| *len <= PAYLOAD)
         .ok_or(Status::ErrInvSize)?;
     // Programs do pass one buffer for both: the input is taken before the result is written.
-    let mut input = [0u8; unipgas_core::group::PAYLOAD];
+    let mut input = [0u8; PAYLOAD];
     // SAFETY:
     // - `len` bytes at each by the caller's word.
     unsafe {
         std::ptr::copy_nonoverlapping(send, input.as_mut_ptr(), len);
         run(&input[..len], std::slice::from_raw_parts_mut(receive, len))
+    }
+}
+
+/// As [`buffers`], however long they are.
+///
+/// # Safety
+/// As for [`buffers`].
+unsafe fn long_buffers<R>(
+    send: *const u8,
+    receive: *mut u8,
+    len: usize,
+    run: impl FnOnce(&[u8], &mut [u8]) -> Result<R>,
+) -> Result<R> {
+    if len <= PAYLOAD {
+        // SAFETY:
+        // - the caller's word.
+        return unsafe { buffers(send, receive, Some(len), run) };
+    }
+    given(send)?;
+    given(receive)?;
+    // SAFETY:
+    // - `len` bytes at each by the caller's word; where they are the same, the input is copied.
+    unsafe {
+        let receive = std::slice::from_raw_parts_mut(receive, len);
+        if std::ptr::eq(send, receive.as_ptr()) {
+            let input = receive.to_vec();
+            run(&input, receive)
+        } else {
+            run(std::slice::from_raw_parts(send, len), receive)
+        }
     }
 }
 
@@ -119,7 +150,7 @@ procedures! {
         // SAFETY:
         // - the program's buffers hold `num` elements (§11.3.1).
         unsafe {
-            buffers(send, receive, Some(len), |send, receive| {
+            long_buffers(send, receive, len, |send, receive| {
                 process.allreduce(send, receive, num, operation, datatype, group, timeout)
             })
         }
@@ -132,7 +163,7 @@ procedures! {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);
-        let mut combined = Aligned([0u8; unipgas_core::group::PAYLOAD]);
+        let mut combined = Aligned([0u8; PAYLOAD]);
         // SAFETY:
         // - the program's buffers hold `num` elements of `size` bytes (§11.4.1).
         unsafe {
@@ -154,7 +185,7 @@ procedures! {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);
-        let mut combined = Aligned([0u8; unipgas_core::group::PAYLOAD]);
+        let mut combined = Aligned([0u8; PAYLOAD]);
         // SAFETY:
         // - as above.
         unsafe {

@@ -75,6 +75,9 @@ procedures! {
 
     fn gaspi_numa_socket | pgaspi_numa_socket(socket: *mut u8) {
         given(socket)?;
+        if std::env::var_os("UNIPGAS_BIND").is_none_or(|bound| bound != "numa") {
+            return Err(Status::ErrEnv);
+        }
         let mut node = 0u32;
         // SAFETY:
         // - `node` is valid for a write; the other two places may be null.

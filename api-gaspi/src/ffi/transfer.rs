@@ -171,11 +171,13 @@ procedures! {
     }
 
     fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) {
-        let process = process()?;
-        given(old)?;
-        // SAFETY:
-        // - not null, so valid by the C contract.
-        unsafe { put(old, process.notify_reset(segment, id)?) }
+        let value = process()?.notify_reset(segment, id)?;
+        if !old.is_null() {
+            // SAFETY:
+            // - not null, so valid by the C contract.
+            unsafe { old.write(value) };
+        }
+        Ok(())
     }
 
     fn gaspi_queue_create | pgaspi_queue_create(queue: *mut u8, _timeout: u64) {

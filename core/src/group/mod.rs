@@ -183,7 +183,7 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// Gives the group's memory back. Operations that another thread is still in never end, but by their deadline.
+    /// Gives the group's memory back. Operations that another thread is in never end, but by their deadline: [`Group::close`] tells.
     pub fn release(&self) {
         let mut region = self.arena.region.lock();
         if region.is_none() {
@@ -195,6 +195,16 @@ impl Group {
             .drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
         let _ = self.world.directory().unlist_group(self.place);
         *region = None;
+    }
+
+    /// Begins no operation any more; false, and nothing has changed, while one goes on.
+    pub fn close(&self) -> bool {
+        let parts = [&self.barrier, &self.reduce, &self.broadcast];
+        let closed = parts.iter().take_while(|part| part.close()).count();
+        if closed < parts.len() {
+            parts[..closed].iter().for_each(|part| part.open());
+        }
+        closed == parts.len()
     }
 
     /// The ranks of the members, ascending.
@@ -219,8 +229,17 @@ impl Group {
     /// [`Error::Busy`] while another thread is in the same operation (GASPI 17.1 §11.2.1).
     #[inline]
     pub fn barrier(&self, deadline: Deadline) -> Result<()> {
-        self.barrier
-            .with(|walk| self.walk(walk, deadline, &mut |_, _| Ok(())))
+        self.barrier_in((), deadline)
+    }
+
+    /// [`Group::barrier`] in the [call](crate::calls::Call) that has found the group. The call ends when the operation has begun, which
+    /// [`Group::close`] respects.
+    #[inline]
+    pub fn barrier_in<C>(&self, call: C, deadline: Deadline) -> Result<()> {
+        self.barrier.with(|walk| {
+            drop(call);
+            self.walk(walk, deadline, &mut |_, _| Ok(()))
+        })
     }
 
     /// Combines every member's `value` (at most [`PAYLOAD`] bytes, the same length everywhere) into everyone's `value`.
@@ -233,6 +252,18 @@ impl Group {
         combine: &mut Combine<'_>,
         deadline: Deadline,
     ) -> Result<()> {
+        self.all_reduce_in((), value, result, combine, deadline)
+    }
+
+    /// [`Group::all_reduce`], as [`Group::barrier_in`].
+    pub fn all_reduce_in<C>(
+        &self,
+        call: C,
+        value: &[u8],
+        result: &mut [u8],
+        combine: &mut Combine<'_>,
+        deadline: Deadline,
+    ) -> Result<()> {
         check_payload(value.len())?;
         if value.len() != result.len() {
             return Err(Error::InvalidArgument(
@@ -240,6 +271,7 @@ impl Group {
             ));
         }
         self.reduce.with(|walk| {
+            drop(call);
             if !walk.begun {
                 walk.held.clear();
                 walk.held.extend_from_slice(value);

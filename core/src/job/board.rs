@@ -54,6 +54,7 @@ const H_RUNG: usize = 268;
 const R_STATE: usize = 0;
 const R_PID: usize = 4;
 const R_EPOCH: usize = 8;
+const R_WANTED: usize = 12;
 
 // Words of a slot.
 const S_SEQ: usize = 0;
@@ -504,6 +505,21 @@ impl Board {
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn pid(&self, rank: u32) -> Result<u32> {
         Ok(self.record(rank, R_PID)?.load(Ordering::Acquire))
+    }
+
+    /// Says that another rank ends `rank` on purpose: its launcher does not take that for a failure.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range.
+    pub fn want_end(&self, rank: u32) -> Result<()> {
+        self.record(rank, R_WANTED)?.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether somebody has [wanted the end](Board::want_end) of `rank`.
+    pub fn end_is_wanted(&self, rank: u32) -> bool {
+        self.record(rank, R_WANTED)
+            .is_ok_and(|word| word.load(Ordering::Acquire) != 0)
     }
 
     fn check_rank(&self, rank: u32) -> Result<()> {

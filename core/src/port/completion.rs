@@ -36,12 +36,6 @@ impl Counts {
     pub fn has_room(&self, commands: usize) -> bool {
         self.unread() + commands <= DEPTH
     }
-
-    /// Once in many commands: whoever only posts looks at the lives of peers then.
-    #[inline(always)]
-    pub fn is_time_to_look(&self) -> bool {
-        self.next.load(Ordering::Relaxed).is_multiple_of(64)
-    }
 }
 
 /// A ring of completions. One place is taken by every command, whether or not it asks for a completion (uTofu guide §3.7). Only

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::limbo::Turns;
+use crate::limbo::Turns;
 
 /// A value for one thread at a time. Interfaces whose objects are not thread-safe by default (uTofu guide §2.5) must not pay for
 /// a lock: a locked instruction costs as much as half a put.

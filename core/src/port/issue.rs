@@ -18,6 +18,7 @@ use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::driver::{Driven, Driver};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use crate::pace::Pace;
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
@@ -56,6 +57,8 @@ pub struct Port {
     spill: Region,
     queues: Guarded<Queues>,
     pub(super) counts: Counts,
+    /// Of commands that need no look at peers.
+    pub(super) pace: Pace,
     /// Commands that are delayed, under way or triggered.
     waiting: AtomicUsize,
     /// Moves commands on where they can be under way after their calls.
@@ -154,6 +157,7 @@ impl Port {
             inbox,
             spill,
             counts: Counts::default(),
+            pace: Pace::default(),
             waiting: AtomicUsize::new(0),
             driver: match engine.asynchronous() {
                 true => Some(Driver::of_this_process()?),

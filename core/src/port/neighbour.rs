@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
-use super::limbo::{Limbo, Turns};
 use super::notice::{Fault, PortNotice};
 use super::remote::{RemotePort, WEIGHTS};
 use super::service::Service;
@@ -18,6 +17,7 @@ use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
 use crate::gate::Gate;
+use crate::limbo::{Limbo, Turns};
 use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::{Found, Rendezvous};
@@ -76,7 +76,7 @@ impl Network {
             engine,
             rendezvous,
             finding: Mutex::default(),
-            limbo: Limbo::new(),
+            limbo: Limbo::of_ports(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
         })

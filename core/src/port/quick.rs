@@ -195,7 +195,7 @@ impl Port {
     ) -> Result<()> {
         let wanted = aim.flags.contains(CommandFlags::COMPLETION);
         queues.completions.push(&self.counts, context, wanted, None);
-        if self.counts.is_time_to_look() {
+        if self.pace.is_due() {
             self.network.look();
         }
         let notice = PortNotice {

@@ -36,7 +36,7 @@ pub struct RemotePort {
     known: [AtomicPtr<KnownKey>; KEYS],
 }
 
-/// The share of one of them in what is worth freeing ([`Limbo`](super::limbo::Limbo)), and of a key.
+/// The share of one of them in what is worth freeing ([`Limbo`](crate::limbo::Limbo)), and of a key.
 pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 
 impl RemotePort {

@@ -134,7 +134,8 @@ fn to_one_that_left(ctx: &Ctx) -> Verdict {
         let gone = |error: &Error| *error == Error::RankDead(2);
         for _ in 0..3 {
             refused(rank.world.connect(2).map(drop), gone, "a connection")?;
-            refused(rank.world.import(2, 1).map(drop), gone, "an import")?;
+            let call = rank.world.call();
+            refused(rank.world.import(2, 1, &call).map(drop), gone, "an import")?;
             refused(
                 rank.world.find_group(2, [1, 1]).map(drop),
                 gone,

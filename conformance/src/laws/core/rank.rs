@@ -104,7 +104,8 @@ impl<'a> Rank<'a> {
 
     /// What `rank` has listed under `id`, looked up anew.
     pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
-        let import = self.world.import(rank, id);
+        let call = self.world.call();
+        let import = self.world.import(rank, id, &call);
         Ok(import
             .says(&format!("import from rank {rank}"))?
             .data
@@ -113,14 +114,21 @@ impl<'a> Rank<'a> {
 
     /// The data of `rank`.
     pub fn data_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
-        Ok(self.world.imported(rank, DATA).says("import")?.data.clone())
+        let call = self.world.call();
+        Ok(self
+            .world
+            .imported(rank, DATA, &call)
+            .says("import")?
+            .data
+            .clone())
     }
 
     /// The notification words of `rank`.
     pub fn notes_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
+        let call = self.world.call();
         Ok(self
             .world
-            .imported(rank, DATA)
+            .imported(rank, DATA, &call)
             .says("import")?
             .notices
             .clone())

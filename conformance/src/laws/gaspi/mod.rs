@@ -5,9 +5,11 @@ mod kit;
 mod atomics;
 mod bad_input;
 mod collective;
+mod dead_peer;
 mod environment;
 mod failure;
 mod group;
+mod growth;
 mod notify;
 mod process;
 mod queue;
@@ -29,6 +31,8 @@ pub fn laws() -> Vec<&'static Law> {
         collective::laws(),
         environment::laws(),
         failure::laws(),
+        dead_peer::laws(),
+        growth::laws(),
         bad_input::laws(),
     ]
     .concat()

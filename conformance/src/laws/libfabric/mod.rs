@@ -7,6 +7,7 @@ mod bad_input;
 mod completion;
 mod contention;
 mod counter;
+mod dead_peer;
 mod death;
 mod death_messages;
 mod event;
@@ -62,6 +63,7 @@ pub fn laws() -> Vec<&'static Law> {
         tagged_atomic::laws(),
         progress::laws(),
         death::laws(),
+        dead_peer::laws(),
         info::laws(),
         lives::laws(),
         bad_input::laws(),

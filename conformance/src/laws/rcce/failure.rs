@@ -115,6 +115,49 @@ waits! {
             }
         }
     };
+    "put-alone", [RCCE_put], "a loop of puts", |_, victim, _| {
+        let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
+        loop {
+            ok!(RCCE_put(area, bytes.raw(), 32, victim));
+        }
+    };
+    "get-alone", [RCCE_get], "a loop of gets", |_, victim, _| {
+        let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
+        loop {
+            ok!(RCCE_get(bytes.raw(), area, 32, victim));
+        }
+    };
+    "get-slowly", [RCCE_get], "gets with 20 ms between two of them", |_, victim, _| {
+        let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
+        // The one that dies does so within 300 ms.
+        for _ in 0..115 {
+            ok!(RCCE_get(bytes.raw(), area, 32, victim));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err("a hundred gets of a UE that was killed have succeeded".into())
+    };
+    "write-flag", [RCCE_flag_write], "a loop that writes a flag", |_, victim, _| {
+        let mut flag = new_flag()?;
+        loop {
+            ok!(RCCE_flag_write(&mut flag, 1, victim));
+        }
+    };
+    "locks", [RCCE_acquire_lock, RCCE_release_lock], "a loop that takes locks and gives them back", |ctx, victim, _| {
+        if ctx.rank as i32 == victim {
+            return forever();
+        }
+        loop {
+            ok!(RCCE_acquire_lock(victim));
+            ok!(RCCE_release_lock(victim));
+        }
+    };
+    "increment", [iRCCE_atomic_inc], "a loop that increments a register", |_, _, _| {
+        let mut register = std::ptr::null();
+        ok!(iRCCE_atomic_alloc(&mut register));
+        loop {
+            ok!(iRCCE_atomic_inc(register, null_mut()));
+        }
+    };
     "send", [RCCE_send, iRCCE_ssend], "a send", |ctx, victim, round| {
         if ctx.rank as i32 == victim {
             return forever();

@@ -8,6 +8,7 @@ mod bad_gates;
 mod bad_management;
 mod bad_random;
 mod barrier;
+mod dead_peer;
 mod delay;
 mod errors;
 mod failure;
@@ -84,6 +85,7 @@ pub fn laws() -> Vec<&'static Law> {
         barrier::laws(),
         model_barrier::laws(),
         failure::laws(),
+        dead_peer::laws(),
         growth::laws(),
         lost_input::laws(),
         lives::laws(),

@@ -143,3 +143,30 @@ fn time_limits_and_seeds() {
         "{outcome:?}"
     );
 }
+
+#[test]
+fn an_end_that_another_rank_wants_is_no_failure() {
+    if is_rank() {
+        let job = Job::from_env().unwrap();
+        let board: &Board = job.board().unwrap();
+        match job.rank() {
+            0 => {
+                // It may be started later than this one runs.
+                until(|| board.pid(1) != Ok(0));
+                board.want_end(1).unwrap();
+                let pid = rustix::process::Pid::from_raw(board.pid(1).unwrap() as i32).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+                until(|| board.state(1) == Ok(RankState::Dead));
+                board.set_state(0, RankState::Finalized).unwrap();
+            }
+            1 => until(|| false),
+            _ => until(|| board.state(0) == Ok(RankState::Finalized)),
+        }
+        return;
+    }
+    let launch = job_of("an_end_that_another_rank_wants_is_no_failure", 3);
+    let outcome = launch.run().unwrap();
+    assert_eq!(outcome.first_failure, None);
+    assert_eq!(outcome.ranks[1].exit, Exit::Signal(libc::SIGINT));
+    assert!(outcome.ranks[0].exit.success() && outcome.ranks[2].exit.success());
+}

@@ -218,7 +218,7 @@ impl Job<'_> {
         // Its last words come before the line that says how it ended.
         let rank_streams = self.streams.iter_mut().skip(2 * rank as usize).take(2);
         rank_streams.for_each(|stream| stream.pump(self.launch.output));
-        if exit.success() || self.ending.is_some() {
+        if exit.success() || self.ending.is_some() || self.board.end_is_wanted(rank) {
             return;
         }
         self.first_failure.get_or_insert(rank);

@@ -1,8 +1,8 @@
 //! What has been taken out of use while calls of other threads may still be reading it: it is freed when they are over.
 //!
-//! A call that holds a port's queues counts its beginning and its end ([`Turns`]), by two plain stores: for their order it is whoever
-//! frees that pays, with a `membarrier` for a whole batch, after which the counters tell which calls may have seen something of it.
-//! Whatever begins later finds only what has taken its place. Where there is no `membarrier`, nothing is freed.
+//! A call that holds a port's queues counts its beginning and its end ([`Turns`]), and so do the [calls](crate::calls) of threads, by plain
+//! stores: for their order it is whoever frees that pays, with a `membarrier` for a whole batch, after which the counters tell which calls
+//! may have seen something of it. Whatever begins later finds only what has taken its place. Where there is no `membarrier`, nothing is freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -10,9 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use parking_lot::Mutex;
 
 use crate::bell::membarrier;
+use crate::calls;
 
 /// The weight of a batch that is worth a barrier.
 const BATCH: usize = 64;
+
+/// Who reads what may be freed, in one call after the other.
+pub trait Reader: Send + Sync {
+    /// The number of the call that goes on, if there is one.
+    fn under_way(&self) -> Option<u64>;
+}
 
 /// The calls that one port's queues have been held for, or that one thread at a time makes otherwise: odd while there is one. Each has
 /// lines of its own.
@@ -41,14 +48,17 @@ impl Turns {
         let next = self.0.load(Ordering::Relaxed).wrapping_add(1);
         self.0.store(next, Ordering::Release);
     }
+}
 
-    fn now(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+impl Reader for Turns {
+    fn under_way(&self) -> Option<u64> {
+        let now = self.0.load(Ordering::Acquire);
+        (now % 2 == 1).then_some(now)
     }
 }
 
 /// What waits to be freed.
-pub(super) struct Limbo {
+pub struct Limbo {
     possible: bool,
     state: Mutex<State>,
 }
@@ -57,21 +67,37 @@ type Batch = Vec<Box<dyn Send>>;
 
 #[derive(Default)]
 struct State {
-    all: Vec<Arc<Turns>>,
+    /// Those of ports.
+    all: Vec<Arc<dyn Reader>>,
+    /// Calls of threads may be reading, too.
+    threads: bool,
     /// Retired since the last barrier.
     fresh: Batch,
     weight: usize,
     /// Retired before it.
     old: Batch,
     /// The calls that may be reading something of `old`.
-    readers: Vec<(Arc<Turns>, u64)>,
+    readers: Vec<(Arc<dyn Reader>, u64)>,
 }
 
 impl Limbo {
-    pub fn new() -> Self {
+    /// For what calls read that hold queues with [`Limbo::turns`].
+    pub fn of_ports() -> Self {
+        Limbo::new(false)
+    }
+
+    /// For what [calls](calls::Call) of threads read.
+    pub fn of_threads() -> Self {
+        Limbo::new(true)
+    }
+
+    fn new(threads: bool) -> Self {
         Limbo {
             possible: membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                threads,
+                ..State::default()
+            }),
         }
     }
 
@@ -104,19 +130,25 @@ impl Limbo {
 impl State {
     /// What nobody can be reading any more.
     fn unused(&mut self) -> Batch {
-        self.readers.retain(|(turns, seen)| turns.now() == *seen);
+        self.readers
+            .retain(|(reader, seen)| reader.under_way() == Some(*seen));
         if !self.readers.is_empty() {
             return Batch::new();
         }
         let unused = std::mem::take(&mut self.old);
         if self.weight >= BATCH && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+            let threads = match self.threads {
+                true => calls::threads(),
+                false => Some(Vec::new()),
+            };
+            let Some(threads) = threads else {
+                return unused;
+            };
             self.old = std::mem::take(&mut self.fresh);
             self.weight = 0;
-            let under_way = |turns: &Arc<Turns>| {
-                let now = turns.now();
-                (now % 2 == 1).then(|| (turns.clone(), now))
-            };
-            self.readers = self.all.iter().filter_map(under_way).collect();
+            let under_way = |reader: &Arc<dyn Reader>| Some((reader.clone(), reader.under_way()?));
+            let all = self.all.iter().chain(&threads);
+            self.readers = all.filter_map(under_way).collect();
         }
         unused
     }
@@ -152,7 +184,7 @@ mod tests {
     #[test]
     fn nothing_goes_while_a_call_goes_on_and_all_but_two_batches_after_it() {
         static THERE: AtomicUsize = AtomicUsize::new(0);
-        let limbo = Limbo::new();
+        let limbo = Limbo::of_ports();
         if !limbo.possible {
             return;
         }
@@ -182,7 +214,7 @@ mod tests {
     #[test]
     fn readers_find_only_what_is_there() {
         static THERE: AtomicUsize = AtomicUsize::new(0);
-        let limbo = Limbo::new();
+        let limbo = Limbo::of_ports();
         let fresh = |name| Box::into_raw(Box::new(Thing::new(&THERE, name)));
         let shown = AtomicPtr::new(fresh(1));
         let done = AtomicBool::new(false);

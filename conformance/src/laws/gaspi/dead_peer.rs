@@ -1,0 +1,186 @@
+//! §5.5: a program that never waits, but repeats an operation on a process that has died, is told so.
+//!
+//! Each kind of operation has a victim of its own: rank 0 repeats the operation on it, one victim after the other. Operations are counted;
+//! the clock only ends what would never end.
+
+use std::time::Instant;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    posts_end: "failure.repeated.posts", "§5.5.1, §8.2", 9,
+        [gaspi_write, gaspi_write_notify, gaspi_notify, gaspi_read, gaspi_read_notify, gaspi_write_list, gaspi_write_list_notify,
+         gaspi_read_list, gaspi_state_vec_get] + needs_kill,
+        "writes, reads and notifications that are repeated on a killed process end with an error, whether or not a wait comes between them";
+    atomics_end: "failure.repeated.atomics", "§5.5.1, §10.2", 3,
+        [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_state_vec_get] + needs_kill,
+        "atomics that are repeated on a killed process end with an error, though nothing is ever waited for";
+    slow_ones_end: "failure.repeated.slowly", "§5.5.1, §8.2, §10.2", 6,
+        [gaspi_atomic_fetch_add, gaspi_write, gaspi_notify, gaspi_read, gaspi_connect, gaspi_state_vec_get] + needs_kill,
+        "so do operations with 20 ms between two of them: within 2 s that is a hundred";
+    alternately: "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
+        "a process that works on many in turn is told of the one that was killed, whichever of them that is";
+}
+
+const QUEUE: u8 = 1;
+/// Seconds after which an operation that still succeeds would do so for ever.
+const FOREVER: u64 = 30;
+/// Operations with a pause after each that may succeed after the death.
+const FEW: u64 = 100;
+const PAUSE: u64 = 20;
+
+/// An operation on a rank, whose segment 0 has 64 bytes.
+type Operation = fn(u16) -> i32;
+
+fn posts() -> [Operation; 8] {
+    [
+        |to| c!(gaspi_write(0, 0, to, 0, 8, 8, QUEUE, BLOCK)),
+        |to| c!(gaspi_write_notify(0, 0, to, 0, 8, 8, 1, 1, QUEUE, BLOCK)),
+        |to| c!(gaspi_notify(0, to, 1, 1, QUEUE, BLOCK)),
+        |to| c!(gaspi_read(0, 0, to, 0, 8, 8, QUEUE, BLOCK)),
+        |to| c!(gaspi_read_notify(0, 0, to, 0, 8, 8, 1, QUEUE, BLOCK)),
+        |to| {
+            let (id, at, size) = ([0u8; 2], [8u64, 16], [8u64; 2]);
+            let (id, at, size) = (id.as_ptr(), at.as_ptr(), size.as_ptr());
+            c!(gaspi_write_list(2, id, at, to, id, at, size, QUEUE, BLOCK))
+        },
+        |to| {
+            let (id, at, size) = ([0u8; 2], [8u64, 16], [8u64; 2]);
+            let (id, at, size) = (id.as_ptr(), at.as_ptr(), size.as_ptr());
+            c!(gaspi_write_list_notify(
+                2, id, at, to, id, at, size, 0, 1, 1, QUEUE, BLOCK
+            ))
+        },
+        |to| {
+            let (id, at, size) = ([0u8; 2], [8u64, 16], [8u64; 2]);
+            let (id, at, size) = (id.as_ptr(), at.as_ptr(), size.as_ptr());
+            c!(gaspi_read_list(2, id, at, to, id, at, size, QUEUE, BLOCK))
+        },
+    ]
+}
+
+fn fetch_add(to: u16) -> i32 {
+    let mut before = 0;
+    c!(gaspi_atomic_fetch_add(0, 0, to, 1, &mut before, BLOCK))
+}
+
+fn compare_swap(to: u16) -> i32 {
+    let mut before = 0;
+    c!(gaspi_atomic_compare_swap(
+        0,
+        0,
+        to,
+        1,
+        2,
+        &mut before,
+        BLOCK
+    ))
+}
+
+/// The operation; where the queue is full, a wait for it.
+fn once(operation: Operation, to: u16) -> i32 {
+    match operation(to) {
+        QUEUE_FULL => c!(gaspi_wait(QUEUE, BLOCK)),
+        code => code,
+    }
+}
+
+/// The states tell of this one, and of no other who was not known of before.
+fn is_known(ctx: &Ctx, victim: u32) -> Verdict {
+    let mut states = vec![9i32; ctx.size as usize];
+    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+    let corrupt: Vec<usize> = (0..states.len())
+        .filter(|rank| states[*rank] == 1)
+        .collect();
+    ensure_eq!(
+        corrupt,
+        (1..=victim as usize).collect::<Vec<_>>(),
+        "the ranks that are corrupt"
+    );
+    Ok(())
+}
+
+/// Rank 0 repeats the operations, with a pause of so many milliseconds after each, on one victim after the other.
+fn repeated(ctx: &Ctx, operations: &[Operation], rest: u64) -> Verdict {
+    segment(0, 64)?;
+    barrier()?;
+    for (operation, victim) in operations.iter().zip(1u32..) {
+        let to = victim as u16;
+        if ctx.rank == 0 {
+            for _ in 0..if rest > 0 { 3 } else { 3000 } {
+                let code = once(*operation, to);
+                ensure!(
+                    code == SUCCESS,
+                    "operation {victim} gave {} on a process that lives",
+                    code_name(code)
+                );
+                pause(rest);
+            }
+        }
+        ctx.sync();
+        if ctx.rank == victim {
+            ctx.dies();
+        }
+        if ctx.rank != 0 {
+            continue;
+        }
+        let (start, mut count) = (Instant::now(), 0u64);
+        while !is_error(once(*operation, to)) {
+            count += 1;
+            ensure!(
+                (rest == 0 || count < FEW) && start.elapsed().as_secs() < FOREVER,
+                "operation {victim} on a process that was killed has succeeded {count} times"
+            );
+            pause(rest);
+        }
+        is_known(ctx, victim)?;
+        repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(QUEUE, LONG)))?;
+    }
+    Ok(())
+}
+
+fn posts_end(ctx: &Ctx) -> Verdict {
+    repeated(ctx, &posts(), 0)
+}
+
+fn atomics_end(ctx: &Ctx) -> Verdict {
+    repeated(ctx, &[fetch_add, compare_swap], 0)
+}
+
+fn slow_ones_end(ctx: &Ctx) -> Verdict {
+    let [write, _, notify, read, ..] = posts();
+    let connect: Operation = |to| c!(gaspi_connect(to, BLOCK));
+    repeated(ctx, &[fetch_add, write, notify, read, connect], PAUSE)
+}
+
+fn alternately(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    barrier()?;
+    let victim = 1 + ctx.random(7).below(u64::from(ctx.size) - 1) as u32;
+    ctx.sync();
+    if ctx.rank == victim {
+        ctx.dies();
+    }
+    if ctx.rank == 0 {
+        let (start, mut count) = (Instant::now(), 0u64);
+        'living: loop {
+            for rank in 1..ctx.size {
+                let code = fetch_add(rank as u16);
+                if is_error(code) {
+                    ensure_eq!(rank, victim, "the rank that atomics fail on");
+                    break 'living;
+                }
+                count += 1;
+            }
+            ensure!(
+                start.elapsed().as_secs() < FOREVER,
+                "{count} atomics on {} processes, one of which was killed, have succeeded",
+                ctx.size - 1
+            );
+        }
+    }
+    ctx.sync();
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! A program that repeats an operation on a process that has died, and never waits, is told so.
+//!
+//! Each kind of operation has a victim of its own: rank 0 repeats the operation on it, one victim after the other. Operations are counted;
+//! the clock only ends what would never end.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::time::Instant;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::death::ended;
+use super::kit::*;
+use super::station::Plan;
+use crate::ensure;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    atomics: "death.repeated.atomics", "fi_cq(3)", 5, [atomic, inject_atomic, fetch_atomic, compare_atomic, cq_readerr] + needs_kill,
+        "each kind of atomic that is repeated on a killed process fails with FI_ECONNRESET, though nothing is waited for";
+    rma: "death.repeated.rma", "fi_cq(3)", 6, [write, read, inject_write, writedata, inject_writedata, cq_readerr] + needs_kill,
+        "each kind of RMA operation that is repeated on a killed process fails with FI_ECONNRESET, though nothing is waited for";
+    slowly: "death.repeated.slowly", "fi_cq(3)", 5, [inject_atomic, fetch_atomic, write, read, cq_readerr] + needs_kill,
+        "so do operations with 20 ms between two of them: within 2 s that is a hundred";
+}
+
+/// Seconds after which an operation that still succeeds would do so for ever.
+const FOREVER: u64 = 30;
+/// Operations with a pause after each that may succeed after the death.
+const FEW: u64 = 100;
+const PAUSE: u64 = 20;
+
+static ONE: u64 = 1;
+
+/// Posts an operation on 8 bytes: the endpoint, own memory, the other's address, memory and key, the context.
+type Operation = fn(*mut fid_ep, *mut u8, (u64, u64, u64), *mut c_void) -> isize;
+
+fn one<T>() -> *const T {
+    (&raw const ONE).cast()
+}
+
+const ATOMIC: Operation = |ep, _, (to, at, key), cx| call!(atomic ep, write(one(), 1, null_mut(), to, at, key, UINT64, SUM, cx));
+const INJECT_ATOMIC: Operation =
+    |ep, _, (to, at, key), _| call!(atomic ep, inject(one(), 1, to, at, key, UINT64, SUM));
+const FETCH: Operation = |ep, own, (to, at, key), cx| {
+    let none = null_mut();
+    call!(atomic ep, readwrite(one(), 1, none, own.cast(), none, to, at, key, UINT64, SUM, cx))
+};
+const COMPARE: Operation = |ep, own, (to, at, key), cx| {
+    let none = null_mut();
+    call!(atomic ep, compwrite(one(), 1, none, one(), none, own.cast(), none, to, at, key, UINT64, CSWAP, cx))
+};
+const WRITE_8: Operation =
+    |ep, _, (to, at, key), cx| call!(rma ep, write(one(), 8, null_mut(), to, at, key, cx));
+const INJECT: Operation = |ep, _, (to, at, key), _| call!(rma ep, inject(one(), 8, to, at, key));
+const WRITE_DATA: Operation =
+    |ep, _, (to, at, key), cx| call!(rma ep, writedata(one(), 8, null_mut(), 7, to, at, key, cx));
+const INJECT_DATA: Operation =
+    |ep, _, (to, at, key), _| call!(rma ep, injectdata(one(), 8, 7, to, at, key));
+const READ_8: Operation =
+    |ep, own, (to, at, key), cx| call!(rma ep, read(own.cast(), 8, null_mut(), to, at, key, cx));
+
+/// Those that are given no context.
+fn is_injected(operation: Operation) -> bool {
+    [INJECT_ATOMIC, INJECT, INJECT_DATA]
+        .iter()
+        .any(|other| std::ptr::fn_addr_eq(*other, operation))
+}
+
+/// Rank 0 repeats the operations, with a pause of so many milliseconds after each, on one victim after the other. `few`: times before the
+/// death.
+fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    for (operation, victim) in operations.iter().zip(1u32..) {
+        let (place, own) = (job.place(victim, 8), job.memory.at(64));
+        let context = if is_injected(*operation) {
+            0
+        } else {
+            victim as usize
+        };
+        // Gives whether it has failed. What was on its way to an earlier victim may fail later.
+        let once = || -> Result<bool, String> {
+            match operation(job.ep, own, place, cx(context)) {
+                0 | AGAIN => {}
+                code => {
+                    return Err(format!(
+                        "posting operation {victim} gave {}",
+                        code_name(code)
+                    ));
+                }
+            }
+            match job.tx.read() {
+                (1 | AGAIN, _) => Ok(false),
+                (AVAIL, _) => {
+                    let error = job
+                        .tx
+                        .fails(Errno::CONNRESET, &format!("operation {victim}"))?;
+                    Ok(error.op_context.addr() == context)
+                }
+                (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+            }
+        };
+        if ctx.rank == 0 {
+            for _ in 0..few {
+                ensure!(
+                    !once()?,
+                    "operation {victim} on a process that lives has failed"
+                );
+                pause(rest);
+            }
+        }
+        job.meet();
+        if ctx.rank == victim {
+            ctx.dies();
+        }
+        if ctx.rank != 0 {
+            continue;
+        }
+        let (start, mut count) = (Instant::now(), 0u64);
+        while !once()? {
+            count += 1;
+            ensure!(
+                (rest == 0 || count < FEW) && start.elapsed().as_secs() < FOREVER,
+                "operation {victim} on a process that was killed has succeeded {count} times"
+            );
+            pause(rest);
+        }
+    }
+    ended(job)
+}
+
+fn atomics(ctx: &Ctx) -> Verdict {
+    all(ctx, &[ATOMIC, INJECT_ATOMIC, FETCH, COMPARE], 3000, 0)
+}
+
+/// Those with data fill an inbox that nobody looks at.
+fn rma(ctx: &Ctx) -> Verdict {
+    all(
+        ctx,
+        &[WRITE_8, INJECT, READ_8, WRITE_DATA, INJECT_DATA],
+        300,
+        0,
+    )
+}
+
+fn slowly(ctx: &Ctx) -> Verdict {
+    all(ctx, &[INJECT_ATOMIC, FETCH, WRITE_8, READ_8], 3, PAUSE)
+}

@@ -1,0 +1,102 @@
+//! §3.1.2.1: a program that repeats a command on a process that has died, and never waits, gets MRQ_PEER.
+//!
+//! Each kind of command has a victim of its own: rank 0 repeats the command on it, one victim after the other. Commands are counted; the clock
+//! only ends what would never end.
+
+use std::time::Instant;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    repeated: "failure.repeated", "§3.1.2.1", 7, [put, put_piggyback8, get, armw4, armw8, cswap8, poll_mrq] + needs_kill,
+        "each kind of command that is repeated on a killed process gives MRQ_PEER, though nothing is waited for";
+    slowly: "failure.repeated.slowly", "§3.1.2.1", 4, [put, put_piggyback8, armw8, poll_mrq] + needs_kill,
+        "so do commands with 20 ms between two of them: within 2 s that is a hundred";
+}
+
+const PEER: i32 = Code::MrqPeer as i32;
+/// Seconds after which a command that still succeeds would do so for ever.
+const FOREVER: u64 = 30;
+/// Commands with a pause after each that may succeed after the death.
+const FEW: u64 = 100;
+const PAUSE: u64 = 20;
+
+/// Posts a command: the VCQ, own memory, another VCQ, memory there.
+type Command = fn(usize, u64, u64, u64) -> i32;
+
+const PUT: Command = |hdl, own, to, at| c!(utofu_put(hdl, to, own, at, 256, 0, 0, cb(0)));
+const WORD: Command = |hdl, _, to, at| c!(utofu_put_piggyback8(hdl, to, 1, at, 8, 0, 0, cb(0)));
+const GET: Command = |hdl, own, to, at| c!(utofu_get(hdl, to, own, at, 256, 0, 0, cb(0)));
+const ARMW4: Command = |hdl, _, to, at| c!(utofu_armw4(hdl, to, ADD, 1, at, 0, 0, cb(0)));
+const ARMW8: Command = |hdl, _, to, at| c!(utofu_armw8(hdl, to, ADD, 1, at, 0, 0, cb(0)));
+const CSWAP8: Command = |hdl, _, to, at| c!(utofu_cswap8(hdl, to, 1, 2, at, 0, 0, cb(0)));
+
+/// Rank 0 repeats the commands, with a pause of so many milliseconds after each, on one victim after the other.
+fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let memory = Memory::leaked(4096);
+    let stadd = queue.register_as(memory, STAG)?;
+    ctx.sync();
+    for (command, victim) in commands.iter().zip(1u32..) {
+        let to = vcq_of(victim, TNI, 0)?;
+        let at = stadd_of(to, STAG)?;
+        // One look at each queue. What was on its way to an earlier victim may fail later.
+        let once = || match command(queue.hdl, stadd, to, at) {
+            SUCCESS | BUSY => {
+                queue.poll_tcq();
+                let (code, notice) = queue.poll_mrq();
+                if code == PEER && notice.vcq_id != to {
+                    NOT_FOUND
+                } else {
+                    code
+                }
+            }
+            code => code,
+        };
+        if ctx.rank == 0 {
+            for _ in 0..if rest > 0 { 3 } else { 3000 } {
+                ensure_eq!(
+                    once(),
+                    NOT_FOUND,
+                    "a notice of command {victim} to a process that lives"
+                );
+                pause(rest);
+            }
+        }
+        ctx.sync();
+        if ctx.rank == victim {
+            ctx.dies();
+        }
+        if ctx.rank != 0 {
+            continue;
+        }
+        let (start, mut count) = (Instant::now(), 0u64);
+        let code = loop {
+            match once() {
+                NOT_FOUND => count += 1,
+                code => break code,
+            }
+            ensure!(
+                (rest == 0 || count < FEW) && start.elapsed().as_secs() < FOREVER,
+                "command {victim} to a process that was killed has succeeded {count} times"
+            );
+            pause(rest);
+        };
+        ensure_eq!(code, PEER, "command {victim} to a process that was killed");
+    }
+    ctx.sync();
+    queue.deregister(stadd)?;
+    queue.free()
+}
+
+fn repeated(ctx: &Ctx) -> Verdict {
+    all(ctx, &[PUT, WORD, GET, ARMW4, ARMW8, CSWAP8], 0)
+}
+
+fn slowly(ctx: &Ctx) -> Verdict {
+    all(ctx, &[PUT, WORD, ARMW8], PAUSE)
+}

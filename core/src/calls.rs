@@ -1,0 +1,297 @@
+//! Calls of this process's threads that read what other threads take out of use. Each thread counts the beginnings and the ends of its
+//! own, so that what was taken out of use can be freed ([`Limbo`](crate::limbo::Limbo)); the same count says when it looks at the lives of
+//! peers ([`Pace`]).
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::limbo::Reader;
+use crate::pace::{MOST, Pace, now};
+
+/// A call that goes on. One at a time in a thread.
+pub struct Call {
+    /// The count is the thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Call {
+    /// A call begins. If it is time to, it does `look`.
+    #[inline(always)]
+    pub fn begin(look: impl FnOnce()) -> Self {
+        let count = count::Place::of_this_thread();
+        count.step(|| {
+            if begin_count(count) {
+                look();
+            }
+        });
+        Call {
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Call {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Found anew: to keep it costs more.
+        count::Place::of_this_thread().end();
+    }
+}
+
+/// Counting by the instruction: memory of a thread costs a shared library a call otherwise, twice as much as all of this.
+#[cfg(target_arch = "x86_64")]
+mod count {
+    use std::arch::{asm, global_asm};
+    use std::sync::atomic::AtomicU64;
+
+    global_asm!(
+        ".pushsection .tdata.unipgas_calls, \"awT\", @progbits",
+        ".p2align 3",
+        ".globl unipgas_calls",
+        ".hidden unipgas_calls",
+        ".type unipgas_calls, @tls_object",
+        ".size unipgas_calls, 8",
+        "unipgas_calls:",
+        ".quad -1",
+        ".popsection",
+    );
+
+    /// A thread's count, by its distance from the thread pointer: even while a call goes on, odd between calls. That a call makes it zero
+    /// says that there is something to do.
+    #[derive(Clone, Copy)]
+    pub struct Place(isize);
+
+    impl Place {
+        #[inline(always)]
+        pub fn of_this_thread() -> Self {
+            let distance: isize;
+            // SAFETY:
+            // - a word that the dynamic linker writes before anything of this library runs.
+            unsafe {
+                asm!(
+                    "mov {}, qword ptr [rip + unipgas_calls@GOTTPOFF]",
+                    out(reg) distance,
+                    options(nostack, nomem, preserves_flags)
+                );
+            }
+            Place(distance)
+        }
+
+        /// Counts one on.
+        #[inline(always)]
+        pub fn end(self) {
+            // SAFETY:
+            // - as for `step`.
+            unsafe { asm!("inc qword ptr fs:[{}]", in(reg) self.0, options(nostack)) };
+        }
+
+        /// Counts one on; does `zero` if that makes it zero.
+        #[inline(always)]
+        pub fn step(self, zero: impl FnOnce()) {
+            // SAFETY:
+            // - the count of this thread, which nobody else changes; what the call reads is not read before or after it, since the compiler
+            //   takes this for an access to any memory.
+            unsafe {
+                asm!(
+                    "inc qword ptr fs:[{}]",
+                    "jz {}",
+                    in(reg) self.0,
+                    label { zero() },
+                    options(nostack)
+                );
+            }
+        }
+
+        /// The count. It stays as long as the thread does.
+        pub fn word(self) -> *const AtomicU64 {
+            let pointer: *const u8;
+            // SAFETY:
+            // - the word at fs:0 is the thread pointer itself (the ABI of thread-local storage).
+            unsafe {
+                asm!("mov {}, fs:0", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+            }
+            pointer.wrapping_offset(self.0).cast()
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod count {
+    use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+    thread_local!(static COUNT: AtomicU64 = const { AtomicU64::new(u64::MAX) });
+
+    /// As above.
+    #[derive(Clone, Copy)]
+    pub struct Place(*const AtomicU64);
+
+    impl Place {
+        #[inline(always)]
+        pub fn of_this_thread() -> Self {
+            Place(COUNT.with(std::ptr::from_ref))
+        }
+
+        #[inline(always)]
+        pub fn step(self, zero: impl FnOnce()) {
+            // SAFETY:
+            // - the count of this thread; nothing has to be dropped before it goes.
+            let count = unsafe { &*self.0 };
+            let next = count.load(Ordering::Relaxed).wrapping_add(1);
+            count.store(next, Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
+            if next == 0 {
+                zero();
+            }
+        }
+
+        #[inline(always)]
+        pub fn end(self) {
+            self.step(|| {});
+        }
+
+        pub fn word(self) -> *const AtomicU64 {
+            self.0
+        }
+    }
+}
+
+/// What is known of a thread that has begun a call.
+struct Thread {
+    entry: Arc<Entry>,
+    pace: Pace,
+}
+
+/// A thread's count, until it ends.
+struct Entry(Mutex<Option<*const AtomicU64>>);
+
+// SAFETY:
+// - a word that is accessed by atomics, under the lock, and while it is there: its thread takes it out before it ends.
+unsafe impl Send for Entry {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Entry {}
+
+thread_local!(static THREAD: Thread = Thread::enter());
+static THREADS: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
+/// A thread has called whose own memory is gone already: nobody knows when such calls end.
+static STRAYS: AtomicBool = AtomicBool::new(false);
+
+impl Thread {
+    fn enter() -> Self {
+        let word = count::Place::of_this_thread().word();
+        let entry = Arc::new(Entry(Mutex::new(Some(word))));
+        THREADS.lock().push(entry.clone());
+        Thread {
+            entry,
+            pace: Pace::default(),
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        THREADS
+            .lock()
+            .retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        let word = self.entry.0.lock().take();
+        if let Some(word) = word {
+            // SAFETY:
+            // - this thread's, which has not ended.
+            unsafe { (*word).store(u64::MAX, Ordering::Relaxed) };
+        }
+    }
+}
+
+impl Reader for Entry {
+    fn under_way(&self) -> Option<u64> {
+        let word = self.0.lock();
+        // SAFETY:
+        // - there as long as the entry says so.
+        let count = unsafe { (*(*word)?).load(Ordering::Acquire) };
+        count.is_multiple_of(2).then_some(count)
+    }
+}
+
+/// The count of a thread that has begun a call is zero: how many calls to count next, whether it is time to look.
+#[cold]
+fn begin_count(count: count::Place) -> bool {
+    let (due, calls) = THREAD
+        .try_with(|thread| thread.pace.end_count(now()))
+        .unwrap_or_else(|_| {
+            STRAYS.store(true, Ordering::SeqCst);
+            (false, MOST)
+        });
+    // SAFETY:
+    // - the count of this thread.
+    let word = unsafe { &*count.word() };
+    word.store((i64::from(calls) * -2).cast_unsigned(), Ordering::SeqCst);
+    due
+}
+
+/// The threads that have begun calls; `None` if some of them cannot be known.
+pub(crate) fn threads() -> Option<Vec<Arc<dyn Reader>>> {
+    if STRAYS.load(Ordering::SeqCst) {
+        return None;
+    }
+    let threads = THREADS.lock();
+    Some(threads.iter().map(|entry| entry.clone() as _).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_is_seen_in_its_calls_and_only_then() {
+        let mine = || {
+            let word = count::Place::of_this_thread().word();
+            let threads = THREADS.lock();
+            let entry = threads.iter().find(|entry| *entry.0.lock() == Some(word));
+            entry.map(|entry| entry.under_way())
+        };
+        std::thread::spawn(move || {
+            assert_eq!(mine(), None);
+            for _ in 0..1000 {
+                let call = Call::begin(|| {});
+                let seen = mine().expect("an entry");
+                assert!(seen.is_some());
+                drop(call);
+                assert_eq!(mine(), Some(None));
+                let _next = Call::begin(|| {});
+                assert_ne!(mine().expect("an entry"), seen);
+            }
+        })
+        .join()
+        .expect("no panic");
+        assert!(threads().is_some());
+    }
+
+    #[test]
+    fn looks_come_at_first_and_again() {
+        std::thread::spawn(|| {
+            let looks = Cell::new(0);
+            let count = || drop(Call::begin(|| looks.set(looks.get() + 1)));
+            count();
+            assert_eq!(looks.get(), 1);
+            while looks.get() < 3 {
+                count();
+            }
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_forgotten() {
+        for _ in 0..100 {
+            let thread = std::thread::spawn(|| drop(Call::begin(|| {})));
+            thread.join().expect("no panic");
+        }
+        assert!(THREADS.lock().len() < 50);
+    }
+}

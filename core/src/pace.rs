@@ -1,0 +1,124 @@
+//! When those who only carry out operations look at the lives of their peers: memory takes what is written to it, whoever has died.
+//!
+//! Operations are counted, since a look, and even the clock, would cost more than one of them. At the end of a count the clock says how
+//! many make up the time until the next look. So quick ones cost an instruction or two more, and slow ones look each time.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The time between two looks. Waits look by themselves, and more often.
+const LOOK: u64 = Duration::from_millis(50).as_nanos() as u64;
+/// The longest count: whoever becomes slow all of a sudden looks after so many operations.
+pub const MOST: u32 = 256;
+
+/// Says when to look. Where several threads count together, some operations are not counted.
+#[derive(Debug, Default)]
+pub struct Pace {
+    left: AtomicU32,
+    given: AtomicU32,
+    /// Operations since the last look, and when that was.
+    since: AtomicU32,
+    last: AtomicU64,
+}
+
+impl Pace {
+    /// Counts an operation; gives whether it is time to look.
+    #[inline(always)]
+    pub fn is_due(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
+        self.left.store(left, Ordering::Relaxed);
+        left.cast_signed() < 0 && self.is_due_now()
+    }
+
+    #[cold]
+    fn is_due_now(&self) -> bool {
+        let (due, count) = self.end_count(now());
+        self.left.store(count - 1, Ordering::Relaxed);
+        due
+    }
+
+    /// A count is over at the time `now`, in nanoseconds: whether it is time to look, and how far to count next.
+    pub(crate) fn end_count(&self, now: u64) -> (bool, u32) {
+        let given = self.given.load(Ordering::Relaxed).max(1);
+        let since = self.since.load(Ordering::Relaxed).saturating_add(given);
+        let passed = now.saturating_sub(self.last.load(Ordering::Relaxed));
+        let due = passed >= LOOK;
+        let count = match due {
+            true => (u64::from(since) * LOOK / passed).clamp(1, MOST.into()) as u32,
+            false => (given * 2).min(MOST),
+        };
+        if due {
+            self.last.store(now, Ordering::Relaxed);
+        }
+        self.since
+            .store(if due { 0 } else { since }, Ordering::Relaxed);
+        self.given.store(count, Ordering::Relaxed);
+        (due, count)
+    }
+}
+
+/// Nanoseconds since the first time this was called, and a second: so that the first count looks.
+pub(crate) fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = *START.get_or_init(Instant::now);
+    1_000_000_000 + start.elapsed().as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Operations that take `each` nanoseconds: the times of the first looks.
+    fn looks(pace: &Pace, from: u64, each: u64, operations: u64) -> Vec<u64> {
+        let mut now = from;
+        let mut looks = Vec::new();
+        for _ in 0..operations {
+            now += each;
+            let left = pace.left.load(Ordering::Relaxed).wrapping_sub(1);
+            pace.left.store(left, Ordering::Relaxed);
+            if left.cast_signed() < 0 {
+                let (due, count) = pace.end_count(now);
+                pace.left.store(count - 1, Ordering::Relaxed);
+                if due {
+                    looks.push(now);
+                }
+            }
+        }
+        looks
+    }
+
+    #[test]
+    fn slow_operations_look_each_time_and_quick_ones_seldom() {
+        let second = 1_000_000_000;
+        for each in [100 * second, second, LOOK] {
+            let slow = looks(&Pace::default(), second, each, 20);
+            assert_eq!(slow.len(), 20, "operations of {each} ns");
+        }
+        for each in [8, 1000, 100_000, 10_000_000] {
+            let quick = looks(&Pace::default(), second, each, 40 * LOOK / each);
+            let most = LOOK + LOOK / 2 + u64::from(MOST) * each.min(1000);
+            let gaps: Vec<_> = quick.windows(2).map(|two| two[1] - two[0]).collect();
+            assert!(gaps.len() >= 20, "operations of {each} ns: {gaps:?}");
+            assert!(
+                gaps.iter().all(|gap| (LOOK..=most).contains(gap)),
+                "operations of {each} ns: {gaps:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_becomes_slow_looks_soon() {
+        let pace = Pace::default();
+        let (second, ms) = (1_000_000_000, 1_000_000);
+        looks(&pace, second, 10, 100_000_000 / 10);
+        let looked = looks(&pace, 10 * second, 5 * ms, 400);
+        assert!(looked[0] <= 10 * second + u64::from(MOST) * 5 * ms);
+        assert!(
+            looked
+                .windows(2)
+                .skip(1)
+                .all(|two| two[1] - two[0] <= 100 * ms)
+        );
+    }
+}
