@@ -17,7 +17,7 @@ use unipgas_core::{Deadline, Endpoint, Engine, World};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::segment::Segment;
-use crate::status::{Result, Status, from_engine};
+use crate::status::{Result, Status, code_of, from_engine};
 
 /// Segment names.
 pub(crate) const SEGMENT_IDS: usize = 256;
@@ -68,10 +68,7 @@ impl Initialising {
         };
         let transport = open_from_env(&opening).map_err(|e| tell(&e, Status::ErrEnv))?;
         let engine = Engine::new(vec![transport]).map_err(from_engine)?;
-        let world = World::join(engine, job).map_err(|e| {
-            let status = from_engine(e.clone());
-            tell(&e, status)
-        })?;
+        let world = World::join(engine, job).map_err(|e| tell(&e, code_of(&e)))?;
         let world = Arc::new(world);
         let process = Process::new(&world, *config)?;
         if config.build_infrastructure != 0 {

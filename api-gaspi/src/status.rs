@@ -1,6 +1,9 @@
 //! Return codes (GASPI 17.1 §3.11, §4.2.2; the specific codes are those of release 1.6), and the one table that maps the
 //! engine's errors to them.
 
+use std::io::Write;
+
+use parking_lot::Mutex;
 use unipgas_core::Error;
 
 /// Everything a procedure can return but success. The discriminants are the C values.
@@ -101,9 +104,17 @@ pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
         .map(|(_, text)| *text)
 }
 
-/// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.
+/// The code for an error of the engine. What the system has refused is told in a line, too.
 #[cold]
 pub fn from_engine(error: Error) -> Status {
+    if let Error::Os(why) | Error::Unreachable(why) = &error {
+        tell_once(why);
+    }
+    code_of(&error)
+}
+
+/// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.
+pub(crate) fn code_of(error: &Error) -> Status {
     match error {
         Error::Timeout => Status::Timeout,
         Error::QueueFull => Status::QueueFull,
@@ -119,6 +130,17 @@ pub fn from_engine(error: Error) -> Status {
         | Error::Unsupported
         | Error::InvalidArgument(_)
         | Error::Os(_) => Status::Error,
+    }
+}
+
+/// Says what cannot be said in a code, unless it was the last thing said.
+fn tell_once(why: &str) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock();
+    if *last != why {
+        *last = why.into();
+        // With standard error closed there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "unipgas: {why}");
     }
 }
 

@@ -182,8 +182,8 @@ fn cannot_watch(error: Errno) -> Error {
 }
 
 fn out_of_descriptors() -> Error {
-    Error::Exhausted(
-        "file descriptors: each process that this one communicates with takes one (ulimit -n)"
+    Error::Os(
+        "no file descriptor is left: each process that this one communicates with takes one (ulimit -n)"
             .into(),
     )
 }

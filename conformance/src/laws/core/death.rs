@@ -27,6 +27,12 @@ const fn kills(
 
 pub const LAWS: &[Law] = &[
     kills(
+        "core.death.at-start",
+        "a start ends when a rank dies before it has joined",
+        5,
+        at_start,
+    ),
+    kills(
         "core.death.in-barrier",
         "a barrier ends when a member dies",
         3,
@@ -76,6 +82,13 @@ fn named(error: &Error, rank: u32) -> bool {
 /// The death ends `work`.
 fn ends<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
     refused(work().map(drop), |e| named(e, victim(ctx)), what)
+}
+
+fn at_start(ctx: &Ctx) -> Verdict {
+    if ctx.rank == victim(ctx) {
+        ctx.dies();
+    }
+    ends(ctx, "a start", || Rank::join(ctx, 64))
 }
 
 fn in_barrier(ctx: &Ctx) -> Verdict {

@@ -69,7 +69,8 @@ pub fn on_ranks(ctx: &Ctx, len: usize, body: impl FnOnce(&Rank<'_>) -> Verdict) 
 }
 
 impl<'a> Rank<'a> {
-    fn join(ctx: &'a Ctx, len: usize) -> Result<Self> {
+    /// Joins the job, and waits for the others.
+    pub fn join(ctx: &'a Ctx, len: usize) -> Result<Self> {
         let transport = match ctx.place.net() {
             Some(net) => Arc::new(Loopback::join(net)),
             None => open_from_env(&Opening {
