@@ -12,7 +12,7 @@ use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
 };
 use unipgas_core::transport::Life;
-use unipgas_core::{Error, RegionKey, Remote, RemoteRegion};
+use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 pub(crate) use post::RECEIVE_OP_FLAGS;
@@ -270,6 +270,12 @@ impl Messages {
             self.sources.clear();
             self.numbers.clear();
         }
+    }
+
+    /// Moves everything on. What ends by it is told at the next look, whether or not anything else has come by then.
+    fn move_on(&mut self, engine: &Engine) {
+        self.mailbox.progress(engine);
+        self.stale = true;
     }
 
     pub fn forget(&mut self, number: u32) {

@@ -106,7 +106,7 @@ impl Endpoint {
                     Some(Err(error)) => return reports.fail(&report, errno(error)),
                     None => {
                         messages.mailbox.cancel_send(ticket);
-                        messages.mailbox.progress(engine);
+                        messages.move_on(engine);
                         return Err(Errno::AGAIN);
                     }
                 }
@@ -235,7 +235,7 @@ impl Endpoint {
         flags: u64,
     ) -> Result<()> {
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        messages.mailbox.progress(self.domain().engine());
+        messages.move_on(self.domain().engine());
         state.report_messages(reports);
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         let Some(found) = messages.mailbox.probe(pattern) else {

@@ -293,7 +293,7 @@ impl Queue {
         Ok(entry)
     }
 
-    fn take_error(self) -> Result<fi_cq_err_entry, String> {
+    pub(super) fn take_error(self) -> Result<fi_cq_err_entry, String> {
         // SAFETY:
         // - plain data, of which zeros are a value.
         let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };

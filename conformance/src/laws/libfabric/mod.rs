@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod kit;
+mod account;
 mod address;
 mod bad_input;
 mod completion;
@@ -57,6 +58,7 @@ pub fn laws() -> Vec<&'static Law> {
         counter::laws(),
         tally::laws(),
         trigger::laws(),
+        account::laws(),
         address::laws(),
         message::laws(),
         tagged::laws(),

@@ -1,0 +1,664 @@
+//! Nothing is told twice or never, whatever was full meanwhile (fi_cq(3), fi_cntr(3)).
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, close, name_of};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    messages: "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
+        "each message is told and counted once on both sides, injected ones are counted alone, though queues and lanes are full and calls are repeated";
+    tagged: "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
+        "so is each tagged message";
+    several: "account.multi", "fi_cq(3), fi_cntr(3)", 3, [inject, send, recvmsg, cq_read, cntr_read] + ordering,
+        "so is each message that comes into buffers with FI_MULTI_RECV, and each buffer is given back once";
+    crowd: "account.crowd", "fi_cq(3), fi_cntr(3)", 8, [send, inject, tsend, tinject, recv, trecv] + ordering,
+        "so is each where eight send to each other, none of them ahead of the others";
+    many_peers: "account.peers", "fi_cq(3), fi_cntr(3)", 5, [send, inject, tsend, recv, trecv],
+        "so is each between one endpoint and as many peers as it can have at a time";
+    remote: "account.remote", "fi_cq(3), fi_cntr(3)", 3, [write, writedata, inject_write, read, atomic, fetch_atomic, inject_atomic, cntr_read] + ordering,
+        "each access to remote memory is told and counted once by who makes it, and counted once by whose memory it is, though queues are full";
+    answers: "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
+        "each atomic operation on tagged buffers is told and counted once on both sides, though the lanes are full in both directions";
+}
+
+/// So few that a queue is full most of the time.
+const FEW: usize = 4;
+/// More than a lane has lines.
+const COUNT: usize = 120;
+
+/// What has been told, by contexts.
+struct Told(Vec<u8>);
+
+impl Told {
+    fn of(contexts: usize) -> Told {
+        Told(vec![0; contexts])
+    }
+
+    /// One look at the queue; the entry.
+    fn look(&mut self, queue: Queue) -> Result<Option<fi_cq_tagged_entry>, String> {
+        match queue.read() {
+            (1, entry) => {
+                let context = entry.op_context.addr();
+                ensure!(context < self.0.len(), "context {context}");
+                self.0[context] += 1;
+                Ok(Some(entry))
+            }
+            (AGAIN, _) => Ok(None),
+            (AVAIL, _) => {
+                let error = queue.take_error()?;
+                let what = code_name(-(error.err as isize));
+                Err(format!(
+                    "context {} failed: {what}",
+                    error.op_context.addr()
+                ))
+            }
+            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.0.iter().map(|times| usize::from(*times)).sum()
+    }
+
+    /// Reads until the counters have these values and so much has been told; then nothing more comes.
+    fn complete(
+        &mut self,
+        queue: Queue,
+        all: usize,
+        counters: &[(*mut fid_cntr, usize)],
+    ) -> Verdict {
+        let (mut failed, mut values) = (Ok(()), Vec::new());
+        let waited = until("everything told and counted", || {
+            failed = self.look(queue).map(drop);
+            let value = |counter: &(*mut fid_cntr, usize)| call!(obj counter.0, read()) as usize;
+            values = counters.iter().map(value).collect();
+            let counted = values
+                .iter()
+                .zip(counters)
+                .all(|(seen, (_, all))| seen >= all);
+            failed.is_err() || self.all() >= all && counted
+        });
+        failed?;
+        waited
+            .map_err(|text| format!("{text}: {} of {all} told, counted {values:?}", self.all()))?;
+        for (counter, all) in counters {
+            ensure_eq!(call!(obj * counter, read()) as usize, *all, "counted");
+            ensure_eq!(call!(obj * counter, readerr()), 0, "failures");
+        }
+        ensure_eq!(self.all(), all, "told");
+        queue.is_empty()
+    }
+
+    /// Whether each context was told as often as it should be.
+    fn ensure(&self, times: impl Fn(usize) -> usize) -> Verdict {
+        for (context, seen) in self.0.iter().enumerate() {
+            ensure_eq!(
+                usize::from(*seen),
+                times(context),
+                "how often context {context} was told"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Posts; while there is no room, calls `meanwhile`.
+fn post(mut call: impl FnMut() -> isize, mut meanwhile: impl FnMut() -> Verdict) -> Verdict {
+    let (mut code, mut failed) = (AGAIN, Ok(()));
+    until("room for an operation", || {
+        code = call();
+        if code == AGAIN {
+            failed = meanwhile();
+        }
+        code != AGAIN || failed.is_err()
+    })?;
+    failed?;
+    ensure_eq!(code, 0, "posting gave {}", code_name(code));
+    Ok(())
+}
+
+/// Waits, without a call of libfabric, until `rank` has told this.
+fn hear(ctx: &Ctx, rank: u32, what: &[u8]) -> Verdict {
+    until("what the others tell", || {
+        ctx.told(rank).is_some_and(|told| told == what)
+    })
+}
+
+fn piece(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// A message, or a receive, for the calls that take a structure.
+fn envelope(part: &libc::iovec, addr: u64, context: usize) -> fi_msg_tagged {
+    fi_msg_tagged {
+        msg_iov: part,
+        desc: null_mut(),
+        iov_count: 1,
+        addr,
+        tag: 5,
+        ignore: 0,
+        context: cx(context),
+        data: 0,
+    }
+}
+
+fn untagged(message: &fi_msg_tagged) -> fi_msg {
+    fi_msg {
+        msg_iov: message.msg_iov,
+        desc: null_mut(),
+        iov_count: 1,
+        addr: message.addr,
+        context: message.context,
+        data: 0,
+    }
+}
+
+/// Of messages every third one is injected; where completions are told on request, the first of three asks for it.
+fn is_injected(nth: usize) -> bool {
+    nth % 3 == 1
+}
+
+fn is_told(nth: usize, selective: bool) -> bool {
+    nth.is_multiple_of(3) || !is_injected(nth) && !selective
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    tagged: bool,
+    entries: usize,
+    selective: bool,
+    /// Receives are posted when the sender cannot go on.
+    late: bool,
+}
+
+fn ways(ctx: &Ctx, tagged: bool) -> Verdict {
+    for (entries, selective, late) in [
+        (0, false, false),
+        (FEW, false, true),
+        (FEW, true, false),
+        (0, true, true),
+    ] {
+        one_way(
+            ctx,
+            Way {
+                tagged,
+                entries,
+                selective,
+                late,
+            },
+        )?;
+    }
+    Ok(())
+}
+
+fn messages(ctx: &Ctx) -> Verdict {
+    ways(ctx, false)
+}
+
+fn tagged(ctx: &Ctx) -> Verdict {
+    ways(ctx, true)
+}
+
+fn one_way(ctx: &Ctx, way: Way) -> Verdict {
+    let plan = Plan {
+        entries: way.entries,
+        selective: way.selective,
+        counters: &[FI_SEND, FI_RECV],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        if job.rank == 1 {
+            send_all(job, way)
+        } else {
+            receive_all(job, way)
+        }
+    })
+}
+
+fn send_all(job: &Job<'_>, way: Way) -> Verdict {
+    let (to, ep) = (job.peer(0).address, job.ep);
+    let (mut told, mut full) = (Told::of(COUNT), false);
+    let payloads: Vec<[u8; 16]> = (0..COUNT).map(|nth| [nth as u8; 16]).collect();
+    for (nth, bytes) in payloads.iter().enumerate() {
+        let part = piece(bytes);
+        let message = envelope(&part, to, nth);
+        let flags = if way.selective && is_told(nth, true) {
+            FI_COMPLETION
+        } else {
+            0
+        };
+        let call = || match (way.tagged, is_injected(nth), way.selective) {
+            (false, true, _) => call!(msg ep, inject(bytes.as_ptr().cast(), 8, to)),
+            (true, true, _) => call!(tagged ep, inject(bytes.as_ptr().cast(), 8, to, 5)),
+            (false, _, true) => call!(msg ep, sendmsg(&untagged(&message), flags)),
+            (true, _, true) => call!(tagged ep, sendmsg(&message, flags)),
+            (false, ..) => {
+                call!(msg ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, cx(nth)))
+            }
+            (true, ..) => {
+                call!(tagged ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, 5, cx(nth)))
+            }
+        };
+        post(call, || {
+            // An injected message had no room: the lane is full.
+            if is_injected(nth) && !std::mem::replace(&mut full, true) {
+                job.ctx.tell(b"full");
+            }
+            told.look(job.tx).map(drop)
+        })?;
+    }
+    ensure!(full, "the lane was never full");
+    let all = (0..COUNT)
+        .filter(|nth| is_told(*nth, way.selective))
+        .count();
+    told.complete(job.tx, all, &[(job.station.counters[0], COUNT)])?;
+    told.ensure(|nth| usize::from(is_told(nth, way.selective)))
+}
+
+fn receive_all(job: &Job<'_>, way: Way) -> Verdict {
+    let buffers = Memory::new(16 * COUNT);
+    let post_all = || -> Verdict {
+        for nth in 0..COUNT {
+            let part = libc::iovec {
+                iov_base: buffers.at(16 * nth).cast(),
+                iov_len: 16,
+            };
+            let receive = envelope(&part, FI_ADDR_UNSPEC, nth);
+            let flags = if nth % 2 == 0 { FI_COMPLETION } else { 0 };
+            match way.tagged {
+                true => ok!(tagged job.ep, recvmsg(&receive, flags)),
+                false => ok!(msg job.ep, recvmsg(&untagged(&receive), flags)),
+            }
+        }
+        Ok(())
+    };
+    if !way.late {
+        post_all()?;
+    }
+    hear(job.ctx, 1, b"full")?;
+    if way.late {
+        post_all()?;
+    }
+    let mut told = Told::of(COUNT);
+    let is_told = |nth: usize| !way.selective || nth.is_multiple_of(2);
+    let all = (0..COUNT).filter(|nth| is_told(*nth)).count();
+    told.complete(job.rx, all, &[(job.station.counters[1], COUNT)])?;
+    told.ensure(|nth| usize::from(is_told(nth)))?;
+    for nth in 0..COUNT {
+        let len = if is_injected(nth) { 8 } else { 16 };
+        buffers.holds(16 * nth, &[nth as u8; 16][..len], "a message")?;
+    }
+    buffers.free();
+    Ok(())
+}
+
+fn several(ctx: &Ctx) -> Verdict {
+    /// Messages of 16 bytes that fit a buffer, and buffers.
+    const FIT: usize = 6;
+    const BUFFERS: usize = 2 * COUNT / FIT;
+    for selective in [false, true] {
+        let plan = Plan {
+            caps: FI_MSG | FI_MULTI_RECV,
+            entries: FEW,
+            selective,
+            counters: &[FI_SEND, FI_RECV],
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            let least = 16usize;
+            ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), size_of::<usize>()));
+            let bytes = [3u8; 16];
+            if job.rank > 0 {
+                let to = job.peer(0).address;
+                let mut told = Told::of(COUNT);
+                let mut full = false;
+                for nth in 0..COUNT {
+                    let call = || match is_injected(nth) {
+                        true => call!(msg job.ep, inject(bytes.as_ptr().cast(), 16, to)),
+                        false => {
+                            call!(msg job.ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, cx(nth)))
+                        }
+                    };
+                    post(call, || {
+                        if is_injected(nth) && !std::mem::replace(&mut full, true) {
+                            ctx.tell(b"full");
+                        }
+                        told.look(job.tx).map(drop)
+                    })?;
+                }
+                let is_told = |nth: usize| !selective && !is_injected(nth);
+                let all = (0..COUNT).filter(|nth| is_told(*nth)).count();
+                told.complete(job.tx, all, &[(job.station.counters[0], COUNT)])?;
+                return told.ensure(|nth| usize::from(is_told(nth)));
+            }
+            let buffers = Memory::new(16 * FIT * BUFFERS);
+            for nth in 0..BUFFERS {
+                let part = libc::iovec {
+                    iov_base: buffers.at(16 * FIT * nth).cast(),
+                    iov_len: 16 * FIT,
+                };
+                let receive = untagged(&envelope(&part, FI_ADDR_UNSPEC, nth));
+                ok!(msg job.ep, recvmsg(&receive, FI_MULTI_RECV));
+            }
+            hear(ctx, 1, b"full")?;
+            hear(ctx, 2, b"full")?;
+            let mut told = Told::of(BUFFERS);
+            let counters = [(job.station.counters[1], 2 * COUNT)];
+            let (mut given_back, mut failed) = (0, Ok(()));
+            let all = if selective { BUFFERS } else { 2 * COUNT };
+            until("all messages", || {
+                match told.look(job.rx) {
+                    Ok(Some(entry)) => given_back += usize::from(entry.flags & FI_MULTI_RECV != 0),
+                    Ok(None) => {}
+                    Err(text) => failed = Err(text),
+                }
+                failed.is_err() || told.all() >= all
+            })?;
+            failed?;
+            told.complete(job.rx, all, &counters)?;
+            ensure_eq!(given_back, BUFFERS, "buffers that were given back");
+            told.ensure(|_| if selective { 1 } else { FIT })?;
+            buffers.holds(0, &[3; 16 * FIT], "the first buffer")?;
+            buffers.free();
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn crowd(ctx: &Ctx) -> Verdict {
+    /// Messages from each to each.
+    const EACH: usize = 70;
+    let plan = Plan {
+        entries: FEW,
+        counters: &[FI_SEND, FI_RECV],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let others = job.size as usize - 1;
+        let (all, bytes) = (others * EACH, [6u8; 16]);
+        let room = Memory::new(16 * all);
+        for nth in 0..all {
+            let base = room.at(16 * nth).cast();
+            match nth % EACH % 2 {
+                0 => ok!(msg job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, cx(nth))),
+                _ => {
+                    ok!(tagged job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, 5, 0, cx(nth)))
+                }
+            }
+        }
+        job.meet();
+        let (mut sent, mut received) = (Told::of(all), Told::of(all));
+        for nth in 0..all {
+            let rank = (job.rank + 1 + (nth % others) as u32) % job.size;
+            let to = job.peer(rank).address;
+            let (base, none, context) = (bytes.as_ptr().cast(), null_mut(), cx(nth));
+            let call = || match (nth / others % 2, is_injected(nth)) {
+                (0, true) => call!(msg job.ep, inject(base, 16, to)),
+                (0, false) => call!(msg job.ep, send(base, 16, none, to, context)),
+                (_, true) => call!(tagged job.ep, inject(base, 16, to, 5)),
+                (_, false) => call!(tagged job.ep, send(base, 16, none, to, 5, context)),
+            };
+            post(call, || {
+                sent.look(job.tx)?;
+                received.look(job.rx).map(drop)
+            })?;
+        }
+        let is_told = |nth: usize| !is_injected(nth);
+        let untold = (0..all).filter(|nth| !is_told(*nth)).count();
+        let counters = &job.station.counters;
+        // Each waits for what all have sent, and so moves what it has sent itself on.
+        received.complete(job.rx, all, &[(counters[1], all)])?;
+        sent.complete(job.tx, all - untold, &[(counters[0], all)])?;
+        sent.ensure(|nth| usize::from(is_told(nth)))?;
+        received.ensure(|_| 1)?;
+        job.meet();
+        room.free();
+        Ok(())
+    })
+}
+
+fn many_peers(ctx: &Ctx) -> Verdict {
+    /// Endpoints of each process but the first, and messages to each of them: more than a lane has lines.
+    const ENDPOINTS: usize = 60;
+    const EACH: usize = 70;
+    /// The tag under which they say who they are.
+    const HELLO: u64 = 1;
+    let plan = Plan {
+        entries: FEW,
+        counters: &[FI_SEND, FI_RECV],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counters = &job.station.counters;
+        let bytes = [9u8; 8];
+        let base = bytes.as_ptr().cast();
+        if job.rank > 0 {
+            let all = ENDPOINTS * EACH;
+            let room = Memory::new(8 * all);
+            let (mut sent, mut endpoints) = (Told::of(ENDPOINTS), Vec::new());
+            for nth in 0..ENDPOINTS {
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let name = name_of(ep)?;
+                for message in 0..EACH {
+                    let context = nth * EACH + message;
+                    let place = room.at(8 * context).cast();
+                    ok!(msg ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(context)));
+                }
+                let to = job.peer(0).address;
+                post(
+                    || call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, HELLO, cx(nth))),
+                    || sent.look(job.tx).map(drop),
+                )?;
+                endpoints.push(ep);
+            }
+            sent.complete(job.tx, ENDPOINTS, &[(counters[0], ENDPOINTS)])?;
+            hear(ctx, 0, b"full")?;
+            let mut received = Told::of(all);
+            received.complete(job.rx, all, &[(counters[1], all)])?;
+            received.ensure(|_| 1)?;
+            job.meet();
+            endpoints.into_iter().try_for_each(close)?;
+            room.free();
+            return Ok(());
+        }
+        let peers = ENDPOINTS * (job.size as usize - 1);
+        let names = Memory::new(NAME * peers);
+        for nth in 0..peers {
+            let place = names.at(NAME * nth).cast();
+            ok!(tagged job.ep, recv(place, NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(nth)));
+        }
+        let mut known = Told::of(peers);
+        known.complete(job.rx, peers, &[(counters[1], peers)])?;
+        known.ensure(|_| 1)?;
+        let mut addresses = Vec::new();
+        for nth in 0..peers {
+            addresses.push(job.station.insert(&names.load(NAME * nth, NAME))?);
+        }
+        names.free();
+        let all = peers * EACH;
+        let (mut sent, mut full) = (Told::of(all), false);
+        for nth in 0..all {
+            let to = addresses[nth % peers];
+            let call = || match is_injected(nth / peers) {
+                true => call!(msg job.ep, inject(base, 8, to)),
+                false => call!(msg job.ep, send(base, 8, null_mut(), to, cx(nth))),
+            };
+            post(call, || {
+                if is_injected(nth / peers) && !std::mem::replace(&mut full, true) {
+                    ctx.tell(b"full");
+                }
+                sent.look(job.tx).map(drop)
+            })?;
+        }
+        ensure!(full, "no lane was ever full");
+        let is_told = |nth: usize| !is_injected(nth / peers);
+        let told = (0..all).filter(|nth| is_told(*nth)).count();
+        sent.complete(job.tx, told, &[(counters[0], all)])?;
+        sent.ensure(|nth| usize::from(is_told(nth)))?;
+        job.meet();
+        Ok(())
+    })
+}
+
+/// What the `nth` access to remote memory is: 1, 3 and 7 are injected, 4 and 6 read, 5 and 7 bring data.
+fn access(job: &Job<'_>, nth: usize, result: *mut u64) -> isize {
+    static ONE: u64 = 1;
+    let (to, at, key) = job.place(0, 8 * job.rank as usize);
+    let (o, none, context) = ((&raw const ONE).cast(), null_mut(), cx(nth));
+    let data = u64::from(job.rank) << 32 | nth as u64;
+    let own = (at + 64, at + 128);
+    match nth % 8 {
+        0 => call!(rma job.ep, write(o, 8, none, to, own.0, key, context)),
+        1 => call!(rma job.ep, inject(o, 8, to, own.0, key)),
+        2 => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, context)),
+        3 => call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)),
+        4 => {
+            call!(atomic job.ep, readwrite(o, 1, none, result.cast(), none, to, at, key, UINT64, SUM, context))
+        }
+        5 => call!(rma job.ep, writedata(o, 8, none, data, to, own.1, key, context)),
+        6 => call!(rma job.ep, read(result.cast(), 8, none, to, own.0, key, context)),
+        _ => call!(rma job.ep, injectdata(o, 8, data, to, own.1, key)),
+    }
+}
+
+fn remote(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
+        entries: FEW,
+        counters: &[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE],
+        ..Plan::default()
+    };
+    // Where it is quick, more than the target has room for notices.
+    let count = many(ctx, 200) as usize;
+    with(ctx, &plan, 256, |job| {
+        let others = job.size as usize - 1;
+        let [reads, writes, remote_reads, remote_writes] = job.station.counters[..] else {
+            return Err("not four counters".into());
+        };
+        if job.rank > 0 {
+            let mut told = Told::of(count);
+            let mut results = vec![0u64; count];
+            for (nth, result) in results.iter_mut().enumerate() {
+                let result = &raw mut *result;
+                post(|| access(job, nth, result), || told.look(job.tx).map(drop))?;
+            }
+            ctx.tell(b"posted");
+            let is_told = |nth: usize| !matches!(nth % 8, 1 | 3 | 7);
+            let all = (0..count).filter(|nth| is_told(*nth)).count();
+            let counters = [(reads, count / 4), (writes, count / 4 * 3)];
+            told.complete(job.tx, all, &counters)?;
+            told.ensure(|nth| usize::from(is_told(nth)))?;
+            let mut fetched: Vec<u64> = results.into_iter().skip(4).step_by(8).collect();
+            fetched.sort_unstable();
+            let all_differ = fetched.windows(2).all(|two| two[0] < two[1]);
+            ensure!(all_differ, "what was fetched: {fetched:?}");
+            return Ok(());
+        }
+        for rank in 1..job.size {
+            hear(ctx, rank, b"posted")?;
+        }
+        let all = others * count / 4;
+        let (mut seen, mut heard) = (0, vec![0u8; others * count]);
+        until("what comes with data", || {
+            if let (1, entry) = job.rx.read() {
+                let (rank, nth) = ((entry.data >> 32) as usize - 1, entry.data as u32 as usize);
+                heard[rank * count + nth] += 1;
+                seen += 1;
+            }
+            seen >= all
+        })?;
+        for (nth, times) in heard.iter().enumerate() {
+            let expected = u8::from(matches!(nth % count % 8, 5 | 7));
+            ensure_eq!(*times, expected, "how often data {nth} has come");
+        }
+        let counters = [(remote_reads, all), (remote_writes, all * 3)];
+        Told::of(0).complete(job.rx, 0, &counters)?;
+        for rank in 1..job.size as usize {
+            ensure_eq!(job.memory.get(8 * rank) as usize, count / 8 * 3, "the sum");
+        }
+        Ok(())
+    })
+}
+
+fn answers(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        entries: 2 * COUNT,
+        counters: &[FI_READ, FI_WRITE, FI_RECV],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let [reads, writes, receives] = job.station.counters[..] else {
+            return Err("not three counters".into());
+        };
+        // Each asks the other one, and nobody takes anything before both have asked for everything.
+        let other = job.peer(job.right()).address;
+        let mut results = vec![0u64; COUNT];
+        let one = 1u64;
+        let operand = fi_ioc {
+            addr: (&raw const one).cast_mut().cast(),
+            count: 1,
+        };
+        for (nth, result) in results.iter_mut().enumerate() {
+            let target = fi_rma_ioc {
+                addr: 0,
+                count: 1,
+                key: 11,
+            };
+            let mut result = fi_ioc {
+                addr: (&raw mut *result).cast(),
+                count: 1,
+            };
+            let msg = fi_msg_atomic {
+                msg_iov: &operand,
+                desc: null_mut(),
+                iov_count: 1,
+                addr: other,
+                rma_iov: &target,
+                rma_iov_count: 1,
+                datatype: UINT64,
+                op: SUM,
+                context: cx(nth),
+                data: 0,
+            };
+            let none = null_mut();
+            match nth % 2 {
+                0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
+                _ => ok!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
+            }
+        }
+        ctx.tell(b"asked");
+        hear(ctx, job.right(), b"asked")?;
+        let words = Memory::new(8 * COUNT);
+        for nth in 0..COUNT {
+            words.set(8 * nth, nth as u64);
+            let base = words.at(8 * nth).cast();
+            ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
+        }
+        let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
+        operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
+        asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
+        asked.ensure(|_| 1)?;
+        operated.ensure(|_| 1)?;
+        for (nth, result) in results.iter().enumerate() {
+            ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
+            // SAFETY:
+            // - a word that was written through a pointer.
+            let seen = unsafe { (&raw const *result).read_volatile() };
+            let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
+            ensure_eq!(seen, expected, "what was fetched from word {nth}");
+        }
+        job.meet();
+        words.free();
+        Ok(())
+    })
+}
