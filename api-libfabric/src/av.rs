@@ -3,25 +3,42 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::domain::Domain;
-use crate::name::Name;
+use crate::name::{Called, Name};
+use crate::service::Service;
 use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
+
+/// Time between two looks whether a service is there by now: programs ask in a loop.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// An address vector.
 pub struct AddressVector {
     domain: Arc<Domain>,
     entries: RwLock<Entries>,
+    /// When it was looked last after services.
+    looked: Mutex<Option<Instant>>,
     /// How many addresses have been removed: endpoints look here whether what they know may be out of date.
     removals: AtomicU64,
 }
 
+/// What is behind an address.
+#[derive(Clone, Copy)]
+struct Known {
+    called: Called,
+    /// `None`: the service has not been found yet.
+    name: Option<Name>,
+}
+
 #[derive(Default)]
 struct Entries {
-    names: Vec<Option<Name>>,
+    names: Vec<Option<Known>>,
+    /// How many of them have not been found.
+    unknown: usize,
     /// Indices of names that were removed.
     free: BTreeSet<u64>,
     by_id: HashMap<u64, u64>,
@@ -33,6 +50,7 @@ impl AddressVector {
         AddressVector {
             domain: domain.clone(),
             entries: RwLock::default(),
+            looked: Mutex::new(None),
             removals: AtomicU64::new(0),
         }
     }
@@ -43,19 +61,27 @@ impl AddressVector {
     }
 
     /// Inserts a name; its address, which may be one that was removed.
-    pub fn insert(&self, name: Name) -> u64 {
+    pub fn insert(&self, called: Called) -> u64 {
+        let name = match called {
+            Called::Name(name) => Some(name),
+            Called::Service(_) => None,
+        };
+        let known = Known { called, name };
         let mut entries = self.entries.write();
         let address = match entries.free.pop_first() {
             Some(address) => {
-                entries.names[address as usize] = Some(name);
+                entries.names[address as usize] = Some(known);
                 address
             }
             None => {
-                entries.names.push(Some(name));
+                entries.names.push(Some(known));
                 entries.names.len() as u64 - 1
             }
         };
-        entries.by_id.entry(name.id()).or_insert(address);
+        match name {
+            Some(name) => drop(entries.by_id.entry(name.id()).or_insert(address)),
+            None => entries.unknown += 1,
+        }
         address
     }
 
@@ -66,10 +92,15 @@ impl AddressVector {
             .names
             .get_mut(address as usize)
             .ok_or(Errno::INVAL)?;
-        let name = place.take().ok_or(Errno::INVAL)?;
+        let known = place.take().ok_or(Errno::INVAL)?;
         entries.free.insert(address);
+        let Some(name) = known.name else {
+            entries.unknown -= 1;
+            return Ok(());
+        };
         if entries.by_id.get(&name.id()) == Some(&address) {
-            let again = entries.names.iter().position(|other| *other == Some(name));
+            let same = |other: &Option<Known>| other.and_then(|other| other.name) == Some(name);
+            let again = entries.names.iter().position(same);
             match again {
                 Some(other) => entries.by_id.insert(name.id(), other as u64),
                 None => entries.by_id.remove(&name.id()),
@@ -79,17 +110,99 @@ impl AddressVector {
         Ok(())
     }
 
-    /// The name at an address. Errors: [`Errno::INVAL`] if it is not there.
+    /// The name at an address. Errors: [`Errno::INVAL`] if it is not there; of a service [`Errno::AGAIN`] as long as there is no endpoint
+    /// that is it, and what keeps that from being reached.
     pub fn name(&self, address: u64) -> Result<Name> {
+        let known = self.known(address)?;
+        match (known.name, known.called) {
+            (Some(name), _) | (None, Called::Name(name)) => Ok(name),
+            (None, Called::Service(service)) => self.find(address, &service),
+        }
+    }
+
+    /// What the program called the endpoint at an address. Errors: [`Errno::INVAL`] if it is not there.
+    pub fn called(&self, address: u64) -> Result<Called> {
+        self.known(address).map(|known| known.called)
+    }
+
+    fn known(&self, address: u64) -> Result<Known> {
         let entries = self.entries.read();
-        let name = entries.names.get(address as usize).copied().flatten();
-        name.ok_or(Errno::INVAL)
+        let known = entries.names.get(address as usize).copied().flatten();
+        known.ok_or(Errno::INVAL)
+    }
+
+    #[cold]
+    fn find(&self, address: u64, service: &Service) -> Result<Name> {
+        if self.is_time_to_look() {
+            self.find_now(address, service)
+        } else {
+            Err(Errno::AGAIN)
+        }
+    }
+
+    fn is_time_to_look(&self) -> bool {
+        let mut looked = self.looked.lock();
+        let due = looked.is_none_or(|looked| looked.elapsed() >= LOOK);
+        if due {
+            *looked = Some(Instant::now());
+        }
+        due
+    }
+
+    fn find_now(&self, address: u64, service: &Service) -> Result<Name> {
+        let found = service.find(&self.domain);
+        let name = found?.ok_or(Errno::AGAIN)?;
+        let mut entries = self.entries.write();
+        let place = entries.names.get_mut(address as usize);
+        let known = place.and_then(Option::as_mut).ok_or(Errno::INVAL)?;
+        if known.called != Called::Service(*service) {
+            return Err(Errno::INVAL);
+        }
+        if known.name.is_none() {
+            known.name = Some(name);
+            entries.unknown -= 1;
+            entries.by_id.entry(name.id()).or_insert(address);
+        }
+        Ok(name)
     }
 
     /// The address of the endpoint `id`; FI_ADDR_NOTAVAIL if it was not inserted.
     pub fn address_of(&self, id: u64) -> u64 {
+        let (found, unknown) = self.look_up(id);
+        // Whoever is heard of may be a service that nobody here has talked to.
+        if found.is_none() && unknown {
+            self.find_services();
+            return self.look_up(id).0.unwrap_or(FI_ADDR_NOTAVAIL);
+        }
+        found.unwrap_or(FI_ADDR_NOTAVAIL)
+    }
+
+    fn look_up(&self, id: u64) -> (Option<u64>, bool) {
         let entries = self.entries.read();
-        entries.by_id.get(&id).copied().unwrap_or(FI_ADDR_NOTAVAIL)
+        (entries.by_id.get(&id).copied(), entries.unknown > 0)
+    }
+
+    #[cold]
+    fn find_services(&self) {
+        if !self.is_time_to_look() {
+            return;
+        }
+        let entries = self.entries.read();
+        let services: Vec<(u64, Service)> = (0..)
+            .zip(&entries.names)
+            .filter_map(|(address, known)| match known {
+                Some(Known {
+                    called: Called::Service(service),
+                    name: None,
+                }) => Some((address, *service)),
+                _ => None,
+            })
+            .collect();
+        drop(entries);
+        for (address, service) in services {
+            // Those that are not there are nobody who could be heard of.
+            let _ = self.find_now(address, &service);
+        }
     }
 
     /// How many addresses have been removed so far.

@@ -12,8 +12,9 @@ use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::messages::Messages;
-use crate::name::Name;
+use crate::name::{Called, Name};
 use crate::operation::{Counted, Report, Reports};
+use crate::service::{Served, Service};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_TAGGED};
@@ -36,6 +37,8 @@ pub struct EndpointOptions {
     pub caps: u64,
     /// Order between operations to one peer that the program relies on.
     pub order: u64,
+    /// The service that it is, if it is one.
+    pub service: Option<Service>,
 }
 
 #[derive(Default)]
@@ -62,6 +65,7 @@ pub struct Endpoint {
     options: EndpointOptions,
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
+    _served: Option<Served>,
     /// Open as long as this is registered. Dropped last: then nothing of the endpoint is on its way to peers any more.
     directory: Region,
 }
@@ -90,7 +94,8 @@ impl Posting {
 }
 
 impl Endpoint {
-    /// A new endpoint, known to others by its name from now on, but not enabled.
+    /// A new endpoint, known to others by its name from now on, but not enabled. Errors: [`Errno::ADDRINUSE`] if another one is the
+    /// service.
     pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
         let engine = domain.engine();
         let id = fresh_id()?;
@@ -122,12 +127,15 @@ impl Endpoint {
         // SAFETY:
         // - room for it, as just checked; page-aligned; nobody else knows the memory yet.
         unsafe { place.ptr.cast::<Directory>().write(shown) };
+        let served = options.service.map(|service| service.serve(&name));
+        let served = served.transpose()?;
         let channel = engine.endpoint(u32::MAX)?;
         let state = State::new(domain, channel, inbox, inbox_memory, messages);
         Ok(Arc::new(Endpoint {
             domain: domain.clone(),
             name,
             options,
+            _served: served,
             directory,
             bindings: Mutex::new(Bindings {
                 state: Some(state),
@@ -162,6 +170,14 @@ impl Endpoint {
     /// Its name, for other processes' address vectors.
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// What programs call it.
+    pub fn called(&self) -> Called {
+        match self.options.service {
+            Some(service) => Called::Service(service),
+            None => Called::Name(self.name),
+        }
     }
 
     /// What it is for.

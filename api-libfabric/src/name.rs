@@ -1,10 +1,12 @@
 //! The name of an endpoint (fi_getname(3)): where its process is, and where the endpoint's directory is in it. Opaque, and of 64 bytes:
 //! programs exchange names by their own means, and have no more room than FI_NAME_MAX for them.
 
+use data_encoding::BASE64URL_NOPAD;
 use unipgas_core::bundle::{BUNDLE_LEN, Bundle};
 use unipgas_core::lanes::NAME_LEN;
 use unipgas_core::{Address, Error, RegionKey};
 
+use crate::service::Service;
 use crate::status::{Errno, Result};
 
 const MAGIC: [u8; 2] = [0xf1, 0x01];
@@ -52,12 +54,17 @@ impl Name {
     pub fn from_bytes(bytes: &[u8]) -> Result<Name> {
         let bytes: [u8; NAME_LEN] = bytes.try_into().map_err(|_| Errno::INVAL)?;
         let name = Name(bytes);
-        let fits = HEAD + name.lengths().0 + name.lengths().1 <= NAME_LEN;
+        let fits = name.len() <= NAME_LEN;
         if bytes[..2] == MAGIC && fits && name.id() != 0 {
             Ok(name)
         } else {
             Err(Errno::INVAL)
         }
+    }
+
+    /// Bytes that mean anything.
+    fn len(&self) -> usize {
+        HEAD + self.lengths().0 + self.lengths().1
     }
 
     fn lengths(&self) -> (usize, usize) {
@@ -86,10 +93,66 @@ impl Name {
     }
 }
 
-impl std::fmt::Display for Name {
-    /// For people (fi_av_straddr(3)).
+/// How a program calls an endpoint: by its name, or by the service that it is. Both have [`LEN`] bytes; as a text (FI_ADDR_STR) they are
+/// `fi_unipgas://` and the name's bytes, or `fi_unipgas://:` and the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Called {
+    /// The endpoint that has said this name.
+    Name(Name),
+    /// The one that is the service when it is talked to for the first time.
+    Service(Service),
+}
+
+/// What a text begins with; alone it names no endpoint.
+pub const SCHEME: &str = "fi_unipgas://";
+
+impl Called {
+    /// From its bytes. Errors: [`Errno::INVAL`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Called> {
+        let name = Name::from_bytes(bytes).map(Called::Name);
+        name.or_else(|_| Service::from_bytes(bytes).map(Called::Service))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; LEN] {
+        match self {
+            Called::Name(name) => name.as_bytes(),
+            Called::Service(service) => service.as_bytes(),
+        }
+    }
+}
+
+impl std::str::FromStr for Called {
+    type Err = Errno;
+
+    fn from_str(text: &str) -> Result<Called> {
+        let rest = text.strip_prefix(SCHEME).ok_or(Errno::INVAL)?;
+        if let Some(service) = rest.strip_prefix(':') {
+            return Service::new(service).map(Called::Service);
+        }
+        let decoded = BASE64URL_NOPAD.decode(rest.as_bytes());
+        let mut bytes = decoded.map_err(|_| Errno::INVAL)?;
+        let given = bytes.len();
+        bytes.resize(LEN.max(given), 0);
+        let name = Name::from_bytes(&bytes)?;
+        // Only as many as it needs, so that there is one text for each.
+        if given == name.len() {
+            Ok(Called::Name(name))
+        } else {
+            Err(Errno::INVAL)
+        }
+    }
+}
+
+impl std::fmt::Display for Called {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "fi_unipgas://{:016x}", self.id())
+        match self {
+            Called::Name(name) => {
+                let bytes = &name.as_bytes()[..name.len()];
+                write!(f, "{SCHEME}{}", BASE64URL_NOPAD.encode(bytes))
+            }
+            Called::Service(service) => write!(f, "{SCHEME}:{}", service.text()),
+        }
     }
 }
 
@@ -110,6 +173,36 @@ mod tests {
         );
         assert_eq!(Name::from_bytes(&[0; 64]), Err(Errno::INVAL));
         assert_eq!(Name::from_bytes(&name.as_bytes()[1..]), Err(Errno::INVAL));
-        assert_eq!(name.to_string(), "fi_unipgas://000000000000004d");
+    }
+
+    #[test]
+    fn texts_mean_what_they_were_made_from() {
+        let address = Address::pack([(Tag::Shm, &[3u8; 20][..])]).unwrap();
+        let directory = RegionKey::pack([(Tag::Shm, &[0u8; 8][..])]).unwrap();
+        let longest = "s".repeat(crate::service::LONGEST_SERVICE);
+        let mut all = vec![Called::Name(Name::new(9, &address, &directory).unwrap())];
+        for service in ["7471", "a b", "ü", &longest] {
+            all.push(Called::Service(Service::new(service).unwrap()));
+        }
+        for called in all {
+            let text = called.to_string();
+            // The room that programs have for such texts.
+            assert!(text.len() < 128, "{text}");
+            assert_eq!(text.parse(), Ok(called));
+            assert_eq!(Called::from_bytes(called.as_bytes()), Ok(called));
+        }
+        let wrong = [
+            "",
+            "fi_unipgas://",
+            "fi_unipgas://:",
+            "fi_unipgas://AAAA",
+            "fi_shm://:7",
+        ];
+        for text in wrong {
+            assert_eq!(text.parse::<Called>(), Err(Errno::INVAL), "{text}");
+        }
+        for service in ["", "a\0", "\n", &format!("{longest}x")] {
+            assert_eq!(Service::new(service), Err(Errno::INVAL));
+        }
     }
 }

@@ -58,6 +58,7 @@ extern "C" fn leave() {
         && let Some(opened) = &*opened
         && opened.pid == std::process::id()
     {
+        crate::service::leave();
         opened.engine.leave();
     }
 }

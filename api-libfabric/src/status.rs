@@ -41,6 +41,8 @@ numbers! {
     MSGSIZE = libc::EMSGSIZE, c"too long";
     NOPROTOOPT = libc::ENOPROTOOPT, c"no such option";
     OPNOTSUPP = libc::EOPNOTSUPP, c"operation not supported";
+    ADDRINUSE = libc::EADDRINUSE, c"another endpoint is this service";
+    ADDRNOTAVAIL = libc::EADDRNOTAVAIL, c"a name that an endpoint cannot choose";
     CONNRESET = libc::ECONNRESET, c"the peer process has died or closed its endpoint";
     TIMEDOUT = libc::ETIMEDOUT, c"timed out";
     HOSTUNREACH = libc::EHOSTUNREACH, c"the peer cannot be reached";

@@ -9,7 +9,9 @@ use unipgas_core::engine::Connection;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
 use unipgas_core::transport::Life;
-use unipgas_core::{Endpoint as Channel, Error, Outcome, Region, RegionKey, Remote, RemoteRegion};
+use unipgas_core::{
+    Address, Endpoint as Channel, Error, Outcome, Region, RegionKey, Remote, RemoteRegion,
+};
 
 use crate::domain::Domain;
 use crate::name::Name;
@@ -88,13 +90,27 @@ pub(crate) fn read_directory(
     domain: &Domain,
     name: &Name,
 ) -> Result<(Connection, RemoteRegion, Directory), Error> {
+    let found = read_directory_at(domain, &name.address(), &name.directory())?;
+    if found.2.id == name.id() {
+        Ok(found)
+    } else {
+        Err(Error::PeerDead)
+    }
+}
+
+/// The same of whichever endpoint has its directory there.
+pub(crate) fn read_directory_at(
+    domain: &Domain,
+    address: &Address,
+    key: &RegionKey,
+) -> Result<(Connection, RemoteRegion, Directory), Error> {
     let engine = domain.engine();
-    let connection = engine.connect(&name.address())?;
+    let connection = engine.connect(address)?;
     let gone = |error| match error {
         Error::StaleRegion => Error::PeerDead,
         error => error,
     };
-    let region = connection.import(&name.directory()).map_err(gone)?;
+    let region = connection.import(key).map_err(gone)?;
     let mut directory = Directory::zeroed();
     let at = Remote {
         region: &region,
@@ -104,9 +120,6 @@ pub(crate) fn read_directory(
         .service()
         .read(engine, at, bytemuck::bytes_of_mut(&mut directory))
         .map_err(gone)?;
-    if directory.id != name.id() {
-        return Err(Error::PeerDead);
-    }
     Ok((connection, region, directory))
 }
 

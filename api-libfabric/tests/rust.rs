@@ -15,8 +15,8 @@ use unipgas_libfabric::operation::Counted;
 use unipgas_libfabric::rma::{Direction, Part, RemotePart};
 use unipgas_libfabric::sys::*;
 use unipgas_libfabric::{
-    AddressVector, CompletionQueue, Counter, Domain, DomainOptions, Endpoint, EndpointOptions,
-    Entry, Errno, MemoryRegion, Name,
+    AddressVector, Called, CompletionQueue, Counter, Domain, DomainOptions, Endpoint,
+    EndpointOptions, Entry, Errno, MemoryRegion,
 };
 
 struct Node {
@@ -48,6 +48,7 @@ impl Node {
         let options = EndpointOptions {
             caps: FI_RMA | FI_ATOMIC | FI_MSG | FI_TAGGED | FI_SOURCE | FI_RMA_EVENT,
             order: FI_ORDER_STRICT,
+            service: None,
         };
         let endpoint = Endpoint::new(&domain, options).unwrap();
         assert_eq!(endpoint.enable(), Err(Errno::NOAV));
@@ -73,7 +74,7 @@ impl Node {
 
     fn knows(&self, other: &Node) -> u64 {
         self.av
-            .insert(Name::from_bytes(other.endpoint.name().as_bytes()).unwrap())
+            .insert(Called::from_bytes(other.endpoint.called().as_bytes()).unwrap())
     }
 
     fn next(&self) -> Entry {

@@ -350,7 +350,7 @@ pub const FI_ATOMIC: &[Procedure] = &[
 pub const FI_NEIGHBOURS: &[&str] = &[
     "fi_getinfo", "fi_fabric", "fi_domain", "fi_close", "fi_endpoint", "fi_ep_bind", "fi_enable", "fi_ep_alias", "fi_control",
     "fi_getopt", "fi_setopt", "fi_cancel", "fi_getname",
-    "fi_av_open", "fi_av_insert", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
+    "fi_av_open", "fi_av_insert", "fi_av_insertsvc", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
     "fi_mr_reg", "fi_mr_regv", "fi_mr_regattr", "fi_mr_bind", "fi_mr_enable",
     "fi_cq_open", "fi_cq_read", "fi_cq_readfrom", "fi_cq_readerr", "fi_cq_sread", "fi_cq_sreadfrom", "fi_cq_signal", "fi_cq_strerror",
     "fi_trywait",

@@ -7,14 +7,16 @@ use parking_lot::Mutex;
 
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
+use super::naming::{self, Format};
 use super::{Object, code, fid_of, given, is_free, list, no, no_control, number, put};
 use crate::av::AddressVector;
-use crate::name::{LEN, Name};
+use crate::name::{Called, LEN};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
 pub(super) struct AvPart {
     pub av: Arc<AddressVector>,
+    format: Format,
     /// Insertions are told to an event queue (FI_EVENT).
     asynchronous: bool,
     events: Mutex<Option<Arc<EventQueue>>>,
@@ -35,7 +37,7 @@ static FID: fi_ops = fi_ops {
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert,
-    insertsvc: no,
+    insertsvc,
     insertsym: no,
     remove,
     lookup,
@@ -76,6 +78,7 @@ pub(super) unsafe extern "C" fn open_av(
         };
         let part = AvPart {
             av: Arc::new(AddressVector::new(&domain.inner.domain)),
+            format: domain.inner.format,
             asynchronous,
             events: Mutex::new(None),
         };
@@ -128,33 +131,83 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     number(|| {
+        // SAFETY:
+        // - an address vector, by the interface.
+        let part = unsafe { &AvObject::at(av)?.inner };
+        if count > isize::MAX as usize / LEN {
+            return Err(Errno::INVAL);
+        }
+        if count > 0 {
+            given(names)?;
+        }
+        let mut at = names;
+        let each = || {
+            // SAFETY:
+            // - as many names, one behind the other, by the interface.
+            let (called, len) = unsafe { part.format.read(at) };
+            at = at.wrapping_byte_add(len);
+            called
+        };
+        // SAFETY:
+        // - `count` places for addresses unless null, and for errors if the flag says so, by the interface.
+        unsafe { part.insert(av, count, each, addresses, (flags, context)) }
+    }) as c_int
+}
+
+unsafe extern "C" fn insertsvc(
+    av: *mut fid_av,
+    node: *const c_char,
+    service: *const c_char,
+    address: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY:
+        // - an address vector, and strings of C or null, by the interface.
+        let (part, called) =
+            unsafe { (&AvObject::at(av)?.inner, naming::resolve(node, service, 0)) };
+        let called = || match called {
+            Ok(called) => called.ok_or(Errno::INVAL),
+            Err(_) => Err(Errno::ADDRNOTAVAIL),
+        };
+        // SAFETY:
+        // - as for `insert`.
+        unsafe { part.insert(av, 1, called, address, (flags, context)) }
+    }) as c_int
+}
+
+impl AvPart {
+    /// Inserts `count` endpoints that `each` gives; how many are there, unless that is told to an event queue.
+    ///
+    /// # Safety
+    /// `addresses` is null or has as many places, and `context`, too, if the flags have FI_SYNC_ERR.
+    unsafe fn insert(
+        &self,
+        av: *mut fid_av,
+        count: usize,
+        mut each: impl FnMut() -> Result<Called>,
+        addresses: *mut u64,
+        (flags, context): (u64, *mut c_void),
+    ) -> Result<usize> {
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
             return Err(Errno::BADFLAGS);
         }
-        // SAFETY:
-        // - an address vector and as many names, by the interface.
-        let (object, names) = unsafe {
-            let most = isize::MAX as usize / LEN;
-            (
-                AvObject::at(av)?,
-                list(names.cast::<[u8; LEN]>(), count, most)?,
-            )
-        };
-        let events = object.inner.events.lock();
-        if object.inner.asynchronous && events.is_none() {
+        let events = self.events.lock();
+        if self.asynchronous && events.is_none() {
             return Err(Errno::NOEQ);
         }
         let mut good = 0;
-        for (nth, name) in names.iter().enumerate() {
-            let name = Name::from_bytes(name);
-            good += usize::from(name.is_ok());
-            let errno = name.as_ref().err().map_or(0, |errno| errno.0);
-            if let (Some(events), true, 1..) = (&*events, object.inner.asynchronous, errno) {
+        for nth in 0..count {
+            let called = each();
+            good += usize::from(called.is_ok());
+            let errno = called.as_ref().err().map_or(0, |errno| errno.0);
+            if let (Some(events), true, 1..) = (&*events, self.asynchronous, errno) {
                 events.fail(av.cast(), context, nth as u64, errno);
             }
-            let address = name.map_or(FI_ADDR_NOTAVAIL, |name| object.inner.av.insert(name));
+            let address = called.map_or(FI_ADDR_NOTAVAIL, |called| self.av.insert(called));
             // SAFETY:
-            // - `count` places for addresses unless null, and for errors if the flag says so, by the interface.
+            // - the caller's word.
             unsafe {
                 if !addresses.is_null() {
                     addresses.add(nth).write(address);
@@ -164,12 +217,12 @@ unsafe extern "C" fn insert(
                 }
             }
         }
-        if let (Some(events), true) = (&*events, object.inner.asynchronous) {
+        if let (Some(events), true) = (&*events, self.asynchronous) {
             events.tell(FI_AV_COMPLETE, av.cast(), context, good as u64);
             return Ok(0);
         }
         Ok(good)
-    }) as c_int
+    }
 }
 
 unsafe extern "C" fn remove(
@@ -208,8 +261,9 @@ unsafe extern "C" fn lookup(
         // SAFETY:
         // - an address vector, and the caller's buffer with its length.
         unsafe {
-            let found = AvObject::at(av)?.inner.av.name(address)?;
-            copy_out(found.as_bytes(), name, len)?;
+            let part = &AvObject::at(av)?.inner;
+            let called = part.av.called(address)?;
+            copy_out(&part.format.write(&called), name, len)?;
         }
         Ok(())
     })
@@ -235,17 +289,16 @@ pub(super) unsafe fn copy_out(bytes: &[u8], buffer: *mut c_void, len: *mut usize
 }
 
 unsafe extern "C" fn straddr(
-    _av: *mut fid_av,
+    av: *mut fid_av,
     name: *const c_void,
     buffer: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
     // SAFETY:
-    // - a name of an endpoint, and the caller's buffer with its length.
+    // - an address vector, a name of an endpoint, and the caller's buffer with its length.
     let done = number(|| unsafe {
-        given(name)?;
-        let bytes = std::slice::from_raw_parts(name.cast::<u8>(), LEN);
-        let text = Name::from_bytes(bytes)?.to_string();
+        let (called, _) = AvObject::at(av)?.inner.format.read(name);
+        let text = called?.to_string();
         let room = len.as_ref().copied().ok_or(Errno::INVAL)?;
         copy_out(format!("{text}\0").as_bytes(), buffer.cast(), len)?;
         if room > 0 {

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::fabric::{Fabric, FabricObject};
+use super::naming::Format;
 use super::{Object, code, fid_of, given, is_free, no, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
@@ -13,6 +14,8 @@ use crate::sys::*;
 
 pub(super) struct DomainPart {
     pub domain: Arc<Domain>,
+    /// Of names of endpoints.
+    pub format: Format,
     _fabric: Arc<Fabric>,
 }
 
@@ -61,11 +64,12 @@ pub(super) unsafe fn open_domain(
     given(domain)?;
     // SAFETY:
     // - a fabric of ours, and what getinfo gave (or null), by the interface.
-    let (fabric, attr) = unsafe {
+    let (fabric, attr, format) = unsafe {
         let info = info.as_ref().ok_or(Errno::INVAL)?;
         (
             FabricObject::at(fabric)?,
             info.domain_attr.as_ref().ok_or(Errno::INVAL)?,
+            Format::of(info.addr_format).ok_or(Errno::INVAL)?,
         )
     };
     let basic = attr.mr_mode & FI_MR_BASIC != 0;
@@ -81,6 +85,7 @@ pub(super) unsafe fn open_domain(
     };
     let part = DomainPart {
         domain: Domain::open(options)?,
+        format,
         _fabric: fabric.inner.clone(),
     };
     // SAFETY:

@@ -8,10 +8,12 @@ use super::av::{AvObject, copy_out};
 use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
+use super::naming::Format;
 use super::queue::QueueObject;
 use super::{Object, code, fid_of, given, no, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, Posting};
 use crate::messages::RECEIVE_OP_FLAGS;
+use crate::name::Called;
 use crate::operation::Counted;
 use crate::rma::TRANSMIT_FLAGS;
 use crate::status::{Errno, Result};
@@ -19,6 +21,7 @@ use crate::sys::*;
 
 pub(super) struct EndpointPart {
     pub endpoint: Arc<Endpoint>,
+    format: Format,
     /// Flags of calls that have none of their own.
     transmit: AtomicU64,
     receive: AtomicU64,
@@ -88,7 +91,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
         // SAFETY:
         // - a domain of ours and what getinfo gave (or null), by the interface.
         let part = unsafe {
-            let domain = &DomainObject::at(domain)?.inner.domain;
+            let domain = &DomainObject::at(domain)?.inner;
             let info = info.as_ref().ok_or(Errno::INVAL)?;
             let wanted = info.ep_attr.as_ref().map_or(FI_EP_RDM, |attr| attr.r#type);
             if wanted != FI_EP_RDM && wanted != FI_EP_UNSPEC {
@@ -97,12 +100,20 @@ pub(super) unsafe extern "C" fn open_endpoint(
             let (transmit, receive) = (info.tx_attr.as_ref(), info.rx_attr.as_ref());
             let order = transmit.map_or(0, |attr| attr.msg_order)
                 | receive.map_or(0, |attr| attr.msg_order);
+            let called = domain.format.read_sized(info.src_addr, info.src_addrlen);
+            let service = match called.transpose()? {
+                None => None,
+                Some(Called::Service(service)) => Some(service),
+                Some(Called::Name(_)) => return Err(Errno::ADDRNOTAVAIL),
+            };
             let options = EndpointOptions {
                 caps: info.caps,
                 order,
+                service,
             };
             EndpointPart {
-                endpoint: Endpoint::new(domain, options)?,
+                endpoint: Endpoint::new(&domain.domain, options)?,
+                format: domain.format,
                 transmit: AtomicU64::new(transmit.map_or(0, |attr| attr.op_flags)),
                 receive: AtomicU64::new(receive.map_or(0, |attr| attr.op_flags)),
                 alias: false,
@@ -244,6 +255,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                     };
                     let alias = EndpointPart {
                         endpoint: part.endpoint.clone(),
+                        format: part.format,
                         transmit: own(FI_TRANSMIT, &part.transmit),
                         receive: own(FI_RECV, &part.receive),
                         alias: true,
@@ -332,8 +344,9 @@ unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) 
         // SAFETY:
         // - an endpoint, by the table, and the caller's buffer with its length.
         unsafe {
-            let own = *EndpointObject::at(fid)?.inner.endpoint.name();
-            match copy_out(own.as_bytes(), name, len)? {
+            let part = &EndpointObject::at(fid)?.inner;
+            let own = part.format.write(&part.endpoint.called());
+            match copy_out(&own, name, len)? {
                 true => Ok(()),
                 false => Err(Errno::TOOSMALL),
             }

@@ -4,23 +4,22 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use unipgas_core::registry;
 
+use super::naming::{Format, resolve};
 use super::{code, library, put};
 use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT};
 use crate::messages::RECEIVE_OP_FLAGS;
-use crate::name::{self, Name};
+use crate::name::Called;
 use crate::rma::{LONGEST, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
 /// Of the provider, and of its one fabric and domain.
 pub const NAME: &str = "unipgas";
-/// FI_FORMAT of our names.
-pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x756e69;
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
 
 const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
-/// Given only to those who ask: they cost something.
+/// Of those who ask for some capabilities given only to who asks for them: they cost something.
 const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_FENCE;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
@@ -38,27 +37,32 @@ const MOST_REGIONS: usize = 8192;
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
-    _service: *const c_char,
+    service: *const c_char,
     flags: u64,
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int {
     code(|| {
-        // Names of machines mean nothing here: endpoints are found by the names that they say.
-        if !node.is_null() && flags & FI_SOURCE == 0 {
-            return Err(Errno::NODATA);
-        }
         // SAFETY:
         // - null, or a structure of libfabric with its attributes, by the interface; they are read as far as 1.17 knows them.
         let wishes = unsafe { hints.as_ref().map(|hints| Wishes::of(hints)) };
         let wishes = wishes.filter(|_| flags & FI_PROV_ATTR_ONLY == 0);
         let offer = Offer::to(version, wishes.as_ref()).ok_or(Errno::NODATA)?;
+        // SAFETY:
+        // - strings of C or null, by the interface.
+        let meant = unsafe { resolve(node, service, flags) }?;
+        let mut ends = wishes.as_ref().map_or(Ok(Ends::default()), Wishes::ends)?;
+        if flags & FI_SOURCE != 0 {
+            ends.source = meant.or(ends.source);
+        } else if !(node.is_null() && service.is_null()) {
+            ends.destination = Some(meant.ok_or(Errno::NODATA)?);
+        }
         if registry::backends().is_empty() {
             return Err(Errno::NODATA);
         }
         // SAFETY:
         // - a place for a pointer, by the interface.
-        unsafe { put(info, offer.info(wishes.as_ref())?) }
+        unsafe { put(info, offer.info(&ends)?) }
     })
 }
 
@@ -91,9 +95,39 @@ impl<'a> Wishes<'a> {
     }
 }
 
+/// Endpoints that a program names: its own one, and a peer.
+#[derive(Default)]
+struct Ends {
+    source: Option<Called>,
+    destination: Option<Called>,
+}
+
+impl Wishes<'_> {
+    /// Those of the hints. Errors: [`Errno::NODATA`] for what is no name of ours.
+    fn ends(&self) -> Result<Ends> {
+        let format = Format::of(self.info.addr_format).ok_or(Errno::NODATA)?;
+        let ends = [
+            (self.info.src_addr, self.info.src_addrlen),
+            (self.info.dest_addr, self.info.dest_addrlen),
+        ];
+        let [source, destination] = ends.map(|(place, len)| {
+            // SAFETY:
+            // - null, or of the length that comes with it, by the interface.
+            unsafe { format.read_sized(place, len) }.transpose()
+        });
+        Ok(Ends {
+            source: source.map_err(|_| Errno::NODATA)?,
+            destination: destination.map_err(|_| Errno::NODATA)?,
+        })
+    }
+}
+
 /// What a program gets.
 struct Offer {
     caps: u64,
+    /// Of the domain.
+    reach: u64,
+    format: Format,
     order: [u64; 2],
     op_flags: [u64; 2],
     sizes: [usize; 2],
@@ -166,7 +200,9 @@ impl Offer {
     /// `None`: the wishes cannot be met.
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
         let mut offer = Offer {
-            caps: completed(0),
+            caps: CAPS | reach(),
+            reach: reach(),
+            format: Format::Bytes,
             order: [FI_ORDER_SAS; 2],
             op_flags: [0; 2],
             sizes: [1024; 2],
@@ -187,11 +223,13 @@ impl Offer {
         };
         let reach = reach();
         allowed(wishes.info.caps, CAPS | reach)?;
-        offer.caps = completed(wishes.info.caps);
-        if wishes.info.addr_format != FI_FORMAT_UNSPEC && wishes.info.addr_format != ADDRESS_FORMAT
-        {
-            return None;
+        if wishes.info.caps != 0 {
+            // Some ask for these on the side that they are for, and nowhere else.
+            let of_receives = wishes.receive.map_or(0, |wanted| wanted.caps & ON_REQUEST);
+            offer.caps = completed(wishes.info.caps) | of_receives;
+            offer.reach = offer.caps & reach;
         }
+        offer.format = Format::of(wishes.info.addr_format)?;
         if let Some(wanted) = wishes.fabric {
             named(wanted.name)?;
         }
@@ -262,6 +300,7 @@ impl Offer {
         within(wanted.auth_key_size, 0)?;
         within(wanted.max_err_data, 0)?;
         allowed(wanted.caps, reach())?;
+        self.reach |= wanted.caps;
         if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&wanted.threading)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.data_progress)
             || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.control_progress)
@@ -290,11 +329,11 @@ impl Offer {
     }
 
     /// In libfabric's form.
-    fn info(&self, wishes: Option<&Wishes<'_>>) -> Result<*mut fi_info> {
+    fn info(&self, ends: &Ends) -> Result<*mut fi_info> {
         let info = library::allocate_info()?;
         // SAFETY:
         // - just allocated with its attributes, and nobody else's.
-        let filled = unsafe { self.fill(&mut *info, wishes) };
+        let filled = unsafe { self.fill(&mut *info, ends) };
         if let Err(errno) = filled {
             // SAFETY:
             // - as above.
@@ -306,22 +345,15 @@ impl Offer {
 
     /// # Safety
     /// `info` has all its attributes.
-    unsafe fn fill(&self, info: &mut fi_info, wishes: Option<&Wishes<'_>>) -> Result<()> {
+    unsafe fn fill(&self, info: &mut fi_info, ends: &Ends) -> Result<()> {
         info.caps = self.caps;
         info.mode = 0;
-        info.addr_format = ADDRESS_FORMAT;
-        if let Some(wishes) = wishes {
-            let name = wishes.info.dest_addr;
-            if !name.is_null() {
-                // SAFETY:
-                // - the length that comes with it, by the interface.
-                let bytes = unsafe {
-                    std::slice::from_raw_parts(name.cast::<u8>(), wishes.info.dest_addrlen)
-                };
-                Name::from_bytes(bytes).map_err(|_| Errno::NODATA)?;
-                info.dest_addr = copied(bytes)?;
-                info.dest_addrlen = name::LEN;
-            }
+        info.addr_format = self.format.number();
+        let source = ends.source.as_ref();
+        let source = source.map_or_else(|| self.format.any(), |source| self.format.write(source));
+        (info.src_addr, info.src_addrlen) = copied(&source)?;
+        if let Some(destination) = &ends.destination {
+            (info.dest_addr, info.dest_addrlen) = copied(&self.format.write(destination))?;
         }
         // SAFETY:
         // - the caller's word.
@@ -374,14 +406,14 @@ impl Offer {
         domain.cntr_cnt = MOST;
         domain.mr_iov_limit = 1;
         domain.mr_cnt = MOST_REGIONS;
-        domain.caps = self.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
+        domain.caps = self.reach;
         // The library fills in the provider's name and versions.
         fabric.name = library::duplicate(NAME)?;
         Ok(())
     }
 }
 
-fn copied(bytes: &[u8]) -> Result<*mut c_void> {
+fn copied(bytes: &[u8]) -> Result<(*mut c_void, usize)> {
     // SAFETY:
     // - malloc gives that many bytes, or null.
     unsafe {
@@ -390,6 +422,6 @@ fn copied(bytes: &[u8]) -> Result<*mut c_void> {
             return Err(Errno::NOMEM);
         }
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.cast(), bytes.len());
-        Ok(copy)
+        Ok((copy, bytes.len()))
     }
 }

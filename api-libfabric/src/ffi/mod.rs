@@ -26,6 +26,7 @@ mod info;
 mod library;
 mod memory;
 mod message;
+mod naming;
 mod poll;
 mod provider;
 mod queue;

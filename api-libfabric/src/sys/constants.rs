@@ -51,6 +51,7 @@ constants! { FLAGS, u64:
     FI_LOCAL_COMM = 1 << 51,
     FI_REMOTE_COMM = 1 << 52,
     FI_PROV_ATTR_ONLY = 1 << 54,
+    FI_NUMERICHOST = 1 << 55,
     FI_RMA_EVENT = 1 << 56,
     FI_SOURCE = 1 << 57,
     FI_DIRECTED_RECV = 1 << 59,
@@ -140,6 +141,7 @@ constants! { MODES, i32:
 
 constants! { WORDS, u32:
     FI_FORMAT_UNSPEC = 0,
+    FI_ADDR_STR = 9,
     FI_PROTO_UNSPEC = 0,
     FI_PROV_SPECIFIC = 1 << 31,
     FI_TC_UNSPEC = 0,

@@ -69,7 +69,7 @@ tables! {
     }
     fi_ops_av {
         insert: (*mut fid_av, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int;
-        insertsvc: no;
+        insertsvc: (*mut fid_av, *const c_char, *const c_char, *mut u64, u64, *mut c_void) -> c_int;
         insertsym: no;
         remove: (*mut fid_av, *mut u64, usize, u64) -> c_int;
         lookup: (*mut fid_av, u64, *mut c_void, *mut usize) -> c_int;

@@ -1,12 +1,12 @@
 //! What a program is offered (fi_getinfo(3)), and what the provider says of itself.
 
 use std::ffi::CStr;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
-use super::library::{Info, getinfo};
+use super::library::{Info, getinfo, getinfo_at};
 use super::station::{Plan, Station};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -29,7 +29,13 @@ laws! {
     versions: "info.versions", "fi_getinfo(3)", 2, [getinfo, fetch_atomic],
         "programs of every version of the interface from 1.0 on are served";
     node: "info.node", "fi_getinfo(3)", 1, [getinfo],
-        "a name of a machine finds nothing: endpoints are found by their own names";
+        "node and service lead to an endpoint of this machine by any of its names and addresses; other machines are -FI_ENODATA";
+    own_name: "info.destination", "fi_getinfo(3)", 1, [getinfo],
+        "an endpoint's name in the hints is that of the answer";
+    everything: "info.caps.all", "fi_getinfo(3)", 1, [getinfo],
+        "without hints, or with none for capabilities, all that the provider can do is told";
+    sides: "info.caps.sides", "fi_getinfo(3), fi_domain(3)", 1, [getinfo],
+        "what is asked for of receives alone, or of the domain, is in the answer";
 }
 
 fn provider(_: &Ctx) -> Verdict {
@@ -346,23 +352,113 @@ fn versions(ctx: &Ctx) -> Verdict {
 }
 
 fn node(_: &Ctx) -> Verdict {
-    let mut info = null_mut();
-    // SAFETY:
-    // - the provider's structure; strings of C, and a place for a pointer.
-    let code = unsafe {
-        let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
-        (provider.getinfo)(
-            version(1, 17),
-            c"localhost".as_ptr(),
-            c"1234".as_ptr(),
+    let own = nodename();
+    let (service, latest) = (c"a service of laws", version(1, 17));
+    for node in [
+        c"localhost",
+        c"127.0.0.1",
+        c"127.3.4.5",
+        c"::1",
+        c"0.0.0.0",
+        own.as_c_str(),
+    ] {
+        for flags in [0, FI_SOURCE] {
+            let found = getinfo_at(latest, [Some(node), Some(service)], flags, None);
+            let mut found = found.map_err(|code| format!("node {node:?} gave {code}"))?;
+            let ends = (found.end(true).len(), found.end(false).len());
+            let expected = if flags == 0 { (NAME, NAME) } else { (NAME, 0) };
+            ensure_eq!(
+                ends,
+                expected,
+                "lengths of source and destination at {node:?}"
+            );
+        }
+    }
+    let named = |at, flags| getinfo_at(latest, at, flags, None);
+    let mut alone = named([None, Some(service)], 0).map_err(|code| format!("a service: {code}"))?;
+    ensure_eq!(
+        alone.end(false).len(),
+        NAME,
+        "a service alone as the destination"
+    );
+    let mut source =
+        named([Some(c"localhost"), None], FI_SOURCE).map_err(|code| format!("{code}"))?;
+    ensure_eq!(
+        source.end(true),
+        [0; NAME],
+        "any endpoint of this machine as the source"
+    );
+    // Addresses for documentation are no machine's.
+    for (at, flags) in [
+        ([Some(c"192.0.2.1"), Some(service)], 0),
+        ([Some(c"2001:db8::1"), Some(service)], FI_SOURCE),
+        ([Some(c"192.0.2.1"), None], FI_SOURCE),
+        ([Some(c"localhost"), Some(service)], FI_NUMERICHOST),
+        ([Some(c"localhost"), None], 0),
+        ([Some(c""), Some(service)], 0),
+        (
+            [
+                None,
+                Some(c"a service whose name is much too long to be that of any endpoint"),
+            ],
             0,
-            null(),
-            &mut info,
-        )
-    };
-    ensure_eq!(code, -libc::ENODATA, "a node");
-    ensure!(info.is_null(), "an offer");
-    // An endpoint's name as the destination is one.
+        ),
+    ] {
+        let code = named(at, flags).err();
+        ensure_eq!(code, Some(-libc::ENODATA), "{at:?} with flags {flags:#x}");
+    }
+    Ok(())
+}
+
+fn nodename() -> std::ffi::CString {
+    let mut name = [0u8; 256];
+    // SAFETY:
+    // - as many bytes; the last one stays 0.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    CStr::from_bytes_until_nul(&name).unwrap_or_default().into()
+}
+
+fn everything(_: &Ctx) -> Verdict {
+    let all = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC | FI_READ | FI_WRITE | FI_SEND | FI_RECV;
+    let more = FI_REMOTE_READ | FI_REMOTE_WRITE | FI_FENCE | FI_LOCAL_COMM;
+    let asked = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
+    for hints in [None, Some(Info::hints())] {
+        let mut info = offer(hints.as_ref())?;
+        let caps = info.info().caps;
+        ensure_eq!(
+            caps & (all | more | asked),
+            all | more | asked,
+            "capabilities"
+        );
+        ensure_eq!(info.receive().caps & asked, asked, "those of receives");
+    }
+    Ok(())
+}
+
+fn sides(_: &Ctx) -> Verdict {
+    for cap in [FI_SOURCE, FI_DIRECTED_RECV, FI_MULTI_RECV, FI_RMA_EVENT] {
+        let mut hints = Info::hints();
+        hints.info().caps = FI_MSG | FI_RMA;
+        hints.receive().caps = FI_MSG | cap;
+        let mut info = offer(Some(&hints))?;
+        ensure!(info.receive().caps & cap != 0, "{cap:#x} of receives");
+        ensure!(info.info().caps & cap != 0, "{cap:#x} of the endpoint");
+    }
+    for caps in [FI_MSG, 0] {
+        let mut hints = Info::hints();
+        hints.info().caps = caps;
+        hints.domain().caps = FI_LOCAL_COMM;
+        let told = offer(Some(&hints))?.domain().caps;
+        ensure_eq!(
+            told & FI_LOCAL_COMM,
+            FI_LOCAL_COMM,
+            "the domain's capabilities"
+        );
+    }
+    Ok(())
+}
+
+fn own_name(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::default())?;
     let name = station.name()?;
     let mut hints = Info::hints();
@@ -375,10 +471,6 @@ fn node(_: &Ctx) -> Verdict {
         hints.info().dest_addrlen = NAME;
     }
     let mut found = offer(Some(&hints))?;
-    ensure_eq!(found.info().dest_addrlen, NAME, "the destination");
-    // SAFETY:
-    // - as many bytes, by the length.
-    let seen = unsafe { std::slice::from_raw_parts(found.info().dest_addr.cast::<u8>(), NAME) };
-    same(seen, &name, "the destination")?;
+    ensure_eq!(found.end(false), name, "the destination");
     station.close()
 }

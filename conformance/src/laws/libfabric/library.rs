@@ -2,7 +2,7 @@
 //!
 //! Attributes end with bytes that nobody may touch: they stand where the structures of other versions have members that are not there.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
 
 use unipgas::libfabric::sys::*;
@@ -125,6 +125,20 @@ impl Info {
         unsafe { &mut *(*self.0).fabric_attr }
     }
 
+    /// The bytes of `src_addr`, or of `dest_addr`.
+    pub(super) fn end(&mut self, source: bool) -> Vec<u8> {
+        let (place, len) = match source {
+            true => (self.info().src_addr, self.info().src_addrlen),
+            false => (self.info().dest_addr, self.info().dest_addrlen),
+        };
+        if place.is_null() {
+            return Vec::new();
+        }
+        // SAFETY:
+        // - as many bytes, by the length that comes with them.
+        unsafe { std::slice::from_raw_parts(place.cast::<u8>(), len) }.to_vec()
+    }
+
     /// Whether nothing has been written behind a structure.
     pub(super) fn is_whole(&self) -> bool {
         // SAFETY:
@@ -151,13 +165,24 @@ impl Drop for Info {
 
 /// fi_getinfo(3) of the provider alone, for a program of API `version`. Errors: the negative number.
 pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<Info, c_int> {
+    getinfo_at(version, [None; 2], flags, hints)
+}
+
+/// The same with node and service.
+pub(super) fn getinfo_at(
+    version: u32,
+    at: [Option<&CStr>; 2],
+    flags: u64,
+    hints: Option<&Info>,
+) -> Result<Info, c_int> {
     let mut found = null_mut();
+    let [node, service] = at.map(|text| text.map_or(null(), CStr::as_ptr));
     // SAFETY:
-    // - the provider lives as long as the process; hints have their attributes.
+    // - the provider lives as long as the process; hints have their attributes; strings of C, or null.
     let code = unsafe {
         let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
         let hints = hints.map_or(null(), |hints| hints.raw().cast_const());
-        (provider.getinfo)(version, null(), null(), flags, hints, &mut found)
+        (provider.getinfo)(version, node, service, flags, hints, &mut found)
     };
     match code {
         0 => Ok(Info(found)),

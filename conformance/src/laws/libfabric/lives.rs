@@ -322,13 +322,15 @@ fn unused(_: &Ctx) -> Verdict {
             (ep.join)(),
             (options.tx_ctx)(),
             (options.rx_ctx)(),
-            (av.insertsvc)(),
             (av.insertsym)(),
             (av.av_set)(),
         ]
         .map(|code| code as i32 as isize)
     };
-    ensure_eq!(codes, [nosys; 19], "entries without a function");
+    ensure!(
+        codes.iter().all(|code| *code == nosys),
+        "entries without a function: {codes:?}"
+    );
     gives!(NOSYS, fid station.ep, control(9999, null_mut()));
     gives!(INVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
     gives!(INVAL, fid station.ep, control(FI_ALIAS, null_mut()));

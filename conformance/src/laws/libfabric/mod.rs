@@ -31,6 +31,7 @@ mod progress;
 mod receive;
 mod rights;
 mod rma;
+mod service;
 mod station;
 mod tagged;
 mod tagged_atomic;
@@ -70,6 +71,7 @@ pub fn laws() -> Vec<&'static Law> {
         lives::laws(),
         bad_input::laws(),
         rma::laws(),
+        service::laws(),
         inject::laws(),
         waiting::laws(),
         receive::laws(),

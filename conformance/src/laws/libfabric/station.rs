@@ -100,6 +100,11 @@ impl Station {
     pub(super) fn without_endpoint(plan: &Plan<'_>) -> Result<Station, String> {
         let info = getinfo(plan.version, 0, Some(&plan.hints()))
             .map_err(|code| format!("fi_getinfo gave {code}"))?;
+        Station::of(info, plan)
+    }
+
+    /// The same of what getinfo gave.
+    pub(super) fn of(info: Info, plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station {
             info,
             fabric: null_mut(),

@@ -1,0 +1,176 @@
+//! How programs see names of endpoints: as bytes, or as texts (FI_ADDR_STR); and what `node` and `service` mean.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+
+use super::given;
+use crate::name::{Called, LEN, SCHEME};
+use crate::service::Service;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+/// FI_FORMAT of our names.
+pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x756e69;
+/// The longest text that is looked at, in bytes.
+const LONGEST: usize = 256;
+
+/// `addr_format` of fi_info.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Bytes,
+    Text,
+}
+
+impl Format {
+    /// The one of this number; 0 is ours.
+    pub fn of(number: u32) -> Option<Format> {
+        match number {
+            FI_FORMAT_UNSPEC | ADDRESS_FORMAT => Some(Format::Bytes),
+            FI_ADDR_STR => Some(Format::Text),
+            _ => None,
+        }
+    }
+
+    pub fn number(self) -> u32 {
+        match self {
+            Format::Bytes => ADDRESS_FORMAT,
+            Format::Text => FI_ADDR_STR,
+        }
+    }
+
+    /// A name as programs get it; a text with its zero.
+    pub fn write(self, called: &Called) -> Vec<u8> {
+        match self {
+            Format::Bytes => called.as_bytes().to_vec(),
+            Format::Text => format!("{called}\0").into_bytes(),
+        }
+    }
+
+    /// The name at `place`, and how many bytes of the program's it takes there.
+    ///
+    /// # Safety
+    /// `place` is null or a name in this format: so many bytes, or a text that ends with a zero.
+    pub unsafe fn read(self, place: *const c_void) -> (Result<Called>, usize) {
+        if let Err(errno) = given(place) {
+            return (Err(errno), 0);
+        }
+        match self {
+            Format::Bytes => {
+                // SAFETY:
+                // - as many bytes by the caller's word.
+                let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), LEN) };
+                (Called::from_bytes(bytes), LEN)
+            }
+            Format::Text => {
+                // SAFETY:
+                // - a text that ends with a zero by the caller's word.
+                let text = unsafe { CStr::from_ptr(place.cast()) };
+                let called = text.to_str().map_err(|_| Errno::INVAL);
+                (called.and_then(str::parse), text.count_bytes() + 1)
+            }
+        }
+    }
+
+    /// What stands for any name, as the source of who has not chosen one: no endpoint can be called so.
+    pub fn any(self) -> Vec<u8> {
+        match self {
+            Format::Bytes => vec![0; LEN],
+            Format::Text => format!("{SCHEME}\0").into_bytes(),
+        }
+    }
+
+    /// The name of `len` bytes at `place`, as it stands in fi_info; `None` for null, and for any name.
+    ///
+    /// # Safety
+    /// `place` is null or has `len` bytes.
+    pub unsafe fn read_sized(self, place: *const c_void, len: usize) -> Option<Result<Called>> {
+        if place.is_null() {
+            return None;
+        }
+        let any = self.any();
+        // SAFETY:
+        // - the caller's word.
+        let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), len) };
+        if bytes == any {
+            return None;
+        }
+        Some(match self {
+            Format::Bytes => Called::from_bytes(bytes),
+            // Programs count the zero, or do not.
+            Format::Text => {
+                let end = bytes.iter().position(|byte| *byte == 0);
+                let text = std::str::from_utf8(&bytes[..end.unwrap_or(len)]);
+                text.map_err(|_| Errno::INVAL).and_then(str::parse)
+            }
+        })
+    }
+}
+
+/// A text of the program's; `None` for null. Errors: [`Errno::INVAL`] for what is none.
+///
+/// # Safety
+/// Null, or a string of C.
+unsafe fn text<'a>(place: *const c_char) -> Result<Option<&'a str>> {
+    if place.is_null() {
+        return Ok(None);
+    }
+    // SAFETY:
+    // - the caller's word.
+    let text = unsafe { CStr::from_ptr(place) }.to_str();
+    let text = text.ok().filter(|text| text.len() <= LONGEST);
+    text.map(Some).ok_or(Errno::INVAL)
+}
+
+/// The endpoint that is `service` on the machine `node`, which must be this one; `None` if no endpoint is meant by them. `node` may also
+/// be the text of a name. Errors: [`Errno::NODATA`] for other machines, and services that cannot be named.
+///
+/// # Safety
+/// Null, or strings of C.
+pub(super) unsafe fn resolve(
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+) -> Result<Option<Called>> {
+    // SAFETY:
+    // - the caller's word.
+    let (node, service) = unsafe {
+        (
+            text(node).map_err(|_| Errno::NODATA)?,
+            text(service).map_err(|_| Errno::NODATA)?,
+        )
+    };
+    if let Some(node) = node {
+        if let (Ok(called), None) = (node.parse(), service) {
+            return Ok(Some(called));
+        }
+        if !is_here(node, flags & FI_NUMERICHOST != 0) {
+            return Err(Errno::NODATA);
+        }
+    }
+    let service = service.filter(|service| !service.is_empty());
+    let service = service.map(|service| Service::new(service).map(Called::Service));
+    service.transpose().map_err(|_| Errno::NODATA)
+}
+
+/// Whether a name or address of a machine is this one's.
+fn is_here(node: &str, numeric: bool) -> bool {
+    let own = rustix::system::uname();
+    if !numeric && (node == "localhost" || own.nodename().to_bytes() == node.as_bytes()) {
+        return true;
+    }
+    if let Ok(address) = node.parse() {
+        return is_own(address);
+    }
+    if numeric {
+        return false;
+    }
+    let found = (node, 0u16).to_socket_addrs();
+    found.is_ok_and(|mut all| all.any(|address| is_own(address.ip())))
+}
+
+fn is_own(address: IpAddr) -> bool {
+    // Only own addresses can be bound.
+    address.is_loopback()
+        || address.is_unspecified()
+        || !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
+}

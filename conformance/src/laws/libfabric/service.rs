@@ -1,0 +1,365 @@
+//! Endpoints that are found by node and service, and names as texts (fi_getinfo(3), fi_av(3)).
+
+use std::ffi::{CString, c_char};
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::getinfo_at;
+use super::station::{Plan, Station, close};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    talk: "service.talk", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, send, recv, write],
+        "a client finds a server by its service, before or after the server has opened its endpoint; names agree on both sides";
+    sources: "service.source", "fi_cq(3)", 2, [av_insertsvc, cq_readfrom],
+        "a message from an endpoint that was inserted by its service, and not talked to, comes from that address";
+    taken: "service.taken", "fi_endpoint(3)", 2, [endpoint, close],
+        "one endpoint at a time is a service: another one is -FI_EADDRINUSE until it has been closed";
+    again: "service.again", "fi_av(3)", 2, [endpoint, close, av_insert, av_remove],
+        "an address that was found leads to the endpoint that it led to; who is the service later is found when it is inserted again";
+    left: "service.left", "fi_endpoint(3)", 3, [endpoint, getinfo] + needs_kill,
+        "the service of a process that was killed can be taken by another one";
+    texts: "av.text", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, av_straddr, tsend],
+        "with FI_ADDR_STR all names are texts, from fi_getinfo on, and several are inserted one behind the other";
+}
+
+/// A service that no other law has at the same time.
+fn service(ctx: &Ctx) -> CString {
+    if ctx.rank == 0 {
+        ctx.tell(format!("law {} {}", std::process::id(), ctx.life_cycle).as_bytes());
+    }
+    ctx.sync();
+    let service = CString::new(ctx.told(0).unwrap_or_default()).unwrap_or_default();
+    ctx.sync();
+    service
+}
+
+/// Everything but an endpoint, as the server or a client of a service opens it.
+fn side(service: &CString, plan: &Plan<'_>, server: bool, format: u32) -> Result<Station, String> {
+    let mut hints = plan.hints();
+    hints.info().addr_format = format;
+    let (node, flags) = match server {
+        true => (None, FI_SOURCE),
+        false => (Some(c"localhost"), 0),
+    };
+    let info = getinfo_at(plan.version, [node, Some(service)], flags, Some(&hints));
+    Station::of(
+        info.map_err(|code| format!("fi_getinfo gave {code}"))?,
+        plan,
+    )
+}
+
+fn enabled(station: &Station, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
+    let ep = station.endpoint(plan)?;
+    ok!(fid ep, control(FI_ENABLE, null_mut()));
+    Ok(ep)
+}
+
+fn insert(station: &Station, name: &[u8]) -> Result<u64, String> {
+    station.insert(name)
+}
+
+/// Receives 8 bytes, from anybody.
+fn hear(station: &Station, expected: &[u8; 8]) -> Verdict {
+    let word = Memory::new(8);
+    ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
+    station.rx.of(2)?;
+    word.holds(0, expected, "what was received")?;
+    word.free();
+    Ok(())
+}
+
+/// Sends 8 bytes, as soon as that can be done.
+fn say(station: &Station, to: u64, bytes: &[u8; 8]) -> Verdict {
+    let mut code = AGAIN;
+    until("the endpoint", || {
+        station.tx.progress();
+        code = call!(msg station.ep, send(bytes.as_ptr().cast(), 8, null_mut(), to, cx(1)));
+        code != AGAIN
+    })?;
+    ensure_eq!(code, 0, "fi_send gave {}", code_name(code));
+    station.tx.of(1).map(drop)
+}
+
+fn talk(ctx: &Ctx) -> Verdict {
+    for server_first in [true, false] {
+        let (service, plan) = (service(ctx), Plan::default());
+        let server = ctx.rank == 0;
+        let mut station = side(&service, &plan, server, FI_FORMAT_UNSPEC)?;
+        let ends = (station.info.end(true), station.info.end(false));
+        let memory = Memory::new(256);
+        let registered = station.register(memory, 7 + u64::from(ctx.rank))?;
+        if server {
+            ensure_eq!(ends.1.len(), 0, "the server's destination");
+            if !server_first {
+                ctx.sync();
+            }
+            station.ep = enabled(&station, &plan)?;
+            if server_first {
+                ctx.sync();
+            }
+            ensure_eq!(
+                station.name()?.to_vec(),
+                ends.0,
+                "the server's name and its source"
+            );
+            ctx.tell(
+                &[
+                    &ends.0[..],
+                    &registered.key.to_le_bytes(),
+                    &registered.base.to_le_bytes(),
+                ]
+                .concat(),
+            );
+            ctx.sync();
+            // The client says who it is.
+            let name = Memory::new(NAME);
+            ok!(msg station.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, cx(5)));
+            station.rx.of(5)?;
+            let client = insert(&station, &name.load(0, NAME))?;
+            say(&station, client, b"welcome!")?;
+            name.free();
+        } else {
+            station.ep = enabled(&station, &plan)?;
+            if server_first {
+                ctx.sync();
+            }
+            let to = insert(&station, &ends.1)?;
+            let (mut seen, mut len) = ([0u8; NAME], NAME);
+            ok!(obj station.av, lookup(to, seen.as_mut_ptr().cast(), &mut len));
+            ensure_eq!(seen.to_vec(), ends.1, "what fi_av_lookup gives");
+            let name = station.name()?;
+            let send =
+                || call!(msg station.ep, send(name.as_ptr().cast(), NAME, null_mut(), to, cx(6)));
+            if !server_first {
+                ensure_eq!(send(), AGAIN, "a message before there is a server");
+                ctx.sync();
+            }
+            let mut code = AGAIN;
+            until("the server", || {
+                code = send();
+                code != AGAIN
+            })?;
+            ensure_eq!(code, 0, "fi_send gave {}", code_name(code));
+            station.tx.of(6)?;
+            ctx.sync();
+            hear(&station, b"welcome!")?;
+            let told = ctx.told(0).unwrap_or_default();
+            ensure_eq!(
+                told[..NAME].to_vec(),
+                ends.1,
+                "the server's source and the destination"
+            );
+            let word =
+                |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
+            let (key, base) = (word(NAME), word(NAME + 8));
+            ok!(rma station.ep, write(b"written!".as_ptr().cast(), 8, null_mut(), to, base, key, cx(9)));
+            station.tx.of(9)?;
+        }
+        ctx.sync();
+        if server {
+            memory.holds(0, b"written!", "what the client has written")?;
+        }
+        close(registered.mr)?;
+        station.close()?;
+        memory.free();
+        ctx.sync();
+    }
+    Ok(())
+}
+
+fn sources(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG | FI_SOURCE,
+        ..Plan::default()
+    };
+    let service = service(ctx);
+    let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
+    station.ep = enabled(&station, &plan)?;
+    if ctx.rank == 1 {
+        ctx.tell(&station.name()?);
+    }
+    ctx.sync();
+    if ctx.rank == 0 {
+        let client = insert(&station, &ctx.told(1).unwrap_or_default())?;
+        say(&station, client, b"who am I")?;
+    } else {
+        let mut address = 77;
+        let (node, missing) = (c"localhost".as_ptr(), c"192.0.2.1".as_ptr());
+        let av = station.av;
+        let count = call!(obj av, insertsvc(node, service.as_ptr(), &mut address, 0, null_mut()));
+        ensure_eq!((count, address), (1, 0), "fi_av_insertsvc");
+        let mut other = 77;
+        let count = call!(obj av, insertsvc(missing, service.as_ptr(), &mut other, 0, null_mut()));
+        ensure_eq!(
+            (count, other),
+            (0, FI_ADDR_NOTAVAIL),
+            "fi_av_insertsvc of another machine"
+        );
+        let word = Memory::new(8);
+        ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
+        let (mut entry, mut source) = (blank(), 7);
+        until("a message", || {
+            call!(obj station.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+        })?;
+        ensure_eq!(source, address, "the message's source");
+        word.free();
+    }
+    ctx.sync();
+    station.close()
+}
+
+fn taken(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (service(ctx), Plan::default());
+    let station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
+    let refused = || -> Verdict {
+        let mut ep: *mut fid_ep = null_mut();
+        let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+        ensure_eq!(
+            code,
+            -libc::EADDRINUSE,
+            "an endpoint for a service that is taken"
+        );
+        ensure!(ep.is_null(), "an endpoint");
+        Ok(())
+    };
+    for turn in 0..2 {
+        if ctx.rank == turn {
+            let ep = enabled(&station, &plan)?;
+            refused()?;
+            ctx.sync();
+            ctx.sync();
+            close(ep)?;
+        } else {
+            ctx.sync();
+            refused()?;
+            ctx.sync();
+        }
+        ctx.sync();
+    }
+    station.close_the_rest()
+}
+
+fn again(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (service(ctx), Plan::default());
+    let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
+    if ctx.rank == 0 {
+        for round in 0..3u8 {
+            station.ep = enabled(&station, &plan)?;
+            ctx.sync();
+            hear(&station, &[round; 8])?;
+            close(station.ep)?;
+            ctx.sync();
+            ctx.sync();
+        }
+        return station.close_the_rest();
+    }
+    station.ep = enabled(&station, &plan)?;
+    let name = station.info.end(false);
+    for round in 0..3u8 {
+        ctx.sync();
+        let mut to = insert(&station, &name)?;
+        say(&station, to, &[round; 8])?;
+        ctx.sync();
+        let bytes = [9u8; 8];
+        ok!(msg station.ep, send(bytes.as_ptr().cast(), 8, null_mut(), to, cx(1)));
+        station.tx.error()?;
+        ok!(obj station.av, remove(&mut to, 1, 0));
+        ctx.sync();
+    }
+    station.close()
+}
+
+fn left(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (service(ctx), Plan::default());
+    let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
+    if ctx.rank == 2 {
+        station.ep = enabled(&station, &plan)?;
+        ctx.sync();
+        ctx.dies();
+    }
+    ctx.sync();
+    if ctx.rank == 0 {
+        let mut ep: *mut fid_ep = null_mut();
+        let mut code = 0;
+        until("the service", || {
+            code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+            code != -libc::EADDRINUSE
+        })?;
+        ensure_eq!(code, 0, "an endpoint");
+        close(ep)?;
+    }
+    station.close_the_rest()
+}
+
+fn texts(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (service(ctx), Plan::default());
+    let server = ctx.rank == 0;
+    let mut station = side(&service, &plan, server, FI_ADDR_STR)?;
+    ensure_eq!(station.info.info().addr_format, FI_ADDR_STR, "the format");
+    station.ep = enabled(&station, &plan)?;
+    let ends = (station.info.end(true), station.info.end(false));
+    let (mut name, mut len) = ([1u8; 128], 128);
+    ok!(cm station.ep, getname(name.as_mut_ptr().cast(), &mut len));
+    let name = &name[..len];
+    ensure_eq!(
+        name.iter().position(|byte| *byte == 0),
+        Some(len - 1),
+        "the end of the text"
+    );
+    ensure!(
+        name.starts_with(b"fi_unipgas://"),
+        "{:?}",
+        String::from_utf8_lossy(name)
+    );
+    if server {
+        ensure_eq!(name, &ends.0[..], "the server's name and its source");
+    } else {
+        ensure_eq!(ends.0, b"fi_unipgas://\0", "the source of a client");
+    }
+    let mut short = [1 as c_char; 4];
+    let mut less = short.len();
+    gives!(TOOSMALL, cm station.ep, getname(short.as_mut_ptr().cast(), &mut less));
+    ensure_eq!(less, len, "the length that is needed");
+    ctx.tell(name);
+    ctx.sync();
+    let both = [
+        ctx.told(0).unwrap_or_default(),
+        ctx.told(1).unwrap_or_default(),
+    ];
+    if !server {
+        ensure_eq!(both[0], ends.1, "the server's name and the destination");
+    }
+    let (mut addresses, list) = (
+        [77u64; 3],
+        [&both[0][..], &both[1][..], b"fi_shm://7\0"].concat(),
+    );
+    let count = call!(obj station.av, insert(list.as_ptr().cast(), 3, addresses.as_mut_ptr(), 0, null_mut()));
+    ensure_eq!(
+        (count, addresses[2]),
+        (2, FI_ADDR_NOTAVAIL),
+        "fi_av_insert of three texts, one of them another provider's"
+    );
+    for (address, name) in addresses.into_iter().zip(&both) {
+        let (mut seen, mut len) = ([1u8; 128], 128);
+        ok!(obj station.av, lookup(address, seen.as_mut_ptr().cast(), &mut len));
+        ensure_eq!(&seen[..len], &name[..], "what fi_av_lookup gives");
+        let (mut text, mut len) = ([1u8; 128], 128);
+        let shown = call!(obj station.av, straddr(name.as_ptr().cast(), text.as_mut_ptr().cast(), &mut len));
+        ensure_eq!(shown.cast(), text.as_ptr(), "fi_av_straddr");
+        ensure_eq!(&text[..len], &name[..], "what fi_av_straddr gives");
+    }
+    let other = addresses[1 - ctx.rank as usize];
+    let word = Memory::new(8);
+    ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 4, 0, cx(2)));
+    ok!(tagged station.ep, send(b"as texts".as_ptr().cast(), 8, null_mut(), other, 4, cx(1)));
+    station.tx.of(1)?;
+    station.rx.of(2)?;
+    word.holds(0, b"as texts", "the message")?;
+    ctx.sync();
+    word.free();
+    station.close()
+}
