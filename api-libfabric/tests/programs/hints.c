@@ -28,6 +28,7 @@ static void contexts(struct fi_info *h) { h->ep_attr->tx_ctx_cnt = 2; }
 static void shared(struct fi_info *h) { h->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }
 static void protocol(struct fi_info *h) { h->ep_attr->protocol = FI_PROTO_SHM; }
 static void sockaddr(struct fi_info *h) { h->addr_format = FI_SOCKADDR_IN; }
+static void text(struct fi_info *h) { h->addr_format = FI_ADDR_STR; }
 static void domain_name(struct fi_info *h) { h->domain_attr->name = strdup("mlx5_0"); }
 static void fabric_name(struct fi_info *h) { h->fabric_attr->name = strdup("10.0.0.0/8"); }
 static void key_size(struct fi_info *h) { h->domain_attr->mr_key_size = 16; }
@@ -67,6 +68,21 @@ int main(void)
 		refused(bad[i]);
 	EXPECT(fi_getinfo(FI_VERSION(1, 17), "no.such.machine.invalid", "1", 0, NULL, &found) == 0 &&
 		strstr(found->fabric_attr->prov_name, "unipgas") != NULL, 0);
+	/* A server and its client find each other by node and service, whose names are as texts if they want. */
+	EXPECT(ask(text, FI_VERSION(1, 17), &found), 0);
+	CHECK(found->addr_format == FI_ADDR_STR && strcmp(found->src_addr, "fi_unipgas://") == 0);
+	fi_freeinfo(found);
+	for (int side = 0; side < 2; side++) {
+		struct fi_info *hints = fi_allocinfo();
+		hints->fabric_attr->prov_name = strdup("unipgas");
+		hints->addr_format = FI_ADDR_STR;
+		EXPECT(fi_getinfo(FI_VERSION(1, 17), side ? "127.0.0.1" : NULL, "7471", side ? 0 : FI_SOURCE, hints, &found), 0);
+		char *end = side ? found->dest_addr : found->src_addr;
+		size_t size = side ? found->dest_addrlen : found->src_addrlen;
+		CHECK(size == strlen(end) + 1 && strcmp(end, "fi_unipgas://:7471") == 0);
+		fi_freeinfo(found);
+		fi_freeinfo(hints);
+	}
 	/* The user may say that all processes are here. */
 	setenv("FI_PROVIDER", "tcp,unipgas", 1);
 	EXPECT(ask(remote, FI_VERSION(1, 17), &found), 0);
