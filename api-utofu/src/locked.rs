@@ -1,7 +1,6 @@
 //! `UTOFU_SWAP_PROTECT` (guide §4.3.2.5): registered memory is locked, as long as a registration of any VCQ covers it. What the
 //! program has locked itself before stays locked after that.
 
-use parking_lot::Once;
 use std::collections::HashMap;
 use std::ops::Range;
 
