@@ -97,7 +97,7 @@ impl Initialising {
 /// What cannot be said in a code is said once, in a line.
 #[cold]
 fn tell(error: &unipgas_core::Error, status: Status) -> Status {
-    eprintln!("unipgas: gaspi_proc_init: {error}");
+    unipgas_core::tell(&format!("gaspi_proc_init: {error}"));
     status
 }
 

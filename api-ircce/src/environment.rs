@@ -147,8 +147,7 @@ pub fn give_up(error: &Error) -> ! {
 
 /// One line in one piece: the other UEs write there, too.
 pub(crate) fn tell_on_stderr(text: &str) {
-    let line = format!("unipgas: {text}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    unipgas_core::tell(text);
 }
 
 /// What `RCCE_debug_set` speaks of: the classes of calls whose errors are printed.

@@ -20,6 +20,7 @@ pub struct Wishes {
 impl Wishes {
     /// Errors: a line that says which variable is wrong, and what would be right.
     pub fn from_env() -> Result<Self, String> {
+        unipgas_core::variables::check().map_err(|e| e.to_string())?;
         Wishes::read(|name| std::env::var(name).ok())
     }
 

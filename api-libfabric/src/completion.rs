@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crossbeam::queue::SegQueue;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
-use unipgas_core::{Deadline, Error};
+use unipgas_core::{Deadline, Error, descriptor};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -224,7 +224,7 @@ impl CompletionQueue {
         };
         let descriptor = match wait {
             Wait::Descriptor => Some(
-                eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+                descriptor::above(|| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
                     .map_err(|e| Error::os("eventfd", e))?,
             ),
             _ => None,

@@ -167,7 +167,7 @@ fn bare(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
 
 /// The parts of `pages` that are locked; none where the system does not tell.
 fn locked_parts(pages: &Range<usize>) -> Vec<Range<usize>> {
-    let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let text = unipgas_core::descriptor::read_text("/proc/self/smaps").unwrap_or_default();
     locked_in(&text, pages)
 }
 

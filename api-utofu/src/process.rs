@@ -11,6 +11,7 @@ use unipgas_core::port::{Network, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 
+use crate::asynchronous::tell;
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
 use crate::environment::Wishes;
 use crate::ids::VcqId;
@@ -62,7 +63,7 @@ static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
 pub fn current() -> Result<&'static Process> {
     let process = PROCESS.get_or_init(|| {
         Process::join().map_err(|why| {
-            eprintln!("utofu: {why}");
+            tell(format_args!("{why}"));
             Code::Fatal
         })
     });

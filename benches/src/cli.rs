@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use unipgas_core::print;
 
 use crate::case::{self, Case};
 use crate::peers::Peers;
@@ -45,8 +46,10 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     {
         Ok(args) => args,
         Err(e) if !e.use_stderr() => {
-            print!("{e}");
-            return ExitCode::SUCCESS;
+            return match print(&e.to_string()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => failed(&why.to_string()),
+            };
         }
         Err(e) => {
             let text = e.to_string();
@@ -55,7 +58,10 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
                 .next()
                 .unwrap_or_default()
                 .trim_start_matches("error: ");
-            eprintln!("unipgas bench: {line}; `unipgas bench --help` lists what there is");
+            let _ = writeln!(
+                std::io::stderr(),
+                "unipgas bench: {line}; `unipgas bench --help` lists what there is"
+            );
             return ExitCode::from(2);
         }
     };
@@ -65,11 +71,18 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("unipgas bench: {why}");
-            ExitCode::FAILURE
-        }
+        Err(why) => failed(&why),
     }
+}
+
+fn failed(why: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "unipgas bench: {why}");
+    ExitCode::FAILURE
+}
+
+/// Errors: standard output cannot be written.
+fn say(text: &str) -> Result<(), String> {
+    print(text).map_err(|e| e.to_string())
 }
 
 fn bench(args: &Args) -> Result<(), String> {
@@ -131,16 +144,16 @@ fn bench(args: &Args) -> Result<(), String> {
     }
     progress.finish_and_clear();
     let records = record::all(&cases, &samples);
-    print!("{}", table::render(&records));
+    say(&table::render(&records))?;
     if let Some(load) = busy {
-        println!(
-            "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it."
-        );
+        say(&format!(
+            "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.\n"
+        ))?;
     }
     if !samples.notes.is_empty() {
-        println!("\nNot measured:");
+        say("\nNot measured:\n")?;
         for note in &samples.notes {
-            println!("  {note}");
+            say(&format!("  {note}\n"))?;
         }
     }
     if let Some(path) = &args.json {
@@ -148,7 +161,7 @@ fn bench(args: &Args) -> Result<(), String> {
     }
     if let Some(dir) = &args.plot {
         for path in plot::write(dir, &records)? {
-            println!("\nPlot: {}", path.display());
+            say(&format!("\nPlot: {}\n", path.display()))?;
         }
     }
     Ok(())
@@ -166,13 +179,13 @@ fn write_json(path: &std::path::Path, records: &[record::Record]) -> Result<(), 
 
 fn list(cases: &[Case]) -> Result<(), String> {
     for case in cases {
-        println!("{case:<28} {}", case.metric.about());
+        say(&format!("{case:<28} {}\n", case.metric.about()))?;
     }
     let mut samples = Samples::default();
     let peers = Peers::find(&mut samples)?;
-    println!("\nPeers: {}", peers.names().join(", "));
+    say(&format!("\nPeers: {}\n", peers.names().join(", ")))?;
     for note in &samples.notes {
-        println!("  {note}");
+        say(&format!("  {note}\n"))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use unipgas::core::print;
 
 use crate::matrix::{self, COLUMNS, Column, Seeds};
 use crate::runner::Runner;
@@ -196,16 +197,13 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
 }
 
 fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
-    let say = |text: &str| {
-        // With standard output closed there is nobody to tell.
-        let _ = write!(std::io::stdout(), "{text}");
-    };
+    let say = |text: &str| print(text).map_err(|e| e.to_string());
     if wishes.help {
-        say(HELP);
+        say(HELP)?;
         return Ok(ExitCode::SUCCESS);
     }
     if wishes.sentences {
-        say(&sentences::table(wishes.api));
+        say(&sentences::table(wishes.api))?;
         return Ok(ExitCode::SUCCESS);
     }
     let laws = select(wishes)?;
@@ -214,12 +212,12 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
             say(&format!(
                 "{:45} {} x  {}: {}\n",
                 law.id, law.processes, law.clause, law.says
-            ));
+            ))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     if wishes.coverage {
-        say(&coverage::table(&laws));
+        say(&coverage::table(&laws))?;
         return Ok(ExitCode::SUCCESS);
     }
     let columns = columns(wishes)?;
@@ -244,10 +242,12 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
     })?;
     bar.finish_and_clear();
     if let Some(to) = &mut json {
-        report::json(&cells, to).map_err(|e| format!("cannot write the records: {e}"))?;
+        report::json(&cells, &mut **to)
+            .and_then(|()| to.flush())
+            .map_err(|e| format!("cannot write the records: {e}"))?;
     }
     if wishes.json.as_deref() != Some("-") {
-        say(&report::table(&laws, &columns, &cells));
+        say(&report::table(&laws, &columns, &cells))?;
     }
     Ok(match report::counts(&cells).failed {
         0 => ExitCode::SUCCESS,

@@ -15,6 +15,7 @@ pub mod central;
 pub mod combine;
 mod copy;
 pub mod deadline;
+pub mod descriptor;
 pub mod directory;
 #[cfg(not(loom))]
 pub mod driver;
@@ -51,9 +52,11 @@ pub mod rendezvous;
 pub mod schedule;
 pub mod steps;
 pub(crate) mod sync;
+mod tell;
 pub mod topology;
 pub mod transport;
 pub mod user_memory;
+pub mod variables;
 pub mod wait;
 pub mod world;
 
@@ -68,4 +71,5 @@ pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion, Rights};
+pub use tell::{print, tell};
 pub use world::World;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 const NODES: &str = "/sys/devices/system/node";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -21,16 +21,14 @@ pub fn processors(node: u32) -> Result<Vec<u32>> {
     } else {
         return Ok(Vec::new());
     };
-    match std::fs::read_to_string(&list) {
+    match descriptor::read_text(&list) {
         Ok(text) => parse(&text).ok_or_else(|| {
             Error::Os(format!(
                 "{} is no list of processors: {text:?}",
                 list.display()
             ))
         }),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && list != Path::new(ONLINE) => {
-            Ok(Vec::new())
-        }
+        Err(rustix::io::Errno::NOENT) if list != Path::new(ONLINE) => Ok(Vec::new()),
         Err(e) => Err(Error::Os(format!("cannot read {}: {e}", list.display()))),
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::rendezvous::{JobName, Launcher};
 use crate::transport::Transport;
-use crate::{Error, Result};
+use crate::{Error, Result, variables};
 
 /// What a backend is told when it is opened.
 #[derive(Debug, Clone, Copy)]
@@ -45,9 +46,12 @@ pub fn backends() -> Vec<Backend> {
 /// Opens the backend that UNIPGAS_BACKEND names, or the default. Errors: [`Error::InvalidArgument`] for a name that is not in
 /// the table.
 pub fn open_from_env(opening: &Opening) -> Result<Arc<dyn Transport>> {
-    let wish = std::env::var("UNIPGAS_BACKEND")
-        .ok()
-        .filter(|w| !w.is_empty());
+    // One process of a job tells; that is `unipgas run` if it has started it.
+    let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
+    if JobName::from_env().is_ok_and(|job| tells(&job)) {
+        variables::tell_of_unknown();
+    }
+    let wish = variables::get("UNIPGAS_BACKEND")?;
     let backends = backends();
     let backend = match &wish {
         Some(name) => backends.iter().find(|b| b.name == name),

@@ -8,6 +8,7 @@ use std::fmt;
 use hwloc2::{Bitmap, ObjectType, TopologyObject};
 use rustix::thread::CpuSet;
 
+use crate::descriptor::Reserved;
 use crate::{Error, Result};
 
 /// What a process is tied to.
@@ -56,6 +57,8 @@ impl Topology {
     /// # Errors
     /// [`Error::Os`] when hwloc cannot read the machine.
     pub fn load() -> Result<Topology> {
+        // It keeps the root directory open, and more for a while.
+        let _reserved = Reserved::take();
         let topology = hwloc2::Topology::new()
             .ok_or_else(|| Error::Os("hwloc cannot read this machine".into()))?;
         let objects = |kind: ObjectType| -> Vec<&TopologyObject> {

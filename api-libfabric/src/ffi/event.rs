@@ -81,8 +81,10 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let descriptor = match wait {
             FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => None,
             FI_WAIT_FD => Some(
-                eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-                    .map_err(|e| Error::os("eventfd", e))?,
+                unipgas_core::descriptor::above(|| {
+                    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+                })
+                .map_err(|e| Error::os("eventfd", e))?,
             ),
             _ => return Err(Errno::NOSYS),
         };

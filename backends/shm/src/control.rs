@@ -3,6 +3,7 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::{Error, Result, Rights};
@@ -179,8 +180,8 @@ pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
 /// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`].
 pub fn start_time(pid: u32) -> Result<u64> {
     let name = format!("/proc/{pid}/stat");
-    let stat = std::fs::read_to_string(&name).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOENT | libc::ESRCH) => Error::PeerDead,
+    let stat = unipgas_core::descriptor::read_text(&name).map_err(|e| match e {
+        Errno::NOENT | Errno::SRCH => Error::PeerDead,
         _ => Error::os(&name, e),
     })?;
     stat.rsplit_once(") ")

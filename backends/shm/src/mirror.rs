@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
+use unipgas_core::descriptor;
 
 use crate::adopt::{self, Refusal};
 use crate::pool::PAGE;
@@ -26,7 +27,7 @@ impl Mirror {
     /// Creates the file.
     pub fn create() -> Result<Self, Refusal> {
         let refused = |what: &str, e| Refusal::Os(format!("{what}: {e}"));
-        let file = rustix::fs::memfd_create("unipgas-mirror", MemfdFlags::CLOEXEC)
+        let file = descriptor::memory("unipgas-mirror", MemfdFlags::empty())
             .map_err(|e| refused("memfd_create", e))?;
         rustix::fs::ftruncate(&file, ADDRESSES).map_err(|e| refused("ftruncate", e))?;
         Ok(Mirror {

@@ -1,7 +1,6 @@
 //! Another process of this node: its pool, mapped here, and its life.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytemuck::{Pod, Zeroable};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
+use unipgas_core::job::board::process_is_ending;
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{Error, RemoteRegion, Result};
+use unipgas_core::{Error, RemoteRegion, Result, descriptor};
 
 use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
@@ -81,7 +82,7 @@ impl PeerProcess {
         let pid = Pid::from_raw(address.pid as i32)
             .ok_or_else(|| Error::Unreachable("the address names no process".into()))?;
         // First hold on to the process, then make sure that it is the one meant: its pid cannot be reused in between.
-        let life = pidfd_open(pid, PidfdFlags::empty()).map_err(cannot_watch)?;
+        let life = descriptor::process(pid).map_err(cannot_watch)?;
         if start_time(address.pid)? != address.start_time {
             return Err(Error::PeerDead);
         }
@@ -189,18 +190,16 @@ fn out_of_descriptors() -> Error {
 }
 
 fn open_fd(pid: u32, fd: u32) -> Result<OwnedFd> {
-    File::options()
-        .read(true)
-        .write(true)
-        .open(format!("/proc/{pid}/fd/{fd}"))
-        .map(OwnedFd::from)
-        .map_err(|e| match Errno::from_io_error(&e) {
-            Some(Errno::NOENT | Errno::SRCH) => Error::PeerDead,
-            Some(Errno::MFILE | Errno::NFILE) => out_of_descriptors(),
-            _ => Error::Unreachable(format!(
-                "/proc/{pid}/fd/{fd}: {e} (processes of one job must run as the same user)"
-            )),
-        })
+    let path = format!("/proc/{pid}/fd/{fd}");
+    descriptor::open(&path, OFlags::RDWR, Mode::empty()).map_err(|e| match e {
+        Errno::NOENT | Errno::SRCH => Error::PeerDead,
+        Errno::MFILE | Errno::NFILE => out_of_descriptors(),
+        // The descriptors of a process that is ending belong to root as soon as its memory has gone.
+        Errno::ACCESS | Errno::PERM if process_is_ending(pid) => Error::PeerDead,
+        _ => Error::Unreachable(format!(
+            "{path}: {e} (processes of one job must run as the same user)"
+        )),
+    })
 }
 
 /// Handle on a peer, as the engine sees it.
@@ -276,5 +275,23 @@ impl Peer for ShmPeer {
         process.bury();
         // It may have left properly just before it ended.
         if left() { Life::Left } else { Life::Dead }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To an ordinary user, the descriptors of such a process are root's.
+    #[test]
+    fn a_process_that_has_ended_and_was_not_reaped_is_dead_whoever_asks() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let life = descriptor::process(Pid::from_child(&child)).unwrap();
+        poll(&mut [PollFd::new(&life, PollFlags::IN)], None).unwrap();
+        let opened = open_fd(child.id(), 3);
+        assert!(matches!(opened, Err(Error::PeerDead)), "{opened:?}");
+        child.wait().unwrap();
+        let opened = open_fd(child.id(), 3);
+        assert!(matches!(opened, Err(Error::PeerDead)), "{opened:?}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, descriptor};
 
 use crate::control::{CONTROL_LEN, Control};
 
@@ -162,7 +162,7 @@ pub struct Pool {
 impl Pool {
     /// Creates the pool for a process that will see about `peers` others on this machine.
     pub fn create(peers: usize) -> Result<Self> {
-        let file = rustix::fs::memfd_create("unipgas-pool", MemfdFlags::CLOEXEC)
+        let file = descriptor::memory("unipgas-pool", MemfdFlags::empty())
             .map_err(|e| Error::os("memfd_create", e))?;
         let window = window_len(peers);
         rustix::fs::ftruncate(&file, window as u64).map_err(|e| Error::os("ftruncate", e))?;

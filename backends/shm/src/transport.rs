@@ -11,7 +11,7 @@ use unipgas_core::bell::{Bell, barriers_available, register_for_barriers};
 use unipgas_core::bundle::Tag;
 use unipgas_core::region::Memory;
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Error, Result, Rights, descriptor, variables};
 
 use crate::adopt;
 use crate::agent::Agent;
@@ -71,7 +71,7 @@ impl Shm {
     pub fn open(peers: usize) -> Result<Self> {
         register_for_barriers();
         allow_kernel_copies();
-        let may_adopt = !std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0");
+        let may_adopt = variables::switch("UNIPGAS_SHM_ADOPT", true)?;
         if may_adopt {
             // SAFETY:
             // - the program's own data stays where it is; a process with several threads is refused.
@@ -109,7 +109,7 @@ impl Shm {
 fn boot_id() -> Result<u64> {
     static ID: OnceLock<Option<u64>> = OnceLock::new();
     ID.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let text = descriptor::read_text("/proc/sys/kernel/random/boot_id").ok()?;
         let digits: String = text
             .chars()
             .filter(char::is_ascii_hexdigit)

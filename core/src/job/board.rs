@@ -5,7 +5,6 @@
 //! left behind whoever dies. Every access is atomic, and nothing read from the memory is used as an offset or length
 //! before it is checked: a rank that has gone wild can spoil values, but not crash the others.
 
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -16,7 +15,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 /// The largest job that a board can hold, in ranks.
 pub const MAX_SIZE: u32 = 65536;
@@ -133,7 +132,7 @@ fn slots_offset(size: u32) -> usize {
 /// # Errors
 /// [`Error::PeerDead`] when there is no such process.
 pub fn process_start_time(pid: u32) -> Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
+    let stat = descriptor::read_text(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
     // The second field is the program's name in parentheses, which may itself hold blanks and parentheses.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = rest.split_ascii_whitespace();
@@ -145,6 +144,18 @@ pub fn process_start_time(pid: u32) -> Result<u64> {
         .nth(18)
         .and_then(|field| field.parse().ok())
         .ok_or(Error::PeerDead)
+}
+
+/// Whether `pid` has begun to end, or has ended: no thread of it will run the program's code again, or its first thread will not.
+pub fn process_is_ending(pid: u32) -> bool {
+    /// PF_EXITING in field 9 of the stat file.
+    const EXITING: u64 = 4;
+    let stat = descriptor::read_text(format!("/proc/{pid}/stat"));
+    let flags = stat.ok().and_then(|stat| {
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok()
+    });
+    flags.is_none_or(|flags| flags & EXITING != 0)
 }
 
 impl Board {
@@ -160,11 +171,8 @@ impl Board {
             )));
         }
         let len = board_len(size);
-        let fd = rustix::fs::memfd_create(
-            "unipgas-job",
-            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-        )
-        .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
+        let fd = descriptor::memory("unipgas-job", MemfdFlags::ALLOW_SEALING)
+            .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
         rustix::fs::ftruncate(&fd, len as u64)
             .map_err(|e| Error::os("cannot size the job board", e))?;
         // With its size sealed, no process can make the others' mappings fault.
@@ -214,14 +222,11 @@ impl Board {
         if process_start_time(pid).map_err(|_| gone())? != start {
             return Err(gone());
         }
-        let file = rustix::fs::open(
-            format!("/proc/{pid}/fd/{fd}"),
-            OFlags::RDWR | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|e| {
-            Error::Unreachable(format!("cannot open the job board of process {pid}: {e}"))
-        })?;
+        let file = descriptor::open(format!("/proc/{pid}/fd/{fd}"), OFlags::RDWR, Mode::empty())
+            .map_err(|e| match e {
+                _ if process_is_ending(pid) => gone(),
+                _ => Error::Unreachable(format!("cannot open the job board of process {pid}: {e}")),
+            })?;
         let other = |what: &str| {
             Error::Unreachable(format!(
                 "descriptor {fd} of process {pid} is not a job board: {what}"

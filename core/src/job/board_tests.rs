@@ -78,7 +78,7 @@ fn tokens_that_lead_nowhere_are_refused() {
     let start = process_start_time(std::process::id()).unwrap();
     let pid = std::process::id();
     // Another start time, another kind of file, and no file at all.
-    let null = fs::File::options()
+    let null = std::fs::File::options()
         .read(true)
         .write(true)
         .open("/dev/null")

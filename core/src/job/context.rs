@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Board, RankState};
-use crate::{Deadline, Error, Result};
+use super::{Board, RankState, foreign};
+use crate::{Deadline, Error, Result, variables};
 
 /// How long a wait at the board yields before it sleeps.
 const YIELD: Duration = Duration::from_millis(1);
@@ -26,21 +26,20 @@ pub struct Job {
 
 impl Job {
     /// The job that the environment names: UNIPGAS_JOB (the board), UNIPGAS_RANK and UNIPGAS_SIZE; a job of one without
-    /// UNIPGAS_JOB. Errors: [`Error::InvalidArgument`] for values that do not fit together, [`Error::Unreachable`] if the
-    /// launcher has gone.
+    /// UNIPGAS_JOB. Errors: [`Error::InvalidArgument`] for values that do not fit together, and where another launcher has started
+    /// several processes, [`Error::Unreachable`] if the launcher has gone.
     pub fn from_env() -> Result<Self> {
-        let Some(token) = std::env::var("UNIPGAS_JOB").ok().filter(|t| !t.is_empty()) else {
+        variables::check()?;
+        let Some(token) = variables::get("UNIPGAS_JOB")? else {
+            foreign::refuse(&|name| std::env::var(name).ok())?;
             return Ok(Job::alone());
         };
         let number = |name: &str| -> Result<u32> {
-            std::env::var(name)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .ok_or_else(|| {
-                    Error::InvalidArgument(format!(
-                        "{name} must be a number beside UNIPGAS_JOB: start the program by `unipgas run`"
-                    ))
-                })
+            let value = variables::get(name)?.unwrap_or_default();
+            let must = "must be a number beside UNIPGAS_JOB: start the program by `unipgas run`";
+            value
+                .parse()
+                .map_err(|_| variables::wrong(name, &value, must))
         };
         let (rank, size) = (number("UNIPGAS_RANK")?, number("UNIPGAS_SIZE")?);
         let board = Board::attach(&token)?;
@@ -192,11 +191,11 @@ impl Job {
 /// Whether no thread of process `pid` runs any more; nobody need have waited for it yet.
 pub(crate) fn process_ended(pid: u32) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use rustix::process::Pid;
     let Some(process) = Pid::from_raw(pid as i32) else {
         return true;
     };
-    match pidfd_open(process, PidfdFlags::empty()) {
+    match crate::descriptor::process(process) {
         Ok(life) => {
             let mut fds = [PollFd::new(&life, PollFlags::IN)];
             matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 const LIFE: i64 = 0;
 const CHANGE: i64 = 1;
@@ -165,8 +165,8 @@ pub(super) fn open_or_make(path: &Path) -> Result<OwnedFd> {
 
 fn open(path: &Path, more: OFlags) -> rustix::io::Result<OwnedFd> {
     // Without NONBLOCK, the open of a device could wait.
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | more;
-    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
+    descriptor::open(path, flags, Mode::RUSR | Mode::WUSR)
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor, variables};
 
 /// Who started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,8 +72,9 @@ impl JobName {
     /// 6. nobody: one job per user, or the one that UNIPGAS_JOB_NAME names; no rank, size unknown.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where a rank or size is no number, or the rank not below the size.
+    /// [`Error::InvalidArgument`] where one of our variables is no text, a rank or size is no number, or the rank not below the size.
     pub fn from_env() -> Result<Self> {
+        variables::check()?;
         Self::from_variables(&|key| std::env::var(key).ok(), &hydra_proxy)
     }
 
@@ -218,7 +219,7 @@ fn hydra_proxy() -> (String, bool) {
 
 /// Command, parent and start time of a process.
 fn parent_of(process: &str) -> Option<(String, u32, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let stat = descriptor::read_text(format!("/proc/{process}/stat")).ok()?;
     let (before, after) = stat.rsplit_once(") ")?;
     let command = before.split_once('(')?.1.to_owned();
     let mut fields = after.split_ascii_whitespace().skip(1);

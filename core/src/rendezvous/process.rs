@@ -4,10 +4,10 @@ use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 use crate::job::board::process_start_time;
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 /// A process, for good: pids are used again, the pair with the start time is not. `image` tells a program from the one that
 /// the same process ran before an exec.
@@ -56,7 +56,7 @@ fn has_threads(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
+    let Ok(fd) = descriptor::process(pid) else {
         return false;
     };
     let now = Timespec {
@@ -195,7 +195,7 @@ mod tests {
             .lives(&me)
         );
         child.kill().unwrap();
-        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let pidfd = descriptor::process(Pid::from_child(&child)).unwrap();
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
         assert!(!other.lives(&me), "a zombie does not live");
         child.wait().unwrap();

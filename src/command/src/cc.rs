@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::fail;
+use unipgas::core::variables;
+
+use crate::{fail, shown};
 
 /// What is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,8 +128,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
             Some("--showme:compile" | "-showme:compile") => show = Show::Compile,
             Some("--showme:link" | "-showme:link") => show = Show::Link,
             Some("--help") if own_options && rest.is_empty() => {
-                println!("{HELP}");
-                return ExitCode::SUCCESS;
+                return shown(&format!("{HELP}\n"));
             }
             _ => rest.push(arg),
         }
@@ -146,6 +147,10 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
             2,
             &format!("there is no interface {wish:?}; there are: {}", names()),
         );
+    };
+    let compiler = match compiler(language) {
+        Ok(compiler) => compiler,
+        Err(error) => return fail(2, &error.to_string()),
     };
     let place = match find(api) {
         Ok(place) => place,
@@ -170,7 +175,6 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
     if rest.is_empty() && show == Show::Nothing {
         return fail(2, "nothing to compile; unipgas cc --help tells more");
     }
-    let compiler = compiler(language);
     let mut words = compiler.split_whitespace().map(OsString::from);
     let program = words.next().unwrap_or_else(|| "cc".into());
     let links = links(&rest);
@@ -207,16 +211,19 @@ fn joined(option: &str, path: &Path) -> OsString {
     text
 }
 
-fn compiler(language: Language) -> String {
+/// Errors: a variable that is no text.
+fn compiler(language: Language) -> unipgas::core::Result<String> {
     let (names, default) = match language {
         Language::C => (["UNIPGAS_CC", "CC"], "cc"),
         Language::Cxx => (["UNIPGAS_CXX", "CXX"], "c++"),
     };
-    let wish = names
-        .iter()
-        .filter_map(|name| std::env::var(name).ok())
-        .find(|value| !value.trim().is_empty() && !names_this_program(value));
-    wish.unwrap_or_else(|| default.into())
+    for name in names {
+        match variables::get(name)? {
+            Some(wish) if !names_this_program(&wish) => return Ok(wish),
+            _ => {}
+        }
+    }
+    Ok(default.into())
 }
 
 /// Whether a command is this program itself: `make CC=gaspicc` hands CC to what it starts, too.
@@ -306,6 +313,5 @@ fn print<'a>(words: impl Iterator<Item = &'a OsString>) -> ExitCode {
             false => format!("'{}'", word.replace('\'', r"'\''")),
         })
         .collect();
-    println!("{}", quoted.join(" "));
-    ExitCode::SUCCESS
+    shown(&format!("{}\n", quoted.join(" ")))
 }

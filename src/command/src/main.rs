@@ -2,10 +2,10 @@
 
 mod cc;
 mod info;
+mod mpi;
 mod run;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -54,9 +54,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(run::mark_program(args)) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // With standard output closed there is nobody to tell.
-            let _ = write!(std::io::stdout(), "{error}");
-            return ExitCode::SUCCESS;
+            return shown(&error.to_string());
         }
         Err(error) => return fail(2, &one_line(&error)),
     };
@@ -87,9 +85,16 @@ fn texts(args: Vec<OsString>) -> impl Iterator<Item = String> {
 
 /// Says in one line what is wrong, and ends with `status`.
 fn fail(status: u8, text: &str) -> ExitCode {
-    // With standard error closed there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "unipgas: {text}");
+    unipgas::core::tell(text);
     ExitCode::from(status)
+}
+
+/// Shows a text on standard output, which may be a device that is full.
+fn shown(text: &str) -> ExitCode {
+    match unipgas::core::print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error.to_string()),
+    }
 }
 
 /// What clap says in a paragraph: what is wrong, and what would be right.

@@ -66,6 +66,13 @@ fn exists(pid: u32) -> bool {
         .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
+fn parent(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let parent = rest.split_ascii_whitespace().nth(1);
+    parent.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -389,6 +396,67 @@ fn nothing_survives_a_launcher_that_is_killed() {
         let pid = pid.parse().unwrap();
         until("the end of a rank", || !exists(pid));
     }
+}
+
+/// A rank that is a script, and starts two programs: one beside it, one in a session of its own. It writes its pid, those of the
+/// programs, and that of the launcher, whose child it is.
+const WRAPPER: &str = "sleep 300 & beside=$!; setsid sleep 300 & echo $$ $beside $! $PPID; wait";
+
+/// A job of two of them, and the pids that they have written.
+fn job_of_wrappers() -> (Child, Vec<u32>, BufReader<std::process::ChildStdout>) {
+    let (child, lines, reader) = started(&["run", "-n", "2", "sh", "-c", WRAPPER], 2);
+    let words = lines.iter().flat_map(|line| line.split(' '));
+    let pids: Vec<u32> = words.map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 8);
+    assert!(pids.iter().all(|&pid| exists(pid)), "{pids:?}");
+    (child, pids, reader)
+}
+
+/// Kills a process of a job of wrapper scripts, and waits for all others to be gone. The status of `unipgas run`.
+fn killed_with_wrappers(victim: impl FnOnce(&Child, &[u32]) -> u32) -> (Option<i32>, String) {
+    let (mut child, pids, _reader) = job_of_wrappers();
+    kill(Signal::KILL, victim(&child, &pids));
+    for pid in pids {
+        until("the end of what a wrapper has started", || !exists(pid));
+    }
+    let status = child.wait().unwrap();
+    let mut text = String::new();
+    let mut said = child.stderr.take().unwrap();
+    said.read_to_string(&mut text).unwrap();
+    (status.code(), text)
+}
+
+#[test]
+fn what_wrappers_have_started_does_not_survive_the_keeper() {
+    let (status, _) = killed_with_wrappers(|child, _| child.id());
+    assert_eq!(status, None, "it was killed");
+}
+
+#[test]
+fn what_wrappers_have_started_does_not_survive_the_launcher() {
+    let (status, text) = killed_with_wrappers(|child, pids| {
+        // The keeper is this test's child, the launcher the keeper's.
+        assert_eq!(parent(pids[3]), child.id());
+        pids[3]
+    });
+    assert_eq!(status, Some(137), "{text}");
+    assert!(
+        text.contains("the launcher of the job was killed by signal 9 (SIGKILL)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_stopped_job_ends_with_its_keeper() {
+    let (mut child, pids, _reader) = job_of_wrappers();
+    for &pid in &pids {
+        kill(Signal::STOP, pid);
+    }
+    kill(Signal::KILL, child.id());
+    for pid in pids {
+        until("the end of a stopped process", || !exists(pid));
+    }
+    child.wait().unwrap();
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::window::{self, Failure, Stage, Swap};
 
@@ -83,10 +83,9 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Fa
     if !AVAILABLE || on_valgrind() {
         return Err(Denied::Errno(libc::ENOSYS));
     }
-    let tasks = rustix::fs::openat(
-        CWD,
-        c"/proc/self/task",
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+    let tasks = unipgas_core::descriptor::open(
+        "/proc/self/task",
+        OFlags::RDONLY | OFlags::DIRECTORY,
         Mode::empty(),
     )
     .map_err(|e| Denied::Errno(e.raw_os_error()))?;
@@ -352,7 +351,7 @@ pub(crate) static ANYBODY_MAY_TRACE: AtomicBool = AtomicBool::new(false);
 
 /// Whether Yama asks for permissions (ptrace_scope 1): a child may not trace its parent without.
 pub(crate) fn yama_asks() -> bool {
-    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+    unipgas_core::descriptor::read_text("/proc/sys/kernel/yama/ptrace_scope")
         .is_ok_and(|scope| scope.trim() == "1")
 }
 

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater, opcode};
+use unipgas_core::descriptor;
 
 use super::Refusal;
 
@@ -67,13 +68,8 @@ pub(super) struct Maps {
 
 impl Maps {
     pub(super) fn open() -> Result<Maps, Refusal> {
-        let fd = rustix::fs::openat(
-            CWD,
-            c"/proc/self/maps",
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
+        let fd = descriptor::open("/proc/self/maps", OFlags::RDONLY, Mode::empty())
+            .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
         let mut maps = Maps { fd, queries: true };
         maps.queries = !matches!(maps.query(0), Err(Errno::NOTTY | Errno::INVAL));
         Ok(maps)
@@ -216,7 +212,7 @@ pub(super) fn covers(mappings: &[Mapping], range: &Range<usize>) -> Result<(), R
 
 fn read_text(range: &Range<usize>) -> std::io::Result<Vec<Mapping>> {
     let mut found = Vec::new();
-    for line in BufReader::new(std::fs::File::open("/proc/self/maps")?).lines() {
+    for line in BufReader::new(text_file()?).lines() {
         if let Some(mapping) = parse_line(&line?) {
             if mapping.range.start >= range.end {
                 break;
@@ -229,12 +225,17 @@ fn read_text(range: &Range<usize>) -> std::io::Result<Vec<Mapping>> {
     Ok(found)
 }
 
+fn text_file() -> std::io::Result<std::fs::File> {
+    let file = descriptor::open("/proc/self/maps", OFlags::RDONLY, Mode::empty())?;
+    Ok(file.into())
+}
+
 /// Every private, writable mapping of the program's own file.
 pub(super) fn static_data() -> std::io::Result<Vec<Mapping>> {
     let exe = std::fs::read_link("/proc/self/exe")?;
     let exe = exe.to_string_lossy();
     let mut found = Vec::new();
-    for line in BufReader::new(std::fs::File::open("/proc/self/maps")?).lines() {
+    for line in BufReader::new(text_file()?).lines() {
         found.extend(parse_line(&line?).filter(|m| m.name == exe && m.is_private_file_data()));
     }
     Ok(found)

@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater, opcode};
 use rustix::mm::UserfaultfdFlags;
+use unipgas_core::descriptor::{self, Reserved};
 
 /// `_UFFDIO` type byte.
 const TYPE: u8 = 0xAA;
@@ -187,7 +189,7 @@ fn raw_open() -> Result<OwnedFd, String> {
     let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     // SAFETY:
     // - the descriptor stays in this module, which registers only ranges that its caller vouches for
-    let by_call = unsafe { rustix::mm::userfaultfd(flags) };
+    let by_call = descriptor::above(|| unsafe { rustix::mm::userfaultfd(flags) });
     let errno = match by_call {
         Ok(fd) => return Ok(fd),
         Err(errno) => errno,
@@ -201,11 +203,9 @@ fn raw_open() -> Result<OwnedFd, String> {
              /dev/userfaultfd, or give the program CAP_SYS_PTRACE"
         )
     };
-    let device = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/userfaultfd")
-        .map_err(|_| denied())?;
+    let device =
+        descriptor::open("/dev/userfaultfd", OFlags::RDWR, Mode::empty()).map_err(|_| denied())?;
+    let _reserved = Reserved::take();
     // SAFETY:
     // - USERFAULTFD_IOC_NEW takes the flags by value and touches no memory
     let raw = unsafe {

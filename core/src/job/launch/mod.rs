@@ -1,15 +1,18 @@
 //! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
 
+mod keeper;
 mod output;
 mod process;
 mod progress;
 mod signals;
+mod stragglers;
 mod watch;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
+pub use keeper::{Keeper, keep};
 pub use process::{ProgramError, find_program};
 pub use signals::signal_name;
 
@@ -77,6 +80,8 @@ pub struct Launch {
     pub output: Output,
     /// After this time the job is ended.
     pub timeout: Option<Duration>,
+    /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
+    pub keeper: Option<Keeper>,
     /// The launcher is a process of its own, as `unipgas run` is: standard input goes to rank 0, signals are forwarded,
     /// failures are told on standard error, and what the ranks have started ends with the job. Off: input is empty, and
     /// the calling process's signals and other children are left alone.
@@ -142,6 +147,10 @@ pub struct Outcome {
     pub first_failure: Option<u32>,
     /// The job was ended because its time was over.
     pub timed_out: bool,
+    /// What the ranks wrote could not be passed on (see [`Output::Tag`]).
+    pub output_lost: bool,
+    /// A rank has joined the job, as programs of GASPI and RCCE do.
+    pub joined: bool,
     /// The seed that the ranks were given.
     pub seed: Option<u64>,
 }
@@ -152,11 +161,12 @@ impl Outcome {
         self.status() == 0
     }
 
-    /// The exit status of the whole: that of the first rank that failed, 124 when the time was over first.
+    /// The exit status of the whole: that of the first rank that failed, 124 when the time was over first, 1 if output was lost.
     pub fn status(&self) -> i32 {
         match self.first_failure {
             Some(rank) => self.ranks[rank as usize].exit.status(),
             None if self.timed_out => 124,
+            None if self.output_lost => 1,
             None => 0,
         }
     }
@@ -176,6 +186,7 @@ impl Launch {
             keep_going: false,
             output: Output::Inherit,
             timeout: None,
+            keeper: None,
             foreground: false,
         }
     }

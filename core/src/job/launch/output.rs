@@ -16,6 +16,8 @@ pub(super) struct Stream {
     file: Option<std::fs::File>,
     /// Captured: everything; tagged: the line that is not complete yet.
     bytes: Vec<u8>,
+    /// Why it cannot be passed on any more, unless its reader has gone.
+    pub failure: Option<std::io::Error>,
 }
 
 impl Stream {
@@ -27,6 +29,7 @@ impl Stream {
             is_stderr,
             file: Some(fd.into()),
             bytes: Vec::new(),
+            failure: None,
         })
     }
 
@@ -44,7 +47,7 @@ impl Stream {
                 Ok(n) => {
                     self.bytes.extend_from_slice(&block[..n]);
                     if output == Output::Tag && !self.pass_lines(false) {
-                        // Nobody reads any more: closing lets the rank know, as it would without a label.
+                        // Nothing is read any more: closing lets the rank know, as it would without a label.
                         self.file = None;
                     }
                 }
@@ -71,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Writes the complete lines, and at the end of all the rest too. False when the reader has gone.
+    /// Writes the complete lines, and at the end of all the rest too. False when that is not possible any more.
     fn pass_lines(&mut self, at_end: bool) -> bool {
         let mut end = self
             .bytes
@@ -100,6 +103,15 @@ impl Stream {
             let mut out = std::io::stdout().lock();
             out.write_all(&text).and_then(|()| out.flush())
         };
-        written.is_ok()
+        match written {
+            Ok(()) => true,
+            Err(error) => {
+                // A reader that has gone, such as `head`, has read enough.
+                if error.kind() != std::io::ErrorKind::BrokenPipe {
+                    self.failure = Some(error);
+                }
+                false
+            }
+        }
     }
 }

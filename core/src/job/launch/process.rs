@@ -8,13 +8,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
 use super::{BindPolicy, Exit, Launch, Output};
 use crate::job::Board;
 use crate::topology::{Binding, Topology, cpu_set};
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 /// Why a program cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl<'a> Starter<'a> {
         // - between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
         unsafe { command.pre_exec(prepare) };
         let mut child = command.spawn().map_err(|e| self.cannot_start(rank, &e))?;
-        match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        match descriptor::process(Pid::from_child(&child)) {
             Ok(pidfd) => Ok(Process {
                 child,
                 pidfd,

@@ -12,7 +12,9 @@ use super::output::Stream;
 use super::process::{Process, Starter};
 use super::progress::Progress;
 use super::signals::{self, Inbox};
+use super::stragglers::{Haste, end_children};
 use super::{Exit, GRACE, Launch, Outcome, Output, RankOutcome};
+use crate::descriptor::Reserved;
 use crate::job::{Board, RankState};
 use crate::{Error, Result};
 
@@ -20,6 +22,7 @@ use crate::{Error, Result};
 const ONE_KEYPRESS: Duration = Duration::from_millis(100);
 
 const SIGNALS: u64 = u64::MAX;
+const KEEPER: u64 = u64::MAX - 1;
 const STREAM: u64 = 1 << 40;
 
 struct Job<'a> {
@@ -35,9 +38,15 @@ struct Job<'a> {
     ending: Option<Instant>,
     first_interrupt: Option<Instant>,
     progress: Option<Progress>,
+    /// The keeper has been killed.
+    deserted: bool,
+    /// A rank has joined the job.
+    joined: bool,
+    output_lost: bool,
 }
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
+    let _reserved = Reserved::take();
     // The descriptor is what the ranks open; it is closed when they have ended.
     let (board, _board_fd) = Board::create(launch.size)?;
     let inbox = if launch.foreground {
@@ -67,6 +76,9 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         ending: None,
         first_interrupt: None,
         progress: launch.foreground.then(|| Progress::new(Instant::now())),
+        deserted: false,
+        joined: false,
+        output_lost: false,
     };
     let seen_through = job
         .start(&starter, inbox.as_ref())
@@ -75,11 +87,16 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         job.kill_all();
     }
     if launch.foreground {
-        end_stragglers();
+        end_children(if job.deserted {
+            Haste::Kill
+        } else {
+            Haste::Ask
+        });
     }
     for stream in &mut job.streams {
         stream.finish(launch.output);
     }
+    job.look_at_output();
     seen_through.map(|()| job.outcome())
 }
 
@@ -87,6 +104,9 @@ impl Job<'_> {
     fn start(&mut self, starter: &Starter<'_>, inbox: Option<&Inbox>) -> Result<()> {
         if let Some(inbox) = inbox {
             self.add(inbox.fd(), SIGNALS)?;
+        }
+        if let Some(keeper) = &self.launch.keeper {
+            self.add(keeper.as_fd(), KEEPER)?;
         }
         for rank in 0..self.launch.size {
             self.tell_progress(Instant::now());
@@ -147,6 +167,7 @@ impl Job<'_> {
             for event in events.drain(..) {
                 match event.data.u64() {
                     SIGNALS => inbox.into_iter().for_each(|inbox| self.hand_on(inbox)),
+                    KEEPER => self.desert(),
                     token if token & STREAM != 0 => self.pump((token & !STREAM) as usize),
                     rank => self.reap(rank as u32),
                 }
@@ -172,6 +193,20 @@ impl Job<'_> {
     fn pump(&mut self, index: usize) {
         // An end of file also makes the descriptor readable; closing it takes it out of the epoll.
         self.streams[index].pump(self.launch.output);
+        self.look_at_output();
+    }
+
+    /// Says once that output of the ranks is lost.
+    fn look_at_output(&mut self) {
+        let failures = self.streams.iter_mut().filter_map(|s| s.failure.take());
+        if let Some(error) = failures.last()
+            && !self.output_lost
+        {
+            self.output_lost = true;
+            self.say(format_args!(
+                "cannot pass on the output of the job: {error}"
+            ));
+        }
     }
 
     fn hand_on(&mut self, inbox: &Inbox) {
@@ -206,8 +241,9 @@ impl Job<'_> {
         self.running -= 1;
         // A pidfd of a reaped process stays readable.
         let _ = epoll::delete(&self.epoll, &self.processes[rank as usize].pidfd);
-        let left_properly =
-            self.board.state(rank) == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
+        let state = self.board.state(rank);
+        self.joined |= state != Ok(RankState::Absent);
+        let left_properly = state == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
         if left_properly {
             // Somebody may be waiting for its next life cycle.
             self.board.ring();
@@ -218,6 +254,7 @@ impl Job<'_> {
         // Its last words come before the line that says how it ended.
         let rank_streams = self.streams.iter_mut().skip(2 * rank as usize).take(2);
         rank_streams.for_each(|stream| stream.pump(self.launch.output));
+        self.look_at_output();
         if exit.success() || self.ending.is_some() || self.board.end_is_wanted(rank) {
             return;
         }
@@ -231,6 +268,17 @@ impl Job<'_> {
         if self.running > 0 && !self.launch.keep_going {
             self.end_all();
         }
+    }
+
+    /// Nobody waits for the job any more.
+    fn desert(&mut self) {
+        if let Some(keeper) = self.launch.keeper.as_ref().filter(|_| !self.deserted) {
+            // It stays readable.
+            let _ = epoll::delete(&self.epoll, keeper);
+        }
+        self.deserted = true;
+        self.ending = Some(Instant::now());
+        self.signal_all(Signal::KILL);
     }
 
     fn end_all(&mut self) {
@@ -299,57 +347,9 @@ impl Job<'_> {
             ranks,
             first_failure: self.first_failure,
             timed_out: self.timed_out,
+            joined: self.joined,
+            output_lost: self.output_lost,
             seed: self.launch.seed,
         }
     }
-}
-
-/// Ends what the ranks have started and left behind: it has become this process's child, which has no others.
-fn end_stragglers() {
-    let start = Instant::now();
-    let mut pause = Duration::from_micros(500);
-    loop {
-        // Reap all that have ended.
-        loop {
-            match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
-        let signal = if start.elapsed() < GRACE {
-            Signal::TERM
-        } else {
-            Signal::KILL
-        };
-        // Something that the kernel cannot kill must not keep the launcher.
-        if start.elapsed() > 2 * GRACE {
-            return;
-        }
-        for pid in children() {
-            // Fails only if it has just ended.
-            let _ = rustix::process::kill_process(pid, signal);
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-}
-
-fn children() -> Vec<rustix::process::Pid> {
-    let own = std::process::id().to_string();
-    let Ok(list) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    list.flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/stat"))
-                .ok()
-                .and_then(|stat| {
-                    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own)
-                })
-                .unwrap_or(false)
-        })
-        .filter_map(rustix::process::Pid::from_raw)
-        .collect()
 }

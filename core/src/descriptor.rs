@@ -1,0 +1,131 @@
+//! File descriptors of the library: none is below 3.
+//!
+//! A program may run with its standard input, output or error closed. The next file that is opened gets that number, and what the
+//! program prints goes into it: into shared memory, if the file is that. So whatever opens one does it here, or under a [`Reserved`].
+//! That holds for files which are open for microseconds, too: another thread may print meanwhile.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Pid, PidfdFlags};
+
+/// The first number that is free for us.
+const FIRST: i32 = 3;
+
+/// While this lives, what is opened in this process gets a number above 2. Numbers that were free are taken by descriptors that can
+/// neither be read nor written: to whoever uses them they look closed.
+#[derive(Debug, Default)]
+pub struct Reserved {
+    taken: [Option<OwnedFd>; FIRST as usize],
+}
+
+impl Reserved {
+    /// Takes those of 0, 1 and 2 that are free. Three quick system calls where none is.
+    pub fn take() -> Self {
+        let mut reserved = Reserved::default();
+        for number in 0..FIRST {
+            // SAFETY:
+            // - asks about a number; nothing is changed.
+            if unsafe { libc::fcntl(number, libc::F_GETFD) } != -1 {
+                continue;
+            }
+            // Gets the lowest free number. Where it cannot be opened, `above` still moves what comes after it.
+            let placeholder =
+                rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
+            reserved.taken[number as usize] = placeholder.filter(|fd| fd.as_raw_fd() < FIRST);
+        }
+        reserved
+    }
+}
+
+/// What `open` opens, at a number above 2. Errors: those of `open`, and no free descriptor.
+pub fn above(open: impl FnOnce() -> rustix::io::Result<OwnedFd>) -> rustix::io::Result<OwnedFd> {
+    let _reserved = Reserved::take();
+    let fd = open()?;
+    if fd.as_raw_fd() >= FIRST {
+        return Ok(fd);
+    }
+    // A thread of the program has closed its standard descriptor just now.
+    fcntl_dupfd_cloexec(&fd, FIRST)
+}
+
+/// Opens `path`, close-on-exec. Errors: as open(2).
+pub fn open(path: impl AsRef<Path>, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    above(|| rustix::fs::open(path.as_ref(), flags | OFlags::CLOEXEC, mode))
+}
+
+/// An empty file without a name, close-on-exec. Errors: as memfd_create(2).
+pub fn memory(name: &str, flags: MemfdFlags) -> rustix::io::Result<OwnedFd> {
+    above(|| rustix::fs::memfd_create(name, flags | MemfdFlags::CLOEXEC))
+}
+
+/// A descriptor of the process `pid`. Errors: as pidfd_open(2).
+pub fn process(pid: Pid) -> rustix::io::Result<OwnedFd> {
+    above(|| rustix::process::pidfd_open(pid, PidfdFlags::empty()))
+}
+
+/// The text of a small file, such as those of /proc. Errors: as open(2) and read(2); [`Errno::ILSEQ`] for what is no text.
+pub fn read_text(path: impl AsRef<Path>) -> rustix::io::Result<String> {
+    let file = open(path, OFlags::RDONLY, Mode::empty())?;
+    let mut bytes = Vec::new();
+    std::fs::File::from(file)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    String::from_utf8(bytes).map_err(|_| Errno::ILSEQ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that the others of this process's threads do not care for are those of a child.
+    #[test]
+    fn whatever_is_closed_stays_free_and_is_not_used() {
+        for subset in 0..8 {
+            // SAFETY:
+            // - the child closes descriptors, makes system calls and ends; it allocates nothing and takes no lock.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY:
+                // - as above.
+                unsafe { libc::_exit(i32::from(!keeps_clear(subset))) };
+            }
+            let mut status = 0;
+            // SAFETY:
+            // - waits for the child that was just made.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(status, 0, "subset {subset}");
+        }
+    }
+
+    fn keeps_clear(subset: i32) -> bool {
+        let closed = |number: i32| subset >> number & 1 == 1;
+        // SAFETY:
+        // - asks about a number.
+        let is_open = |number: i32| unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
+        for number in 0..FIRST {
+            if closed(number) {
+                // SAFETY:
+                // - nothing in this child uses it.
+                unsafe { libc::close(number) };
+            }
+        }
+        let reserved = Reserved::take();
+        let text = *b"x";
+        // SAFETY:
+        // - one byte that lives through the call.
+        let written = |number| unsafe { libc::write(number, text.as_ptr().cast(), 1) };
+        let harmless =
+            (0..FIRST).all(|number| is_open(number) && (!closed(number) || written(number) == -1));
+        drop(reserved);
+        let Ok(file) = memory("unipgas-test", MemfdFlags::empty()) else {
+            return false;
+        };
+        harmless
+            && file.as_raw_fd() >= FIRST
+            && (0..FIRST).all(|number| is_open(number) != closed(number))
+    }
+}

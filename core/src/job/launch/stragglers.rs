@@ -1,0 +1,67 @@
+//! Ending what ranks have started and left behind: it has become a child of this process, which has no others.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::GRACE;
+use crate::descriptor;
+
+/// How children are ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// They are asked to, and killed after [`GRACE`].
+    Ask,
+    /// They are killed.
+    Kill,
+}
+
+/// Ends and reaps all children, and the children of those, which become this process's.
+pub(super) fn end_children(haste: Haste) {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        // Reap all that have ended.
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        let signal = if haste == Haste::Ask && start.elapsed() < GRACE {
+            Signal::TERM
+        } else {
+            Signal::KILL
+        };
+        // Something that the kernel cannot kill must not keep the launcher.
+        if start.elapsed() > 2 * GRACE {
+            return;
+        }
+        for pid in children() {
+            // Fails only if it has just ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let Ok(list) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    list.flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            descriptor::read_text(format!("/proc/{pid}/stat"))
+                .ok()
+                .and_then(|stat| {
+                    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own)
+                })
+                .unwrap_or(false)
+        })
+        .filter_map(Pid::from_raw)
+        .collect()
+}

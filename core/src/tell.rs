@@ -1,0 +1,23 @@
+//! Text for people.
+
+use std::io::Write;
+
+use crate::{Error, Result};
+
+/// Writes `unipgas: `, the text and the end of the line in one piece, as other processes write there, too. Where nobody can be told,
+/// nobody is: this never fails.
+#[cold]
+pub fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(format!("unipgas: {text}\n").as_bytes());
+}
+
+/// Writes `text` on standard output, all of it before this returns.
+///
+/// # Errors
+/// [`Error::Os`] where it cannot be written, such as on a device that is full.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::os("cannot write to standard output", e))
+}

@@ -1,0 +1,227 @@
+//! The environment variables: which there are, and reading them.
+//!
+//! One table for all interfaces, so that a misspelt name is found, and what is told of the variables is true.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use parking_lot::Once;
+
+use crate::{Error, Result, tell};
+
+/// One that users may set or read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says, in some words.
+    pub meaning: &'static str,
+}
+
+const fn variable(name: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, meaning }
+}
+
+/// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
+pub const VARIABLES: [Variable; 20] = [
+    variable("UNIPGAS_JOB", "the job, set by unipgas run"),
+    variable(
+        "UNIPGAS_RANK",
+        "the rank of this process, set by unipgas run",
+    ),
+    variable("UNIPGAS_SIZE", "number of processes, set by unipgas run"),
+    variable(
+        "UNIPGAS_BIND",
+        "what processes are bound to, set by unipgas run",
+    ),
+    variable("UNIPGAS_BACKEND", "the backend: --backend"),
+    variable("UNIPGAS_SEED", "the seed of the chaos backend: --seed"),
+    variable(
+        "UNIPGAS_SHM_ADOPT",
+        "0: memory that programs register is copied, not shared in place (1)",
+    ),
+    variable(
+        "UNIPGAS_CHAOS",
+        "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0",
+    ),
+    variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
+    variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),
+    variable(
+        "UNIPGAS_TOFU_SHAPE",
+        "uTofu: lengths of the axes X, Y, Z, A, B, C like 2x1x1x2x3x2; without it unipgas run sets one for its processes",
+    ),
+    variable(
+        "UNIPGAS_TOFU_PPN",
+        "uTofu: processes that share a virtual node, 1 to 48 (1)",
+    ),
+    variable(
+        "UNIPGAS_JOB_NAME",
+        "uTofu: the job of processes that are started by hand; those of a user with the same name find each other",
+    ),
+    variable(
+        "UTOFU_NUM_EXCLUSIVE_CQS",
+        "CQs of each TNI kept for exclusive VCQs (0)",
+    ),
+    variable(
+        "UTOFU_NUM_SESSION_MODE_CQS",
+        "CQs of each TNI kept for session mode VCQs (3)",
+    ),
+    variable(
+        "UTOFU_NUM_MRQ_ENTRIES",
+        "entries of the MRQ of a free mode VCQ: 2Ki, 8Ki, 32Ki, 128Ki, 512Ki, 2Mi (128Ki)",
+    ),
+    variable(
+        "UTOFU_NUM_MRQ_ENTRIES_SESSION",
+        "the same of a session mode VCQ (128Ki)",
+    ),
+    variable(
+        "UTOFU_SWAP_PROTECT",
+        "1: registered memory is locked, so that it is not swapped out (0)",
+    ),
+    variable(
+        "UNIPGAS_RCCE_MPB",
+        "RCCE: bytes of each message-passing buffer (8192)",
+    ),
+    variable(
+        "UNIPGAS_RCCE_CORES",
+        "RCCE: the cores that the UEs stand for, with commas between them",
+    ),
+];
+
+/// Those of building and testing the library itself.
+pub const OF_TESTS: [Variable; 1] = [variable(
+    "UNIPGAS_LIB",
+    "the library whose symbols the tests compare with what they should be",
+)];
+
+const PREFIX: &str = "UNIPGAS_";
+/// What the library's own tests tell their processes begins so.
+const TEST_PREFIX: &str = "UNIPGAS_TEST_";
+/// Another spelling in the uTofu User's Guide.
+const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
+
+/// The value of a variable without blanks around it; none if it is not set or empty.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for what is not UTF-8.
+pub fn get(name: &str) -> Result<Option<String>> {
+    text(name, std::env::var_os(name).as_deref())
+}
+
+fn text(name: &str, value: Option<&OsStr>) -> Result<Option<String>> {
+    let Some(value) = value else { return Ok(None) };
+    match value.to_str().map(str::trim) {
+        Some("") => Ok(None),
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(wrong(
+            name,
+            &String::from_utf8_lossy(value.as_bytes()),
+            "must be text in UTF-8",
+        )),
+    }
+}
+
+/// One line that names the variable and its value. `must`: what would be right.
+#[cold]
+pub fn wrong(name: &str, value: &str, must: &str) -> Error {
+    Error::InvalidArgument(format!("{name}={}: {must}", value.escape_debug()))
+}
+
+/// A switch: 1 for on, 0 for off, `default` without it. Errors: as [`get`], and any other value.
+pub fn switch(name: &str, default: bool) -> Result<bool> {
+    match get(name)?.as_deref() {
+        None => Ok(default),
+        Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(wrong(name, other, "must be 0 or 1")),
+    }
+}
+
+/// A number from 0 on. Errors: as [`get`], and what is no such number.
+pub fn number(name: &str) -> Result<Option<u64>> {
+    get(name)?
+        .map(|value| {
+            let number = match value.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => value.parse(),
+            };
+            number.map_err(|_| wrong(name, &value, "must be a number from 0 to 2^64 - 1"))
+        })
+        .transpose()
+}
+
+/// Reads all that the library reads, so that what is no text is found before anything is done. Errors: as [`get`].
+pub fn check() -> Result<()> {
+    VARIABLES
+        .iter()
+        .map(|variable| variable.name)
+        .chain([ALIAS])
+        .try_for_each(|name| get(name).map(drop))
+}
+
+/// Says in a line which variables begin as ours do and are none: they are misspelt, or of another version. Once per process; for all
+/// processes of a job, whoever starts them does it.
+pub fn tell_of_unknown() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let names: Vec<String> = std::env::vars_os()
+            .filter_map(|(name, _)| unknown(&name))
+            .collect();
+        if !names.is_empty() {
+            let (are, they) = if names.len() == 1 {
+                ("is no variable", "it")
+            } else {
+                ("are no variables", "they")
+            };
+            tell(&format!(
+                "{} {are} of this version, and {they} change nothing (unipgas info lists what there is)",
+                names.join(", ")
+            )
+            .replace("it change ", "it changes "));
+        }
+    });
+}
+
+fn unknown(name: &OsStr) -> Option<String> {
+    if !name.as_bytes().starts_with(PREFIX.as_bytes()) {
+        return None;
+    }
+    let name = name.to_string_lossy();
+    let known = VARIABLES.iter().chain(&OF_TESTS).any(|v| v.name == name);
+    (!known && !name.starts_with(TEST_PREFIX)).then(|| name.escape_debug().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_named() {
+        let error = text("UNIPGAS_SEED", Some(OsStr::from_bytes(b"a\xff\n"))).unwrap_err();
+        let line = error.to_string();
+        assert!(
+            line.starts_with("UNIPGAS_SEED=a") && line.lines().count() == 1,
+            "{line}"
+        );
+        let good = |value: &str| text("X", Some(OsStr::new(value))).unwrap();
+        assert_eq!(good(" 7 ").as_deref(), Some("7"));
+        assert_eq!(good(" "), None);
+        assert_eq!(text("X", None), Ok(None));
+    }
+
+    #[test]
+    fn misspelt_names_are_found() {
+        let found = |name: &[u8]| unknown(OsStr::from_bytes(name));
+        assert_eq!(found(b"UNIPGAS_SED").as_deref(), Some("UNIPGAS_SED"));
+        assert!(found(b"UNIPGAS_\xff").is_some());
+        for name in [
+            "UNIPGAS_SEED",
+            "UNIPGAS_LIB",
+            "UNIPGAS_TEST_PART",
+            "PATH",
+            "UNIPGAS",
+        ] {
+            assert_eq!(found(name.as_bytes()), None, "{name}");
+        }
+    }
+}

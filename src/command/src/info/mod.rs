@@ -1,0 +1,335 @@
+//! `unipgas info`: what this machine offers and what the library can do on it.
+
+mod features;
+mod trial;
+
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+use unipgas::core::inbox::InboxLayout;
+use unipgas::core::job::board::MAX_SIZE;
+use unipgas::core::port::{DEPTH, KEYS};
+use unipgas::core::topology::Topology;
+use unipgas::core::variables::{self, VARIABLES, Variable};
+use unipgas::gaspi;
+use unipgas::utofu::caps;
+use unipgas::utofu::environment::Wishes;
+use unipgas::utofu::shape::MAX_NODES;
+use unipgas::utofu::vcq::VcqFlags;
+
+use self::features::features;
+use self::trial::{Found, Trials, Way};
+use crate::{fail, shown};
+
+/// Shows the machine, the backends and why each is or is not usable, the limits and the environment of a job.
+#[derive(clap::Args)]
+pub struct Args {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Joins a job as a program does, and tells what that took
+    #[arg(long, hide = true)]
+    measure: bool,
+    /// Is one of two processes that try a backend, and tells what they found
+    #[arg(long, hide = true)]
+    trial: bool,
+    /// Tries all backends, and tells what was found
+    #[arg(long, hide = true)]
+    trials: bool,
+}
+
+/// Where memory is copied.
+const REMEDY: &str = "copies take 10 to 1,000 times as long as shared memory: memory that the library allocates is always shared; for other memory \
+     of programs with threads set vm.unprivileged_userfaultfd=1, or let users open /dev/userfaultfd";
+
+type Probe = Result<(), String>;
+
+/// Bytes that things take, measured in a job of one.
+struct Memory {
+    process: u64,
+    /// Of a VCQ that nothing has happened to.
+    vcq: u64,
+}
+
+/// All that is shown.
+struct Info {
+    topology: Topology,
+    features: Vec<(&'static str, &'static str, Probe)>,
+    trials: Trials,
+    /// As an ordinary user, for who is none; or why that was not tried.
+    ordinary: Option<Result<Trials, String>>,
+    limits: [(&'static str, u64); 17],
+    memory: Result<Memory, String>,
+    inbox: usize,
+}
+
+pub fn run(args: &Args) -> ExitCode {
+    if args.measure {
+        return measure();
+    }
+    if args.trial {
+        return trial::rank();
+    }
+    if args.trials {
+        return trial::tell_all();
+    }
+    let topology = match Topology::load() {
+        Ok(topology) => topology,
+        Err(error) => return fail(1, &error.to_string()),
+    };
+    variables::tell_of_unknown();
+    let wishes = match Wishes::from_env() {
+        Ok(wishes) => wishes,
+        Err(why) => return fail(1, &why),
+    };
+    let info = Info {
+        topology,
+        features: features(),
+        trials: trial::all(),
+        ordinary: trial::as_nobody(),
+        limits: limits(&wishes),
+        memory: memory(),
+        inbox: inbox_bytes(&wishes),
+    };
+    shown(&if args.json {
+        format!("{}\n", info.json())
+    } else {
+        info.text()
+    })
+}
+
+impl Info {
+    fn text(&self) -> String {
+        let mut lines = vec![
+            format!("unipgas {}", env!("CARGO_PKG_VERSION")),
+            format!("machine    {}", self.topology),
+        ];
+        for node in &self.topology.nodes {
+            let units: Vec<String> = node.pus.iter().map(u32::to_string).collect();
+            lines.push(format!(
+                "           NUMA node {}: processing units {}",
+                node.os_index,
+                units.join(",")
+            ));
+        }
+        for (name, found) in &self.trials {
+            lines.push(format!("backend    {name}: {}", tried(found)));
+        }
+        match &self.ordinary {
+            None => {}
+            Some(Ok(trials)) => lines.extend(trials.iter().map(|(name, found)| {
+                format!(
+                    "ordinary   {name} for users without privileges: {}",
+                    tried(found)
+                )
+            })),
+            Some(Err(why)) => lines.push(format!(
+                "ordinary   not tried for users without privileges: {why}"
+            )),
+        }
+        if self.is_slow_for_somebody() {
+            lines.push(format!("remedy     {REMEDY}"));
+        }
+        for (name, what, probe) in &self.features {
+            let said = probe
+                .as_ref()
+                .map_or_else(|why| format!("no: {why}"), |()| "yes".into());
+            lines.push(format!("system     {name} ({what}): {said}"));
+        }
+        for (name, value) in self.limits {
+            lines.push(format!("limit      {name}: {value}"));
+        }
+        match &self.memory {
+            Ok(Memory { process, vcq }) => {
+                lines.push(format!(
+                    "memory     {} KiB per process, measured in a job of one",
+                    process / 1024
+                ));
+                lines.push(format!(
+                    "memory     {} KiB per uTofu VCQ, measured; {} KiB more when all entries of its MRQ have been used",
+                    vcq / 1024,
+                    self.inbox / 1024
+                ));
+            }
+            Err(why) => lines.push(format!(
+                "memory     per process and VCQ not measured: {why}"
+            )),
+        }
+        for Variable { name, meaning } in VARIABLES {
+            let value =
+                std::env::var(name).map_or_else(|_| "not set".into(), |value| format!("= {value}"));
+            lines.push(format!("variable   {name} {value} ({meaning})"));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn is_slow_for_somebody(&self) -> bool {
+        let ordinary = self.ordinary.iter().flatten().flatten();
+        self.trials.iter().chain(ordinary).any(|(_, found)| {
+            found
+                .as_ref()
+                .is_ok_and(|found| found.several_threads == Way::Copied)
+        })
+    }
+
+    fn json(&self) -> Value {
+        let feature =
+            |probe: &Probe| json!({ "usable": probe.is_ok(), "reason": probe.as_ref().err() });
+        let backends = |trials: &Trials| -> Map<String, Value> {
+            let found = trials.iter().map(|(name, found)| {
+                let ways = found.as_ref().ok();
+                let outcome = json!({
+                    "usable": found.is_ok(),
+                    "reason": found.as_ref().err(),
+                    "own_memory_one_thread": ways.map(|ways| ways.one_thread),
+                    "own_memory_several_threads": ways.map(|ways| ways.several_threads),
+                });
+                (name.clone(), outcome)
+            });
+            found.collect()
+        };
+        let nodes: Vec<Value> = self
+            .topology
+            .nodes
+            .iter()
+            .map(|node| json!({ "os_index": node.os_index, "pus": node.pus }))
+            .collect();
+        let ordinary = self.ordinary.as_ref();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "machine": {
+                "packages": self.topology.packages,
+                "cores": self.topology.cores,
+                "pus": self.topology.pus,
+                "numa_nodes": nodes,
+                "l3_count": self.topology.l3_count,
+                "l3_bytes": self.topology.l3_bytes,
+            },
+            "backends": backends(&self.trials),
+            "ordinary_user_backends": ordinary.and_then(|tried| tried.as_ref().ok()).map(backends),
+            "ordinary_user_reason": ordinary.and_then(|tried| tried.as_ref().err()),
+            "system": self.features.iter().map(|(name, _, probe)| (name.to_string(), feature(probe))).collect::<Map<_, _>>(),
+            "limits": self.limits.iter().map(|(name, value)| (name.to_string(), (*value).into())).collect::<Map<_, _>>(),
+            "memory_per_process_bytes": self.memory.as_ref().ok().map(|memory| memory.process),
+            "memory_per_vcq_bytes": self.memory.as_ref().ok().map(|memory| memory.vcq),
+            "environment": VARIABLES.iter().map(|variable| (variable.name.to_string(), json!(std::env::var(variable.name).ok()))).collect::<Map<_, _>>(),
+        })
+    }
+}
+
+/// How two processes fared.
+fn tried(found: &Result<Found, String>) -> String {
+    let how = |way: Way| match way {
+        Way::InPlace => "shared in place",
+        Way::Copied => "copied by the kernel",
+    };
+    match found {
+        Err(why) => format!("no: {why}"),
+        Ok(found) if found.one_thread == found.several_threads => format!(
+            "usable, tried with 2 processes; memory of the program's own is {}",
+            how(found.one_thread)
+        ),
+        Ok(found) => format!(
+            "usable, tried with 2 processes; memory of the program's own is {} in a process of one thread, {} beside other threads",
+            how(found.one_thread),
+            how(found.several_threads)
+        ),
+    }
+}
+
+/// Of the MRQ of a free mode VCQ.
+fn inbox_bytes(wishes: &Wishes) -> usize {
+    InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
+}
+
+fn limits(wishes: &Wishes) -> [(&'static str, u64); 17] {
+    [
+        ("processes", MAX_SIZE.into()),
+        (
+            "GASPI segments per process",
+            gaspi::config::SEGMENT_MAX.into(),
+        ),
+        ("GASPI queues per process", gaspi::config::QUEUE_MAX.into()),
+        (
+            "GASPI requests per queue",
+            gaspi::config::QUEUE_SIZE_MAX.into(),
+        ),
+        ("GASPI groups", gaspi::config::GROUP_MAX.into()),
+        (
+            "GASPI notifications per segment",
+            gaspi::config::NOTIFICATION_MAX.into(),
+        ),
+        ("uTofu nodes of a network", MAX_NODES.into()),
+        ("uTofu TNIs per node", caps::TNIS.into()),
+        ("uTofu CQs per TNI", caps::CQS.into()),
+        ("uTofu VCQs per CQ", caps::CMP_IDS.into()),
+        ("uTofu VBGs per TNI", caps::VBGS.into()),
+        (
+            "uTofu VBGs per TNI that start and end",
+            caps::START_VBGS.into(),
+        ),
+        ("uTofu STags per VCQ", KEYS as u64),
+        (
+            "uTofu STags per VCQ that programs choose",
+            caps::RESERVED_STAGS.into(),
+        ),
+        (
+            "uTofu commands of a VCQ not polled in the TCQ",
+            DEPTH as u64,
+        ),
+        ("uTofu MRQ entries per VCQ", wishes.mrq_entries as u64),
+        (
+            "uTofu MRQ entries per session mode VCQ",
+            wishes.mrq_entries_session as u64,
+        ),
+    ]
+}
+
+/// Starts a job of one and asks it.
+fn memory() -> Result<Memory, String> {
+    let outcome = trial::of_this_program(1, "--measure", None)?;
+    let said = String::from_utf8_lossy(&outcome.ranks[0].stdout);
+    let mut bytes = said.split_whitespace().map(str::parse);
+    match (bytes.next(), bytes.next()) {
+        (Some(Ok(process)), Some(Ok(vcq))) => Ok(Memory { process, vcq }),
+        _ => Err("the process does not tell".into()),
+    }
+}
+
+/// Memory of this process that is there, shared memory included.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Bytes that a VCQ adds to this process.
+fn measure_vcq() -> Option<u64> {
+    const VCQS: u64 = 8;
+    let process = unipgas::utofu::current().ok()?;
+    // What is set up once.
+    process.create_vcq(0, None, VcqFlags::empty()).ok()?;
+    let before = resident()?;
+    for _ in 0..VCQS {
+        process.create_vcq(0, None, VcqFlags::empty()).ok()?;
+    }
+    Some(resident()?.saturating_sub(before) / VCQS)
+}
+
+/// In the job of one: prints the bytes that joining it added to this process, and those that a VCQ adds.
+fn measure() -> ExitCode {
+    let before = resident();
+    let joined = gaspi::process::Initialising::begin(&gaspi::Config::default())
+        .and_then(|mut joining| joining.advance(u64::MAX));
+    let (Ok(process), Some(before), Some(after)) = (joined, before, resident()) else {
+        return fail(1, "cannot join a job of one");
+    };
+    let Some(vcq) = measure_vcq() else {
+        return fail(1, "cannot create a VCQ");
+    };
+    let told = shown(&format!("{} {vcq}\n", after.saturating_sub(before)));
+    match process.term(u64::MAX) {
+        Ok(()) => told,
+        Err((_, status)) => fail(1, &format!("cannot leave the job: {status:?}")),
+    }
+}

@@ -1,0 +1,218 @@
+//! Trying what the backends can do here: two processes that communicate, and share memory in place where that is possible.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use unipgas::core::job::Job;
+use unipgas::core::job::launch::{Launch, Outcome, Output};
+use unipgas::core::registry::{self, Opening, open_from_env};
+use unipgas::core::world::World;
+use unipgas::core::{Deadline, Engine, Error, Region, Remote, Result, Rights, print};
+
+use crate::fail;
+
+/// An ordinary user that every system has, and who owns nothing.
+const NOBODY: u32 = 65534;
+/// Two processes that take longer will not come to an end.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Wherever this program lies, and whoever may look there.
+const MYSELF: &str = "/proc/self/exe";
+
+/// How peers reach memory that a program has made itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// It is mapped by them.
+    InPlace,
+    /// The kernel copies, and the owner's helper carries out atomics.
+    Copied,
+}
+
+/// What two processes found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Own memory of a process with one thread.
+    pub one_thread: Way,
+    /// The same where another thread runs.
+    pub several_threads: Way,
+}
+
+/// A backend, and what became of the trial.
+pub type Trials = Vec<(String, std::result::Result<Found, String>)>;
+
+/// Tries all backends as the user of this process.
+pub fn all() -> Trials {
+    registry::backends()
+        .iter()
+        .map(|backend| (backend.name.to_owned(), pair(backend.name)))
+        .collect()
+}
+
+/// The same as an ordinary user. `None` for who is one. Errors: why this cannot be tried.
+pub fn as_nobody() -> Option<std::result::Result<Trials, String>> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let output = Command::new(MYSELF)
+        .args(["info", "--trials"])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output();
+    Some(output.map_err(|e| e.to_string()).and_then(|output| {
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            let text = String::from_utf8_lossy(&output.stderr);
+            text.lines()
+                .next_back()
+                .unwrap_or("it says nothing")
+                .to_owned()
+        })
+    }))
+}
+
+/// In a process that was started for [`as_nobody`].
+pub fn tell_all() -> ExitCode {
+    let text = serde_json::to_string(&all()).unwrap_or_default();
+    match print(&text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+/// Two processes on a backend.
+fn pair(backend: &str) -> std::result::Result<Found, String> {
+    let outcome = of_this_program(2, "--trial", Some(backend))?;
+    let said = &outcome.ranks[0].stdout;
+    serde_json::from_slice(said).map_err(|_| "its processes do not tell".to_owned())
+}
+
+/// Runs a job of this command. Errors: what its first process to fail said.
+pub fn of_this_program(
+    size: u32,
+    option: &str,
+    backend: Option<&str>,
+) -> std::result::Result<Outcome, String> {
+    let mut launch = Launch::new(size, MYSELF);
+    launch.args = vec!["info".into(), option.into()];
+    launch.output = Output::Capture;
+    launch.timeout = Some(LIMIT);
+    launch.backend = backend.map(str::to_owned);
+    let outcome = launch.run().map_err(|e| e.to_string())?;
+    if outcome.success() {
+        return Ok(outcome);
+    }
+    if outcome.timed_out {
+        let seconds = LIMIT.as_secs();
+        return Err(format!("processes do not come to an end in {seconds} s"));
+    }
+    let first = outcome.first_failure.unwrap_or(0) as usize;
+    let rank = &outcome.ranks[first];
+    let text = String::from_utf8_lossy(&rank.stderr);
+    Err(text.lines().next_back().map_or_else(
+        || format!("a process {}", rank.exit),
+        |line| line.trim_start_matches("unipgas: ").to_owned(),
+    ))
+}
+
+/// One of the two.
+pub fn rank() -> ExitCode {
+    let found = match meet() {
+        Ok(found) => found,
+        Err(error) => return fail(1, &error.to_string()),
+    };
+    let text = serde_json::to_string(&found).unwrap_or_default();
+    match print(&text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+/// Memory of this program's own, page by page, and its registration.
+struct Own {
+    region: Region,
+    _memory: Box<[Page]>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u64; 512]);
+
+fn own(engine: &Engine) -> Result<Own> {
+    // Large enough to lie apart from the allocator's own pages.
+    let mut memory = vec![Page([0; 512]); 64].into_boxed_slice();
+    let len = std::mem::size_of_val(&*memory);
+    // SAFETY:
+    // - the memory is dropped after the region, by the order of the fields.
+    let region = unsafe { engine.register(memory.as_mut_ptr().cast(), len, Rights::FULL) }?;
+    Ok(Own {
+        region,
+        _memory: memory,
+    })
+}
+
+fn meet() -> Result<Found> {
+    let deadline = Deadline::after(LIMIT);
+    let job = Job::from_env()?;
+    let transport = open_from_env(&Opening { local_processes: 2 })?;
+    let world = World::join(Engine::new(vec![transport])?, job)?;
+    let engine = world.engine();
+    let alone = own(engine)?;
+    let _thread = another_thread();
+    let beside = own(engine)?;
+    let pool = engine.allocate(4096, Rights::FULL)?;
+    let all = [
+        ("pool", &pool),
+        ("alone", &alone.region),
+        ("beside", &beside.region),
+    ];
+    for (name, region) in all {
+        world.publish_region(name, &region.key())?;
+    }
+    world.meet(deadline)?;
+    let endpoint = engine.endpoint(16)?;
+    let peer = world.rank() ^ 1;
+    let mut mapped = [false; 3];
+    for (nth, (name, _)) in all.into_iter().enumerate() {
+        let region = world.published_region(peer, name)?;
+        let at = Remote {
+            region: &region,
+            offset: 8,
+        };
+        endpoint.fetch_add(engine, at, u64::from(peer) + 7, deadline)?;
+        mapped[nth] = !region.parts().base.is_null();
+    }
+    world.job().fence(2, deadline)?;
+    for (name, region) in all {
+        let seen = region.word(8)?.load(Ordering::Acquire);
+        if seen != world.rank() + 7 {
+            return Err(Error::Os(format!(
+                "a peer's atomic operation on memory {name:?} gave {seen}"
+            )));
+        }
+    }
+    // Nobody takes away what the other one still works on.
+    world.job().fence(3, deadline)?;
+    world.leave()?;
+    let way = |mapped: bool| if mapped { Way::InPlace } else { Way::Copied };
+    Ok(Found {
+        one_thread: way(mapped[1]),
+        several_threads: way(mapped[2]),
+    })
+}
+
+/// A thread that runs until what is returned is dropped.
+fn another_thread() -> Sender<()> {
+    let (stop, stopped) = channel::<()>();
+    let (started, running) = channel::<()>();
+    std::thread::spawn(move || {
+        let _ = started.send(());
+        let _ = stopped.recv();
+    });
+    let _ = running.recv();
+    stop
+}

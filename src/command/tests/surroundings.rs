@@ -1,0 +1,305 @@
+//! What the command makes of where it is started: variables, other launchers, closed and full files.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use unipgas::core::variables::{OF_TESTS, VARIABLES};
+
+fn unipgas(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
+    command.args(args).stdin(Stdio::null());
+    for variable in VARIABLES {
+        command.env_remove(variable.name);
+    }
+    command
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Exactly one line.
+fn line(output: &Output) -> String {
+    let text = err(output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+#[test]
+fn the_readme_has_the_variables_that_there_are() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let (_, section) = text.split_once("\n## Environment\n").unwrap();
+    let (table, _) = section.split_once("\n## ").unwrap();
+    let mut described: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .flat_map(|line| line.split_once(" | ").unwrap().0.split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    described.sort_unstable();
+    let mut known: Vec<&str> = VARIABLES.iter().chain(&OF_TESTS).map(|v| v.name).collect();
+    // Every build tool's.
+    known.extend(["CC", "CXX"]);
+    known.sort_unstable();
+    assert_eq!(described, known);
+}
+
+#[test]
+fn wrong_values_are_named_before_anything_starts() {
+    for (name, value) in [
+        ("UNIPGAS_SEED", "abc"),
+        ("UNIPGAS_SEED", "-1"),
+        ("UNIPGAS_BACKEND", "pigeon"),
+        ("UNIPGAS_SHM_ADOPT", "no"),
+        ("UNIPGAS_TOFU_PPN", "0"),
+        ("UNIPGAS_TOFU_SHAPE", "2x2"),
+        ("UNIPGAS_RCCE_MPB", "8k"),
+        ("UNIPGAS_RCCE_CORES", "48"),
+        ("UTOFU_NUM_MRQ_ENTRIES", "3Ki"),
+        ("UTOFU_NUM_EXCLUSIVE_CQS", "x"),
+        ("UTOFU_SWAP_PROTECT", "yes"),
+    ] {
+        let output = unipgas(&["run", "-n", "2", "echo", "started"])
+            .env(name, value)
+            .output()
+            .unwrap();
+        let text = line(&output);
+        assert_eq!(output.status.code(), Some(2), "{name}={value}: {text}");
+        assert!(text.contains(name) && text.contains(value), "{text}");
+        assert!(output.stdout.is_empty());
+    }
+    let chaos = |value: &str| {
+        unipgas(&["run", "-n", "2", "--backend", "chaos", "true"])
+            .env("UNIPGAS_CHAOS", value)
+            .output()
+            .unwrap()
+    };
+    assert!(line(&chaos("frobnicate=1")).contains("UNIPGAS_CHAOS"));
+    assert!(chaos("split=0").status.success());
+}
+
+#[test]
+fn values_that_are_no_text_are_named() {
+    for variable in VARIABLES {
+        let output = unipgas(&["run", "-n", "2", "echo", "started"])
+            .env(variable.name, OsStr::from_bytes(b"1\xff"))
+            .output()
+            .unwrap();
+        let text = line(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains(&format!("{}=1", variable.name)) && text.contains("UTF-8"),
+            "{text}"
+        );
+    }
+    let compiled = unipgas(&["cc", "--api", "gaspi", "-c", "a.c"])
+        .env("UNIPGAS_CC", OsStr::from_bytes(b"\xff"))
+        .output()
+        .unwrap();
+    assert!(line(&compiled).contains("UNIPGAS_CC"));
+}
+
+#[test]
+fn unknown_variables_are_told_once_for_a_job() {
+    let exe = env!("CARGO_BIN_EXE_unipgas");
+    let output = unipgas(&["run", "-n", "3", exe, "info", "--measure"])
+        .env("UNIPGAS_SED", "7")
+        .env("UNIPGAS_TEST_ANYTHING", "1")
+        .output()
+        .unwrap();
+    let text = line(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("UNIPGAS_SED is no variable") && !text.contains("ANYTHING"),
+        "{text}"
+    );
+    // A program that is a job of one tells itself.
+    let output = unipgas(&["info", "--measure"])
+        .env("UNIPGAS_SED", "7")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert!(line(&output).contains("UNIPGAS_SED"));
+}
+
+#[test]
+fn a_process_of_another_launcher_is_no_job_of_one() {
+    let joined = |variables: &[(&str, &str)]| {
+        let mut command = unipgas(&["info", "--measure"]);
+        command.envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    for variables in [
+        &[("OMPI_COMM_WORLD_SIZE", "2")][..],
+        &[("PMI_SIZE", "3"), ("PMI_RANK", "0")],
+        &[
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+        ],
+    ] {
+        let output = joined(variables);
+        let text = err(&output);
+        assert!(!output.status.success(), "{variables:?}");
+        let (name, value) = variables[variables.len() - 1];
+        let said = text.lines().next().unwrap_or_default();
+        assert!(
+            said.contains("unipgas run -n N")
+                && (said.contains(&format!("{name}={value}")) || said.contains("PMI_SIZE=3")),
+            "{text}"
+        );
+    }
+    for variables in [
+        &[("OMPI_COMM_WORLD_SIZE", "1")][..],
+        &[("SLURM_JOB_ID", "9"), ("SLURM_NTASKS", "4")],
+    ] {
+        let output = joined(variables);
+        assert!(output.status.success(), "{}", err(&output));
+    }
+}
+
+/// A directory of this test that goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn compile(&self, source: &str, options: &[&str], output: &str) {
+        let file = self.0.join(format!("{output}.c"));
+        std::fs::write(&file, source).unwrap();
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let status = Command::new(compiler)
+            .arg(&file)
+            .arg("-o")
+            .arg(self.0.join(output))
+            .arg(format!("-L{}", self.0.display()))
+            .args(options)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{output}");
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn programs_of_mpi_are_refused() {
+    let folder = Folder::new("mpi");
+    folder.compile(
+        "int MPI_Init(void *c, void *v) { return 0; }",
+        &["-shared", "-fPIC", "-Wl,-soname,libmpi.so.40"],
+        "libmpi.so.40",
+    );
+    std::fs::copy(folder.path("libmpi.so.40"), folder.path("libmpi.so")).unwrap();
+    let run_path = format!("-Wl,-rpath,{}", folder.0.display());
+    let program = |more: &str| {
+        format!("int MPI_Init(void *, void *); {more} int main(void) {{ return MPI_Init(0, 0); }}")
+    };
+    folder.compile(&program(""), &["-lmpi", &run_path], "alone");
+    let mark = "const char *const mark = \"UNIPGAS_JOB\";";
+    folder.compile(&program(mark), &["-lmpi", &run_path], "both");
+    let run = |args: &[&str]| unipgas(&[&["run", "-n"], args].concat()).output().unwrap();
+
+    let alone = folder.path("alone");
+    let output = run(&["3", &alone]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = line(&output);
+    assert!(
+        text.contains("libmpi.so.40") && text.contains("mpirun -n 3"),
+        "{text}"
+    );
+    // One process is the job of one that it says.
+    let output = run(&["1", &alone]);
+    assert_eq!(
+        (output.status.code(), err(&output)),
+        (Some(0), String::new())
+    );
+    // What another program does with it is not known.
+    let output = run(&["2", "ls", &alone]);
+    assert!(output.status.success() && line(&output).contains("program of MPI"));
+    // It may use either.
+    let output = run(&["2", &folder.path("both")]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = err(&output);
+    assert!(
+        text.lines().count() == 2 && text.contains("no process has joined the job"),
+        "{text}"
+    );
+    let output = run(&["2", "true"]);
+    assert_eq!(
+        (output.status.code(), err(&output)),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
+fn a_full_device_is_an_error() {
+    for args in [
+        &["info"][..],
+        &["info", "--json"],
+        &["--help"],
+        &["cc", "--help"],
+        &["conform", "--list"],
+        &["conform", "--coverage"],
+        &["conform", "--sentences"],
+        &["conform", "--help"],
+        &["bench", "--list"],
+        &["bench", "--help"],
+        &["run", "-n", "2", "--tag", "echo", "text"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = unipgas(args).stdout(full).output().unwrap();
+        let text = err(&output);
+        let code = output.status.code();
+        assert!(
+            code.is_some_and(|code| code > 0 && code < 100),
+            "{args:?} {code:?}"
+        );
+        assert!(
+            text.lines().count() == 1 && text.contains("No space left"),
+            "{args:?} {text}"
+        );
+    }
+    // Nobody can be told, and nothing else goes wrong.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let status = unipgas(&["run", "-n", "0", "true"]).stderr(full).status();
+    assert_eq!(status.unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for args in [
+        &["info"][..],
+        &["conform", "--list"],
+        &["bench", "--list"],
+        &["run", "-n", "2", "--tag", "seq", "1", "100000"],
+    ] {
+        let mut child = unipgas(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let text = err(&output);
+        let is_quiet = |line: &str| line.contains("SIGPIPE");
+        assert!(text.lines().all(is_quiet), "{args:?} {text}");
+    }
+}
