@@ -410,10 +410,11 @@ impl World {
         let directory = self.peer_directory(rank)?;
         for place in 0..GROUP_PLACES {
             let at = GROUPS + place * size_of::<GroupEntry>();
-            let mut sequence = 0u32;
-            self.read(directory, at, bytemuck::bytes_of_mut(&mut sequence))
+            // Sequence number, and whether the place is taken.
+            let mut head = [0u32; 2];
+            self.read(directory, at, bytemuck::bytes_of_mut(&mut head))
                 .map_err(|e| self.gone_or_stale(rank, e))?;
-            if sequence == 0 {
+            if head == [0, 0] {
                 // The lowest free place is taken first: the others have never been used.
                 break;
             }
