@@ -92,6 +92,8 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols
 	@$(STEP) "laws on shm" "$(STAGE)/bin/unipgas" conform --backend shm
+	# As most people run it; where this is root, as a user without privileges.
+	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
 	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"

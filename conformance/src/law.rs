@@ -145,6 +145,22 @@ impl Ctx {
     }
 }
 
+/// Runs `body` as in a process that `unipgas run` has not started. For bare laws, whose process has one thread then.
+pub(crate) fn without_job(body: impl FnOnce() -> Verdict) -> Verdict {
+    const JOB: &str = "UNIPGAS_JOB";
+    let token = std::env::var_os(JOB);
+    // SAFETY:
+    // - no other thread reads the environment.
+    unsafe { std::env::remove_var(JOB) };
+    let verdict = body();
+    if let Some(token) = token {
+        // SAFETY:
+        // - as above: the library's threads have ended, or read no environment.
+        unsafe { std::env::set_var(JOB, token) };
+    }
+    verdict
+}
+
 /// A body returns this where the backend does not offer what the law is about; `reason` says what.
 pub fn not_offered(reason: impl Into<String>) -> Verdict {
     Err(format!("{NOT_OFFERED}{}", reason.into()))

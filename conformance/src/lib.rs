@@ -5,6 +5,7 @@
 
 pub mod clauses;
 pub mod cli;
+mod closed;
 pub mod coverage;
 pub(crate) mod growth;
 pub mod law;

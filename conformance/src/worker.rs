@@ -14,6 +14,7 @@ use unipgas::core::loopback::LoopbackNet;
 use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
 use unipgas::ircce::ffi::{RCCE_finalize, RCCE_init, iRCCE_init};
 
+use crate::closed;
 use crate::law::NOT_OFFERED;
 use crate::place::{Log, Place};
 use crate::stall::Seats;
@@ -102,6 +103,9 @@ fn work(args: &[String]) -> Result<bool, String> {
         let file = file.map_err(|e| format!("{seats}: {e}"))?;
         let count = made.as_ref().map_or(board.size(), |_| 1);
         Seats::map(&file, count)?.take(rank);
+    }
+    if let Some(wish) = closed::wish()? {
+        closed::close(wish);
     }
     let mut worker = Worker {
         backend: backend.clone(),
@@ -214,6 +218,7 @@ fn within_interface(law: &Law, ctx: &Ctx) -> Verdict {
 
 fn body(law: &Law, ctx: &Ctx) -> Verdict {
     (law.body)(ctx)?;
+    closed::check()?;
     ctx.place.tell("body", "");
     Ok(())
 }

@@ -303,3 +303,29 @@ fn a_closed_pipe_ends_quietly() {
         assert!(text.lines().all(is_quiet), "{args:?} {text}");
     }
 }
+
+#[test]
+fn no_descriptor_of_the_library_takes_the_number_of_a_standard_one() {
+    const LAWS: [&str; 5] = [
+        "gaspi.atomic.bound-memory",
+        "rcce.blocking.ring",
+        "utofu.mrq.fields",
+        "libfabric.msg.order",
+        "libfabric.cq.fd",
+    ];
+    // Of input, output and error each subset closed; with 8 a thread prints meanwhile.
+    for closed in [1, 2, 3, 4, 5, 6, 7, 8 + 7] {
+        for law in LAWS {
+            let output = unipgas(&["conform", "--backend", "shm", "--seeds", "1", "--law", law])
+                .env("UNIPGAS_TEST_CLOSED", closed.to_string())
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success(),
+                "{closed} {law}: {}{}",
+                String::from_utf8_lossy(&output.stdout),
+                err(&output)
+            );
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! §5.1, §5.3, §5.4: phases, initialisation, ranks, connections. §5.2: configuration.
 
 use unipgas::gaspi::Config;
+use unipgas::gaspi::status::Status;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
+use crate::law::{Ctx, Verdict, without_job};
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -13,6 +14,8 @@ laws! {
         "success of gaspi_proc_init means that all are started, and with build_infrastructure that all can communicate";
     init_continues: "process.init.timeout", "§5.3.1", 3, [gaspi_proc_init] + bare,
         "after GASPI_TIMEOUT the application is not initialised; a later call completes it";
+    other_launcher: "process.init.other-launcher", "§5.3.1", 1, [gaspi_proc_init, gaspi_initialized] + bare,
+        "a process of another launcher's several is no job of one: gaspi_proc_init gives GASPI_ERR_ENV";
     init_once: "process.init.twice", "§5.1", 1, [gaspi_proc_init, gaspi_initialized],
         "a second gaspi_proc_init is refused and harms nothing";
     life_cycles: "process.life-cycles", "§5.1", 3, [gaspi_proc_init, gaspi_proc_term, gaspi_initialized] + bare,
@@ -153,6 +156,26 @@ fn init_once(_: &Ctx) -> Verdict {
     ok!(gaspi_initialized(&mut initialized));
     ensure_eq!(initialized, 1, "gaspi_initialized");
     barrier()
+}
+
+fn other_launcher(_: &Ctx) -> Verdict {
+    without_job(|| {
+        for (size, expected) in [("2", Status::ErrEnv as i32), ("1", 0)] {
+            // SAFETY:
+            // - as in `without_job`.
+            unsafe { std::env::set_var("OMPI_COMM_WORLD_SIZE", size) };
+            let seen = c!(gaspi_proc_init(BLOCK));
+            // SAFETY:
+            // - the library's threads read no environment.
+            unsafe { std::env::remove_var("OMPI_COMM_WORLD_SIZE") };
+            ensure_eq!(seen, expected, "gaspi_proc_init as one of {size} processes");
+        }
+        let mut num = 0;
+        ok!(gaspi_proc_num(&mut num));
+        ensure_eq!(num, 1, "the number of processes");
+        ok!(gaspi_proc_term(BLOCK));
+        Ok(())
+    })
 }
 
 fn life_cycles(ctx: &Ctx) -> Verdict {

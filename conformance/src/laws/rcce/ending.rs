@@ -7,7 +7,7 @@ use unipgas::ircce::status::Code;
 
 use super::failure::job;
 use super::kit::*;
-use crate::law::{Api, Ctx, Law, Verdict};
+use crate::law::{Api, Ctx, Law, Verdict, without_job};
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -29,6 +29,8 @@ laws! {
         "the environment says which cores the UEs stand for";
     wrong_environment: "ending.wrong-environment", "RCCE.h", 1, [RCCE_init] + bare,
         "where the environment is wrong RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE, and works when it is right";
+    other_launcher: "ending.other-launcher", "RCCE.h", 1, [RCCE_init] + bare,
+        "a process of another launcher's several is no job of one: RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE";
 }
 
 const fn hidden(id: &'static str, processes: u32, body: fn(&Ctx) -> Verdict) -> Law {
@@ -235,6 +237,22 @@ fn cores(_: &Ctx) -> Verdict {
         })?;
     }
     Ok(())
+}
+
+fn other_launcher(_: &Ctx) -> Verdict {
+    without_job(|| {
+        let failed = code(Code::CoreNotInHostfile);
+        for (size, expected) in [("2", failed), ("1", 0)] {
+            with("OMPI_COMM_WORLD_SIZE", size, || {
+                let seen = c!(RCCE_init(null_mut(), null_mut()));
+                ensure_eq!(seen, expected, "RCCE_init as one of {size} processes");
+                Ok(())
+            })?;
+        }
+        ensure_eq!(c!(RCCE_num_ues()), 1, "the number of UEs");
+        ok!(RCCE_finalize());
+        Ok(())
+    })
 }
 
 fn wrong_environment(_: &Ctx) -> Verdict {

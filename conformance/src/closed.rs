@@ -1,0 +1,70 @@
+//! Workers whose standard descriptors are closed, as some programs' are: no descriptor of the library may take their numbers.
+//!
+//! `UNIPGAS_TEST_CLOSED` is a sum of 1 (input), 2 (output) and 4 (error); with 8 a thread prints all the time to those that are closed.
+//! The runtime of Rust opens all three when a program starts, so the worker closes them itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::Verdict;
+
+const PRINTING: u8 = 8;
+
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+/// Something could be written to a closed descriptor: it was open for a while.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// What the environment asks for.
+pub(crate) fn wish() -> Result<Option<u8>, String> {
+    match std::env::var("UNIPGAS_TEST_CLOSED") {
+        Ok(text) => match text.parse() {
+            Ok(number @ 0..16) => Ok(Some(number)),
+            _ => Err(format!("UNIPGAS_TEST_CLOSED={text}: must be 0 to 15")),
+        },
+        Err(_) => Ok(None),
+    }
+}
+
+fn numbers(wish: u8) -> impl Iterator<Item = i32> {
+    (0..3).filter(move |number| wish >> number & 1 == 1)
+}
+
+pub(crate) fn close(wish: u8) {
+    for number in numbers(wish) {
+        // SAFETY:
+        // - nothing of this process needs them: workers tell by their log.
+        unsafe { libc::close(number) };
+    }
+    CLOSED.store(wish, Ordering::Relaxed);
+    if wish & PRINTING != 0 {
+        std::thread::spawn(move || {
+            let text = [b'x'; 64];
+            loop {
+                for number in numbers(wish) {
+                    // SAFETY:
+                    // - the bytes of this frame.
+                    let written = unsafe { libc::write(number, text.as_ptr().cast(), text.len()) };
+                    if written >= 0 {
+                        WRITTEN.store(true, Ordering::Relaxed);
+                    }
+                }
+                std::thread::yield_now();
+            }
+        });
+    }
+}
+
+/// Whether what was closed is so still.
+pub(crate) fn check() -> Verdict {
+    for number in numbers(CLOSED.load(Ordering::Relaxed)) {
+        let taken = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        crate::ensure!(
+            taken.is_err(),
+            "descriptor {number}, which was closed, is now {taken:?}"
+        );
+    }
+    crate::ensure!(
+        !WRITTEN.load(Ordering::Relaxed),
+        "a closed descriptor was open for a while: what is printed went there"
+    );
+    Ok(())
+}
