@@ -66,7 +66,9 @@ impl Driver {
 
     /// Moves `driven` on from now on, as long as it is there.
     pub fn enrol(&self, driven: Weak<dyn Driven>) {
-        self.shared.driven.lock().push(driven);
+        let mut all = self.shared.driven.lock();
+        all.retain(|one| one.strong_count() > 0);
+        all.push(driven);
     }
 
     /// One more operation is under way.
@@ -120,8 +122,7 @@ impl Shared {
     }
 
     fn present(&self) -> Vec<Arc<dyn Driven>> {
-        let mut driven = self.driven.lock();
-        driven.retain(|one| one.strong_count() > 0);
+        let driven = self.driven.lock();
         driven.iter().filter_map(Weak::upgrade).collect()
     }
 

@@ -38,7 +38,9 @@ impl Shared {
     }
 
     pub fn enrol(&self, state: &Arc<State>) {
-        self.channels.lock().push(Arc::downgrade(state));
+        let mut channels = self.channels.lock();
+        channels.retain(|c| c.strong_count() > 0);
+        channels.push(Arc::downgrade(state));
     }
 
     /// Counts an operation of the process; gives what befalls it.
@@ -55,8 +57,7 @@ impl Shared {
 
     pub fn each(&self, mut visit: impl FnMut(&State)) {
         let channels: Vec<_> = {
-            let mut channels = self.channels.lock();
-            channels.retain(|c| c.strong_count() > 0);
+            let channels = self.channels.lock();
             channels.iter().filter_map(Weak::upgrade).collect()
         };
         for channel in channels {

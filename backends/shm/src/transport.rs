@@ -1,7 +1,7 @@
 //! The backend's transport: this process among those of its node.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytemuck::bytes_of;
@@ -28,7 +28,12 @@ pub struct Peers {
     by_address: DashMap<ShmAddress, Weak<PeerProcess>>,
     by_index: DashMap<u32, Weak<PeerProcess>>,
     next: AtomicU32,
+    /// So many entries are looked through for those that are not used any more.
+    many: AtomicUsize,
 }
+
+/// Entries that are not worth a look.
+const FEW: usize = 16;
 
 impl Peers {
     /// The peer of a remote region.
@@ -41,11 +46,12 @@ impl Peers {
 
     /// Enters a process that has been connected to, unless another thread has done so: both views are good, the first one is kept.
     fn enter(&self, address: ShmAddress, process: Arc<PeerProcess>) -> Arc<PeerProcess> {
-        // Now and then, so that all of it takes no longer than the connecting.
-        if process.index().is_power_of_two() {
+        // Whenever there are twice as many as were used last time, so that all of it takes no longer than the connecting.
+        if self.by_index.len() >= self.many.load(Ordering::Relaxed).max(FEW) {
             let is_used = |peer: &Weak<PeerProcess>| peer.strong_count() > 0;
             self.by_address.retain(|_, peer| is_used(peer));
             self.by_index.retain(|_, peer| is_used(peer));
+            self.many.store(2 * self.by_index.len(), Ordering::Relaxed);
         }
         let mut known = self.by_address.entry(address).or_default();
         if let Some(first) = known.upgrade() {

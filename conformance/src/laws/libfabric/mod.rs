@@ -13,6 +13,7 @@ mod death;
 mod death_messages;
 mod event;
 mod flags;
+mod growth;
 mod info;
 mod inject;
 mod job;
@@ -69,6 +70,7 @@ pub fn laws() -> Vec<&'static Law> {
         dead_peer::laws(),
         info::laws(),
         lives::laws(),
+        growth::laws(),
         bad_input::laws(),
         rma::laws(),
         service::laws(),

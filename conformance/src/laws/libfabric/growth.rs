@@ -1,0 +1,98 @@
+//! What has been closed takes no memory (fi_close(3)), here or at peers, counted in bytes of the heap.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, close, name_of};
+use crate::ensure;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    endpoints: "growth.endpoints", "fi_close(3), fi_av(3)", 2, [endpoint, close, av_insert, av_remove, tsend, trecv, write],
+        "endpoints that are opened, talked to and closed leave nothing behind, in their own process and where their address was removed";
+    own_address: "growth.address", "fi_close(3), fi_av(3)", 1, [endpoint, close, av_insert, av_remove],
+        "nor do endpoints whose names are only inserted and removed";
+}
+
+/// Bytes of the heap that are in use, of all threads.
+fn in_use() -> usize {
+    // SAFETY:
+    // - no arguments.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}
+
+/// Does it often enough that a byte of each round would show beside what comes and goes.
+fn leaves_nothing(ctx: &Ctx, body: &mut dyn FnMut() -> Verdict) -> Verdict {
+    const ROUNDS: usize = 100;
+    (0..ROUNDS).try_for_each(|_| body())?;
+    ctx.sync();
+    let mut least = usize::MAX;
+    // What threads of the library have at one moment is not what they have at another: the least of several counts is compared.
+    for _ in 0..3 {
+        let before = in_use();
+        (0..ROUNDS).try_for_each(|_| body())?;
+        ctx.sync();
+        least = least.min(in_use().saturating_sub(before) / ROUNDS);
+    }
+    ensure!(least < 8, "{least} bytes stay of each round");
+    Ok(())
+}
+
+fn endpoints(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let name = Memory::new(NAME);
+        let word = Memory::new(8);
+        leaves_nothing(ctx, &mut || {
+            if job.rank == 0 {
+                ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(4)));
+                job.rx.of(4)?;
+                let mut to = job.station.insert(&name.load(0, NAME))?;
+                job.post(
+                    || call!(tagged job.ep, send(word.base.cast(), 8, null_mut(), to, 2, cx(5))),
+                )?;
+                job.tx.of(5)?;
+                job.meet();
+                ok!(obj job.station.av, remove(&mut to, 1, 0));
+            } else {
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let own = name_of(ep)?;
+                let (to, at, key) = job.place(0, 8);
+                ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 2, 0, cx(2)));
+                job.post(
+                    || call!(tagged ep, send(own.as_ptr().cast(), NAME, null_mut(), to, 1, cx(3))),
+                )?;
+                job.tx.of(3)?;
+                job.post(
+                    || call!(rma ep, write(own.as_ptr().cast(), 8, null_mut(), to, at, key, cx(6))),
+                )?;
+                job.tx.of(6)?;
+                job.rx.of(2)?;
+                close(ep)?;
+                job.meet();
+            }
+            job.meet();
+            Ok(())
+        })?;
+        name.free();
+        word.free();
+        Ok(())
+    })
+}
+
+fn own_address(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        leaves_nothing(ctx, &mut || {
+            let ep = job.station.endpoint(&plan)?;
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            let mut address = job.station.insert(&name_of(ep)?)?;
+            ok!(obj job.station.av, remove(&mut address, 1, 0));
+            close(ep)
+        })
+    })
+}
