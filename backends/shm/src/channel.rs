@@ -65,6 +65,12 @@ impl ShmChannel {
             };
             if moved <= 0 {
                 let error = std::io::Error::last_os_error();
+                if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) {
+                    // SAFETY:
+                    // - as above.
+                    done += unsafe { peer.copy_by_file(&pieces[0], home + done, write, &error) }?;
+                    continue;
+                }
                 return Err(match error.raw_os_error() {
                     Some(libc::ESRCH) => Error::PeerDead,
                     Some(libc::EFAULT) => Error::StaleRegion,

@@ -177,17 +177,36 @@ pub const DONE: u32 = 0x8000_0002;
 /// Bytes at the beginning of a pool that are not for regions.
 pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
 
-/// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`].
+/// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`]; [`Error::Os`] where /proc
+/// does not tell.
 pub fn start_time(pid: u32) -> Result<u64> {
+    field(&stat(pid)?, 22).ok_or(Error::PeerDead)
+}
+
+/// Whether a process still runs: neither gone nor on its way (then it has no memory any more). Yes where /proc does not tell.
+pub fn is_running(pid: u32, start_time: u64) -> bool {
+    match stat(pid) {
+        Ok(stat) => field(&stat, 22) == Some(start_time) && field(&stat, 23) != Some(0),
+        Err(error) => error != Error::PeerDead,
+    }
+}
+
+fn stat(pid: u32) -> Result<String> {
     let name = format!("/proc/{pid}/stat");
-    let stat = unipgas_core::descriptor::read_text(&name).map_err(|e| match e {
+    unipgas_core::descriptor::read_text(&name).map_err(|e| match e {
+        Errno::NOENT if !std::path::Path::new("/proc/self/stat").exists() => {
+            Error::Os("/proc is not there: mount it".into())
+        }
         Errno::NOENT | Errno::SRCH => Error::PeerDead,
+        Errno::MFILE | Errno::NFILE => Error::os("/proc cannot be read (raise ulimit -n)", e),
         _ => Error::os(&name, e),
-    })?;
-    stat.rsplit_once(") ")
-        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19))
-        .and_then(|field| field.parse().ok())
-        .ok_or(Error::PeerDead)
+    })
+}
+
+/// The nth field of a stat file (proc_pid_stat(5)), from the fourth on: the second may hold anything.
+fn field(stat: &str, nth: usize) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_ascii_whitespace().nth(nth - 3)?.parse().ok()
 }
 
 #[cfg(test)]

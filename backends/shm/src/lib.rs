@@ -15,4 +15,4 @@ pub mod pool;
 mod registration;
 mod transport;
 
-pub use transport::{Shm, probe};
+pub use transport::{Shm, adoption, probe};

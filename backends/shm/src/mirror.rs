@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use unipgas_core::descriptor;
 
 use crate::adopt::{self, Refusal};
-use crate::pool::PAGE;
+use crate::pool::{PAGE, file_limit};
 
 /// Beyond every address of a process, with four levels of page tables or five.
 const ADDRESSES: u64 = 1 << 56;
@@ -27,6 +27,11 @@ impl Mirror {
     /// Creates the file.
     pub fn create() -> Result<Self, Refusal> {
         let refused = |what: &str, e| Refusal::Os(format!("{what}: {e}"));
+        if let Some(limit) = file_limit() {
+            return Err(Refusal::NotPermitted(format!(
+                "files are limited to {limit} bytes (ulimit -f)"
+            )));
+        }
         let file = descriptor::memory("unipgas-mirror", MemfdFlags::empty())
             .map_err(|e| refused("memfd_create", e))?;
         rustix::fs::ftruncate(&file, ADDRESSES).map_err(|e| refused("ftruncate", e))?;
@@ -48,7 +53,12 @@ impl Mirror {
     pub unsafe fn adopt(&mut self, base: *mut u8, len: usize) -> Result<(), Refusal> {
         let pages = pages(base, len);
         let mut adopted: Vec<Range<usize>> = Vec::new();
-        for gap in self.cover.gaps(&pages) {
+        let mut bare = self.cover.gaps(&pages);
+        // What a registration covers still may be other memory by now, which the program has put there.
+        bare.extend(self.cover.covered(&pages).into_iter().filter(|part| {
+            adopt::check_adopted(self.file.as_fd(), part.start as u64, part).is_err()
+        }));
+        for gap in bare {
             let first = std::ptr::with_exposed_provenance_mut(gap.start);
             // SAFETY:
             // - the caller's word; the part of the file at these addresses is used for these pages only.
@@ -131,6 +141,22 @@ impl Cover {
         gaps
     }
 
+    /// The other parts.
+    fn covered(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let mut at = range.start;
+        let mut parts = Vec::new();
+        for gap in self.gaps(range) {
+            if gap.start > at {
+                parts.push(at..gap.start);
+            }
+            at = gap.end;
+        }
+        if at < range.end {
+            parts.push(at..range.end);
+        }
+        parts
+    }
+
     fn add(&mut self, range: &Range<usize>) {
         self.split(range.start);
         self.split(range.end);
@@ -174,6 +200,9 @@ mod tests {
         assert_eq!(cover.gaps(&(5..25)), [5..10, 20..25]);
         cover.add(&(15..30));
         assert_eq!(cover.gaps(&(0..40)), [0..10, 30..40]);
+        assert_eq!(cover.covered(&(0..40)), [10..30]);
+        assert_eq!(cover.covered(&(30..40)), []);
+        assert_eq!(cover.covered(&(15..35)), [15..30]);
         assert_eq!(cover.remove(&(10..20)), [10..15]);
         assert_eq!(cover.gaps(&(10..30)), [10..15]);
         assert_eq!(cover.remove(&(15..30)), [15..30]);

@@ -1,11 +1,13 @@
 //! Another process of this node: its pool, mapped here, and its life.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -16,7 +18,7 @@ use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Error, RemoteRegion, Result, descriptor};
 
-use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, start_time};
+use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, is_running, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
 
 /// The shm part of an address.
@@ -51,10 +53,22 @@ pub struct PeerProcess {
     pub view: Arc<PoolView>,
     pid: u32,
     index: u32,
-    /// None for this process itself.
-    life: Option<OwnedFd>,
+    start_time: u64,
+    watch: Watch,
+    /// Its memory as a file, where the kernel's copies are forbidden.
+    memory: OnceCell<OwnedFd>,
     dead: AtomicBool,
     mirror: Mutex<Mirror>,
+}
+
+/// How one learns of a process's end.
+enum Watch {
+    /// It is this process.
+    Own,
+    /// By this descriptor.
+    Pidfd(OwnedFd),
+    /// By looking it up.
+    Look,
 }
 
 /// Views of the peer's adopted memory, by address.
@@ -71,7 +85,9 @@ impl PeerProcess {
             view,
             pid: std::process::id(),
             index,
-            life: None,
+            start_time: 0,
+            watch: Watch::Own,
+            memory: OnceCell::new(),
             dead: AtomicBool::new(false),
             mirror: Mutex::default(),
         }
@@ -82,7 +98,13 @@ impl PeerProcess {
         let pid = Pid::from_raw(address.pid as i32)
             .ok_or_else(|| Error::Unreachable("the address names no process".into()))?;
         // First hold on to the process, then make sure that it is the one meant: its pid cannot be reused in between.
-        let life = descriptor::process(pid).map_err(cannot_watch)?;
+        let watch = match descriptor::process(pid) {
+            Ok(fd) => Watch::Pidfd(fd),
+            Err(Errno::SRCH) => return Err(Error::PeerDead),
+            Err(Errno::MFILE | Errno::NFILE) => return Err(out_of_descriptors()),
+            // A filter of system calls may forbid it.
+            Err(_) => Watch::Look,
+        };
         if start_time(address.pid)? != address.start_time {
             return Err(Error::PeerDead);
         }
@@ -110,7 +132,9 @@ impl PeerProcess {
             view: Arc::new(view),
             pid: address.pid,
             index,
-            life: Some(life),
+            start_time: address.start_time,
+            watch,
+            memory: OnceCell::new(),
             dead: AtomicBool::new(false),
             mirror: Mutex::default(),
         };
@@ -133,6 +157,67 @@ impl PeerProcess {
     }
 
     /// Refuses everything that was ever imported from it, here and in all other survivors: closes its slots.
+    /// Copies between here and its memory by /proc, where `process_vm_readv` and its like are forbidden; gives the bytes copied.
+    ///
+    /// # Safety
+    /// `piece` is valid for reads (`write`), or for writes.
+    pub unsafe fn copy_by_file(
+        &self,
+        piece: &libc::iovec,
+        there: usize,
+        write: bool,
+        forbidden: &std::io::Error,
+    ) -> Result<usize> {
+        let denied = |e: &dyn std::fmt::Display| {
+            let text = "the memory of process";
+            let pid = self.pid;
+            Error::Unreachable(format!(
+                "{text} {pid}: copies by the kernel are not permitted ({forbidden}), nor is /proc/{pid}/mem ({e}): {}; Yama's \
+                 ptrace_scope is 1 at most",
+                why_denied(pid)
+            ))
+        };
+        let file = self.memory.get_or_try_init(|| {
+            let path = format!("/proc/{}/mem", self.pid);
+            descriptor::open(&path, OFlags::RDWR, Mode::empty()).map_err(|e| match e {
+                Errno::NOENT | Errno::SRCH => Error::PeerDead,
+                Errno::MFILE | Errno::NFILE => out_of_descriptors(),
+                _ => denied(&e),
+            })
+        })?;
+        // SAFETY:
+        // - the caller's word; the kernel checks the remote addresses.
+        let moved = unsafe {
+            if write {
+                libc::pwrite(
+                    file.as_raw_fd(),
+                    piece.iov_base,
+                    piece.iov_len,
+                    there as i64,
+                )
+            } else {
+                libc::pread(
+                    file.as_raw_fd(),
+                    piece.iov_base,
+                    piece.iov_len,
+                    there as i64,
+                )
+            }
+        };
+        match moved {
+            1.. => Ok(moved as usize),
+            // Its memory has gone.
+            0 => Err(Error::PeerDead),
+            _ => {
+                let error = std::io::Error::last_os_error();
+                Err(match error.raw_os_error() {
+                    Some(libc::EIO | libc::EFAULT) => Error::StaleRegion,
+                    _ => denied(&error),
+                })
+            }
+        }
+    }
+
     fn bury(&self) {
         if self.dead.swap(true, Ordering::AcqRel) {
             return;
@@ -174,14 +259,6 @@ impl PeerProcess {
     }
 }
 
-fn cannot_watch(error: Errno) -> Error {
-    match error {
-        Errno::SRCH => Error::PeerDead,
-        Errno::MFILE | Errno::NFILE => out_of_descriptors(),
-        _ => Error::os("watching a peer (pidfd_open)", error),
-    }
-}
-
 fn out_of_descriptors() -> Error {
     Error::Os(
         "no file descriptor is left: each process that this one communicates with takes one (ulimit -n)"
@@ -196,10 +273,34 @@ fn open_fd(pid: u32, fd: u32) -> Result<OwnedFd> {
         Errno::MFILE | Errno::NFILE => out_of_descriptors(),
         // The descriptors of a process that is ending belong to root as soon as its memory has gone.
         Errno::ACCESS | Errno::PERM if process_is_ending(pid) => Error::PeerDead,
-        _ => Error::Unreachable(format!(
-            "{path}: {e} (processes of one job must run as the same user)"
-        )),
+        _ => Error::Unreachable(format!("{path}: {e} ({})", why_denied(pid))),
     })
+}
+
+/// What keeps this process from another one's files and memory, and the remedy.
+fn why_denied(pid: u32) -> &'static str {
+    let of = |line: &str| {
+        line.strip_prefix("Uid:")?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    };
+    let user: Option<u32> = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .ok()
+        .and_then(|status| status.lines().find_map(of));
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
+    match (user, owner) {
+        (Some(user), Ok(owner)) if user == rustix::process::geteuid().as_raw() && owner != user => {
+            "that process is not dumpable: let its user read the program's file, whose mode may be 0711, and do not set PR_SET_DUMPABLE to 0"
+        }
+        (Some(user), _) if user != rustix::process::geteuid().as_raw() => {
+            "processes of one job must run as the same user"
+        }
+        _ => {
+            "processes of one job must run as the same user, in one container, under no filter of system calls that forbids it"
+        }
+    }
 }
 
 /// Handle on a peer, as the engine sees it.
@@ -227,7 +328,9 @@ impl Peer for ShmPeer {
                 .view
                 .at(entry.offset, entry.len)
                 .ok_or(Error::StaleRegion)?,
-            Kind::Mirror | Kind::Private if process.life.is_none() => entry.address as *mut u8,
+            Kind::Mirror | Kind::Private if matches!(process.watch, Watch::Own) => {
+                entry.address as *mut u8
+            }
             Kind::Mirror => {
                 let (view, at) = process.mirror_view(entry.address, entry.len)?;
                 keep = Some(view);
@@ -261,14 +364,18 @@ impl Peer for ShmPeer {
             return Life::Left;
         }
         let ended = process.dead.load(Ordering::Acquire)
-            || process.life.as_ref().is_some_and(|life| {
-                let mut fds = [PollFd::new(life, PollFlags::IN)];
-                let at_once = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
-            });
+            || match &process.watch {
+                Watch::Own => false,
+                Watch::Look => !is_running(process.pid, process.start_time),
+                Watch::Pidfd(life) => {
+                    let mut fds = [PollFd::new(life, PollFlags::IN)];
+                    let at_once = Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 0,
+                    };
+                    matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
+                }
+            };
         if !ended {
             return Life::Alive;
         }

@@ -12,6 +12,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use unipgas_core::{Error, Result, descriptor};
 
+use crate::adopt::on_valgrind;
 use crate::control::{CONTROL_LEN, Control};
 
 /// Small pages.
@@ -164,7 +165,7 @@ impl Pool {
     pub fn create(peers: usize) -> Result<Self> {
         let file = descriptor::memory("unipgas-pool", MemfdFlags::empty())
             .map_err(|e| Error::os("memfd_create", e))?;
-        let window = window_len(peers);
+        let window = window_len(peers)?;
         rustix::fs::ftruncate(&file, window as u64).map_err(|e| Error::os("ftruncate", e))?;
         let view = PoolView::map(file.as_fd(), window)?;
         Ok(Pool {
@@ -216,13 +217,46 @@ impl Pool {
     }
 }
 
-/// Twice the machine's memory, so that sparse regions have room too, within what all peers' windows may take.
-fn window_len(peers: usize) -> usize {
+/// The least that a pool can have.
+const LEAST: usize = 64 << 20;
+
+/// Whether files may grow to any length; if not, what ends a process that makes one longer (SIGXFSZ).
+pub fn file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+/// Twice the machine's memory, so that sparse regions have room too, within what all peers' windows may take, and within this process's
+/// limits, which the others probably have as well. Errors: [`Error::Exhausted`] where these leave too little.
+fn window_len(peers: usize) -> Result<usize> {
     let info = rustix::system::sysinfo();
     let memory = info.totalram as usize * info.mem_unit.max(1) as usize;
     let wish = (2 * memory).next_power_of_two().max(16 << 30);
     let share = (ADDRESS_SPACE / peers.max(1)).next_power_of_two() / 2;
-    wish.min(share.max(1 << 30))
+    let wish = wish.min(share.max(1 << 30));
+    let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let limits = [
+        ("ulimit -f", file_limit(), 1),
+        // Half of it stays the program's.
+        ("ulimit -v", space, 2 * (peers.max(1) + 1)),
+    ];
+    let mut window = if on_valgrind() {
+        wish.min(1 << 30)
+    } else {
+        wish
+    };
+    for (name, limit, sharers) in limits {
+        let Some(limit) = limit else { continue };
+        let share = usize::try_from(limit).unwrap_or(usize::MAX) / sharers;
+        if share < LEAST {
+            return Err(Error::Exhausted(format!(
+                "room for a pool of {} MiB: {name} allows {} MiB; raise it",
+                LEAST >> 20,
+                share >> 20
+            )));
+        }
+        window = window.min(1 << share.ilog2());
+    }
+    Ok(window)
 }
 
 fn extent_len(len: usize) -> usize {

@@ -76,7 +76,6 @@ impl Shm {
     /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
     pub fn open(peers: usize) -> Result<Self> {
         register_for_barriers();
-        allow_kernel_copies();
         let may_adopt = variables::switch("UNIPGAS_SHM_ADOPT", true)?;
         if may_adopt {
             // SAFETY:
@@ -123,7 +122,9 @@ fn boot_id() -> Result<u64> {
             .collect();
         u64::from_str_radix(&digits, 16).ok()
     })
-    .ok_or_else(|| Error::Os("/proc/sys/kernel/random/boot_id cannot be read".into()))
+    .ok_or_else(|| {
+        Error::Os("/proc/sys/kernel/random/boot_id cannot be read: is /proc mounted?".into())
+    })
 }
 
 /// Whether the backend can work here; the text says what is missing.
@@ -133,11 +134,38 @@ pub fn probe() -> std::result::Result<(), String> {
     barriers_available()
 }
 
-/// Where Yama restricts who may look into whose memory, as on many laptops, peers are allowed to.
+/// Where Yama restricts who may look into whose memory (ptrace_scope 1, as on many laptops), peers are allowed to: for memory that is
+/// not shared with them.
 fn allow_kernel_copies() {
+    static ASKS: OnceLock<bool> = OnceLock::new();
+    let pid = std::process::id();
+    if !*ASKS.get_or_init(adopt::yama_asks)
+        || adopt::ANYBODY_MAY_TRACE.load(Ordering::Relaxed) == pid
+    {
+        return;
+    }
     // SAFETY:
-    // - a number; kernels without Yama refuse it, and need nothing.
+    // - a number.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+    adopt::ANYBODY_MAY_TRACE.store(pid, Ordering::Relaxed);
+}
+
+/// What becomes here of memory that a program registers itself: one line for people.
+pub fn adoption() -> String {
+    let copied = "copied by the kernel, 10 to 1,000 times slower";
+    if std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0") {
+        return format!("{copied} (UNIPGAS_SHM_ADOPT=0)");
+    }
+    if let Some(limit) = crate::pool::file_limit() {
+        return format!("{copied} (files are limited to {limit} bytes: raise ulimit -f)");
+    }
+    match adopt::way() {
+        Ok(adopt::Way::Userfaultfd) => "shared in place (userfaultfd)".into(),
+        Ok(adopt::Way::Halt) => {
+            "shared in place; other threads are stopped by ptrace while it is registered (without userfaultfd)".into()
+        }
+        Err(why) => format!("shared in place in programs of one thread; else {copied}: {why}"),
+    }
 }
 
 /// Refuses memory that this process may not use so: an operation with it would end the process.
@@ -225,6 +253,7 @@ impl Transport for Shm {
         } else {
             check_access(base, len, rights)?;
             self.agent.get_or_try_init(|| Agent::start(&self.home))?;
+            allow_kernel_copies();
             Backing::Private
         };
         Ok(Box::new(Registration::open(
@@ -233,6 +262,7 @@ impl Transport for Shm {
     }
 
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
+        allow_kernel_copies();
         Ok(Box::new(Registration::open(
             &self.home,
             base,

@@ -10,10 +10,11 @@
 //! The task runs while others may hold any lock: it allocates nothing, and makes system calls only.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::valgrind::on_valgrind;
 use super::window::{self, Failure, Stage, Swap};
 
 /// As many threads can be stopped.
@@ -346,8 +347,12 @@ fn now() -> i64 {
     time[0]
 }
 
-/// Whether every process may trace this one: Yama keeps one permission only, which must not be taken back then.
-pub(crate) static ANYBODY_MAY_TRACE: AtomicBool = AtomicBool::new(false);
+/// The process which every other one may trace: Yama keeps one permission only, which must not be taken back then.
+pub(crate) static ANYBODY_MAY_TRACE: AtomicU32 = AtomicU32::new(0);
+
+fn anybody_may_trace() -> bool {
+    ANYBODY_MAY_TRACE.load(Ordering::Relaxed) == std::process::id()
+}
 
 /// Whether Yama asks for permissions (ptrace_scope 1): a child may not trace its parent without.
 pub(crate) fn yama_asks() -> bool {
@@ -360,7 +365,7 @@ struct Allowed(bool);
 
 impl Allowed {
     fn by_yama(task: i32) -> Allowed {
-        let needed = !ANYBODY_MAY_TRACE.load(Ordering::Relaxed) && yama_asks();
+        let needed = !anybody_may_trace() && yama_asks();
         if needed {
             // SAFETY:
             // - a number
@@ -372,7 +377,7 @@ impl Allowed {
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        if self.0 && !ANYBODY_MAY_TRACE.load(Ordering::Relaxed) {
+        if self.0 && !anybody_may_trace() {
             // SAFETY:
             // - a number
             unsafe { libc::prctl(libc::PR_SET_PTRACER, 0) };
@@ -466,32 +471,4 @@ unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn raw(_: libc::c_long, _: [i64; 4]) -> i64 {
     -i64::from(libc::ENOSYS)
-}
-
-/// Whether the program runs on valgrind, which has no such tasks, and ends a program that asks for one.
-pub(crate) fn on_valgrind() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        const RUNNING_ON_VALGRIND: u64 = 0x1001;
-        let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
-        let mut answer = 0u64;
-        // SAFETY:
-        // - does nothing on a processor: four rotations by 128 bits together, and an exchange of a register with itself. valgrind
-        //   knows the sequence, reads the six words and changes rdx alone
-        unsafe {
-            core::arch::asm!(
-                "rol rdi, 3",
-                "rol rdi, 13",
-                "rol rdi, 61",
-                "rol rdi, 51",
-                "xchg rbx, rbx",
-                in("rdi") 0,
-                in("rax") request.as_ptr(),
-                inlateout("rdx") answer,
-            );
-        }
-        answer != 0
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
 }

@@ -22,12 +22,17 @@ mod halt;
 mod maps;
 mod threads;
 mod uffd;
+mod valgrind;
 mod window;
+
+pub(crate) use halt::{ANYBODY_MAY_TRACE, yama_asks};
+pub(crate) use valgrind::on_valgrind;
 
 use std::fmt;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -161,6 +166,47 @@ pub fn available() -> Result<(), String> {
     }
 }
 
+/// How memory of a program with several threads is adopted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Threads that write wait meanwhile.
+    Userfaultfd,
+    /// All threads are stopped meanwhile.
+    Halt,
+}
+
+/// Finds out which way there is here, by adopting a page beside another thread.
+///
+/// # Errors
+/// One line that says why there is none: then only programs of one thread adopt memory.
+pub fn way() -> Result<Way, String> {
+    if available().is_ok() {
+        return Ok(Way::Userfaultfd);
+    }
+    let len = rustix::param::page_size();
+    let os = |e: Errno| format!("a file in memory: {e}");
+    let file =
+        rustix::fs::memfd_create("unipgas-probe", rustix::fs::MemfdFlags::CLOEXEC).map_err(os)?;
+    rustix::fs::ftruncate(&file, len as u64).map_err(os)?;
+    let page = Fresh::anonymous(len).map_err(|refusal| refusal.to_string())?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !over.load(Ordering::Acquire) {
+                std::thread::park();
+            }
+        });
+        // SAFETY:
+        // - a page and a file of this call's own; the other thread does nothing with them
+        let adopted = unsafe { adopt(file.as_fd(), 0, page.start as *mut u8, len) };
+        over.store(true, Ordering::Release);
+        other.thread().unpark();
+        adopted
+            .map(|()| Way::Halt)
+            .map_err(|refusal| refusal.to_string())
+    })
+}
+
 /// Turns `len` bytes of private memory at `first_page` into a shared mapping of `fd` at `file_offset`, in place: the
 /// content is kept, the file has it too, and stores that other threads make meanwhile are in both.
 ///
@@ -252,8 +298,43 @@ pub unsafe fn release(
     let range = whole_pages(file_offset, first_page, len)?;
     let mut locked = lock();
     let tools = tools(&mut locked)?;
-    let mappings = tools.maps.within(&range)?;
-    maps::covers(&mappings, &range)?;
+    look_adopted(tools, fd, file_offset, &range)?;
+    let guard = guard(tools, Kind::Anonymous, &range)?;
+    let fresh = Fresh::anonymous(len)?;
+    // SAFETY:
+    // - the range is a mapping of this file, as just found
+    unsafe {
+        swap(
+            tools,
+            Direction::OutOfFile,
+            guard,
+            range,
+            fresh,
+            Some((fd, file_offset)),
+        )
+    }
+}
+
+/// Refuses pages that are not, or no longer, those of `fd` at `file_offset`: the program may have put others in their place.
+///
+/// # Errors
+/// [`Refusal::Unmapped`], [`Refusal::NotAdopted`]; [`Refusal::Os`].
+pub fn check_adopted(
+    fd: BorrowedFd<'_>,
+    file_offset: u64,
+    range: &Range<usize>,
+) -> Result<(), Refusal> {
+    look_adopted(tools(&mut lock())?, fd, file_offset, range)
+}
+
+fn look_adopted(
+    tools: &Tools,
+    fd: BorrowedFd<'_>,
+    file_offset: u64,
+    range: &Range<usize>,
+) -> Result<(), Refusal> {
+    let mappings = tools.maps.within(range)?;
+    maps::covers(&mappings, range)?;
     let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
     let device = (
         rustix::fs::major(file.st_dev),
@@ -271,20 +352,7 @@ pub unsafe fn release(
             return Err(Refusal::NotAdopted);
         }
     }
-    let guard = guard(tools, Kind::Anonymous, &range)?;
-    let fresh = Fresh::anonymous(len)?;
-    // SAFETY:
-    // - the range is a mapping of this file, as just found
-    unsafe {
-        swap(
-            tools,
-            Direction::OutOfFile,
-            guard,
-            range,
-            fresh,
-            Some((fd, file_offset)),
-        )
-    }
+    Ok(())
 }
 
 /// Makes the program's initialised data (`.data`, and the first page of `.bss`) ordinary private memory, so that it

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MremapFlags, MsyncFlags, ProtFlags};
 
 use super::uffd::Uffd;
+use super::valgrind;
 
 const STACK: usize = 64 * 1024;
 
@@ -53,6 +54,7 @@ impl Stage {
             len,
             page,
         };
+        valgrind::is_a_stack(stage.base + page, stage.top());
         // SAFETY:
         // - the first page of the mapping just made; nothing points into it
         unsafe { mm::mprotect(base, page, mm::MprotectFlags::empty()) }?;
