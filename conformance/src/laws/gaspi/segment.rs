@@ -34,6 +34,8 @@ laws! {
         "static memory of the program becomes a segment";
     bind_large: "segment.bind.large", "§7.2.4", 2, [gaspi_segment_bind],
         "several pages of user memory, with an odd begin and end";
+    bind_in_the_place_of_another: "segment.bind.replaced", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_delete],
+        "memory that the program has put in the place of bound memory can be bound, and is what peers write to";
     bind_twice_in_a_page: "segment.bind.neighbours", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_delete],
         "two segments in one page are apart, and outlive each other";
     use_is_for_all: "segment.use", "§7.2.5", 3, [gaspi_segment_use] + ordering,
@@ -477,6 +479,53 @@ fn bind_large(ctx: &Ctx) -> Verdict {
     let mut heap = vec![0u8; 3_000_000];
     let base = heap.as_mut_ptr();
     bound(ctx, base.wrapping_add(12_345), 2_900_001, 1000)
+}
+
+fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
+    const LEN: usize = 8192;
+    let source = segment(9, 64)?;
+    let map = |place: *mut u8, flags| {
+        // SAFETY:
+        // - a new mapping, or one in the place of this law's own.
+        let base = unsafe {
+            libc::mmap(
+                place.cast(),
+                LEN,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+                -1,
+                0,
+            )
+        };
+        Memory {
+            base: base.cast(),
+            len: LEN,
+        }
+    };
+    if ctx.rank == 0 {
+        let first = map(std::ptr::null_mut(), 0);
+        ok!(gaspi_segment_bind(0, first.base, LEN as u64, 0));
+        let memory = map(first.base, libc::MAP_FIXED);
+        ensure_eq!(memory.base, first.base, "the place");
+        memory.fill(3);
+        ok!(gaspi_segment_bind(1, memory.base, LEN as u64, 0));
+        ok!(gaspi_segment_register(1, 1, LONG));
+        barrier()?;
+        notified(1, 0)?;
+        memory.all(0, 4096, 3, "what was there")?;
+        memory.all(4096, 64, 5, "what was written")?;
+        ok!(gaspi_segment_delete(1));
+        ok!(gaspi_segment_delete(0));
+        memory.all(4096, 64, 5, "what was written, afterwards")?;
+        // SAFETY:
+        // - the mapping of above, which nobody uses any more.
+        unsafe { libc::munmap(memory.base.cast(), LEN) };
+    } else {
+        source.fill(5);
+        barrier()?;
+        ok!(gaspi_write_notify(9, 0, 0, 1, 4096, 64, 0, 1, 0, LONG));
+    }
+    barrier()
 }
 
 fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
