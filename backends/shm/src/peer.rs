@@ -289,7 +289,7 @@ fn why_denied(pid: u32) -> &'static str {
     let user: Option<u32> = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .ok()
         .and_then(|status| status.lines().find_map(of));
-    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());
+    let owner = std::fs::metadata(format!("/proc/{pid}/fd")).map(|meta| meta.uid());
     match (user, owner) {
         (Some(user), Ok(owner)) if user == rustix::process::geteuid().as_raw() && owner != user => {
             "that process is not dumpable: let its user read the program's file, whose mode may be 0711, and do not set PR_SET_DUMPABLE to 0"
