@@ -96,6 +96,8 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
 	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
+	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
+	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 
