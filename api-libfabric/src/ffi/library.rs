@@ -10,21 +10,7 @@ type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
 type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type FreeInfo = unsafe extern "C" fn(*mut fi_info);
 
-// What a static program is linked with; null elsewhere, or a version of the function for old programs.
-core::arch::global_asm!(
-    ".weak fi_dupinfo",
-    ".weak fi_freeinfo",
-    ".pushsection .data.rel.ro.unipgas_fabric, \"aw\", @progbits",
-    ".balign 8",
-    ".globl unipgas_fi_dupinfo",
-    ".hidden unipgas_fi_dupinfo",
-    "unipgas_fi_dupinfo: .quad fi_dupinfo",
-    ".globl unipgas_fi_freeinfo",
-    ".hidden unipgas_fi_freeinfo",
-    "unipgas_fi_freeinfo: .quad fi_freeinfo",
-    ".popsection",
-);
-
+// Of linked.c.
 unsafe extern "C" {
     static unipgas_fi_dupinfo: *mut c_void;
     static unipgas_fi_freeinfo: *mut c_void;
