@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::registry::{Backend, register};
 use unipgas_ircce::flag::MAX_TAGGED_LEN;
 use unipgas_ircce::launch::Wishes;
@@ -119,8 +120,8 @@ fn communicators() {
     assert_eq!(code(ue.barrier(&comm)), Code::CommUndefined);
     assert_eq!(code(ue.comm_free(&Comm::UNDEFINED)), Code::CommInitialized);
     assert_eq!(code(ue.comm_free(&ue.comm_world())), Code::CommUndefined);
-    // 63 beside that of all UEs; the next one is refused, and room comes back.
-    let many: Vec<_> = (0..63).map(|_| ue.comm_split(|_| 0).unwrap()).collect();
+    // As many beside that of all UEs; the next one is refused, and room comes back.
+    let many: Vec<_> = (1..GROUP_PLACES).map(|_| ue.comm_split(|_| 0).unwrap()).collect();
     assert_eq!(code(ue.comm_split(|_| 0)), Code::Malloc);
     ue.comm_free(&many[31]).unwrap();
     ue.comm_split(|_| 0).unwrap();
