@@ -409,14 +409,15 @@ fn last_words(outcome: &Outcome, rank: usize) -> String {
     }
 }
 
-/// The files in /dev/shm in which processes of jobs meet.
+/// The files in /dev/shm in which processes of this user's jobs meet.
 pub(crate) fn rendezvous_files() -> BTreeSet<String> {
+    let ours = format!("unipgas-{}-", rustix::process::getuid().as_raw());
     std::fs::read_dir("/dev/shm")
         .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.contains("unipgas"))
+        .filter(|name| name.starts_with(&ours))
         .collect()
 }
 

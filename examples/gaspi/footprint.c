@@ -81,6 +81,9 @@ main (int argc, char *argv[])
   unsigned long few = 2;
   for (unsigned long reached = 1; reached < processes; reached *= 2)
     few += 2;
+  /* Up to 16 meet at one of them. */
+  if (few < 16)
+    few = 16;
   if (rank == 0)
     printf ("%u ranks: %lu KiB each and %lu KiB of page tables (at most %lu and %lu), %lu connections (at most %lu)\n", processes,
             sums[PSS] / processes, sums[TABLES] / processes, most[PSS], most[TABLES], sums[CONNECTIONS] / processes,
