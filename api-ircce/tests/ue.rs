@@ -121,7 +121,9 @@ fn communicators() {
     assert_eq!(code(ue.comm_free(&Comm::UNDEFINED)), Code::CommInitialized);
     assert_eq!(code(ue.comm_free(&ue.comm_world())), Code::CommUndefined);
     // As many beside that of all UEs; the next one is refused, and room comes back.
-    let many: Vec<_> = (1..GROUP_PLACES).map(|_| ue.comm_split(|_| 0).unwrap()).collect();
+    let many: Vec<_> = (1..GROUP_PLACES)
+        .map(|_| ue.comm_split(|_| 0).unwrap())
+        .collect();
     assert_eq!(code(ue.comm_split(|_| 0)), Code::Malloc);
     ue.comm_free(&many[31]).unwrap();
     ue.comm_split(|_| 0).unwrap();
