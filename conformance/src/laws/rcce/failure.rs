@@ -408,8 +408,10 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
         );
         ensure!(end.exit == Exit::Code(1), "{what}");
         let lines: Vec<_> = text.lines().collect();
+        // Of the killed one, or of another one that ended for that.
+        let told = [" has died", " has ended, and "];
         ensure!(
-            matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && line.contains(" has died")),
+            matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end))),
             "{what}"
         );
     }

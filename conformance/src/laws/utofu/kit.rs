@@ -530,18 +530,24 @@ impl Job<'_> {
         self.ctx.sync();
     }
 
-    /// Writes 8 bytes to a rank's memory and waits until they are there.
+    /// Writes 8 bytes to a rank's memory and waits until they are there; first for room, if commands under way have taken all of it.
     pub(super) fn write(&self, rank: u32, offset: usize, value: u64) -> Verdict {
-        ok!(utofu_put_piggyback8(
-            self.hdl,
-            self.vcq(rank),
-            value,
-            self.at(rank, offset),
-            8,
-            0,
-            LOCAL,
-            std::ptr::null_mut()
-        ));
+        let (to, at) = (self.vcq(rank), self.at(rank, offset));
+        self.queue.post_seen(
+            |_| (),
+            || {
+                c!(utofu_put_piggyback8(
+                    self.hdl,
+                    to,
+                    value,
+                    at,
+                    8,
+                    0,
+                    LOCAL,
+                    std::ptr::null_mut()
+                ))
+            },
+        )?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
     }
