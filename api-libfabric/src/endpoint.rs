@@ -11,7 +11,7 @@ use crate::av::AddressVector;
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;
-use crate::messages::Messages;
+use crate::messages::{Messages, SharedReceives};
 use crate::name::{Called, Name};
 use crate::operation::{Counted, Report, Reports};
 use crate::service::{Served, Service};
@@ -39,6 +39,25 @@ pub struct EndpointOptions {
     pub order: u64,
     /// The service that it is, if it is one.
     pub service: Option<Service>,
+    /// It transmits by a context that others use, too, and must be bound to one.
+    pub shares_transmits: bool,
+    /// Likewise, it takes its receives from such a one.
+    pub shares_receives: bool,
+}
+
+/// A shared transmit context (fi_stx_context of fi_endpoint(3)). Endpoints transmit by loads and stores, each for itself, so there is nothing that
+/// sharing would save; it knows who has it.
+pub struct SharedTransmits {
+    domain: Arc<Domain>,
+}
+
+impl SharedTransmits {
+    /// A new one.
+    pub fn new(domain: &Arc<Domain>) -> Arc<SharedTransmits> {
+        Arc::new(SharedTransmits {
+            domain: domain.clone(),
+        })
+    }
 }
 
 #[derive(Default)]
@@ -48,6 +67,8 @@ struct Bindings {
     receive: Option<Arc<CompletionQueue>>,
     selective: [bool; 2],
     counters: [Option<Arc<Counter>>; 6],
+    shared_transmits: Option<Arc<SharedTransmits>>,
+    shared_receives: Option<Arc<SharedReceives>>,
     least_room: usize,
     /// Until the endpoint is enabled.
     state: Option<State>,
@@ -63,6 +84,8 @@ pub struct Endpoint {
     domain: Arc<Domain>,
     name: Name,
     options: EndpointOptions,
+    /// The kinds of messages whose receives are posted here.
+    pub(crate) receives: u64,
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
     _served: Option<Served>,
@@ -135,6 +158,10 @@ impl Endpoint {
             domain: domain.clone(),
             name,
             options,
+            receives: match options.shares_receives {
+                true => 0,
+                false => options.caps & (FI_MSG | FI_TAGGED),
+            },
             _served: served,
             directory,
             bindings: Mutex::new(Bindings {
@@ -239,6 +266,25 @@ impl Endpoint {
         self.change(|bindings| bind(&mut bindings.counters[counted as usize], counter))
     }
 
+    /// Binds a shared transmit context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint is to have one of its
+    /// own.
+    pub fn bind_transmits(&self, shared: &Arc<SharedTransmits>) -> Result<()> {
+        self.same_domain(&shared.domain)?;
+        if !self.options.shares_transmits {
+            return Err(Errno::INVAL);
+        }
+        self.change(|bindings| bind(&mut bindings.shared_transmits, shared))
+    }
+
+    /// Binds a shared receive context. Errors: likewise.
+    pub fn bind_receives(&self, shared: &Arc<SharedReceives>) -> Result<()> {
+        self.same_domain(shared.domain())?;
+        if !self.options.shares_receives {
+            return Err(Errno::INVAL);
+        }
+        self.change(|bindings| bind(&mut bindings.shared_receives, shared))
+    }
+
     fn same_domain(&self, other: &Arc<Domain>) -> Result<()> {
         if Arc::ptr_eq(&self.domain, other) {
             Ok(())
@@ -248,7 +294,8 @@ impl Endpoint {
     }
 
     /// Enables the endpoint (fi_enable(3)). Errors: [`Errno::NOAV`]; [`Errno::NOCQ`] if nothing is bound that could tell of an
-    /// operation's end; [`Errno::OPBADSTATE`] if it is enabled.
+    /// operation's end; [`Errno::OPBADSTATE`] if it is enabled, or a shared context is missing; [`Errno::INVAL`] if other endpoints of the
+    /// shared receive context have another address vector.
     pub fn enable(self: &Arc<Self>) -> Result<()> {
         let mut bindings = self.bindings.lock();
         if self.is_enabled() {
@@ -259,6 +306,14 @@ impl Endpoint {
         let queues = [&bindings.transmit, &bindings.receive];
         if queues.into_iter().all(Option::is_none) && counters.clone().next().is_none() {
             return Err(Errno::NOCQ);
+        }
+        if self.options.shares_transmits && bindings.shared_transmits.is_none()
+            || self.options.shares_receives && bindings.shared_receives.is_none()
+        {
+            return Err(Errno::OPBADSTATE);
+        }
+        if let Some(shared) = &bindings.shared_receives {
+            shared.agree(&av)?;
         }
         let queues = queues.into_iter().flatten();
         let automatic =
@@ -288,6 +343,9 @@ impl Endpoint {
             write: tally(Counted::RemoteWrite)?,
         };
         show_counts(&self.directory, counts)?;
+        if let (Some(shared), Some(messages)) = (&bindings.shared_receives, &mut state.messages) {
+            shared.serve(self, messages);
+        }
         let live = Live {
             reports,
             state: Biased::new(state),
@@ -312,6 +370,9 @@ impl Endpoint {
         }
         for counter in bindings.counters.iter().flatten() {
             counter.attached.remove(self);
+        }
+        if let Some(shared) = &bindings.shared_receives {
+            shared.leave(self);
         }
     }
 

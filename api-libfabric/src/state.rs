@@ -457,7 +457,7 @@ impl State {
             }
         }
         if let Some(messages) = &mut self.messages {
-            messages.forget_the_dead(&self.domain);
+            messages.forget_the_dead(&self.domain, reports);
         }
         self.make_room(reports);
         self.progress(reports);

@@ -8,16 +8,20 @@ use super::av::{AvObject, copy_out};
 use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
+use super::message::Receiver;
 use super::naming::Format;
 use super::queue::QueueObject;
+use super::shared::{ReceivesObject, TransmitsObject};
+use super::trigger::{Lists, trigger};
 use super::{Object, code, fid_of, given, no, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, Posting};
-use crate::messages::RECEIVE_OP_FLAGS;
+use crate::messages::{RECEIVE_OP_FLAGS, Tag};
 use crate::name::Called;
 use crate::operation::Counted;
-use crate::rma::TRANSMIT_FLAGS;
+use crate::rma::{Part, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::trigger::Kind;
 
 pub(super) struct EndpointPart {
     pub endpoint: Arc<Endpoint>,
@@ -97,6 +101,9 @@ pub(super) unsafe extern "C" fn open_endpoint(
             if wanted != FI_EP_RDM && wanted != FI_EP_UNSPEC {
                 return Err(Errno::INVAL);
             }
+            let shares = |count: fn(&fi_ep_attr) -> usize| {
+                info.ep_attr.as_ref().map(count) == Some(FI_SHARED_CONTEXT)
+            };
             let (transmit, receive) = (info.tx_attr.as_ref(), info.rx_attr.as_ref());
             let order = transmit.map_or(0, |attr| attr.msg_order)
                 | receive.map_or(0, |attr| attr.msg_order);
@@ -110,6 +117,8 @@ pub(super) unsafe extern "C" fn open_endpoint(
                 caps: info.caps,
                 order,
                 service,
+                shares_transmits: shares(|attr| attr.tx_ctx_cnt),
+                shares_receives: shares(|attr| attr.rx_ctx_cnt),
             };
             EndpointPart {
                 endpoint: Endpoint::new(&domain.domain, options)?,
@@ -186,7 +195,15 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                     )
                 }
                 FI_CLASS_CNTR => bind_counter(endpoint, &CounterObject::at(other)?.inner, flags),
-                FI_CLASS_AV | FI_CLASS_EQ => Err(Errno::BADFLAGS),
+                FI_CLASS_STX_CTX if flags == 0 => {
+                    endpoint.bind_transmits(&TransmitsObject::at(other)?.inner)
+                }
+                FI_CLASS_SRX_CTX if flags == 0 => {
+                    endpoint.bind_receives(&ReceivesObject::at(other)?.inner.shared)
+                }
+                FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_STX_CTX | FI_CLASS_SRX_CTX => {
+                    Err(Errno::BADFLAGS)
+                }
                 _ => Err(Errno::INVAL),
             }
         }
@@ -282,6 +299,47 @@ unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     })
 }
 
+/// # Safety
+/// The arguments of fi_getopt(3).
+pub(super) unsafe fn option_of(
+    (level, name): (c_int, c_int),
+    least_room: usize,
+    value: *mut c_void,
+    len: *mut usize,
+) -> Result<()> {
+    let found = match (level, name) {
+        (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => least_room,
+        (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => 0,
+        _ => return Err(Errno::NOPROTOOPT),
+    };
+    // SAFETY:
+    // - the caller's buffer with its length.
+    match unsafe { copy_out(&found.to_ne_bytes(), value, len) }? {
+        true => Ok(()),
+        false => Err(Errno::TOOSMALL),
+    }
+}
+
+/// The least room that fi_setopt(3) sets.
+///
+/// # Safety
+/// Its arguments.
+pub(super) unsafe fn least_room(
+    (level, name): (c_int, c_int),
+    value: *const c_void,
+    len: usize,
+) -> Result<usize> {
+    if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
+        return Err(Errno::NOPROTOOPT);
+    }
+    if len != size_of::<usize>() || value.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY:
+    // - a number of that length.
+    Ok(unsafe { value.cast::<usize>().read_unaligned() })
+}
+
 unsafe extern "C" fn getopt(
     fid: *mut fid,
     level: c_int,
@@ -289,21 +347,11 @@ unsafe extern "C" fn getopt(
     value: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - an endpoint, by the table, and the caller's buffer with its length.
-        unsafe {
-            let part = &EndpointObject::at(fid)?.inner;
-            let found = match (level, name) {
-                (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => part.endpoint.least_room(),
-                (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => 0,
-                _ => return Err(Errno::NOPROTOOPT),
-            };
-            match copy_out(&found.to_ne_bytes(), value, len)? {
-                true => Ok(()),
-                false => Err(Errno::TOOSMALL),
-            }
-        }
+    // SAFETY:
+    // - an endpoint, by the table, and our caller's arguments.
+    code(|| unsafe {
+        let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
+        option_of((level, name), endpoint.least_room(), value, len)
     })
 }
 
@@ -314,27 +362,16 @@ unsafe extern "C" fn setopt(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    code(|| {
-        if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
-            return Err(Errno::NOPROTOOPT);
-        }
-        if len != size_of::<usize>() || value.is_null() {
-            return Err(Errno::INVAL);
-        }
-        // SAFETY:
-        // - an endpoint, by the table, and a number of that length.
-        unsafe {
-            let value = value.cast::<usize>().read_unaligned();
-            EndpointObject::at(fid)?
-                .inner
-                .endpoint
-                .set_least_room(value);
-        }
+    // SAFETY:
+    // - as above.
+    code(|| unsafe {
+        let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
+        endpoint.set_least_room(least_room((level, name), value, len)?);
         Ok(())
     })
 }
 
-unsafe extern "C" fn size_left(_endpoint: *mut fid_ep) -> isize {
+pub(super) unsafe extern "C" fn size_left(_endpoint: *mut fid_ep) -> isize {
     // Calls that find no room say so.
     1
 }
@@ -387,14 +424,38 @@ impl EndpointPart {
             work: 0,
         }
     }
+}
 
-    /// How a receive without flags of its own is posted.
+impl Receiver for EndpointPart {
     #[inline(always)]
-    pub fn receiving(&self, context: *mut c_void) -> Posting {
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { part(object) }
+    }
+
+    #[inline(always)]
+    fn plain(&self, context: *mut c_void) -> Posting {
         Posting {
             context: context.addr(),
             flags: self.receive.load(Ordering::Relaxed),
             ..Posting::default()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+        // SAFETY:
+        // - the caller's word; likewise below.
+        unsafe {
+            if posting.flags & FI_TRIGGER != 0 {
+                let lists = Lists {
+                    local,
+                    ..Lists::default()
+                };
+                return trigger(self, Kind::Receive(tag), &lists, from, *posting);
+            }
+            self.endpoint.receive(tag, local, from, posting)
         }
     }
 }

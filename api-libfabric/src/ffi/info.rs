@@ -54,8 +54,10 @@ pub unsafe extern "C" fn getinfo(
         let mut ends = wishes.as_ref().map_or(Ok(Ends::default()), Wishes::ends)?;
         if flags & FI_SOURCE != 0 {
             ends.source = meant.or(ends.source);
-        } else if !(node.is_null() && service.is_null()) {
-            ends.destination = Some(meant.ok_or(Errno::NODATA)?);
+        } else if meant.is_some() {
+            ends.destination = meant;
+        } else if node.is_null() && !service.is_null() {
+            return Err(Errno::NODATA);
         }
         if registry::backends().is_empty() {
             return Err(Errno::NODATA);
@@ -138,6 +140,8 @@ struct Offer {
     resource_mgmt: c_int,
     av_type: c_int,
     tag_format: u64,
+    /// Contexts of an endpoint for what it transmits, and for receives.
+    contexts: [usize; 2],
 }
 
 /// Where peers may be: on this machine. Programs that insist on others as well (MPI libraries do, wherever their processes run) get us
@@ -217,6 +221,7 @@ impl Offer {
             resource_mgmt: FI_RM_ENABLED,
             av_type: FI_AV_TABLE,
             tag_format: u64::MAX,
+            contexts: [1; 2],
         };
         let Some(wishes) = wishes else {
             return Some(offer);
@@ -242,8 +247,13 @@ impl Offer {
             }
             within(wanted.protocol_version, 1)?;
             within(wanted.max_msg_size, LONGEST)?;
-            within(wanted.tx_ctx_cnt, 1)?;
-            within(wanted.rx_ctx_cnt, 1)?;
+            for (context, wanted) in [wanted.tx_ctx_cnt, wanted.rx_ctx_cnt].iter().enumerate() {
+                if *wanted == FI_SHARED_CONTEXT {
+                    offer.contexts[context] = FI_SHARED_CONTEXT;
+                } else {
+                    within(*wanted, 1)?;
+                }
+            }
             within(wanted.auth_key_size, 0)?;
             offer.tag_format = or(wanted.mem_tag_format, u64::MAX);
         }
@@ -292,8 +302,8 @@ impl Offer {
         within(wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
         within(wanted.max_ep_tx_ctx, 1)?;
         within(wanted.max_ep_rx_ctx, 1)?;
-        within(wanted.max_ep_stx_ctx, 0)?;
-        within(wanted.max_ep_srx_ctx, 0)?;
+        within(wanted.max_ep_stx_ctx, MOST_ENDPOINTS)?;
+        within(wanted.max_ep_srx_ctx, MOST_ENDPOINTS)?;
         within(wanted.cntr_cnt, MOST)?;
         within(wanted.mr_iov_limit, 1)?;
         within(wanted.mr_cnt, MOST_REGIONS)?;
@@ -386,8 +396,7 @@ impl Offer {
         endpoint.max_order_war_size = LONGEST;
         endpoint.max_order_waw_size = LONGEST;
         endpoint.mem_tag_format = self.tag_format;
-        endpoint.tx_ctx_cnt = 1;
-        endpoint.rx_ctx_cnt = 1;
+        [endpoint.tx_ctx_cnt, endpoint.rx_ctx_cnt] = self.contexts;
         domain.name = library::duplicate(NAME)?;
         domain.threading = self.threading;
         domain.control_progress = self.control_progress;
@@ -403,6 +412,8 @@ impl Offer {
         domain.rx_ctx_cnt = MOST_ENDPOINTS;
         domain.max_ep_tx_ctx = 1;
         domain.max_ep_rx_ctx = 1;
+        domain.max_ep_stx_ctx = MOST_ENDPOINTS;
+        domain.max_ep_srx_ctx = MOST_ENDPOINTS;
         domain.cntr_cnt = MOST;
         domain.mr_iov_limit = 1;
         domain.mr_cnt = MOST_REGIONS;

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::endpoint::{EndpointPart, part};
 use super::posted;
 use super::rma::{one, parts};
+use super::shared::ReceivesPart;
 use super::trigger::{Lists, trigger};
 use crate::endpoint::Posting;
 use crate::messages::Tag;
@@ -15,9 +16,9 @@ use crate::trigger::Kind;
 
 pub(super) static MESSAGES: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
-    recv,
-    recvv,
-    recvmsg,
+    recv: recv::<EndpointPart>,
+    recvv: recvv::<EndpointPart>,
+    recvmsg: recvmsg::<EndpointPart>,
     send,
     sendv,
     sendmsg,
@@ -28,15 +29,66 @@ pub(super) static MESSAGES: fi_ops_msg = fi_ops_msg {
 
 pub(super) static TAGGED: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
-    recv: trecv,
-    recvv: trecvv,
-    recvmsg: trecvmsg,
+    recv: trecv::<EndpointPart>,
+    recvv: trecvv::<EndpointPart>,
+    recvmsg: trecvmsg::<EndpointPart>,
     send: tsend,
     sendv: tsendv,
     sendmsg: tsendmsg,
     inject: tinject,
     senddata: tsenddata,
     injectdata: tinjectdata,
+};
+
+/// Functions that refuse whatever they are asked.
+macro_rules! refusals {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(unsafe extern "C" fn $name($(_: $argument),*) -> isize {
+            -(Errno::OPNOTSUPP.0 as isize)
+        })*
+    };
+}
+
+refusals! {
+    no_send(*mut fid_ep, *const c_void, usize, *mut c_void, u64, *mut c_void);
+    no_sendv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, u64, *mut c_void);
+    no_sendmsg(*mut fid_ep, *const fi_msg, u64);
+    no_inject(*mut fid_ep, *const c_void, usize, u64);
+    no_senddata(*mut fid_ep, *const c_void, usize, *mut c_void, u64, u64, *mut c_void);
+    no_injectdata(*mut fid_ep, *const c_void, usize, u64, u64);
+    no_tsend(*mut fid_ep, *const c_void, usize, *mut c_void, u64, u64, *mut c_void);
+    no_tsendv(*mut fid_ep, *const libc::iovec, *mut *mut c_void, usize, u64, u64, *mut c_void);
+    no_tsendmsg(*mut fid_ep, *const fi_msg_tagged, u64);
+    no_tsenddata(*mut fid_ep, *const c_void, usize, *mut c_void, u64, u64, u64, *mut c_void);
+    no_tinjectdata(*mut fid_ep, *const c_void, usize, u64, u64, u64);
+}
+
+/// Of shared receive contexts.
+pub(super) static SHARED: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv: recv::<ReceivesPart>,
+    recvv: recvv::<ReceivesPart>,
+    recvmsg: recvmsg::<ReceivesPart>,
+    send: no_send,
+    sendv: no_sendv,
+    sendmsg: no_sendmsg,
+    inject: no_inject,
+    senddata: no_senddata,
+    injectdata: no_injectdata,
+};
+
+/// Likewise.
+pub(super) static SHARED_TAGGED: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: trecv::<ReceivesPart>,
+    recvv: trecvv::<ReceivesPart>,
+    recvmsg: trecvmsg::<ReceivesPart>,
+    send: no_tsend,
+    sendv: no_tsendv,
+    sendmsg: no_tsendmsg,
+    inject: no_injectdata,
+    senddata: no_tsenddata,
+    injectdata: no_tinjectdata,
 };
 
 fn tagged(tag: u64) -> Tag {
@@ -53,11 +105,29 @@ fn masked(tag: u64, ignore: u64) -> Tag {
     }
 }
 
+/// What receives are posted to: an endpoint, or a context that several share.
+pub(super) trait Receiver {
+    /// The object behind a pointer. Errors: [`Errno::INVAL`] for null.
+    ///
+    /// # Safety
+    /// Null, or an object of this kind.
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self>;
+
+    /// How a receive without flags of its own is posted.
+    fn plain(&self, context: *mut c_void) -> Posting;
+
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// The memory is valid for writes until the operation is complete.
+    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()>;
+}
+
 /// # Safety
 /// The arguments of a receive.
 #[inline(always)]
-unsafe fn receive(
-    endpoint: *mut fid_ep,
+unsafe fn receive<R: Receiver>(
+    object: *mut fid_ep,
     tag: Tag,
     local: &[Part],
     from: u64,
@@ -66,9 +136,8 @@ unsafe fn receive(
     // SAFETY:
     // - the caller's word; likewise below.
     unsafe {
-        let part = part(endpoint)?;
-        part.endpoint
-            .receive(tag, local, from, &part.receiving(context))
+        let object = R::at(object)?;
+        object.receive(tag, local, from, &object.plain(context))
     }
 }
 
@@ -117,31 +186,6 @@ unsafe fn quietly(
     }
 }
 
-/// A receive with flags.
-///
-/// # Safety
-/// The arguments of fi_recvmsg(3).
-unsafe fn receive_as(
-    part: &EndpointPart,
-    tag: Tag,
-    local: &[Part],
-    from: u64,
-    posting: Posting,
-) -> Result<()> {
-    // SAFETY:
-    // - the caller's word.
-    unsafe {
-        if posting.flags & FI_TRIGGER != 0 {
-            let lists = Lists {
-                local,
-                ..Lists::default()
-            };
-            return trigger(part, Kind::Receive(tag), &lists, from, posting);
-        }
-        part.endpoint.receive(tag, local, from, &posting)
-    }
-}
-
 /// A send with flags.
 ///
 /// # Safety
@@ -167,7 +211,7 @@ unsafe fn send_as(
     }
 }
 
-unsafe extern "C" fn recv(
+unsafe extern "C" fn recv<R: Receiver>(
     endpoint: *mut fid_ep,
     base: *mut c_void,
     len: usize,
@@ -177,10 +221,10 @@ unsafe extern "C" fn recv(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { receive(endpoint, Tag::NONE, &one(base, len), from, context) })
+    posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, &one(base, len), from, context) })
 }
 
-unsafe extern "C" fn recvv(
+unsafe extern "C" fn recvv<R: Receiver>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -190,10 +234,14 @@ unsafe extern "C" fn recvv(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { receive(endpoint, Tag::NONE, parts(local, count)?, from, context) })
+    posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, parts(local, count)?, from, context) })
 }
 
-unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
+unsafe extern "C" fn recvmsg<R: Receiver>(
+    endpoint: *mut fid_ep,
+    message: *const fi_msg,
+    flags: u64,
+) -> isize {
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
@@ -204,7 +252,7 @@ unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
             ..Posting::default()
         };
         let local = parts(message.msg_iov, message.iov_count)?;
-        receive_as(part(endpoint)?, Tag::NONE, local, message.addr, posting)
+        R::at(endpoint)?.receive(Tag::NONE, local, message.addr, &posting)
     })
 }
 
@@ -292,7 +340,7 @@ unsafe extern "C" fn injectdata(
     posted(|| unsafe { quietly(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
 }
 
-unsafe extern "C" fn trecv(
+unsafe extern "C" fn trecv<R: Receiver>(
     endpoint: *mut fid_ep,
     base: *mut c_void,
     len: usize,
@@ -305,7 +353,7 @@ unsafe extern "C" fn trecv(
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
-        receive(
+        receive::<R>(
             endpoint,
             masked(tag, ignore),
             &one(base, len),
@@ -315,7 +363,7 @@ unsafe extern "C" fn trecv(
     })
 }
 
-unsafe extern "C" fn trecvv(
+unsafe extern "C" fn trecvv<R: Receiver>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -328,7 +376,7 @@ unsafe extern "C" fn trecvv(
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
-        receive(
+        receive::<R>(
             endpoint,
             masked(tag, ignore),
             parts(local, count)?,
@@ -338,7 +386,7 @@ unsafe extern "C" fn trecvv(
     })
 }
 
-unsafe extern "C" fn trecvmsg(
+unsafe extern "C" fn trecvmsg<R: Receiver>(
     endpoint: *mut fid_ep,
     message: *const fi_msg_tagged,
     flags: u64,
@@ -354,7 +402,7 @@ unsafe extern "C" fn trecvmsg(
         };
         let local = parts(message.msg_iov, message.iov_count)?;
         let tag = masked(message.tag, message.ignore);
-        receive_as(part(endpoint)?, tag, local, message.addr, posting)
+        R::at(endpoint)?.receive(tag, local, message.addr, &posting)
     })
 }
 

@@ -31,6 +31,7 @@ mod poll;
 mod provider;
 mod queue;
 mod rma;
+mod shared;
 mod trigger;
 
 pub use provider::fi_prov_ini;

@@ -3,6 +3,7 @@
 use unipgas_core::Engine;
 use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
 
+use super::shared::{Several, Taken};
 use super::{After, Awaited, Messages, errno};
 use crate::completion::Entry;
 use crate::name::Name;
@@ -275,25 +276,73 @@ impl State {
         else {
             return match messages.mailbox.share(ticket) {
                 Some(share) => self.report_share(reports, ticket, &share),
-                None => messages.discard(self.domain.engine(), ticket),
+                None => self.report_drawn(reports, ticket),
             };
         };
         let apart = messages.mailbox.take_apart(ticket);
         match messages.mailbox.test_receive(ticket) {
             Some(result) if awaited.answer => self.answered(reports, &awaited, result),
-            Some(Ok(received)) if received.envelope.context & APART != 0 => {
-                self.operate(reports, &awaited, &received, &apart.unwrap_or_default());
+            Some(result) => self.report_end(reports, &awaited, apart, result),
+            // Its predecessor under this index has ended.
+            None => *place = Some(awaited),
+        }
+    }
+
+    fn report_end(
+        &mut self,
+        reports: &Reports,
+        awaited: &Awaited,
+        apart: Option<Box<[u8]>>,
+        result: std::result::Result<Received, unipgas_core::Error>,
+    ) {
+        match result {
+            Ok(received) if received.envelope.context & APART != 0 => {
+                self.operate(reports, awaited, &received, &apart.unwrap_or_default());
             }
-            Some(Ok(received)) => self.received(reports, &awaited, &received),
-            Some(Err(error)) => {
+            Ok(received) => self.received(reports, awaited, &received),
+            Err(error) => {
                 let entry = Entry {
                     flags: if awaited.several { FI_MULTI_RECV } else { 0 },
                     ..Entry::default()
                 };
                 let _ = reports.fail_with(&awaited.report, errno(error), entry, 0);
             }
-            // Its predecessor under this index has ended.
-            None => *place = Some(awaited),
+        }
+    }
+
+    /// Tells of a message that has taken a shared receive, if the ticket is that of one.
+    #[cold]
+    fn report_drawn(&mut self, reports: &Reports, ticket: ReceiveTicket) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let drawn = messages.mailbox.drawn(ticket);
+        let (Some(drawn), Some(shared)) = (drawn, &messages.shared) else {
+            return messages.discard(self.domain.engine(), ticket);
+        };
+        let apart = messages.mailbox.take_apart(ticket);
+        let Some(result) = messages.mailbox.test_receive(ticket) else {
+            return;
+        };
+        match shared.taken(drawn.of, reports.selective[1]) {
+            Some(Taken::Whole(report, parts, bounce)) => {
+                let awaited = Awaited {
+                    ticket,
+                    report,
+                    source: None,
+                    parts,
+                    bounce,
+                    several: false,
+                    cancelled: false,
+                    answer: false,
+                };
+                self.report_end(reports, &awaited, apart, result);
+            }
+            Some(Taken::Part(several)) => {
+                let place = (drawn.buffer, drawn.capacity);
+                self.report_part(reports, several, place, apart, result);
+            }
+            None => {}
         }
     }
 
@@ -325,7 +374,7 @@ impl State {
             return;
         };
         let place = messages.awaited.get_mut(share.of.index());
-        let Some((place, mut report, cancelled)) = place.and_then(|place| {
+        let Some((place, report, cancelled)) = place.and_then(|place| {
             let awaited = place.as_ref()?;
             let (report, cancelled) = (awaited.report, awaited.cancelled);
             Some((place, report, cancelled))
@@ -335,11 +384,37 @@ impl State {
         if share.last {
             *place = None;
         }
+        let several = Several {
+            report,
+            last: share.last,
+            cancelled,
+        };
+        let place = (share.buffer, share.capacity);
+        self.report_part(reports, several, place, apart, result);
+    }
+
+    /// What has become of a message for a buffer of several, which lies at a place of so many bytes.
+    fn report_part(
+        &mut self,
+        reports: &Reports,
+        several: Several,
+        (buffer, capacity): (*mut u8, usize),
+        apart: Option<Box<[u8]>>,
+        result: std::result::Result<Received, unipgas_core::Error>,
+    ) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let Several {
+            mut report,
+            last,
+            cancelled,
+        } = several;
         let given_back = Entry {
             flags: FI_MULTI_RECV,
             ..Entry::default()
         };
-        let told = share.last && !cancelled;
+        let told = last && !cancelled;
         // Told always: the program has nothing else to know by that the buffer is its own again.
         report.wanted |= told;
         // Failures are read before what was told earlier of the same buffer: so they do not give it back.
@@ -353,15 +428,15 @@ impl State {
             }
             Ok(received) => {
                 let mut entry = self.entry(&received);
-                entry.buffer = share.buffer.addr();
-                if received.len <= share.capacity {
+                entry.buffer = buffer.addr();
+                if received.len <= capacity {
                     if told {
                         entry.flags |= FI_MULTI_RECV;
                     }
                     reports.succeed_with(&report, entry);
                 } else {
-                    entry.len = share.capacity;
-                    let excess = received.len - share.capacity;
+                    entry.len = capacity;
+                    let excess = received.len - capacity;
                     let _ = reports.fail_with(&report, Errno::TRUNC, entry, excess);
                     by_itself = told;
                 }
@@ -377,7 +452,7 @@ impl State {
                 ..given_back
             });
         }
-        if share.last && cancelled {
+        if last && cancelled {
             let _ = reports.fail_with(&report, Errno::CANCELED, given_back, 0);
         }
     }

@@ -3,6 +3,7 @@
 mod ends;
 mod operate;
 mod post;
+mod shared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +17,13 @@ use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 pub(crate) use post::RECEIVE_OP_FLAGS;
+pub use shared::SharedReceives;
 
 use crate::av::AddressVector;
 use crate::completion::Entry;
 use crate::domain::Domain;
 use crate::name::Name;
-use crate::operation::Report;
+use crate::operation::{Report, Reports};
 use crate::rma::Part;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
@@ -57,6 +59,10 @@ impl Peers for Acquaintances {
             region,
             connection,
         })
+    }
+
+    fn identity(&self, number: u32) -> Option<u64> {
+        Some(self.name_of(number).ok()?.id())
     }
 }
 
@@ -185,6 +191,8 @@ pub(crate) struct Messages {
     /// Number of the last atomic operation on a tagged buffer, and how many have not been answered.
     asked: u64,
     unanswered: usize,
+    /// Receives that it shares with other endpoints.
+    shared: Option<Arc<SharedReceives>>,
 }
 
 /// The way a message is addressed: with a tag, or without.
@@ -205,6 +213,21 @@ impl Tag {
 
     fn context(self) -> u8 {
         u8::from(self.tag.is_some())
+    }
+
+    /// The messages that it is for.
+    #[inline(always)]
+    fn pattern(self, source: Option<u32>) -> Pattern {
+        Pattern {
+            source,
+            context: self.context(),
+            tag: self.tag.unwrap_or(0),
+            ignore: if self.tag.is_some() {
+                self.ignore
+            } else {
+                u64::MAX
+            },
+        }
     }
 
     pub(crate) fn kind(self) -> u64 {
@@ -244,6 +267,7 @@ impl Messages {
             greetings: 0,
             asked: 0,
             unanswered: 0,
+            shared: None,
         })
     }
 
@@ -284,7 +308,7 @@ impl Messages {
     }
 
     /// Peers that somebody waits to hear from may never have been talked to.
-    pub fn forget_the_dead(&mut self, domain: &Domain) {
+    pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
         let awaited = self.awaited.iter().flatten();
         let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();
         waited_for.sort_unstable();
@@ -295,6 +319,9 @@ impl Messages {
             if life != Ok(Life::Alive) {
                 self.forget(number);
             }
+        }
+        if let Some(shared) = &self.shared {
+            shared.forget_the_dead(reports);
         }
     }
 }

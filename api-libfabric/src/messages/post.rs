@@ -30,6 +30,23 @@ pub(crate) const RECEIVE_OP_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_TRAN
 const RECEIVE_FLAGS: u64 = RECEIVE_OP_FLAGS | FI_MORE;
 const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
+/// What every receive checks of its arguments; gives how many bytes it is for.
+#[inline(always)]
+pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> Result<usize> {
+    let peeks = flags & PEEK_FLAGS;
+    let known = RECEIVE_FLAGS | if tag.tag.is_some() { PEEK_FLAGS } else { 0 };
+    if flags & !known != 0 || peeks == FI_DISCARD || peeks == PEEK_FLAGS {
+        return Err(Errno::BADFLAGS);
+    }
+    if parts.len() > IOV_LIMIT || parts.iter().any(|part| part.ptr.is_null() && part.len > 0) {
+        return Err(Errno::INVAL);
+    }
+    if flags & FI_MULTI_RECV != 0 && caps & FI_MULTI_RECV == 0 {
+        return Err(Errno::BADFLAGS);
+    }
+    total(parts.iter().map(|part| part.len), LONGEST)
+}
+
 impl Endpoint {
     /// Sends a message. Errors: those of the call, as for [`Endpoint::transfer`].
     ///
@@ -139,21 +156,10 @@ impl Endpoint {
         posting: &Posting,
     ) -> Result<()> {
         let flags = posting.flags;
-        let peeks = flags & PEEK_FLAGS;
-        let known = RECEIVE_FLAGS | if tag.tag.is_some() { PEEK_FLAGS } else { 0 };
-        if flags & !known != 0 || peeks == FI_DISCARD || peeks == PEEK_FLAGS {
-            return Err(Errno::BADFLAGS);
-        }
-        if parts.len() > IOV_LIMIT || parts.iter().any(|part| part.ptr.is_null() && part.len > 0) {
-            return Err(Errno::INVAL);
-        }
-        if flags & FI_MULTI_RECV != 0 && self.options().caps & FI_MULTI_RECV == 0 {
-            return Err(Errno::BADFLAGS);
-        }
-        let len = total(parts.iter().map(|part| part.len), LONGEST)?;
+        let len = check_receive(tag, parts, flags, self.options().caps)?;
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
-        if self.options().caps & tag.kind() == 0 || state.messages.is_none() {
+        if self.receives & tag.kind() == 0 || state.messages.is_none() {
             return Err(Errno::OPNOTSUPP);
         }
         let report = Report {
@@ -172,35 +178,21 @@ impl Endpoint {
         } else {
             None
         };
-        let pattern = Pattern {
-            source,
-            context: tag.context(),
-            tag: tag.tag.unwrap_or(0),
-            ignore: if tag.tag.is_some() {
-                tag.ignore
-            } else {
-                u64::MAX
-            },
-        };
+        let pattern = tag.pattern(source);
         if flags & FI_PEEK != 0 {
-            return self.peek(reports, state, pattern, &report, flags);
+            let found = state.peek(reports, pattern, &report, flags)?;
+            return match found {
+                true => Ok(()),
+                false => reports.fail(&report, Errno::NOMSG),
+            };
+        }
+        if flags & FI_CLAIM != 0 {
+            return match state.claim(reports, &report, parts, flags)? {
+                true => Ok(()),
+                false => Err(Errno::INVAL),
+            };
         }
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        if flags & FI_CLAIM != 0 {
-            let context = posting.context;
-            let claim = messages
-                .claimed
-                .iter()
-                .position(|claim| claim.context == context);
-            let claim = messages.claimed.swap_remove(claim.ok_or(Errno::INVAL)?);
-            // Of what is discarded the bytes may still be on their way.
-            let discards = flags & FI_DISCARD != 0;
-            let parts = if discards { &[] } else { parts };
-            messages.await_message(claim.ticket, report, None, parts, Some(claim.bytes));
-            // Its end may have been told before anybody waited for it.
-            state.report_receive(reports, claim.ticket);
-            return Ok(());
-        }
         if flags & FI_MULTI_RECV != 0 {
             let [part] = parts else {
                 return Err(Errno::INVAL);
@@ -222,52 +214,6 @@ impl Endpoint {
         let ticket = unsafe { messages.mailbox.receive(pattern, buffer, len) };
         messages.await_message(ticket, report, source, parts, bounce);
         state.report_messages(reports);
-        Ok(())
-    }
-
-    #[cold]
-    fn peek(
-        &self,
-        reports: &Reports,
-        state: &mut State,
-        pattern: Pattern,
-        report: &Report,
-        flags: u64,
-    ) -> Result<()> {
-        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        messages.move_on(self.domain().engine());
-        state.report_messages(reports);
-        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        let Some(found) = messages.mailbox.probe(pattern) else {
-            return reports.fail(report, Errno::NOMSG);
-        };
-        if flags & (FI_CLAIM | FI_DISCARD) != 0 {
-            let len = if flags & FI_CLAIM != 0 { found.len } else { 0 };
-            let mut bytes = vec![0u8; len].into_boxed_slice();
-            // SAFETY:
-            // - the bytes stay with the claim until the receive has ended; or there are none.
-            let ticket = unsafe { messages.mailbox.receive(pattern, bytes.as_mut_ptr(), len) };
-            if flags & FI_CLAIM != 0 {
-                messages.claimed.push(Claimed {
-                    context: report.context,
-                    ticket,
-                    bytes,
-                });
-            } else {
-                messages.discarded.push(ticket);
-            }
-        }
-        let entry = state.entry(&found);
-        // Looking is counted as nothing.
-        if report.wanted
-            && let Some(queue) = &reports.receive
-        {
-            queue.push(Entry {
-                context: report.context,
-                flags: report.flags | entry.flags,
-                ..entry
-            });
-        }
         Ok(())
     }
 
@@ -317,5 +263,79 @@ impl Endpoint {
             return reports.fail(&report, Errno::CANCELED);
         }
         Err(Errno::NOENT)
+    }
+}
+
+impl State {
+    /// Looks for a message; whether there is one. With FI_CLAIM it is kept, with FI_DISCARD thrown away.
+    #[cold]
+    pub(super) fn peek(
+        &mut self,
+        reports: &Reports,
+        pattern: Pattern,
+        report: &Report,
+        flags: u64,
+    ) -> Result<bool> {
+        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        messages.move_on(self.domain.engine());
+        self.report_messages(reports);
+        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        let Some(found) = messages.mailbox.probe(pattern) else {
+            return Ok(false);
+        };
+        if flags & (FI_CLAIM | FI_DISCARD) != 0 {
+            let len = if flags & FI_CLAIM != 0 { found.len } else { 0 };
+            let mut bytes = vec![0u8; len].into_boxed_slice();
+            // SAFETY:
+            // - the bytes stay with the claim until the receive has ended; or there are none.
+            let ticket = unsafe { messages.mailbox.receive(pattern, bytes.as_mut_ptr(), len) };
+            if flags & FI_CLAIM != 0 {
+                messages.claimed.push(Claimed {
+                    context: report.context,
+                    ticket,
+                    bytes,
+                });
+            } else {
+                messages.discarded.push(ticket);
+            }
+        }
+        let entry = self.entry(&found);
+        // Looking is counted as nothing.
+        if report.wanted
+            && let Some(queue) = &reports.receive
+        {
+            queue.push(Entry {
+                context: report.context,
+                flags: report.flags | entry.flags,
+                ..entry
+            });
+        }
+        Ok(true)
+    }
+
+    /// Receives what was kept for a receive with this context, or throws it away by FI_DISCARD; whether there is such a message.
+    #[cold]
+    pub(super) fn claim(
+        &mut self,
+        reports: &Reports,
+        report: &Report,
+        parts: &[Part],
+        flags: u64,
+    ) -> Result<bool> {
+        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        let mut claimed = messages.claimed.iter();
+        let Some(at) = claimed.position(|claim| claim.context == report.context) else {
+            return Ok(false);
+        };
+        let claim = messages.claimed.swap_remove(at);
+        // Of what is discarded the bytes may still be on their way.
+        let parts = match flags & FI_DISCARD {
+            0 => parts,
+            _ => &[],
+        };
+        messages.await_message(claim.ticket, *report, None, parts, Some(claim.bytes));
+        // Its end may have been told before anybody waited for it.
+        self.report_receive(reports, claim.ticket);
+        Ok(true)
     }
 }

@@ -152,6 +152,8 @@ constants! { CLASSES, usize:
     FI_CLASS_FABRIC = 1,
     FI_CLASS_DOMAIN = 2,
     FI_CLASS_EP = 3,
+    FI_CLASS_SRX_CTX = 6,
+    FI_CLASS_STX_CTX = 8,
     FI_CLASS_AV = 11,
     FI_CLASS_MR = 12,
     FI_CLASS_EQ = 13,

@@ -56,8 +56,8 @@ tables! {
         scalable_ep: no;
         cntr_open: (*mut fid_domain, *mut fi_cntr_attr, *mut *mut fid_cntr, *mut c_void) -> c_int;
         poll_open: (*mut fid_domain, *mut fi_poll_attr, *mut *mut fid_poll) -> c_int;
-        stx_ctx: no;
-        srx_ctx: no;
+        stx_ctx: (*mut fid_domain, *mut fi_tx_attr, *mut *mut fid_stx, *mut c_void) -> c_int;
+        srx_ctx: (*mut fid_domain, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
         query_atomic: (*mut fid_domain, c_int, c_int, *mut fi_atomic_attr, u64) -> c_int;
         query_collective: no;
         endpoint2: (*mut fid_domain, *mut fi_info, *mut *mut fid_ep, u64, *mut c_void) -> c_int;

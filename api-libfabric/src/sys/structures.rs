@@ -39,6 +39,7 @@ structures! {
         fid: fid, ops: *const fi_ops_ep, cm: *const fi_ops_cm, msg: *const fi_ops_msg, rma: *const fi_ops_rma,
         tagged: *const fi_ops_tagged, atomic: *const fi_ops_atomic, collective: *const c_void,
     }
+    fid_stx { fid: fid, ops: *const fi_ops_ep, }
     fi_context { internal: [*mut c_void; 4], }
     fi_provider {
         version: u32, fi_version: u32, context: fi_context, name: *const c_char,

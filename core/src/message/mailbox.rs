@@ -8,6 +8,7 @@ use slab::Slab;
 
 use super::layout::Shape;
 use super::outgoing::Outgoing;
+use super::pool;
 use super::quick::Waited;
 use super::staging::Staging;
 use super::state::{
@@ -38,6 +39,12 @@ pub struct PeerMailbox {
 pub trait Peers: Send + Sync {
     /// The mailbox of `peer`. Errors: any; they become those of what was to be sent.
     fn find(&self, peer: u32) -> Result<PeerMailbox>;
+
+    /// What `peer` is called at all mailboxes that share receives; `None`: it has no such name.
+    fn identity(&self, peer: u32) -> Option<u64> {
+        let _ = peer;
+        None
+    }
 }
 
 /// Registered memory that peers send messages to, and what is known of messages under way. All calls must come from one thread at a time;
@@ -47,7 +54,7 @@ pub struct Mailbox {
     pub(super) window: Arc<Window>,
     pub(super) endpoint: Endpoint,
     pub(super) precedence: Precedence,
-    peers: Arc<dyn Peers>,
+    pub(super) peers: Arc<dyn Peers>,
     pub(super) outgoing: Box<[Option<Box<Outgoing>>]>,
     pub(super) debts: Box<[Debt]>,
     /// How many peers have had each number, and left it to another one.
@@ -65,6 +72,8 @@ pub struct Mailbox {
     pub(super) busy: Vec<u32>,
     pub(super) streams: Vec<u32>,
     pub(super) staging: Option<Staging>,
+    /// Where receives are that it shares with others.
+    pub(super) share: Option<pool::Share>,
 }
 
 /// What a peer has not been told yet: how many of its lines it has been told to be taken, and how much data has been taken since.
@@ -102,6 +111,7 @@ impl Mailbox {
             busy: Vec::new(),
             streams: Vec::new(),
             staging: None,
+            share: None,
         })
     }
 

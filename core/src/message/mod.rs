@@ -13,6 +13,7 @@ mod layout;
 mod mailbox;
 mod messenger;
 mod outgoing;
+mod pool;
 mod quick;
 mod receiving;
 mod sending;
@@ -24,6 +25,7 @@ mod window;
 pub use layout::Shape;
 pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use messenger::{Messenger, Needs};
+pub use pool::{Drawn, Pool, PoolTicket, Wanted};
 pub use sending::Multicast;
 pub use state::{
     ANY_TAG, APART, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,

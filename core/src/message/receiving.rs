@@ -194,7 +194,10 @@ impl Mailbox {
     #[inline]
     fn find_posted(&mut self, source: u32, head: &Head) -> Option<usize> {
         let fits = |key: &u32| self.receives[*key as usize].pattern.fits(source, head);
-        let mut at = self.posted.iter().position(fits)?;
+        let Some(mut at) = self.posted.iter().position(fits) else {
+            self.share.as_ref()?;
+            return self.draw(source, head);
+        };
         let named = |key: &u32| self.receives[*key as usize].pattern.source.is_some();
         if self.precedence == Precedence::Named && !named(&self.posted[at]) {
             let better = |key: &u32| named(key) && fits(key);

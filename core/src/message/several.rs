@@ -8,6 +8,32 @@ use super::state::{APART, Pattern, ReceiveStage, ReceiveTicket, Receiving, Role,
 /// Messages begin at multiples of this from the buffer's beginning.
 const ALIGN: usize = 8;
 
+/// A part of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub begin: *mut u8,
+    pub len: usize,
+}
+
+impl Room {
+    /// Takes the room of the next message away from the beginning; and whether so little is left, or it was so little, that no other one
+    /// is to follow.
+    pub fn part(&mut self, head: &Head, least: usize) -> (Room, bool) {
+        let part = Room {
+            begin: self.begin,
+            len: head.len.min(self.len),
+        };
+        if head.context & APART != 0 {
+            return (part, false);
+        }
+        let over = head.len > self.len;
+        let used = part.len.next_multiple_of(ALIGN).min(self.len);
+        self.begin = self.begin.wrapping_add(used);
+        self.len -= used;
+        (part, over || self.len < least.max(1))
+    }
+}
+
 impl Mailbox {
     /// Takes messages that fit, one after the other, into `capacity` bytes at `buffer`, until less than `least` are left, or none. Each
     /// has a ticket that [`Mailbox::take_ended`] gives and [`Mailbox::share`] knows; with the last of them this receive's means nothing
@@ -82,16 +108,16 @@ impl Mailbox {
             capacity,
             ..
         } = &mut self.receives[key];
-        let (pattern, begin, room) = (*pattern, *buffer, *capacity);
-        let mut over = false;
+        let pattern = *pattern;
+        let mut room = Room {
+            begin: *buffer,
+            len: *capacity,
+        };
+        let (mut part, mut over) = (room, false);
         if let Role::Several { least, open } = role {
             *open += 1;
-            if head.context & APART == 0 {
-                let used = head.len.min(room).next_multiple_of(ALIGN).min(room);
-                *buffer = begin.wrapping_add(used);
-                *capacity = room - used;
-                over = *capacity < (*least).max(1) || head.len > room;
-            }
+            (part, over) = room.part(head, *least);
+            (*buffer, *capacity) = (room.begin, room.len);
         }
         if over {
             self.posted.retain(|known| *known != key as u32);
@@ -99,8 +125,8 @@ impl Mailbox {
         self.receives.insert(Receiving {
             role: Role::Part(key as u32),
             pattern,
-            buffer: begin,
-            capacity: head.len.min(room),
+            buffer: part.begin,
+            capacity: part.len,
             stage: ReceiveStage::Posted,
             apart: None,
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::layout::{Head, INLINE, Kind};
 use super::outgoing::Bytes;
+use super::pool::PoolTicket;
 use crate::bundle::BUNDLE_LEN;
 use crate::region::{Region, RemoteRegion};
 use crate::{Error, Result};
@@ -179,6 +180,8 @@ pub(super) enum Role {
     Several { least: usize, open: u32 },
     /// One of the messages of the receive with this ticket.
     Part(u32),
+    /// A message of a receive that several mailboxes share.
+    Drawn(PoolTicket),
 }
 
 /// One of the messages that a receive for several has taken.

@@ -187,9 +187,7 @@ fn refused(_: &Ctx) -> Verdict {
             h.endpoint().max_msg_size = usize::MAX
         }),
         ("contexts", |h| h.endpoint().tx_ctx_cnt = 5),
-        ("shared contexts", |h| {
-            h.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT
-        }),
+        ("contexts for receives", |h| h.endpoint().rx_ctx_cnt = 2),
         ("an authorisation key", |h| h.endpoint().auth_key_size = 8),
         ("an address format", |h| h.info().addr_format = 2),
         ("an inject of a megabyte", |h| {
@@ -388,13 +386,18 @@ fn node(_: &Ctx) -> Verdict {
         [0; NAME],
         "any endpoint of this machine as the source"
     );
+    let mut nobody = named([Some(c"localhost"), None], 0).map_err(|code| format!("{code}"))?;
+    ensure!(
+        nobody.end(false).is_empty(),
+        "a machine without a service as the destination"
+    );
     // Addresses for documentation are no machine's.
     for (at, flags) in [
         ([Some(c"192.0.2.1"), Some(service)], 0),
         ([Some(c"2001:db8::1"), Some(service)], FI_SOURCE),
         ([Some(c"192.0.2.1"), None], FI_SOURCE),
         ([Some(c"localhost"), Some(service)], FI_NUMERICHOST),
-        ([Some(c"localhost"), None], 0),
+        ([None, Some(c"")], 0),
         ([Some(c""), Some(service)], 0),
         (
             [

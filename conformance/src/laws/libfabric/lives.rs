@@ -309,8 +309,6 @@ fn unused(_: &Ctx) -> Verdict {
             (fabric.passive_ep)(),
             (fabric.wait_open)(),
             (domain.scalable_ep)(),
-            (domain.stx_ctx)(),
-            (domain.srx_ctx)(),
             (domain.query_collective)(),
             (ep.setname)(),
             (ep.getpeer)(),

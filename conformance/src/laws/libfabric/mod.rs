@@ -33,6 +33,7 @@ mod receive;
 mod rights;
 mod rma;
 mod service;
+mod shared;
 mod station;
 mod tagged;
 mod tagged_atomic;
@@ -74,6 +75,7 @@ pub fn laws() -> Vec<&'static Law> {
         bad_input::laws(),
         rma::laws(),
         service::laws(),
+        shared::laws(),
         inject::laws(),
         waiting::laws(),
         receive::laws(),

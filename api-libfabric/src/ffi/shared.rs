@@ -1,0 +1,255 @@
+//! Shared contexts: fi_stx_context, fi_srx_context.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::domain::DomainObject;
+use super::endpoint::{least_room, option_of, size_left};
+use super::message::{Receiver, SHARED, SHARED_TAGGED};
+use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, posted, put};
+use crate::endpoint::{Posting, SharedTransmits};
+use crate::messages::{RECEIVE_OP_FLAGS, SharedReceives, Tag};
+use crate::rma::{Part, TRANSMIT_FLAGS};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) type TransmitsObject = Object<fid_stx, Arc<SharedTransmits>>;
+
+pub(super) struct ReceivesPart {
+    pub shared: Arc<SharedReceives>,
+    /// Flags of calls that have none of their own.
+    flags: u64,
+}
+
+pub(super) type ReceivesObject = Object<fid_ep, ReceivesPart>;
+
+static TRANSMITS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: close_transmits,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static TRANSMITS_OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel: cancel_nothing,
+    getopt: no_option,
+    setopt: no_option_to_set,
+    tx_ctx: no,
+    rx_ctx: no,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+static RECEIVES: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: close_receives,
+    bind: no_bind,
+    control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static RECEIVES_OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: no,
+    rx_ctx: no,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+pub(super) unsafe extern "C" fn open_transmits(
+    domain: *mut fid_domain,
+    attr: *mut fi_tx_attr,
+    context: *mut *mut fid_stx,
+    of_user: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(context)?;
+        // SAFETY:
+        // - a domain of ours and attributes (or null), by the interface.
+        let (domain, attr) = unsafe { (&DomainObject::at(domain)?.inner.domain, attr.as_ref()) };
+        if attr.is_some_and(|attr| attr.op_flags & !TRANSMIT_FLAGS != 0) {
+            return Err(Errno::INVAL);
+        }
+        let raw = fid_stx {
+            fid: fid_of(FI_CLASS_STX_CTX, of_user, &TRANSMITS),
+            ops: &TRANSMITS_OPS,
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(context, Object::create(raw, SharedTransmits::new(domain))) }
+    })
+}
+
+pub(super) unsafe extern "C" fn open_receives(
+    domain: *mut fid_domain,
+    attr: *mut fi_rx_attr,
+    context: *mut *mut fid_ep,
+    of_user: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(context)?;
+        // SAFETY:
+        // - a domain of ours and attributes (or null), by the interface.
+        let (domain, attr) = unsafe { (&DomainObject::at(domain)?.inner.domain, attr.as_ref()) };
+        let (caps, flags) = attr.map_or((0, 0), |attr| (attr.caps, attr.op_flags));
+        if flags & !RECEIVE_OP_FLAGS != 0 {
+            return Err(Errno::INVAL);
+        }
+        let caps = match caps & (FI_MSG | FI_TAGGED) {
+            0 => caps | FI_MSG | FI_TAGGED | FI_MULTI_RECV,
+            _ => caps,
+        };
+        let raw = fid_ep {
+            fid: fid_of(FI_CLASS_SRX_CTX, of_user, &RECEIVES),
+            ops: &RECEIVES_OPS,
+            cm: std::ptr::null(),
+            msg: &SHARED,
+            rma: std::ptr::null(),
+            tagged: &SHARED_TAGGED,
+            atomic: std::ptr::null(),
+            collective: std::ptr::null(),
+        };
+        let part = ReceivesPart {
+            shared: SharedReceives::new(domain, caps),
+            flags,
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(context, Object::create(raw, part)) }
+    })
+}
+
+unsafe extern "C" fn close_transmits(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - such a context, by the table that this function is in.
+        if !is_free(&unsafe { TransmitsObject::at(fid) }?.inner) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { TransmitsObject::destroy(fid) };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close_receives(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - such a context, by the table that this function is in.
+        let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
+        let domain = shared.domain().clone();
+        domain.watcher().apart(|| {
+            if !is_free(shared) {
+                return Err(Errno::BUSY);
+            }
+            // SAFETY:
+            // - nobody has it any more but the caller, who gives it up.
+            unsafe { ReceivesObject::destroy(fid) };
+            Ok(())
+        })
+    })
+}
+
+/// Nothing is enabled here: endpoints that have it are.
+unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) -> c_int {
+    match command {
+        FI_ENABLE => 0,
+        _ => -Errno::NOSYS.0,
+    }
+}
+
+unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
+    posted(|| {
+        // SAFETY:
+        // - such a context, by the table that this function is in; likewise below.
+        let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
+        shared.cancel(context.addr())
+    })
+}
+
+unsafe extern "C" fn getopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    // SAFETY:
+    // - as above, and our caller's arguments.
+    code(|| unsafe {
+        let shared = &ReceivesObject::at(fid)?.inner.shared;
+        option_of((level, name), shared.least_room(), value, len)
+    })
+}
+
+unsafe extern "C" fn setopt(
+    fid: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    // SAFETY:
+    // - as above.
+    code(|| unsafe {
+        let shared = &ReceivesObject::at(fid)?.inner.shared;
+        shared.set_least_room(least_room((level, name), value, len)?);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn cancel_nothing(_fid: *mut fid, _context: *mut c_void) -> isize {
+    -(Errno::NOENT.0 as isize)
+}
+
+unsafe extern "C" fn no_option(
+    _fid: *mut fid,
+    _level: c_int,
+    _name: c_int,
+    _value: *mut c_void,
+    _len: *mut usize,
+) -> c_int {
+    -Errno::NOPROTOOPT.0
+}
+
+unsafe extern "C" fn no_option_to_set(
+    _fid: *mut fid,
+    _level: c_int,
+    _name: c_int,
+    _value: *const c_void,
+    _len: usize,
+) -> c_int {
+    -Errno::NOPROTOOPT.0
+}
+
+impl Receiver for ReceivesPart {
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
+        // SAFETY:
+        // - the caller's word.
+        Ok(&unsafe { ReceivesObject::at(object) }?.inner)
+    }
+
+    fn plain(&self, context: *mut c_void) -> Posting {
+        Posting {
+            context: context.addr(),
+            flags: self.flags,
+            ..Posting::default()
+        }
+    }
+
+    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.shared.receive(tag, local, from, posting) }
+    }
+}

@@ -1,0 +1,360 @@
+//! Shared receive contexts (fi_srx_context of fi_endpoint(3)): receives that are posted once for several endpoints. A message that comes to one
+//! of them takes the first that fits, and its end is told by the endpoint's queues and counters.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use unipgas_core::message::{Pool, PoolTicket, Wanted};
+use unipgas_core::transport::Life;
+
+use super::post::check_receive;
+use super::{Messages, Parts, Tag};
+use crate::av::AddressVector;
+use crate::completion::Entry;
+use crate::domain::Domain;
+use crate::endpoint::{Endpoint, Posting};
+use crate::name::Name;
+use crate::operation::{Counted, Report, Reports};
+use crate::rma::Part;
+use crate::status::{Errno, Result};
+use crate::sys::{
+    FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DIRECTED_RECV, FI_MULTI_RECV, FI_PEEK, FI_RECV,
+};
+
+/// Receives that several endpoints share.
+pub struct SharedReceives {
+    domain: Arc<Domain>,
+    /// Capabilities: all, or those that were asked for.
+    caps: u64,
+    pool: Arc<Pool>,
+    /// By the index of the pool's ticket. The lock is held where tickets are made and given up, so that an index always means one receive.
+    posted: Mutex<Vec<Option<Posted>>>,
+    users: Mutex<Users>,
+}
+
+#[derive(Default)]
+struct Users {
+    av: Option<Arc<AddressVector>>,
+    least_room: usize,
+    /// By their mailboxes' numbers in the pool.
+    endpoints: Vec<(u32, Weak<Endpoint>)>,
+}
+
+struct Posted {
+    ticket: PoolTicket,
+    report: Report,
+    parts: Parts,
+    bounce: Option<Box<[u8]>>,
+    several: bool,
+    /// Whose messages alone are wanted.
+    from: Option<Name>,
+    /// Taken back, but for messages that are still coming into its buffer.
+    cancelled: bool,
+}
+
+/// A receive that a message has taken.
+pub(super) enum Taken {
+    Whole(Report, Parts, Option<Box<[u8]>>),
+    Part(Several),
+}
+
+/// A message of a buffer for several.
+pub(super) struct Several {
+    pub report: Report,
+    pub last: bool,
+    pub cancelled: bool,
+}
+
+impl SharedReceives {
+    /// None yet. `caps`: the capabilities of its receives.
+    pub fn new(domain: &Arc<Domain>, caps: u64) -> Arc<SharedReceives> {
+        Arc::new(SharedReceives {
+            domain: domain.clone(),
+            caps,
+            pool: Arc::default(),
+            posted: Mutex::default(),
+            users: Mutex::default(),
+        })
+    }
+
+    /// Its domain.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Below which room a buffer for several messages is given back (FI_OPT_MIN_MULTI_RECV).
+    pub fn least_room(&self) -> usize {
+        self.users.lock().least_room
+    }
+
+    /// See [`SharedReceives::least_room`].
+    pub fn set_least_room(&self, bytes: usize) {
+        self.users.lock().least_room = bytes;
+    }
+
+    /// All endpoints have one address vector. Errors: [`Errno::INVAL`] if this one has another.
+    pub(crate) fn agree(&self, av: &Arc<AddressVector>) -> Result<()> {
+        let mut users = self.users.lock();
+        match &users.av {
+            Some(known) if !Arc::ptr_eq(known, av) => Err(Errno::INVAL),
+            _ => {
+                users.av = Some(av.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Messages for this endpoint take receives from here from now on.
+    pub(crate) fn serve(self: &Arc<Self>, endpoint: &Arc<Endpoint>, messages: &mut Messages) {
+        let number = messages.mailbox.draw_from(&self.pool);
+        messages.shared = Some(self.clone());
+        let mut users = self.users.lock();
+        users.endpoints.push((number, Arc::downgrade(endpoint)));
+    }
+
+    /// No more.
+    pub(crate) fn leave(&self, endpoint: &Endpoint) {
+        let mut users = self.users.lock();
+        let is_other = |known: &Weak<Endpoint>| !std::ptr::eq(known.as_ptr(), endpoint);
+        users.endpoints.retain(|(_, known)| is_other(known));
+        if users.endpoints.is_empty() {
+            users.av = None;
+        }
+    }
+
+    fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        let users = self.users.lock();
+        let known = users.endpoints.iter();
+        known.filter_map(|(_, known)| known.upgrade()).collect()
+    }
+
+    /// Receives a message that comes to any of the endpoints; flags are those of [`Endpoint::receive`]. What FI_PEEK finds, or does not, and
+    /// what was taken back, is told by the endpoint that has the message, or the first one. Errors: as for [`Endpoint::receive`]; without
+    /// any endpoint, and with FI_PEEK, [`Errno::NOMSG`].
+    ///
+    /// # Safety
+    /// The memory is valid for writes until the operation is complete.
+    pub unsafe fn receive(
+        &self,
+        tag: Tag,
+        parts: &[Part],
+        from: u64,
+        posting: &Posting,
+    ) -> Result<()> {
+        let flags = posting.flags;
+        let len = check_receive(tag, parts, flags, self.caps)?;
+        if self.caps & tag.kind() == 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let report = Report {
+            context: posting.context,
+            work: 0,
+            flags: tag.kind() | FI_RECV,
+            // As far as the receive itself wants it; the queue says the rest.
+            wanted: flags & FI_COMPLETION != 0,
+            counted: Counted::Receive,
+        };
+        let from = match self.caps & FI_DIRECTED_RECV {
+            0 => None,
+            _ if from == FI_ADDR_UNSPEC => None,
+            _ => {
+                let users = self.users.lock();
+                Some(users.av.as_ref().ok_or(Errno::NOAV)?.name(from)?)
+            }
+        };
+        if flags & (FI_PEEK | FI_CLAIM) != 0 {
+            return self.look(tag, parts, from, &report, flags);
+        }
+        let several = flags & FI_MULTI_RECV != 0;
+        if several && parts.len() != 1 {
+            return Err(Errno::INVAL);
+        }
+        let mut bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());
+        let buffer = match (&mut bounce, parts.first()) {
+            (Some(bounce), _) => bounce.as_mut_ptr(),
+            (None, Some(part)) if !part.ptr.is_null() => part.ptr,
+            _ => std::ptr::NonNull::<u8>::dangling().as_ptr(),
+        };
+        let wanted = Wanted {
+            sender: from.map(|name| name.id()),
+            pattern: tag.pattern(None),
+        };
+        let least = several.then(|| self.least_room());
+        let keeping = {
+            let mut all = self.posted.lock();
+            // SAFETY:
+            // - held here until the receive has ended, or valid by the caller's word.
+            let (ticket, keeping) = unsafe { self.pool.receive(wanted, buffer, len, least) };
+            if all.len() <= ticket.index() {
+                all.resize_with(ticket.index() + 1, || None);
+            }
+            all[ticket.index()] = Some(Posted {
+                ticket,
+                report,
+                parts: Parts::of(parts),
+                bounce,
+                several,
+                from,
+                cancelled: false,
+            });
+            keeping
+        };
+        if !keeping.is_empty() {
+            self.tell(&keeping);
+        }
+        Ok(())
+    }
+
+    /// Endpoints whose messages nothing fitted look again.
+    #[cold]
+    fn tell(&self, keeping: &[u32]) {
+        let endpoints: Vec<_> = {
+            let users = self.users.lock();
+            let known = users.endpoints.iter();
+            let keeping = known.filter(|(number, _)| keeping.contains(number));
+            keeping.filter_map(|(_, known)| known.upgrade()).collect()
+        };
+        for endpoint in endpoints {
+            if let Ok((reports, mut state)) = endpoint.live() {
+                if let Some(messages) = &mut state.messages {
+                    messages.mailbox.draw_kept();
+                }
+                state.report_messages(reports);
+            }
+        }
+    }
+
+    /// FI_PEEK, and FI_CLAIM.
+    #[cold]
+    fn look(
+        &self,
+        tag: Tag,
+        parts: &[Part],
+        from: Option<Name>,
+        report: &Report,
+        flags: u64,
+    ) -> Result<()> {
+        let endpoints = self.endpoints();
+        for endpoint in &endpoints {
+            let (reports, mut state) = endpoint.live()?;
+            let report = wanted_at(report, reports.selective[1]);
+            let found = if flags & FI_PEEK == 0 {
+                state.claim(reports, &report, parts, flags)?
+            } else {
+                let messages = state.messages.as_ref();
+                let source = match (from, messages) {
+                    (Some(name), Some(messages)) => Some(messages.number(&name)?),
+                    _ => None,
+                };
+                state.peek(reports, tag.pattern(source), &report, flags)?
+            };
+            if found {
+                return Ok(());
+            }
+        }
+        if flags & FI_PEEK == 0 {
+            return Err(Errno::INVAL);
+        }
+        let first = endpoints.first().ok_or(Errno::NOMSG)?;
+        let (reports, _state) = first.live()?;
+        reports.fail(report, Errno::NOMSG)
+    }
+
+    /// Takes back a receive that no message has taken (fi_cancel(3)); the first endpoint tells of its end with [`Errno::CANCELED`]. Errors:
+    /// [`Errno::NOENT`]; [`Errno::OPBADSTATE`] if there is no endpoint that could tell.
+    pub fn cancel(&self, context: usize) -> Result<()> {
+        let is_meant = |posted: &Posted| posted.report.context == context && !posted.cancelled;
+        let endpoints = self.endpoints();
+        let Some(first) = endpoints.first() else {
+            let known = self.posted.lock().iter().flatten().any(is_meant);
+            return Err(if known {
+                Errno::OPBADSTATE
+            } else {
+                Errno::NOENT
+            });
+        };
+        let (reports, _state) = first.live()?;
+        let mut all = self.posted.lock();
+        for place in &mut *all {
+            let Some(posted) = place else { continue };
+            if !is_meant(posted) {
+                continue;
+            }
+            match self.pool.cancel(posted.ticket) {
+                None => continue,
+                Some(true) => {}
+                Some(false) => {
+                    posted.cancelled = true;
+                    return Ok(());
+                }
+            }
+            let (report, several) = (posted.report, posted.several);
+            *place = None;
+            drop(all);
+            let entry = Entry {
+                flags: if several { FI_MULTI_RECV } else { 0 },
+                ..Entry::default()
+            };
+            return reports.fail_with(&report, Errno::CANCELED, entry, 0);
+        }
+        Err(Errno::NOENT)
+    }
+
+    /// What was known of a receive that a message has taken, when that has ended. `selective`: the queue tells only what is asked for.
+    pub(super) fn taken(&self, ticket: PoolTicket, selective: bool) -> Option<Taken> {
+        let mut all = self.posted.lock();
+        let last = self.pool.taken(ticket);
+        let place = all.get_mut(ticket.index())?;
+        let posted = place.as_ref()?;
+        let report = wanted_at(&posted.report, selective);
+        if posted.several {
+            let cancelled = posted.cancelled;
+            if last {
+                *place = None;
+            }
+            return Some(Taken::Part(Several {
+                report,
+                last,
+                cancelled,
+            }));
+        }
+        let Posted { parts, bounce, .. } = place.take()?;
+        Some(Taken::Whole(report, parts, bounce))
+    }
+
+    /// Receives from peers that have gone end.
+    pub(super) fn forget_the_dead(&self, reports: &Reports) {
+        let mut ended = Vec::new();
+        for place in &mut *self.posted.lock() {
+            let Some(posted) = place else { continue };
+            let Some(name) = &posted.from else { continue };
+            let reached = self.domain.engine().connect(&name.address());
+            let alive = reached.is_ok_and(|connection| connection.life() == Life::Alive);
+            if !alive && self.pool.cancel(posted.ticket) == Some(true) {
+                ended.push(posted.report);
+                *place = None;
+            }
+        }
+        for report in ended {
+            let _ = reports.fail(&report, Errno::CONNRESET);
+        }
+    }
+}
+
+fn wanted_at(report: &Report, selective: bool) -> Report {
+    Report {
+        wanted: report.wanted | !selective,
+        ..*report
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            // Of what is on its way nobody is told any more.
+            for ticket in self.mailbox.all_drawn() {
+                drop(shared.taken(ticket, true));
+            }
+        }
+    }
+}

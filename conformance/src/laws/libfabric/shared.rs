@@ -1,0 +1,882 @@
+//! Shared contexts (fi_stx_context, fi_srx_context of fi_endpoint(3)).
+
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::{Info, getinfo};
+use super::message::pattern;
+use super::station::{Plan, close, name_of, open_queue};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    messages: "srx.messages", "fi_endpoint(3)", 4, [srx_context, ep_bind, recv, send, cntr_read],
+        "messages of several peers to several endpoints take the receives of the shared context, each once, in order, and end at their endpoint's queue and counter";
+    tagged: "srx.tagged", "fi_endpoint(3), fi_tagged(3)", 2, [srx_context, trecv, tsend],
+        "tagged messages take the first shared receive that fits, whichever endpoint they are for, and whether it is posted before or after they come";
+    looked: "srx.peek", "fi_tagged(3)", 2, [srx_context, trecvmsg, tsend],
+        "FI_PEEK, FI_CLAIM and FI_DISCARD find what has come to any of the endpoints";
+    several: "srx.multi", "fi_msg(3)", 2, [srx_context, recvmsg, send, setopt, getopt],
+        "a shared buffer with FI_MULTI_RECV takes messages for all endpoints, and its last one gives it back, once";
+    directed: "srx.directed", "fi_msg(3)", 3, [srx_context, recv, send],
+        "with FI_DIRECTED_RECV a shared receive takes messages of the sender it names only";
+    cancelled: "srx.cancel", "fi_endpoint(3)", 2, [srx_context, cancel, recv],
+        "a shared receive that is cancelled ends with FI_ECANCELED and takes no message";
+    raced: "srx.threads", "fi_domain(3)", 2, [srx_context, recv, send, cq_read],
+        "receives that one thread posts while another one takes messages from the queues are all found";
+    atomics: "srx.atomic", "fi_atomic(3)", 2, [srx_context, trecv, fetch_atomic],
+        "an atomic operation on a tagged buffer finds it among the shared receives";
+    left: "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
+        "an endpoint that is closed leaves the shared receives to the others";
+    dead: "srx.dead", "fi_cq(3)", 3, [srx_context, recv, cq_readerr] + needs_kill,
+        "a shared receive from a peer that has died ends with FI_ECONNRESET";
+    wrong: "srx.bad", "fi_endpoint(3)", 1, [srx_context, stx_context, ep_bind, enable, close, recv, send],
+        "what is missing, of another domain or vector, or bound to what has its own, is refused; contexts in use are not closed";
+    transmits: "stx.transmit", "fi_endpoint(3)", 2, [stx_context, ep_bind, send, write, cntr_read],
+        "endpoints with a shared transmit context transmit, and each tells of its own operations";
+    offered: "srx.offer", "fi_getinfo(3)", 1, [getinfo],
+        "who asks for shared contexts is offered them, and who does not gets contexts of the endpoint's own";
+}
+
+/// The endpoints of rank 0, and what they share.
+struct Shared {
+    srx: *mut fid_ep,
+    endpoints: Vec<Own>,
+}
+
+struct Own {
+    ep: *mut fid_ep,
+    rx: Queue,
+    counter: *mut fid_cntr,
+}
+
+fn info(plan: &Plan<'_>, transmits: bool, receives: bool) -> Result<Info, String> {
+    let mut hints = plan.hints();
+    if transmits {
+        hints.endpoint().tx_ctx_cnt = FI_SHARED_CONTEXT;
+    }
+    if receives {
+        hints.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT;
+    }
+    getinfo(plan.version, 0, Some(&hints)).map_err(|code| format!("fi_getinfo gave {code}"))
+}
+
+/// An endpoint without contexts, not enabled.
+fn bare(job: &Job<'_>, info: &mut Info, av: *mut fid_av) -> Result<*mut fid_ep, String> {
+    let mut ep: *mut fid_ep = null_mut();
+    ok!(obj job.station.domain, endpoint(info.raw(), &mut ep, null_mut()));
+    ok!(fid ep, bind(av.cast(), 0));
+    ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
+    Ok(ep)
+}
+
+impl Shared {
+    fn open(job: &Job<'_>, plan: &Plan<'_>, count: usize) -> Result<Shared, String> {
+        let mut info = info(plan, false, true)?;
+        let mut srx = null_mut();
+        ok!(obj job.station.domain, srx_ctx(info.receive(), &mut srx, null_mut()));
+        let mut shared = Shared {
+            srx,
+            endpoints: Vec::new(),
+        };
+        for _ in 0..count {
+            let ep = bare(job, &mut info, job.station.av)?;
+            let rx = open_queue(job.station.domain, plan)?;
+            let mut counter: *mut fid_cntr = null_mut();
+            ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+            ok!(fid ep, bind(rx.0.cast(), FI_RECV));
+            ok!(fid ep, bind(counter.cast(), FI_RECV));
+            ok!(fid ep, bind(srx.cast(), 0));
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            shared.endpoints.push(Own { ep, rx, counter });
+        }
+        Ok(shared)
+    }
+
+    fn receive(&self, buffer: *mut u8, len: usize, context: usize) -> Verdict {
+        ok!(msg self.srx, recv(buffer.cast(), len, null_mut(), FI_ADDR_UNSPEC, cx(context)));
+        Ok(())
+    }
+
+    /// Moves all endpoints on.
+    fn progress(&self) {
+        self.endpoints.iter().for_each(|own| own.rx.progress());
+    }
+
+    fn close(self) -> Verdict {
+        for own in self.endpoints {
+            close(own.ep)?;
+            close(own.rx.0)?;
+            close(own.counter)?;
+        }
+        close(self.srx)
+    }
+}
+
+/// Rank 0 opens endpoints that share receives; all know their addresses; the body is what each rank does.
+fn with_shared(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    count: usize,
+    body: impl FnOnce(&Job<'_>, Option<&Shared>, &[u64]) -> Verdict,
+) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        let shared = match job.rank {
+            0 => Some(Shared::open(job, plan, count)?),
+            _ => None,
+        };
+        let mut addresses = Vec::new();
+        for nth in 0..count {
+            if let Some(shared) = &shared {
+                ctx.tell(&name_of(shared.endpoints[nth].ep)?);
+            }
+            job.meet();
+            addresses.push(job.station.insert(&ctx.told(0).unwrap_or_default())?);
+            job.meet();
+        }
+        body(job, shared.as_ref(), &addresses)?;
+        job.meet();
+        shared.map_or(Ok(()), Shared::close)
+    })
+}
+
+fn send(job: &Job<'_>, to: u64, bytes: &[u8]) -> Verdict {
+    job.post(|| call!(msg job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, cx(1))))
+}
+
+fn tsend(job: &Job<'_>, to: u64, tag: u64, bytes: &[u8]) -> Verdict {
+    job.post(
+        || call!(tagged job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, tag, cx(1))),
+    )
+}
+
+const MOST: usize = 70_000;
+
+fn messages(ctx: &Ctx) -> Verdict {
+    const COUNT: usize = 3;
+    let each = many(ctx, 3) as usize;
+    with_shared(ctx, &Plan::default(), COUNT, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            // Short, in the ring, and fetched.
+            let lens = [24, 500, MOST, 40, 24, 9000];
+            let mut sent = Vec::new();
+            for serial in 0..each {
+                for nth in 0..COUNT {
+                    let mut bytes = pattern(serial, lens[(serial + nth) % lens.len()]);
+                    let head = [u64::from(job.rank), nth as u64, serial as u64];
+                    bytes[..24].copy_from_slice(&head.map(u64::to_le_bytes).concat());
+                    sent.push(bytes);
+                    let bytes = sent.last().ok_or("just pushed")?;
+                    send(job, addresses[nth], bytes)?;
+                }
+            }
+            for _ in &sent {
+                job.tx.of(1)?;
+            }
+            return job.tx.is_empty();
+        };
+        let senders = job.size as usize - 1;
+        let total = each * COUNT * senders;
+        let buffers: Vec<Memory> = (0..total).map(|_| Memory::new(MOST)).collect();
+        let mut random = ctx.random(3);
+        let (mut posted, mut seen) = (0, vec![None; total]);
+        let mut left = total;
+        let mut looks = Looks::new();
+        while left > 0 {
+            // So some are posted before their message comes, and some after it.
+            for _ in 0..random.below(8) {
+                if posted < total {
+                    shared.receive(buffers[posted].base, MOST, posted)?;
+                    posted += 1;
+                }
+            }
+            for (nth, own) in shared.endpoints.iter().enumerate() {
+                let (code, entry) = own.rx.read();
+                if code == AGAIN {
+                    looks.again();
+                    continue;
+                }
+                ensure_eq!(code, 1, "a completion");
+                ensure_eq!(entry.flags, FI_MSG | FI_RECV, "its flags");
+                let which = entry.op_context.addr();
+                ensure!(which < posted, "a receive that was not posted");
+                let word = |at: usize| buffers[which].get(8 * at) as usize;
+                ensure_eq!(word(1), nth, "the endpoint that tells of receive {which}");
+                ensure!(seen[which].is_none(), "receive {which} ends twice");
+                buffers[which].holds(24, &pattern(word(2), entry.len)[24..], "a message")?;
+                seen[which] = Some((word(0), word(1), word(2)));
+                left -= 1;
+            }
+        }
+        // Receives are taken in the order of posting, messages of one sender to one endpoint in the order of sending.
+        let mut next = vec![[0; COUNT]; senders + 1];
+        for (which, seen) in seen.into_iter().enumerate() {
+            let (sender, nth, serial) = seen.ok_or("a receive is left")?;
+            ensure_eq!(
+                serial,
+                next[sender][nth],
+                "what receive {which} took of sender {sender} at endpoint {nth}"
+            );
+            next[sender][nth] += 1;
+        }
+        for own in &shared.endpoints {
+            own.rx.is_empty()?;
+            let count = call!(obj own.counter, read());
+            ensure_eq!(count, (each * senders) as u64, "what the endpoint counts");
+        }
+        buffers.into_iter().for_each(Memory::free);
+        Ok(())
+    })
+}
+
+fn tagged(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+        for early in [true, false] {
+            let Some(shared) = shared else {
+                if early {
+                    job.meet();
+                }
+                send(job, addresses[0], &[9; 8])?;
+                for (to, tag) in [(0, 5), (1, 5), (1, 0x17), (0, 6)] {
+                    tsend(job, addresses[to], tag, &[tag as u8; 8])?;
+                    // One after the other: no order is promised between endpoints.
+                    job.tx.of(1)?;
+                }
+                job.tx.of(1)?;
+                job.meet();
+                job.meet();
+                continue;
+            };
+            if !early {
+                job.meet();
+                // They come, and nothing takes them.
+                for _ in 0..2000 {
+                    shared.progress();
+                }
+            }
+            let buffer = Memory::new(64);
+            let wanted: [(u64, u64); 4] = [(0x10, 0xf), (6, 0), (5, 0), (5, 0)];
+            for (nth, (tag, ignore)) in wanted.into_iter().enumerate() {
+                let base = buffer.at(8 * nth).cast();
+                ok!(tagged shared.srx, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, tag, ignore, cx(nth)));
+            }
+            shared.receive(buffer.at(32), 8, 4)?;
+            if early {
+                job.meet();
+            }
+            let ends = [(0, 3), (1, 2)].map(|(nth, count)| {
+                let ends = (0..count).map(|_| shared.endpoints[nth].rx.next());
+                ends.collect::<Result<Vec<_>, _>>()
+            });
+            let [first, second] = ends;
+            let contexts = |entries: Vec<fi_cq_tagged_entry>| {
+                let mut all: Vec<_> = entries.iter().map(|e| e.op_context.addr()).collect();
+                all.sort_unstable();
+                all
+            };
+            let (first, second) = (contexts(first?), contexts(second?));
+            let fives = match first.as_slice() {
+                [1, 2, 4] => [0, 3],
+                [1, 3, 4] => [0, 2],
+                other => return Err(format!("endpoint 0 tells of {other:?}")),
+            };
+            ensure_eq!(second, fives, "what endpoint 1 tells of");
+            let expected = [[0x17; 8], [6; 8], [5; 8], [5; 8], [9; 8]].concat();
+            buffer.holds(0, &expected, "the messages")?;
+            buffer.free();
+            if early {
+                job.meet();
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+/// A tagged receive for fi_trecvmsg.
+fn message(part: &libc::iovec, tag: u64, context: usize) -> fi_msg_tagged {
+    fi_msg_tagged {
+        msg_iov: part,
+        desc: null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        tag,
+        ignore: 0,
+        context: cx(context),
+        data: 0,
+    }
+}
+
+fn looked(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            for (tag, len) in [(5, 100), (6, 50), (7, 20)] {
+                tsend(job, addresses[1], tag, &pattern(1, len))?;
+                job.tx.of(1)?;
+            }
+            return Ok(());
+        };
+        let [first, second] = [&shared.endpoints[0], &shared.endpoints[1]];
+        let buffer = Memory::new(100);
+        let part = libc::iovec {
+            iov_base: buffer.base.cast(),
+            iov_len: 100,
+        };
+        let nothing = fi_msg_tagged {
+            msg_iov: null(),
+            iov_count: 0,
+            ..message(&part, 99, 3)
+        };
+        ok!(tagged shared.srx, recvmsg(&nothing, FI_PEEK));
+        first.rx.fails(Errno::NOMSG, "looking for nothing")?;
+        for (tag, flags, len) in [(5, 0, 100), (5, FI_CLAIM, 100), (6, FI_DISCARD, 50)] {
+            let wanted = fi_msg_tagged { tag, ..nothing };
+            let mut looks = Looks::for_the("a message");
+            loop {
+                ok!(tagged shared.srx, recvmsg(&wanted, FI_PEEK | flags));
+                let (code, entry) = second.rx.read();
+                if code == 1 {
+                    ensure_eq!(
+                        (entry.len, entry.op_context.addr()),
+                        (len, 3),
+                        "what is found"
+                    );
+                    break;
+                }
+                first.rx.fails(Errno::NOMSG, "looking too early")?;
+                looks.again();
+            }
+        }
+        ok!(tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
+        ensure_eq!(second.rx.of(3)?.len, 100, "the claimed one");
+        buffer.holds(0, &pattern(1, 100), "the claimed one")?;
+        gives!(INVAL, tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
+        // The next one is not the discarded one.
+        ok!(tagged shared.srx, recv(buffer.base.cast(), 100, null_mut(), FI_ADDR_UNSPEC, 0, u64::MAX, cx(4)));
+        ensure_eq!(second.rx.of(4)?.len, 20, "the one behind");
+        buffer.free();
+        Ok(())
+    })
+}
+
+const MULTI: Plan<'static> = Plan {
+    caps: FI_MSG | FI_MULTI_RECV,
+    ..Plan::DEFAULT
+};
+
+fn several(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &MULTI, 2, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            for nth in 0..6u8 {
+                send(job, addresses[usize::from(nth) % 2], &[nth + 1; 64])?;
+                job.tx.of(1)?;
+                if nth == 2 {
+                    job.meet();
+                }
+            }
+            return Ok(());
+        };
+        // Three come first, and three into what is posted.
+        job.meet();
+        let (least, mut seen, mut len) = (64usize, 0usize, size_of::<usize>());
+        ok!(obj shared.srx, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
+        ok!(obj shared.srx, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
+        ensure_eq!(seen, 64, "the option");
+        let buffer = Memory::new(5 * 64 + 60);
+        let part = libc::iovec {
+            iov_base: buffer.base.cast(),
+            iov_len: buffer.len,
+        };
+        let msg = fi_msg {
+            msg_iov: &part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            context: cx(4),
+            data: 0,
+        };
+        ok!(msg shared.srx, recvmsg(&msg, FI_MULTI_RECV));
+        let (mut taken, mut given_back) = ([0; 2], 0);
+        let mut values = Vec::new();
+        let mut looks = Looks::new();
+        while given_back == 0 {
+            for (nth, own) in shared.endpoints.iter().enumerate() {
+                let (code, entry) = own.rx.read();
+                if code != 1 {
+                    ensure_eq!(code, AGAIN, "reading");
+                    looks.again();
+                    continue;
+                }
+                ensure_eq!((entry.op_context.addr(), entry.len), (4, 64), "a message");
+                taken[nth] += 1;
+                given_back += usize::from(entry.flags & FI_MULTI_RECV != 0);
+                let at = entry.buf.addr() - buffer.base.addr();
+                let value = buffer.load(at, 1)[0];
+                buffer.holds(at, &[value; 64], "a message")?;
+                values.push(value);
+            }
+        }
+        let total: i32 = taken.iter().sum();
+        ensure_eq!(
+            (total, given_back),
+            (5, 1),
+            "messages, and how often it was given back"
+        );
+        // The one that is left goes to the next receive.
+        let last = Memory::new(64);
+        shared.receive(last.base, 64, 5)?;
+        let mut end = None;
+        until("the last message", || {
+            end = shared.endpoints.iter().find_map(|own| match own.rx.read() {
+                (1, entry) => Some(entry),
+                _ => None,
+            });
+            end.is_some()
+        })?;
+        ensure_eq!(end.map(|e| e.op_context.addr()), Some(5), "its context");
+        values.push(last.load(0, 1)[0]);
+        values.sort_unstable();
+        ensure_eq!(values, [1, 2, 3, 4, 5, 6], "the messages, each once");
+        buffer.free();
+        last.free();
+        Ok(())
+    })
+}
+
+const DIRECTED: Plan<'static> = Plan {
+    caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
+    ..Plan::DEFAULT
+};
+
+fn directed(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &DIRECTED, 2, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            for (nth, address) in addresses.iter().enumerate() {
+                send(job, *address, &[job.rank as u8 * 10 + nth as u8; 8])?;
+                job.tx.of(1)?;
+            }
+            return Ok(());
+        };
+        let buffer = Memory::new(32);
+        for (nth, sender) in [2, 1, 1, 2].into_iter().enumerate() {
+            let from = job.peer(sender).address;
+            ok!(msg shared.srx, recv(buffer.at(8 * nth).cast(), 8, null_mut(), from, cx(nth)));
+        }
+        for own in &shared.endpoints {
+            own.rx.next()?;
+            own.rx.next()?;
+        }
+        let senders = [0, 8, 16, 24].map(|at| buffer.load(at, 1)[0] / 10);
+        ensure_eq!(senders, [2, 1, 1, 2], "the senders");
+        gives!(INVAL, msg shared.srx, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn cancelled(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            job.meet();
+            send(job, addresses[1], &[3; 8])?;
+            return job.tx.of(1).map(drop);
+        };
+        let buffer = Memory::new(16);
+        shared.receive(buffer.base, 8, 6)?;
+        shared.receive(buffer.at(8), 8, 7)?;
+        gives!(NOENT, obj shared.srx, cancel(cx(5)));
+        ok!(obj shared.srx, cancel(cx(6)));
+        let error = shared.endpoints[0]
+            .rx
+            .fails(Errno::CANCELED, "the receive")?;
+        ensure_eq!(
+            (error.op_context.addr(), error.flags),
+            (6, FI_MSG | FI_RECV),
+            "the failure"
+        );
+        gives!(NOENT, obj shared.srx, cancel(cx(6)));
+        job.meet();
+        shared.endpoints[1].rx.of(7)?;
+        buffer.holds(
+            0,
+            &[0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3],
+            "both buffers",
+        )?;
+        gives!(NOENT, obj shared.srx, cancel(cx(7)));
+        shared.endpoints[0].rx.is_empty()?;
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn raced(ctx: &Ctx) -> Verdict {
+    const COUNT: usize = 2;
+    let each = many(ctx, 50) as usize;
+    with_shared(ctx, &Plan::default(), COUNT, |job, shared, addresses| {
+        let Some(shared) = shared else {
+            for serial in 0..each {
+                for address in addresses {
+                    let word = (serial as u64 + 1).to_le_bytes();
+                    job.post(|| call!(msg job.ep, inject(word.as_ptr().cast(), 8, *address)))?;
+                }
+            }
+            return Ok(());
+        };
+        let words = Memory::new(8 * COUNT * each);
+        let srx = shared.srx.addr();
+        std::thread::scope(|scope| {
+            let poster = scope.spawn(move || {
+                let srx = srx as *mut fid_ep;
+                (0..COUNT * each).try_for_each(|nth| {
+                    let code = call!(msg srx, recv(words.at(8 * nth).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+                    ensure_eq!(code, 0, "fi_recv");
+                    Ok(())
+                })
+            });
+            for _ in 0..each {
+                for own in &shared.endpoints {
+                    own.rx.next()?;
+                }
+            }
+            poster.join().map_err(|_| "the poster panics")?
+        })?;
+        let mut seen: Vec<_> = (0..COUNT * each).map(|nth| words.get(8 * nth)).collect();
+        seen.sort_unstable();
+        let expected = (0..COUNT * each).map(|nth| (nth / COUNT) as u64 + 1);
+        ensure!(expected.eq(seen), "each message once");
+        words.free();
+        Ok(())
+    })
+}
+
+fn atomics(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_TAGGED | FI_ATOMIC,
+        ..Plan::DEFAULT
+    };
+    with_shared(ctx, &plan, 2, |job, shared, addresses| {
+        let value = Memory::new(8);
+        let Some(shared) = shared else {
+            let (operand, none) = (5u64, null_mut::<std::ffi::c_void>());
+            let operand: *const std::ffi::c_void = (&raw const operand).cast();
+            let to = addresses[1];
+            // The tag is the key.
+            let fetch = fi_rma_ioc {
+                addr: 0,
+                count: 1,
+                key: 9,
+            };
+            let (from, mut into) = (
+                fi_ioc {
+                    addr: operand.cast_mut(),
+                    count: 1,
+                },
+                fi_ioc {
+                    addr: value.base.cast(),
+                    count: 1,
+                },
+            );
+            let msg = fi_msg_atomic {
+                msg_iov: &from,
+                desc: none.cast(),
+                iov_count: 1,
+                addr: to,
+                rma_iov: &fetch,
+                rma_iov_count: 1,
+                datatype: UINT64,
+                op: SUM,
+                context: cx(2),
+                data: 0,
+            };
+            job.post(
+                || call!(atomic job.ep, readwritemsg(&msg, &mut into, null_mut(), 1, FI_TAGGED)),
+            )?;
+            job.tx.of(2)?;
+            ensure_eq!(value.get(0), 37, "the value before");
+            value.free();
+            return Ok(());
+        };
+        value.set(0, 37);
+        ok!(tagged shared.srx, recv(value.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 9, 0, cx(3)));
+        let entry = shared.endpoints[1].rx.of(3)?;
+        ensure!(
+            entry.flags & FI_ATOMIC != 0,
+            "the flags: {:#x}",
+            entry.flags
+        );
+        ensure_eq!(value.get(0), 42, "the value");
+        // Whoever asked is answered.
+        until("the answer", || {
+            shared.progress();
+            true
+        })?;
+        value.free();
+        Ok(())
+    })
+}
+
+fn left(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let plan = Plan::default();
+        if job.rank > 0 {
+            for _ in 0..3 {
+                job.meet();
+                let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
+                send(job, to, &[7; 8])?;
+                job.tx.of(1)?;
+                // A second one, that nothing takes.
+                send(job, to, &[8; 8])?;
+                job.tx.of(1)?;
+                job.meet();
+            }
+            return Ok(());
+        }
+        let mut shared = Shared::open(job, &plan, 3)?;
+        let buffer = Memory::new(24);
+        shared.receive(buffer.base, 8, 0)?;
+        for nth in 0..3 {
+            let own = shared.endpoints.remove(0);
+            ctx.tell(&name_of(own.ep)?);
+            job.meet();
+            own.rx.of(nth)?;
+            buffer.holds(8 * nth, &[7; 8], "the message")?;
+            job.meet();
+            for _ in 0..100 {
+                own.rx.progress();
+            }
+            close(own.ep)?;
+            close(own.rx.0)?;
+            close(own.counter)?;
+            // What the closed one kept is gone; the next receive waits for the others.
+            shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
+        }
+        close(shared.srx)?;
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn dead(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &DIRECTED, 256)?;
+    let shared = match job.rank {
+        0 => Some(Shared::open(&job, &DIRECTED, 2)?),
+        _ => None,
+    };
+    job.meet();
+    let victim = super::death::victim(&job);
+    if job.rank == victim {
+        ctx.dies();
+    }
+    if let Some(shared) = shared {
+        let buffer = Memory::new(8);
+        let from = job.peer(victim).address;
+        ok!(msg shared.srx, recv(buffer.base.cast(), 8, null_mut(), from, cx(3)));
+        let mut looks = Looks::for_the("the failure");
+        let error = 'found: loop {
+            for own in &shared.endpoints {
+                match own.rx.read() {
+                    (AVAIL, _) => break 'found own.rx.take_error()?,
+                    (code, _) => ensure_eq!(code, AGAIN, "reading"),
+                }
+            }
+            looks.again();
+        };
+        ensure_eq!(
+            (error.err, error.op_context.addr()),
+            (Errno::CONNRESET.0, 3),
+            "the failure"
+        );
+        buffer.free();
+        shared.close()?;
+    }
+    super::death::ended(job)
+}
+
+fn wrong(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let (domain, none) = (job.station.domain, null_mut());
+        gives!(INVAL, obj domain, srx_ctx(null_mut(), null_mut(), none));
+        gives!(INVAL, obj domain, stx_ctx(null_mut(), null_mut(), none));
+        let (mut srx, mut stx): (*mut fid_ep, *mut fid_stx) = (null_mut(), null_mut());
+        let mut asked = info(&plan, true, true)?;
+        asked.receive().op_flags = 1 << 40;
+        asked.transmit().op_flags = 1 << 40;
+        gives!(INVAL, obj domain, srx_ctx(asked.receive(), &mut srx, none));
+        gives!(INVAL, obj domain, stx_ctx(asked.transmit(), &mut stx, none));
+        // Attributes may be left out.
+        ok!(obj domain, srx_ctx(null_mut(), &mut srx, none));
+        ok!(obj domain, stx_ctx(null_mut(), &mut stx, none));
+        gives!(NOSYS, fid stx, bind(job.rx.0.cast(), FI_TRANSMIT));
+        gives!(NOSYS, fid srx, bind(job.rx.0.cast(), FI_RECV));
+        gives!(NOENT, obj srx, cancel(cx(1)));
+        // Nobody could tell of its end.
+        ok!(msg srx, recv(null_mut(), 0, none, FI_ADDR_UNSPEC, cx(1)));
+        gives!(OPBADSTATE, obj srx, cancel(cx(1)));
+
+        let mut own = info(&plan, false, false)?;
+        let ep = bare(job, &mut own, job.station.av)?;
+        gives!(INVAL, fid ep, bind(srx.cast(), 0));
+        gives!(INVAL, fid ep, bind(stx.cast(), 0));
+        close(ep)?;
+
+        let mut asked = info(&plan, true, true)?;
+        let ep = bare(job, &mut asked, job.station.av)?;
+        gives!(BADFLAGS, fid ep, bind(srx.cast(), FI_RECV));
+        gives!(BADFLAGS, fid ep, bind(stx.cast(), FI_TRANSMIT));
+        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        ok!(fid ep, bind(srx.cast(), 0));
+        gives!(INVAL, fid ep, bind(srx.cast(), 0));
+        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        ok!(fid ep, bind(stx.cast(), 0));
+        gives!(INVAL, fid ep, bind(stx.cast(), 0));
+        gives!(BUSY, fid srx, close());
+        gives!(BUSY, fid stx, close());
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        gives!(BUSY, fid srx, close());
+        gives!(BUSY, fid stx, close());
+
+        let mut word = 0u64;
+        let base = (&raw mut word).cast();
+        gives!(OPNOTSUPP, msg ep, recv(base, 8, none, FI_ADDR_UNSPEC, none));
+        gives!(OPNOTSUPP, tagged ep, recv(base, 8, none, FI_ADDR_UNSPEC, 1, 0, none));
+        gives!(OPNOTSUPP, msg srx, send(base.cast_const(), 8, none, 0, none));
+        gives!(OPNOTSUPP, msg srx, inject(base.cast_const(), 8, 0));
+        gives!(OPNOTSUPP, tagged srx, send(base.cast_const(), 8, none, 0, 1, none));
+        gives!(OPNOTSUPP, tagged srx, inject(base.cast_const(), 8, 0, 1));
+        gives!(INVAL, msg srx, recv(null_mut(), 8, none, FI_ADDR_UNSPEC, none));
+        gives!(INVAL, msg srx, recvmsg(null(), 0));
+        let part = libc::iovec {
+            iov_base: base,
+            iov_len: 8,
+        };
+        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
+        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
+
+        // Endpoints of one context have one vector.
+        let (mut av, mut attr) = (
+            null_mut(),
+            fi_av_attr {
+                r#type: FI_AV_TABLE,
+                rx_ctx_bits: 0,
+                count: 0,
+                ep_per_node: 0,
+                name: null(),
+                map_addr: null_mut(),
+                flags: 0,
+            },
+        );
+        ok!(obj domain, av_open(&mut attr, &mut av, none));
+        let stranger = bare(job, &mut asked, av)?;
+        ok!(fid stranger, bind(srx.cast(), 0));
+        ok!(fid stranger, bind(stx.cast(), 0));
+        gives!(INVAL, fid stranger, control(FI_ENABLE, null_mut()));
+        close(stranger)?;
+        close(av)?;
+
+        let other = super::station::Station::without_endpoint(&plan)?;
+        let mut foreign: *mut fid_ep = null_mut();
+        ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
+        let apart = bare(job, &mut asked, job.station.av)?;
+        gives!(DOMAIN, fid apart, bind(foreign.cast(), 0));
+        gives!(BUSY, fid other.domain, close());
+        close(foreign)?;
+        other.close_the_rest()?;
+        close(apart)?;
+        close(ep)?;
+        close(srx)?;
+        close(stx)
+    })
+}
+
+fn transmits(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let mut asked = info(&plan, true, false)?;
+        let (mut stx, none): (*mut fid_stx, _) = (null_mut(), null_mut());
+        ok!(obj job.station.domain, stx_ctx(asked.transmit(), &mut stx, none));
+        let each = 5;
+        let mut own = Vec::new();
+        for _ in 0..3 {
+            let mut ep: *mut fid_ep = null_mut();
+            ok!(obj job.station.domain, endpoint(asked.raw(), &mut ep, none));
+            let queue = open_queue(job.station.domain, &plan)?;
+            let mut counter: *mut fid_cntr = null_mut();
+            ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, none));
+            ok!(fid ep, bind(job.station.av.cast(), 0));
+            ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
+            ok!(fid ep, bind(counter.cast(), FI_SEND | FI_WRITE));
+            ok!(fid ep, bind(stx.cast(), 0));
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            own.push((ep, queue, counter));
+        }
+        let words = Memory::new(8 * 3 * each);
+        for nth in 0..3 * each {
+            ok!(msg job.ep, recv(words.at(8 * nth).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
+        }
+        job.meet();
+        let bytes = [6u8; 8];
+        let (to, at, key) = job.place(job.right(), 0);
+        for nth in 0..each {
+            for (which, (ep, queue, _)) in own.iter().enumerate() {
+                let context = cx(10 * which + nth);
+                let base = bytes.as_ptr().cast();
+                job.post(|| {
+                    queue.progress();
+                    call!(msg * ep, send(base, 8, none, to, context))
+                })?;
+                queue.of(10 * which + nth)?;
+                job.post(|| {
+                    queue.progress();
+                    call!(
+                        rma * ep,
+                        write(base, 8, none, to, at + 8 * which as u64, key, context)
+                    )
+                })?;
+                queue.of(10 * which + nth)?;
+            }
+        }
+        for _ in 0..3 * each {
+            job.rx.next()?;
+        }
+        words.holds(0, &[6; 8 * 15], "the messages")?;
+        job.meet();
+        job.memory.holds(0, &[6; 24], "what was written")?;
+        for (ep, queue, counter) in own {
+            queue.is_empty()?;
+            ensure_eq!(call!(obj counter, read()), 2 * each as u64, "its counter");
+            gives!(BUSY, fid stx, close());
+            close(ep)?;
+            close(queue.0)?;
+            close(counter)?;
+        }
+        close(stx)?;
+        words.free();
+        Ok(())
+    })
+}
+
+fn offered(_: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    for (transmits, receives) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut info = info(&plan, transmits, receives)?;
+        let count = |shared| if shared { FI_SHARED_CONTEXT } else { 1 };
+        let (endpoint, domain) = (*info.endpoint(), *info.domain());
+        ensure_eq!(endpoint.tx_ctx_cnt, count(transmits), "tx_ctx_cnt");
+        ensure_eq!(endpoint.rx_ctx_cnt, count(receives), "rx_ctx_cnt");
+        ensure!(domain.max_ep_stx_ctx > 0, "max_ep_stx_ctx");
+        ensure!(domain.max_ep_srx_ctx > 0, "max_ep_srx_ctx");
+        // As much may be asked for as is offered.
+        let mut hints = plan.hints();
+        hints.domain().max_ep_stx_ctx = domain.max_ep_stx_ctx;
+        hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx;
+        ensure!(getinfo(plan.version, 0, Some(&hints)).is_ok(), "the most");
+        hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx + 1;
+        let code = getinfo(plan.version, 0, Some(&hints)).err();
+        ensure_eq!(code, Some(-libc::ENODATA), "more than that");
+    }
+    Ok(())
+}
