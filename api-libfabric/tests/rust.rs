@@ -48,7 +48,7 @@ impl Node {
         let options = EndpointOptions {
             caps: FI_RMA | FI_ATOMIC | FI_MSG | FI_TAGGED | FI_SOURCE | FI_RMA_EVENT,
             order: FI_ORDER_STRICT,
-            service: None,
+            ..EndpointOptions::default()
         };
         let endpoint = Endpoint::new(&domain, options).unwrap();
         assert_eq!(endpoint.enable(), Err(Errno::NOAV));
