@@ -1,14 +1,14 @@
 //! VCQ ids, VBG ids and path ids: 64 and 8 bits that say where something is (guide §3.1.1).
 //!
 //! VCQ id: bits 0-2 component, 3-6 CQ, 7-9 TNI, 10-17 Z, 18-25 Y, 26-33 X, 34 C, 35-36 B, 37 A; 40 C, 41-42 B, 43 A of the default
-//! path; 60-63 are 0101. VBG id: bits 0-5 BG, 7-9 TNI, the same coordinates, 60-63 are 0110.
+//! path; 60-63 are 0101. VBG id: bits 0-5 BG, 32-39 X, 40-47 Y, 48-55 Z, 56 A, 57-58 B, 59 C, 61-63 TNI, the others are 0: as on the
+//! machines of the guide, since programs take VBG ids apart and put others together.
 
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
 use crate::shape::Coords;
 
 const VCQ: u64 = 0b0101 << 60;
-const VBG: u64 = 0b0110 << 60;
-const MARK: u64 = 0b1111 << 60;
+const VBG: u64 = 0b111 << 61 | 0x0fff_ffff << 32 | 0x3f;
 const PATH: u64 = 0b1111 << 40;
 const WHERE: u64 = (1 << 38) - 1;
 
@@ -137,34 +137,48 @@ impl VcqId {
 pub struct VbgId(u64);
 
 impl VbgId {
-    /// BG `bg` of TNI `tni` of the node at `coords`, all of them in range.
+    /// BG `bg` of TNI `tni` of the node at `at`, all of them in range.
     pub fn new(at: &Coords, tni: u16, bg: u16) -> Self {
-        VbgId(VBG | place(at) | u64::from(tni) << 7 | u64::from(bg))
+        let [x, y, z, a, b, c] = at.map(u64::from);
+        let place = x | y << 8 | z << 16 | a << 24 | b << 25 | c << 27;
+        VbgId(u64::from(tni) << 61 | place << 32 | u64::from(bg))
     }
 
     /// `None` for a number that is no VBG id.
+    #[inline(always)]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let id = VbgId(bits);
-        (bits & !WHERE == VBG && bits & 1 << 6 == 0 && id.tni() < TNIS && id.bg() < VBGS)
-            .then_some(id)
+        (bits & !VBG == 0 && id.tni() < TNIS && id.bg() < VBGS).then_some(id)
     }
 
     /// The number.
+    #[inline(always)]
     pub fn bits(self) -> u64 {
         self.0
     }
 
     /// Coordinates of the node.
+    #[inline(always)]
     pub fn coords(self) -> Coords {
-        coords(self.0)
+        let place = self.0 >> 32;
+        [
+            place as u8,
+            (place >> 8) as u8,
+            (place >> 16) as u8,
+            (place >> 24 & 1) as u8,
+            (place >> 25 & 3) as u8,
+            (place >> 27 & 1) as u8,
+        ]
     }
 
     /// TNI.
+    #[inline(always)]
     pub fn tni(self) -> u16 {
-        (self.0 >> 7 & 7) as u16
+        (self.0 >> 61) as u16
     }
 
     /// BG.
+    #[inline(always)]
     pub fn bg(self) -> u16 {
         (self.0 & 63) as u16
     }
@@ -182,7 +196,8 @@ pub fn path_coords(id: u8) -> Option<[u8; 3]> {
 }
 
 const _: () = assert!(
-    MARK & (VCQ | VBG) == VCQ | VBG
+    // No number is both.
+    VCQ & !VBG != 0
         && CMP_IDS == 8
         && (TNIS as usize - 1) << 7 | (CQS as usize - 1) << 3 | 7 < unipgas_core::port::PORTS
 );
@@ -215,6 +230,11 @@ mod tests {
         assert_eq!(VbgId::from_bits(id.bits()), Some(id));
         assert_eq!((id.coords(), id.tni(), id.bg()), (at, 5, 47));
         assert_eq!(VcqId::from_bits(id.bits()), None);
+        assert_eq!(id.bits(), 5 << 61 | 0xd03_feff << 32 | 47);
+        assert_eq!(VbgId::new(&[0; 6], 0, 0).bits(), 0);
+        for wrong in [48, 6 << 61, 1 << 6, 1 << 31, 1 << 60, u64::MAX] {
+            assert_eq!(VbgId::from_bits(wrong), None, "{wrong:x}");
+        }
         for wrong in [0, u64::MAX, 1, VCQ | 6 << 7, VCQ | 9 << 3, VCQ | 1 << 50] {
             assert_eq!(VcqId::from_bits(wrong), None, "{wrong:x}");
         }

@@ -29,17 +29,20 @@ fn setting(id: u64) -> VbgSetting {
     }
 }
 
-fn wrong_vbg_ids(right: u64) -> [u64; 8] {
+/// Numbers that name no VBG of any node, made from an id.
+fn wrong_vbg_ids(right: u64) -> [u64; 9] {
     [
-        0,
-        1,
-        0x6000_0000_0000_0000 ^ u64::MAX,
-        // A BG and a TNI that no node has, other bits, outside of the network.
+        // Marks that programs use beside UTOFU_VBG_ID_NULL.
+        NULL - 1,
+        NULL - 2,
+        // A BG and a TNI that no node has, bits that ids leave out, a B and an X outside of the network.
         right | 63,
-        right | 7 << 7,
-        right ^ 1 << 62,
-        right | 1 << 45,
-        right | 0xff << 26,
+        right | 7 << 61,
+        right | 1 << 6,
+        right | 1 << 31,
+        right | 1 << 60,
+        right | 3 << 57,
+        right | 0xff << 32,
     ]
 }
 

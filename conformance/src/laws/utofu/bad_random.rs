@@ -28,6 +28,25 @@ fn strange(random: &mut Random, known: &[u64]) -> u64 {
     }
 }
 
+/// [`strange`], but for gates that exist beside those: what comes to the gates of another program ends it.
+fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
+    let one = strange(random, gates);
+    let (mut at, mut tni, mut bg, mut extra) = ([0u8; 6], 0u16, 0u16, 0u16);
+    let found = c!(utofu_query_vbg_info(
+        one,
+        at.as_mut_ptr(),
+        &mut tni,
+        &mut bg,
+        &mut extra
+    ));
+    if found == SUCCESS && !gates.contains(&one) {
+        // A BG that no TNI has.
+        one | 63
+    } else {
+        one
+    }
+}
+
 fn anything(ctx: &Ctx) -> Verdict {
     with(ctx, 8192, |job| {
         let mut random = ctx.random(u64::from(job.rank) ^ 0xbad);
@@ -126,11 +145,11 @@ fn anything(ctx: &Ctx) -> Verdict {
                 }
                 5 => {
                     let setting = VbgSetting {
-                        vbg_id: strange(r, &gates),
-                        src_lcl_vbg_id: strange(r, &gates),
-                        src_rmt_vbg_id: strange(r, &gates),
-                        dst_lcl_vbg_id: strange(r, &gates),
-                        dst_rmt_vbg_id: strange(r, &gates),
+                        vbg_id: strange_gate(r, &gates),
+                        src_lcl_vbg_id: strange_gate(r, &gates),
+                        src_rmt_vbg_id: strange_gate(r, &gates),
+                        dst_lcl_vbg_id: strange_gate(r, &gates),
+                        dst_rmt_vbg_id: strange_gate(r, &gates),
                         dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
                     };
                     let first = VbgSetting {
@@ -143,7 +162,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                     ))
                 }
                 6 => {
-                    let end = strange(r, &gates);
+                    let end = strange_gate(r, &gates);
                     let mut words = [1u64; 6];
                     match r.below(4) {
                         0 => c!(utofu_barrier(end, 0)),

@@ -16,6 +16,8 @@ use crate::{ensure, ensure_eq};
 laws! {
     all_gates: "vbg.ids", "§3.1.1.1, §3.4.3.1", 1, [alloc_vbg, query_vbg_info, free_vbg],
         "the VBGs of a TNI are its BGs, each once; BG ids are below 48, VBG ids differ between all TNIs";
+    taken_apart: "vbg.bits", "§3.1.1.1, §3.4.4.1", 2, [alloc_vbg, query_vbg_info, set_vbg, barrier, poll_barrier],
+        "a VBG id is its BG, coordinates and TNI in the vendor's bits: programs that take ids apart and put others together build circuits";
     foreign: "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
         [free_vbg, set_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "a process cannot free, set, start or poll another one's VBGs, nor take signals from another TNI; circuits stay as they are";
@@ -64,6 +66,77 @@ fn all_gates(_: &Ctx) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// Where programs look for the BG, X, Y, Z, A, B, C and the TNI in an id: the first bit of each, and how many.
+const BITS: [(u32, u32); 8] = [
+    (0, 6),
+    (32, 8),
+    (40, 8),
+    (48, 8),
+    (56, 1),
+    (57, 2),
+    (59, 1),
+    (61, 3),
+];
+
+/// The id that these parts make.
+fn put_together(at: [u8; 6], tni: u16, bg: u16) -> u64 {
+    let [x, y, z, a, b, c] = at.map(u64::from);
+    let parts = [u64::from(bg), x, y, z, a, b, c, u64::from(tni)];
+    BITS.iter()
+        .zip(parts)
+        .fold(0, |id, ((first, _), part)| id | part << first)
+}
+
+fn taken_apart(ctx: &Ctx) -> Verdict {
+    with(ctx, TABLE + 8, |job| {
+        for tni in 0..6 {
+            // Of the one that starts here, only the BG is told to the other.
+            let mut ids = [0u64; 4];
+            ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
+            for id in ids {
+                let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
+                ok!(utofu_query_vbg_info(
+                    id,
+                    at.as_mut_ptr(),
+                    &mut on,
+                    &mut bg,
+                    &mut extra
+                ));
+                ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
+                ensure_eq!(
+                    id,
+                    put_together(at, tni, bg),
+                    "VBG {bg} of TNI {tni} at {at:?}, {id:#x}"
+                );
+                let parts = BITS.map(|(first, bits)| id >> first & ((1 << bits) - 1));
+                ensure_eq!(
+                    parts[0] < 16,
+                    id == ids[0],
+                    "whether BG {} starts",
+                    parts[0]
+                );
+            }
+            job.write(job.right(), TABLE, ids[0] & 0x3f)?;
+            job.meet();
+            let peer = put_together(coords(job.right())?, tni, job.memory.get(TABLE) as u16);
+            let setting = VbgSetting {
+                src_rmt_vbg_id: peer,
+                dst_rmt_vbg_id: peer,
+                ..alone(ids[0])
+            };
+            ok!(utofu_set_vbg(&setting, 1));
+            job.meet();
+            for _ in 0..5 {
+                ok!(utofu_barrier(ids[0], 0));
+                completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
+            }
+            job.meet();
+            ok!(utofu_free_vbg(ids.as_ptr(), 4));
+        }
+        Ok(())
+    })
 }
 
 fn alone(id: u64) -> VbgSetting {

@@ -18,7 +18,7 @@ laws! {
         "a packet from another gate than the one that is set ends the program too";
 }
 
-/// Bytes 0 to 7 of each rank's memory: a VBG of the other's, and behind it whether the other is ready.
+/// Bytes 0 to 7 of each rank's memory: a VBG of the other's plus 1, and behind it whether the other is ready.
 const ID: usize = 0;
 const READY: usize = 8;
 const BUSY: i32 = Code::Busy as i32;
@@ -81,6 +81,15 @@ impl Side {
         until("the other's word", || self.memory.get(at) != 0)?;
         Ok(self.memory.get(at))
     }
+
+    /// An id may be 0, which is no word.
+    fn tell_id(&self, id: u64) -> Verdict {
+        self.tell(ID, id + 1)
+    }
+
+    fn hear_id(&self) -> Result<u64, String> {
+        Ok(self.hear(ID)? - 1)
+    }
 }
 
 /// What is wrong with the packets that rank 0 sends to a gate of rank 1.
@@ -98,7 +107,7 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
     let side = Side::new(1)?;
     let mut ids = [0; 2];
     ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
-    let peer = side.hear(ID)?;
+    let peer = side.hear_id()?;
     let source = match wrong {
         Wrong::TooMany => peer,
         // A relay of the other, which never sends.
@@ -116,7 +125,7 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
         }
     };
     ok!(utofu_set_vbg(settings.as_ptr(), 2));
-    side.tell(ID, ids[gate])?;
+    side.tell_id(ids[gate])?;
     side.hear(READY)?;
     let mut code = SUCCESS;
     until("the end of this program", || {
@@ -153,8 +162,8 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
             "the first relay behind the first start/end VBG"
         );
         // The other computes the relay's name from that of the start/end VBG.
-        side.tell(ID, ids[0])?;
-        let target = side.hear(ID)?;
+        side.tell_id(ids[0])?;
+        let target = side.hear_id()?;
         ok!(utofu_set_vbg(&setting(ids[0], NULL, target), 1));
         let code = (0..MANY).find_map(|_| {
             let code = match c!(utofu_barrier(ids[0], 0)) {

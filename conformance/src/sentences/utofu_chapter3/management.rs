@@ -20,7 +20,7 @@ pub(in crate::sentences) const SENTENCES: &[Sentence] = &[
     by("3.1.1.1", "each VCQ handle of a process is unique", &["utofu.vcq.handles", "utofu.vcq.freed"]),
     by("3.1.1.1", "each VCQ id is unique in the network", &["utofu.vcq.unique", "utofu.vcq.handles"]),
     by("3.1.1.1", "default path coordinates can be embedded in a VCQ id", &["utofu.vcq.path.embedded"]),
-    by("3.1.1.1", "each VBG id is unique in the network", &["utofu.vbg.ids", "utofu.barrier.query_vbg_info"]),
+    by("3.1.1.1", "each VBG id is unique in the network", &["utofu.vbg.ids", "utofu.vbg.bits", "utofu.barrier.query_vbg_info"]),
     by("3.1.1.1", "a path id stands for a path from node to node", &["utofu.path", "utofu.path.put"]),
     by("3.1.1.1", "a STADD stands for an address in memory", &["utofu.memory.offset"]),
 
