@@ -62,30 +62,17 @@ impl Ue {
         Ok(())
     }
 
-    /// Called when bytes have been copied from an MPB, which is a look if the last ones from there were the same.
+    /// Whether [`Ue::copied`] is called when bytes have been copied from an MPB: where processes share cores.
+    #[inline(always)]
+    pub(crate) fn copies_are_looks(&self) -> bool {
+        self.looks.crowded
+    }
+
+    /// Bytes have been copied from an MPB, which is a look if the last ones from there were the same.
     ///
     /// # Safety
     /// `len` bytes at `bytes` are valid.
-    #[inline(always)]
     pub(crate) unsafe fn copied(
-        &self,
-        bytes: *const u8,
-        from: Place,
-        len: usize,
-        id: u32,
-    ) -> Result<()> {
-        if self.looks.crowded {
-            // SAFETY:
-            // - the caller's word.
-            unsafe { self.copied_where_crowded(bytes, from, len, id) }?;
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// As above.
-    #[inline(never)]
-    unsafe fn copied_where_crowded(
         &self,
         bytes: *const u8,
         from: Place,

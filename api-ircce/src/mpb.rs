@@ -144,18 +144,39 @@ impl Ue {
         if len == 0 {
             return Ok(());
         }
+        if self.copies_are_looks() {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.get_and_look(into, offset, len, id) };
+        }
         if id == self.id() {
             // SAFETY:
             // - the caller's word; the range lies in the own MPB.
             unsafe { unipgas_core::copy(self.base().wrapping_add(offset), into, len) };
-        } else {
-            // SAFETY:
-            // - the caller's word; what is posted is over before this returns.
-            unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }?;
+            return Ok(());
         }
         // SAFETY:
-        // - the caller's word.
-        unsafe { self.copied(into, from, len, id) }
+        // - the caller's word; what is posted is over before this returns.
+        unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }
+    }
+
+    /// [`Ue::get_into`] where processes share cores, apart since nobody else needs its frame.
+    ///
+    /// # Safety
+    /// `len` bytes at `into` are valid for writes.
+    #[inline(never)]
+    unsafe fn get_and_look(&self, into: *mut u8, offset: usize, len: usize, id: u32) -> Result<()> {
+        let region = self.peer(id)?;
+        // SAFETY:
+        // - the caller's word; what is posted is over before this returns; the range lies in the own MPB if it is copied.
+        unsafe {
+            if id == self.id() {
+                unipgas_core::copy(self.base().wrapping_add(offset), into, len);
+            } else {
+                self.fetch(local(into), Remote { region, offset }, len, id)?;
+            }
+            self.copied(into, Place(offset - MPB), len, id)
+        }
     }
 
     /// Reads anything of UE `id`.
@@ -164,6 +185,26 @@ impl Ue {
     /// `len` bytes at `into` are valid for writes.
     #[inline]
     pub(crate) unsafe fn fetch(
+        &self,
+        into: Local,
+        from: Remote<'_>,
+        len: usize,
+        id: u32,
+    ) -> Result<()> {
+        // SAFETY:
+        // - the caller's word.
+        if !unsafe { self.endpoint.get_at_once(into, from, len) } {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.fetch_slowly(into, from, len, id) };
+        }
+        self.reached()
+    }
+
+    /// # Safety
+    /// As [`Ue::fetch`].
+    #[cold]
+    unsafe fn fetch_slowly(
         &self,
         into: Local,
         from: Remote<'_>,

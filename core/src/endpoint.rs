@@ -155,6 +155,28 @@ impl Endpoint {
         done
     }
 
+    /// [`put_at_once`](Endpoint::put_at_once) for those who do not drain: it takes no place of the queue.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    pub unsafe fn put_apart_at_once(&self, src: Local, dst: Remote<'_>, len: usize) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        self.direct && unsafe { mapped::put_at_once(src, dst, len) }
+    }
+
+    /// [`get`](Endpoint::get), likewise.
+    ///
+    /// # Safety
+    /// `len` bytes at `dst` are valid for writes.
+    #[inline(always)]
+    pub unsafe fn get_at_once(&self, dst: Local, src: Remote<'_>, len: usize) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        self.direct && unsafe { mapped::get_at_once(dst, src, len) }
+    }
+
     /// [`notify`](Endpoint::notify), as [`put_notify_at_once`](Endpoint::put_notify_at_once).
     #[inline(always)]
     pub fn notify_at_once(&self, notice: Notice<'_>) -> bool {

@@ -281,6 +281,24 @@ pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> boo
     true
 }
 
+/// A get, likewise.
+///
+/// # Safety
+/// `len` bytes at `dst` are valid for writes.
+#[inline(always)]
+pub(crate) unsafe fn get_at_once(dst: Local, src: Remote<'_>, len: usize) -> bool {
+    if !src.region.is_open(src.offset, len, Rights::READ) {
+        return false;
+    }
+    let from = src.region.parts().base.wrapping_add(src.offset);
+    // SAFETY:
+    // - the destination by the caller's word, the source as just seen.
+    unsafe { transfer(from, dst.ptr, len) };
+    // What is read later must not be older than what this get has seen.
+    std::sync::atomic::fence(Ordering::Acquire);
+    true
+}
+
 /// A put with [`Flags::LINES`], likewise.
 ///
 /// # Safety

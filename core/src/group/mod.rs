@@ -22,7 +22,7 @@ use crate::schedule::{
     Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier, doubling_allreduce,
 };
 use crate::world::World;
-use crate::{Deadline, Endpoint, Error, Result};
+use crate::{Deadline, Endpoint, Error, Result, mapped};
 
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
@@ -421,17 +421,20 @@ impl Group {
             region: self.peer(to)?,
             offset: flag,
         };
-        self.endpoint
-            .notify(
-                Notice {
-                    slot,
-                    value: number,
-                },
-                Flags::empty(),
-                0,
-            )
-            .map(|_| ())
-            .map_err(|e| self.blame(to, e))
+        let notice = Notice {
+            slot,
+            value: number,
+        };
+        if self.endpoint.is_direct(slot.region) && mapped::notify_at_once(notice) {
+            return Ok(());
+        }
+        self.signal_slowly(to, notice)
+    }
+
+    #[cold]
+    fn signal_slowly(&self, to: u32, notice: Notice<'_>) -> Result<()> {
+        let outcome = self.endpoint.notify(notice, Flags::empty(), 0);
+        outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
     #[inline]
