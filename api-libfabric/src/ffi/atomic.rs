@@ -41,6 +41,15 @@ struct Call<'a> {
     to: u64,
 }
 
+fn lists<'a>(operands: &Operands<'a>) -> Lists<'a> {
+    Lists {
+        local: operands.operand,
+        compare: operands.compare,
+        result: operands.result,
+        remote: operands.remote,
+    }
+}
+
 /// An operation on consecutive elements of the peer.
 ///
 /// # Safety
@@ -60,7 +69,8 @@ unsafe fn plain(
     };
     // SAFETY:
     // - the caller's word.
-    let endpoint = &unsafe { part(endpoint) }?.endpoint;
+    let part = unsafe { part(endpoint) }?;
+    let endpoint = &part.endpoint;
     let first = |list: &[Part]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
     let short = [call.operand, call.compare, call.result]
         .iter()
@@ -91,7 +101,15 @@ unsafe fn plain(
     };
     // SAFETY:
     // - the caller's word.
-    unsafe { endpoint.atomic(call.family, call.what, &operands, call.to, posting) }
+    unsafe {
+        match endpoint.atomic(call.family, call.what, &operands, call.to, posting) {
+            Err(Errno::BADFLAGS) => {
+                let kind = Kind::Atomic(call.family, call.what);
+                trigger(part, kind, &lists(&operands), call.to, *posting)
+            }
+            done => done,
+        }
+    }
 }
 
 /// # Safety
@@ -123,14 +141,9 @@ unsafe fn message(
         let (endpoint, to) = (&part.endpoint, message.addr);
         let what = (message.datatype, message.op);
         if flags & FI_TRIGGER != 0 {
-            let lists = Lists {
-                local: operands.operand,
-                compare: operands.compare,
-                result: operands.result,
-                remote: operands.remote,
-            };
             let posting = part.flagged(message.context, flags, 0);
-            return trigger(part, Kind::Atomic(family, what), &lists, to, posting);
+            let kind = Kind::Atomic(family, what);
+            return trigger(part, kind, &lists(&operands), to, posting);
         }
         if flags & FI_TAGGED != 0 {
             endpoint.atomic_tagged(family, what, &operands, to, &posting)

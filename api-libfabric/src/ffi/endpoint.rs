@@ -261,7 +261,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                 FI_ALIAS => {
                     let wanted = arg.cast::<fi_alias>().as_ref().ok_or(Errno::INVAL)?;
                     let flags = wanted.flags & !(FI_TRANSMIT | FI_RECV);
-                    if flags & !TRANSMIT_FLAGS != 0 {
+                    if flags & !(TRANSMIT_FLAGS | FI_TRIGGER) != 0 {
                         return Err(Errno::BADFLAGS);
                     }
                     given(wanted.fid)?;
@@ -448,14 +448,16 @@ impl Receiver for EndpointPart {
         // SAFETY:
         // - the caller's word; likewise below.
         unsafe {
-            if posting.flags & FI_TRIGGER != 0 {
-                let lists = Lists {
-                    local,
-                    ..Lists::default()
-                };
-                return trigger(self, Kind::Receive(tag), &lists, from, *posting);
+            match self.endpoint.receive(tag, local, from, posting) {
+                Err(Errno::BADFLAGS) => {
+                    let lists = Lists {
+                        local,
+                        ..Lists::default()
+                    };
+                    trigger(self, Kind::Receive(tag), &lists, from, *posting)
+                }
+                done => done,
             }
-            self.endpoint.receive(tag, local, from, posting)
         }
     }
 }

@@ -141,6 +141,34 @@ unsafe fn receive<R: Receiver>(
     }
 }
 
+/// Posts a send, now or when its counter has come far enough.
+///
+/// # Safety
+/// The arguments of a send.
+#[inline(always)]
+unsafe fn post(
+    part: &EndpointPart,
+    tag: Tag,
+    local: &[Part],
+    to: u64,
+    posting: &Posting,
+) -> Result<()> {
+    // SAFETY:
+    // - the caller's word; likewise below.
+    unsafe {
+        match part.endpoint.send(tag, local, to, posting) {
+            Err(Errno::BADFLAGS) => {
+                let lists = Lists {
+                    local,
+                    ..Lists::default()
+                };
+                trigger(part, Kind::Send(tag), &lists, to, *posting)
+            }
+            done => done,
+        }
+    }
+}
+
 /// # Safety
 /// The arguments of a send.
 #[inline(always)]
@@ -160,7 +188,7 @@ unsafe fn transmit(
             data,
             ..part.plain(context)
         };
-        part.endpoint.send(tag, local, to, &posting)
+        post(part, tag, local, to, &posting)
     }
 }
 
@@ -182,32 +210,7 @@ unsafe fn quietly(
             data,
             ..part.inject()
         };
-        part.endpoint.send(tag, local, to, &posting)
-    }
-}
-
-/// A send with flags.
-///
-/// # Safety
-/// The arguments of fi_sendmsg(3).
-unsafe fn send_as(
-    part: &EndpointPart,
-    tag: Tag,
-    local: &[Part],
-    to: u64,
-    posting: Posting,
-) -> Result<()> {
-    // SAFETY:
-    // - the caller's word.
-    unsafe {
-        if posting.flags & FI_TRIGGER != 0 {
-            let lists = Lists {
-                local,
-                ..Lists::default()
-            };
-            return trigger(part, Kind::Send(tag), &lists, to, posting);
-        }
-        part.endpoint.send(tag, local, to, &posting)
+        post(part, tag, local, to, &posting)
     }
 }
 
@@ -290,7 +293,7 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        send_as(part, Tag::NONE, local, message.addr, posting)
+        post(part, Tag::NONE, local, message.addr, &posting)
     })
 }
 
@@ -455,7 +458,7 @@ unsafe extern "C" fn tsendmsg(
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        send_as(part, tagged(message.tag), local, message.addr, posting)
+        post(part, tagged(message.tag), local, message.addr, &posting)
     })
 }
 

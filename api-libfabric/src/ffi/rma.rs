@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::endpoint::part;
+use super::endpoint::{EndpointPart, part};
 use super::trigger::{Lists, trigger};
 use super::{list, posted};
 use crate::endpoint::{IOV_LIMIT, Posting};
@@ -71,6 +71,39 @@ pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
     }]
 }
 
+/// Posts a transfer, now or when its counter has come far enough.
+///
+/// # Safety
+/// The arguments of fi_rma(3).
+#[inline(always)]
+unsafe fn post(
+    part: &EndpointPart,
+    direction: Direction,
+    local: &[Part],
+    remote: &[RemotePart],
+    to: u64,
+    posting: &Posting,
+) -> Result<()> {
+    // SAFETY:
+    // - the caller's word; likewise below.
+    unsafe {
+        match part
+            .endpoint
+            .transfer(direction, local, remote, to, posting)
+        {
+            Err(Errno::BADFLAGS) => {
+                let lists = Lists {
+                    local,
+                    remote,
+                    ..Lists::default()
+                };
+                trigger(part, Kind::Transfer(direction), &lists, to, *posting)
+            }
+            done => done,
+        }
+    }
+}
+
 /// A transfer to or from one place of the peer.
 ///
 /// # Safety
@@ -87,12 +120,8 @@ unsafe fn plain(
     let len = crate::rma::total(local.iter().map(|part| part.len), usize::MAX)?;
     let remote = [RemotePart { address, len, key }];
     // SAFETY:
-    // - the caller's word.
-    unsafe {
-        part(endpoint)?
-            .endpoint
-            .transfer(direction, local, &remote, to, posting)
-    }
+    // - as above.
+    unsafe { post(part(endpoint)?, direction, local, &remote, to, posting) }
 }
 
 /// # Safety
@@ -104,7 +133,7 @@ unsafe fn message(
     flags: u64,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's word.
+    // - as above.
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let part = part(endpoint)?;
@@ -114,22 +143,7 @@ unsafe fn message(
         let posting = part.flagged(message.context, flags, message.data);
         let remote = remote_parts(message.rma_iov, message.rma_iov_count)?;
         let local = parts(message.msg_iov, message.iov_count)?;
-        if flags & FI_TRIGGER != 0 {
-            let lists = Lists {
-                local,
-                remote,
-                ..Lists::default()
-            };
-            return trigger(
-                part,
-                Kind::Transfer(direction),
-                &lists,
-                message.addr,
-                posting,
-            );
-        }
-        part.endpoint
-            .transfer(direction, local, remote, message.addr, &posting)
+        post(part, direction, local, remote, message.addr, &posting)
     }
 }
 

@@ -37,7 +37,7 @@ fn request(
     if !part.endpoint.is_enabled() {
         return Err(Errno::OPBADSTATE);
     }
-    // The payload of an inject call is its caller's again when it returns, and cannot wait.
+    // Nor can payloads wait that are to be injected.
     let known = match kind {
         Kind::Receive(_) => FI_COMPLETION | FI_MORE,
         Kind::Send(_) => (TRANSMIT_FLAGS | FI_MATCH_COMPLETE) & !FI_INJECT,
@@ -92,7 +92,8 @@ unsafe fn counter(domain: &Arc<Domain>, counter: *mut fid_cntr) -> Result<Arc<Co
     Ok(counter.clone())
 }
 
-/// A call with FI_TRIGGER, whose context says what it waits for.
+/// A call whose flags were refused: with FI_TRIGGER its context says what it waits for. Errors: [`Errno::BADFLAGS`] without it, and for
+/// endpoints that were not to have it; [`Errno::NOSYS`] for what cannot wait.
 ///
 /// # Safety
 /// The context is null or a `struct fi_triggered_context` with a counter of ours; the memory is the operation's until it has ended.
@@ -104,8 +105,12 @@ pub(super) unsafe fn trigger(
     peer: u64,
     posting: Posting,
 ) -> Result<()> {
-    if part.endpoint.options().caps & FI_TRIGGER == 0 {
+    if posting.flags & part.endpoint.options().caps & FI_TRIGGER == 0 {
         return Err(Errno::BADFLAGS);
+    }
+    // The payload of an inject call is its caller's again when it returns.
+    if posting.quiet {
+        return Err(Errno::NOSYS);
     }
     let posting = Posting {
         flags: posting.flags & !FI_TRIGGER,

@@ -4,6 +4,7 @@
 mod kit;
 mod account;
 mod address;
+mod alias;
 mod bad_input;
 mod completion;
 mod contention;
@@ -61,6 +62,7 @@ pub fn laws() -> Vec<&'static Law> {
         counter::laws(),
         tally::laws(),
         trigger::laws(),
+        alias::laws(),
         account::laws(),
         address::laws(),
         message::laws(),
