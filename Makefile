@@ -83,6 +83,7 @@ STEP := packaging/step "$(TIMES)"
 
 test: ## lint, all Rust and header tests, conformance, the examples, foreign programs; ends at the first failure, and says where the time went
 	@mkdir -p "$(TARGET)" && rm -f "$(TIMES)"
+	@packaging/prepare test
 	@$(STEP) "lints" $(MAKE) --no-print-directory lint
 	@$(STEP) "Rust and header tests" $(CARGO) test --workspace
 	# The lock-free structures under the model checker; elsewhere, as everything is compiled anew for it.
