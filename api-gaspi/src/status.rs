@@ -1,10 +1,7 @@
 //! Return codes (GASPI 17.1 §3.11, §4.2.2; the specific codes are those of release 1.6), and the one table that maps the
 //! engine's errors to them.
 
-use std::io::Write;
-
-use parking_lot::Mutex;
-use unipgas_core::Error;
+use unipgas_core::{Error, tell_refusal};
 
 /// Everything a procedure can return but success. The discriminants are the C values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,9 +104,7 @@ pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
 /// The code for an error of the engine. What the system has refused is told in a line, too.
 #[cold]
 pub fn from_engine(error: Error) -> Status {
-    if let Error::Os(why) | Error::Unreachable(why) = &error {
-        tell_once(why);
-    }
+    tell_refusal(&error);
     code_of(&error)
 }
 
@@ -130,17 +125,6 @@ pub(crate) fn code_of(error: &Error) -> Status {
         | Error::Unsupported
         | Error::InvalidArgument(_)
         | Error::Os(_) => Status::Error,
-    }
-}
-
-/// Says what cannot be said in a code, unless it was the last thing said.
-fn tell_once(why: &str) {
-    static LAST: Mutex<String> = Mutex::new(String::new());
-    let mut last = LAST.lock();
-    if *last != why {
-        *last = why.into();
-        // With standard error closed there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "unipgas: {why}");
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::Engine;
 use unipgas_core::job::cores_of_a_job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::JobName;
+use unipgas_core::{Engine, Error};
 
 use crate::status::Result;
 
@@ -20,8 +20,18 @@ struct Opened {
 
 static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
-/// The engine; the child of a fork gets one of its own. Errors: what kept the backend from being opened.
+/// The engine; the child of a fork gets one of its own. Errors: what kept the backend from being opened, which is told.
 pub fn engine() -> Result<Arc<Engine>> {
+    open().map_err(|error| {
+        // Of these two the conversion tells.
+        if !matches!(error, Error::Os(_) | Error::Unreachable(_)) {
+            unipgas_core::tell(&format!("fi_domain: {error}"));
+        }
+        error.into()
+    })
+}
+
+fn open() -> std::result::Result<Arc<Engine>, Error> {
     let mut opened = OPENED.lock();
     let pid = std::process::id();
     if let Some(opened) = &*opened

@@ -1,6 +1,6 @@
 //! Error numbers (fi_errno(3)), and the one mapping of the engine's errors to them.
 
-use unipgas_core::Error;
+use unipgas_core::{Error, tell_refusal};
 
 /// A positive number of `rdma/fi_errno.h`; functions of C return its negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +63,8 @@ numbers! {
 impl From<Error> for Errno {
     #[cold]
     fn from(error: Error) -> Errno {
+        // The numbers cannot say what the system has refused.
+        tell_refusal(&error);
         match error {
             Error::OutOfBounds { .. } | Error::AccessDenied => Errno::ACCES,
             Error::StaleRegion => Errno::NOKEY,

@@ -1,7 +1,7 @@
 //! Return codes (guide §3.1.2), and the one mapping of the engine's errors and faults to them.
 
-use unipgas_core::Error;
 use unipgas_core::port::Fault;
+use unipgas_core::{Error, tell_refusal};
 
 /// `UTOFU_SUCCESS`.
 pub const SUCCESS: i32 = 0;
@@ -147,9 +147,10 @@ impl Code {
 /// Success, or a code.
 pub type Result<T> = std::result::Result<T, Code>;
 
-/// The engine's errors, where no function knows better.
+/// The engine's errors, where no function knows better. What the system has refused is told in a line, too.
 #[cold]
 pub fn from_engine(error: Error) -> Code {
+    tell_refusal(&error);
     match error {
         Error::QueueFull | Error::Busy => Code::Busy,
         Error::Taken(_) => Code::Used,

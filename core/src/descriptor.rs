@@ -5,12 +5,14 @@
 //! That holds for files which are open for microseconds, too: another thread may print meanwhile.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
+
+use crate::{Error, Result};
 
 /// The first number that is free for us.
 const FIRST: i32 = 3;
@@ -75,6 +77,45 @@ pub fn read_text(path: impl AsRef<Path>) -> rustix::io::Result<String> {
         .read_to_end(&mut bytes)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     String::from_utf8(bytes).map_err(|_| Errno::ILSEQ)
+}
+
+/// What /proc/PID/stat says. Errors: [`Error::PeerDead`] where there is no such process; [`Error::Os`] where /proc does not tell.
+pub fn stat_of(pid: u32) -> Result<String> {
+    proc_text(&format!("/proc/{pid}/stat"))?.ok_or(Error::PeerDead)
+}
+
+/// The text of a file of /proc, if there is such a one. Errors: [`Error::Os`] where it cannot be read, with the remedy.
+pub fn proc_text(name: &str) -> Result<Option<String>> {
+    match read_text(name) {
+        Ok(text) => Ok(Some(text)),
+        Err(Errno::NOENT) if !Path::new("/proc/self/stat").exists() => Err(Error::Os(
+            "/proc is not there: mount it (mount -t proc proc /proc)".into(),
+        )),
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        Err(e @ (Errno::MFILE | Errno::NFILE)) => {
+            Err(Error::os("/proc cannot be read (raise ulimit -n)", e))
+        }
+        Err(e) => Err(Error::os(name, e)),
+    }
+}
+
+/// Whether files may grow to any length; if not, what ends a process that makes one longer (SIGXFSZ).
+pub fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
+/// Gives `file`, which is empty, its length; `what` it is stands in the error. Errors: [`Error::Exhausted`] where files may not be that
+/// long, [`Error::Os`].
+pub fn set_len(file: impl AsFd, len: u64, what: &str) -> Result<()> {
+    if let Some(limit) = file_limit().filter(|limit| *limit < len) {
+        return Err(Error::Exhausted(format!(
+            "room for {what} of {} KiB: ulimit -f allows {} KiB; raise it",
+            len >> 10,
+            limit >> 10
+        )));
+    }
+    rustix::fs::ftruncate(file, len)
+        .map_err(|e| Error::os(&format!("cannot size {what} (ftruncate)"), e))
 }
 
 #[cfg(test)]

@@ -71,5 +71,5 @@ pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion, Rights};
-pub use tell::{print, tell};
+pub use tell::{print, tell, tell_refusal};
 pub use world::World;

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use parking_lot::Mutex;
+
 use crate::{Error, Result};
 
 /// Writes `unipgas: `, the text and the end of the line in one piece, as other processes write there, too. Where nobody can be told,
@@ -9,6 +11,20 @@ use crate::{Error, Result};
 #[cold]
 pub fn tell(text: &str) {
     let _ = std::io::stderr().write_all(format!("unipgas: {text}\n").as_bytes());
+}
+
+/// [`tell`]s what the system has refused ([`Error::Os`], [`Error::Unreachable`]), which the codes of most interfaces cannot say;
+/// unless it was the last thing told so.
+#[cold]
+pub fn tell_refusal(error: &Error) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    if let Error::Os(why) | Error::Unreachable(why) = error {
+        let mut last = LAST.lock();
+        if *last != *why {
+            last.clone_from(why);
+            tell(why);
+        }
+    }
 }
 
 /// Writes `text` on standard output, all of it before this returns.

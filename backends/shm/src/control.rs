@@ -3,9 +3,9 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::io::Errno;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
+use unipgas_core::descriptor::stat_of;
 use unipgas_core::{Error, Result, Rights};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
@@ -180,27 +180,15 @@ pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
 /// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`]; [`Error::Os`] where /proc
 /// does not tell.
 pub fn start_time(pid: u32) -> Result<u64> {
-    field(&stat(pid)?, 22).ok_or(Error::PeerDead)
+    field(&stat_of(pid)?, 22).ok_or(Error::PeerDead)
 }
 
 /// Whether a process still runs: neither gone nor on its way (then it has no memory any more). Yes where /proc does not tell.
 pub fn is_running(pid: u32, start_time: u64) -> bool {
-    match stat(pid) {
+    match stat_of(pid) {
         Ok(stat) => field(&stat, 22) == Some(start_time) && field(&stat, 23) != Some(0),
         Err(error) => error != Error::PeerDead,
     }
-}
-
-fn stat(pid: u32) -> Result<String> {
-    let name = format!("/proc/{pid}/stat");
-    unipgas_core::descriptor::read_text(&name).map_err(|e| match e {
-        Errno::NOENT if !std::path::Path::new("/proc/self/stat").exists() => {
-            Error::Os("/proc is not there: mount it".into())
-        }
-        Errno::NOENT | Errno::SRCH => Error::PeerDead,
-        Errno::MFILE | Errno::NFILE => Error::os("/proc cannot be read (raise ulimit -n)", e),
-        _ => Error::os(&name, e),
-    })
 }
 
 /// The nth field of a stat file (proc_pid_stat(5)), from the fourth on: the second may hold anything.

@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
-use unipgas_core::descriptor;
+use unipgas_core::descriptor::{self, file_limit};
 
 use crate::adopt::{self, Refusal};
-use crate::pool::{PAGE, file_limit};
+use crate::pool::PAGE;
 
 /// Beyond every address of a process, with four levels of page tables or five.
 const ADDRESSES: u64 = 1 << 56;

@@ -277,8 +277,12 @@ fn open_fd(pid: u32, fd: u32) -> Result<OwnedFd> {
     })
 }
 
+/// What is wrong with a process whose files nobody may open, and the remedy.
+pub(crate) const NOT_DUMPABLE: &str = "not dumpable: let its user read the program's file, whose mode may be 0711, and do not set \
+     PR_SET_DUMPABLE to 0";
+
 /// What keeps this process from another one's files and memory, and the remedy.
-fn why_denied(pid: u32) -> &'static str {
+fn why_denied(pid: u32) -> String {
     let of = |line: &str| {
         line.strip_prefix("Uid:")?
             .split_ascii_whitespace()
@@ -292,13 +296,13 @@ fn why_denied(pid: u32) -> &'static str {
     let owner = std::fs::metadata(format!("/proc/{pid}/fd")).map(|meta| meta.uid());
     match (user, owner) {
         (Some(user), Ok(owner)) if user == rustix::process::geteuid().as_raw() && owner != user => {
-            "that process is not dumpable: let its user read the program's file, whose mode may be 0711, and do not set PR_SET_DUMPABLE to 0"
+            format!("that process is {NOT_DUMPABLE}")
         }
         (Some(user), _) if user != rustix::process::geteuid().as_raw() => {
-            "processes of one job must run as the same user"
+            "processes of one job must run as the same user".into()
         }
         _ => {
-            "processes of one job must run as the same user, in one container, under no filter of system calls that forbids it"
+            "processes of one job must run as the same user, in one container, under no filter of system calls that forbids it".into()
         }
     }
 }

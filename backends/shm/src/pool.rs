@@ -10,7 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-use unipgas_core::{Error, Result, descriptor};
+use unipgas_core::descriptor::{self, file_limit};
+use unipgas_core::{Error, Result};
 
 use crate::adopt::on_valgrind;
 use crate::control::{CONTROL_LEN, Control};
@@ -219,11 +220,6 @@ impl Pool {
 
 /// The least that a pool can have.
 const LEAST: usize = 64 << 20;
-
-/// Whether files may grow to any length; if not, what ends a process that makes one longer (SIGXFSZ).
-pub fn file_limit() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
-}
 
 /// Twice the machine's memory, so that sparse regions have room too, within what all peers' windows may take, and within this process's
 /// limits, which the others probably have as well. Errors: [`Error::Exhausted`] where these leave too little.

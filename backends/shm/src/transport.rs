@@ -17,7 +17,7 @@ use crate::adopt;
 use crate::agent::Agent;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
-use crate::peer::{PeerProcess, ShmAddress, ShmPeer};
+use crate::peer::{NOT_DUMPABLE, PeerProcess, ShmAddress, ShmPeer};
 use crate::pool::Pool;
 use crate::registration::{Backing, Home, Registration};
 
@@ -75,6 +75,9 @@ pub struct Shm {
 impl Shm {
     /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
     pub fn open(peers: usize) -> Result<Self> {
+        if peers > 1 {
+            look_dumpable()?;
+        }
         register_for_barriers();
         let may_adopt = variables::switch("UNIPGAS_SHM_ADOPT", true)?;
         if may_adopt {
@@ -110,21 +113,36 @@ impl Shm {
     }
 }
 
+/// Refuses a process whose files its peers could not open.
+fn look_dumpable() -> Result<()> {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    use rustix::thread::{CapabilitySet, capabilities};
+    if matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable) | Err(_)) {
+        return Ok(());
+    }
+    // Peers have the rights that this process has, most probably.
+    match capabilities(None) {
+        Ok(own) if own.effective.contains(CapabilitySet::SYS_PTRACE) => Ok(()),
+        _ => Err(Error::Os(format!("this process is {NOT_DUMPABLE}"))),
+    }
+}
+
 /// The first half of the boot id tells machines, and boots of one machine, apart.
 fn boot_id() -> Result<u64> {
-    static ID: OnceLock<Option<u64>> = OnceLock::new();
-    ID.get_or_init(|| {
-        let text = descriptor::read_text("/proc/sys/kernel/random/boot_id").ok()?;
-        let digits: String = text
-            .chars()
-            .filter(char::is_ascii_hexdigit)
-            .take(16)
-            .collect();
-        u64::from_str_radix(&digits, 16).ok()
-    })
-    .ok_or_else(|| {
-        Error::Os("/proc/sys/kernel/random/boot_id cannot be read: is /proc mounted?".into())
-    })
+    static ID: OnceLock<u64> = OnceLock::new();
+    const NAME: &str = "/proc/sys/kernel/random/boot_id";
+    if let Some(id) = ID.get() {
+        return Ok(*id);
+    }
+    let text = descriptor::proc_text(NAME)?.unwrap_or_default();
+    let digits: String = text
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    let id = u64::from_str_radix(&digits, 16)
+        .map_err(|_| Error::Os(format!("{NAME} holds no boot id: mount all of /proc")))?;
+    Ok(*ID.get_or_init(|| id))
 }
 
 /// Whether the backend can work here; the text says what is missing.
@@ -150,22 +168,27 @@ fn allow_kernel_copies() {
     adopt::ANYBODY_MAY_TRACE.store(pid, Ordering::Relaxed);
 }
 
-/// What becomes here of memory that a program registers itself: one line for people.
-pub fn adoption() -> String {
-    let copied = "copied by the kernel, 10 to 1,000 times slower";
-    if std::env::var("UNIPGAS_SHM_ADOPT").is_ok_and(|wish| wish == "0") {
-        return format!("{copied} (UNIPGAS_SHM_ADOPT=0)");
+/// How memory that a program with several threads registers itself is shared in place here, for people.
+///
+/// # Errors
+/// Why the kernel copies it instead, which takes 10 to 1,000 times as long, and the remedy. A program of one thread may have its memory
+/// shared all the same.
+pub fn adoption() -> std::result::Result<&'static str, String> {
+    if !variables::switch("UNIPGAS_SHM_ADOPT", true).unwrap_or(true) {
+        return Err("UNIPGAS_SHM_ADOPT=0".into());
     }
-    if let Some(limit) = crate::pool::file_limit() {
-        return format!("{copied} (files are limited to {limit} bytes: raise ulimit -f)");
+    if let Some(limit) = descriptor::file_limit() {
+        return Err(format!(
+            "files are limited to {} KiB: raise ulimit -f",
+            limit >> 10
+        ));
     }
-    match adopt::way() {
-        Ok(adopt::Way::Userfaultfd) => "shared in place (userfaultfd)".into(),
-        Ok(adopt::Way::Halt) => {
-            "shared in place; other threads are stopped by ptrace while it is registered (without userfaultfd)".into()
+    adopt::way().map(|way| match way {
+        adopt::Way::Userfaultfd => "by userfaultfd",
+        adopt::Way::Halt => {
+            "while it is registered, other threads are stopped by ptrace, for want of userfaultfd"
         }
-        Err(why) => format!("shared in place in programs of one thread; else {copied}: {why}"),
-    }
+    })
 }
 
 /// Refuses memory that this process may not use so: an operation with it would end the process.

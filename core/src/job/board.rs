@@ -130,9 +130,9 @@ fn slots_offset(size: u32) -> usize {
 /// names a process for good: pids are used again, this pair is not.
 ///
 /// # Errors
-/// [`Error::PeerDead`] when there is no such process.
+/// [`Error::PeerDead`] when there is no such process; [`Error::Os`] where /proc does not tell.
 pub fn process_start_time(pid: u32) -> Result<u64> {
-    let stat = descriptor::read_text(format!("/proc/{pid}/stat")).map_err(|_| Error::PeerDead)?;
+    let stat = descriptor::stat_of(pid)?;
     // The second field is the program's name in parentheses, which may itself hold blanks and parentheses.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = rest.split_ascii_whitespace();
@@ -173,8 +173,7 @@ impl Board {
         let len = board_len(size);
         let fd = descriptor::memory("unipgas-job", MemfdFlags::ALLOW_SEALING)
             .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
-        rustix::fs::ftruncate(&fd, len as u64)
-            .map_err(|e| Error::os("cannot size the job board", e))?;
+        descriptor::set_len(&fd, len as u64, "the job board")?;
         // With its size sealed, no process can make the others' mappings fault.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| Error::os("cannot seal the job board", e))?;
@@ -219,8 +218,10 @@ impl Board {
             ))
         })?;
         let gone = || Error::Unreachable(format!("the launcher of this job (pid {pid}) has ended"));
-        if process_start_time(pid).map_err(|_| gone())? != start {
-            return Err(gone());
+        match process_start_time(pid) {
+            Ok(found) if found == start => {}
+            Ok(_) | Err(Error::PeerDead) => return Err(gone()),
+            Err(error) => return Err(error),
         }
         let file = descriptor::open(format!("/proc/{pid}/fd/{fd}"), OFlags::RDWR, Mode::empty())
             .map_err(|e| match e {

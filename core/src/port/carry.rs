@@ -12,7 +12,7 @@ use super::remote::RemotePort;
 use super::trigger;
 use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
 use crate::region::Rights;
-use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch};
+use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch, tell_refusal};
 
 /// Why a command was not carried out: before anything left, or after.
 pub(super) enum Failed {
@@ -353,8 +353,9 @@ pub(super) fn local_notice(command: &Command, before: u64, fault: Option<Fault>)
 
 #[cold]
 fn fault(error: Error) -> Fault {
+    tell_refusal(&error);
     match error {
-        Error::PeerDead | Error::RankDead(_) | Error::Unreachable(_) => Fault::Peer,
+        Error::PeerDead | Error::RankDead(_) => Fault::Peer,
         Error::StaleRegion => Fault::RemoteKey,
         Error::OutOfBounds { .. } => Fault::RemoteLength,
         Error::AccessDenied | Error::Misaligned(_) => Fault::RemoteMemory,

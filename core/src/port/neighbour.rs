@@ -22,7 +22,7 @@ use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::{Found, Rendezvous};
 use crate::transport::Life;
-use crate::{Error, Result};
+use crate::{Error, Result, tell_refusal};
 
 /// How often the lives of known processes are looked at while something is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,6 +63,16 @@ pub struct Network {
     limbo: Limbo,
     pid: u32,
     next_look: Mutex<Instant>,
+}
+
+/// Why a process or its port cannot be found.
+#[cold]
+fn not_found(error: Error) -> Fault {
+    tell_refusal(&error);
+    match error {
+        Error::Os(_) | Error::Unreachable(_) => Fault::Other,
+        _ => Fault::Peer,
+    }
 }
 
 impl Network {
@@ -114,12 +124,13 @@ impl Network {
         crate::job::process_ended(pid)
     }
 
-    /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`].
+    /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`]; [`Fault::Other`] where the
+    /// system does not let this process reach it, which is told.
     #[inline(always)]
     pub(super) fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
         match self.port_at_hand(place, index) {
             Some(port) => Ok(port),
-            None => self.find(place, index).map_err(|_| Fault::Peer),
+            None => self.find(place, index).map_err(not_found),
         }
     }
 
@@ -244,10 +255,7 @@ impl Network {
     /// The process at `place`, which lives. Under the lock for finding.
     fn neighbour(&self, place: u16) -> Result<(&Place, &Neighbour)> {
         let number = u32::from(place);
-        let place = self
-            .places
-            .get(number as usize)
-            .ok_or_else(|| Error::Unreachable("no such place".into()))?;
+        let place = self.places.get(number as usize).ok_or(Error::PeerDead)?;
         let found = self.rendezvous.find(number)?.ok_or(Error::PeerDead)?;
         let known = place.neighbour();
         let neighbour = match known.filter(|known| known.generation == found.generation) {

@@ -45,7 +45,7 @@ impl Process {
         }
         match process_start_time(self.pid) {
             Ok(start) => start == self.start,
-            // There is none, or its first thread has ended: the others may go on.
+            // There is none, or its first thread has ended, or /proc does not tell: the others may go on.
             Err(_) => has_threads(self.pid),
         }
     }

@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::process::Process;
 use crate::bundle::BUNDLE_LEN;
-use crate::{Error, Result};
+use crate::{Error, Result, descriptor};
 
 /// The most places that a job can have.
 pub const MAX_PLACES: u32 = 65536;
@@ -215,8 +215,7 @@ impl Table {
     /// Makes the table in an empty file that is this process's alone.
     pub fn make(file: impl AsFd, layout: &Layout) -> Result<Self> {
         let len = layout.len()?;
-        rustix::fs::ftruncate(&file, len as u64)
-            .map_err(|e| Error::os("cannot size the rendezvous file (ftruncate)", e))?;
+        descriptor::set_len(&file, len as u64, "the rendezvous file")?;
         allocate(file.as_fd(), 0, HEADER_WORDS)?;
         let table = Self::map(file, len, *layout)?;
         for (index, value) in [

@@ -1,5 +1,6 @@
 //! `unipgas cc` and `unipgas info`.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn unipgas(args: &[&str]) -> Output {
@@ -244,6 +245,23 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(info["limits"]["processes"], 65536);
     assert_eq!(info["backends"]["shm"]["usable"], true);
+    assert_eq!(info["limits"]["RCCE UEs"], 48);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/run-examples");
+    let tests = std::fs::read_to_string(examples).unwrap();
+    for (limit, before, after) in [
+        ("processes that were tried", "ranks=", "\n"),
+        (
+            "uTofu processes that were tried",
+            "run ",
+            " \"$work/utofu/barrier_butterfly\"",
+        ),
+    ] {
+        let tried = info["limits"][limit].as_u64().unwrap();
+        assert!(
+            tests.contains(&format!("{before}{tried}{after}")),
+            "{limit}"
+        );
+    }
     assert_eq!(info["limits"]["uTofu VBGs per TNI"], 48);
     for memory in ["memory_per_process_bytes", "memory_per_vcq_bytes"] {
         assert!(info[memory].as_u64().unwrap() > 0, "{memory}");

@@ -12,6 +12,7 @@ use unipgas::core::port::{DEPTH, KEYS};
 use unipgas::core::topology::Topology;
 use unipgas::core::variables::{self, VARIABLES, Variable};
 use unipgas::gaspi;
+use unipgas::ircce::comm::MAX_UES;
 use unipgas::utofu::caps;
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::MAX_NODES;
@@ -38,9 +39,8 @@ pub struct Args {
     trials: bool,
 }
 
-/// Where memory is copied.
-const REMEDY: &str = "copies take 10 to 1,000 times as long as shared memory: memory that the library allocates is always shared; for other memory \
-     of programs with threads set vm.unprivileged_userfaultfd=1, or let users open /dev/userfaultfd";
+/// Processes of one job that the tests start (packaging/run-examples): of GASPI, of uTofu.
+const TRIED: (u64, u64) = (1000, 200);
 
 type Probe = Result<(), String>;
 
@@ -58,7 +58,7 @@ struct Info {
     trials: Trials,
     /// As an ordinary user, for who is none; or why that was not tried.
     ordinary: Option<Result<Trials, String>>,
-    limits: [(&'static str, u64); 17],
+    limits: [(&'static str, u64); 20],
     memory: Result<Memory, String>,
     inbox: usize,
 }
@@ -127,9 +127,6 @@ impl Info {
                 "ordinary   not tried for users without privileges: {why}"
             )),
         }
-        if self.is_slow_for_somebody() {
-            lines.push(format!("remedy     {REMEDY}"));
-        }
         for (name, what, probe) in &self.features {
             let said = probe
                 .as_ref()
@@ -163,15 +160,6 @@ impl Info {
         lines.join("\n") + "\n"
     }
 
-    fn is_slow_for_somebody(&self) -> bool {
-        let ordinary = self.ordinary.iter().flatten().flatten();
-        self.trials.iter().chain(ordinary).any(|(_, found)| {
-            found
-                .as_ref()
-                .is_ok_and(|found| found.several_threads == Way::Copied)
-        })
-    }
-
     fn json(&self) -> Value {
         let feature =
             |probe: &Probe| json!({ "usable": probe.is_ok(), "reason": probe.as_ref().err() });
@@ -183,6 +171,8 @@ impl Info {
                     "reason": found.as_ref().err(),
                     "own_memory_one_thread": ways.map(|ways| ways.one_thread),
                     "own_memory_several_threads": ways.map(|ways| ways.several_threads),
+                    "own_memory_how": ways.and_then(|ways| ways.how.as_ref().ok()),
+                    "own_memory_why_copied": ways.and_then(|ways| ways.how.as_ref().err()),
                 });
                 (name.clone(), outcome)
             });
@@ -219,22 +209,26 @@ impl Info {
 
 /// How two processes fared.
 fn tried(found: &Result<Found, String>) -> String {
-    let how = |way: Way| match way {
-        Way::InPlace => "shared in place",
-        Way::Copied => "copied by the kernel",
+    let found = match found {
+        Err(why) => return format!("no: {why}"),
+        Ok(found) => found,
     };
-    match found {
-        Err(why) => format!("no: {why}"),
-        Ok(found) if found.one_thread == found.several_threads => format!(
-            "usable, tried with 2 processes; memory of the program's own is {}",
-            how(found.one_thread)
+    let copied = || match &found.how {
+        Err(why) => format!("copied by the kernel, 10 to 1,000 times slower: {why}"),
+        Ok(_) => "copied by the kernel, 10 to 1,000 times slower".into(),
+    };
+    let own = match (found.one_thread, found.several_threads) {
+        (Way::InPlace, Way::InPlace) => match &found.how {
+            Ok(how) => format!("shared in place ({how})"),
+            Err(_) => "shared in place".into(),
+        },
+        (Way::InPlace, Way::Copied) => format!(
+            "shared in place in a process of one thread; beside other threads it is {}",
+            copied()
         ),
-        Ok(found) => format!(
-            "usable, tried with 2 processes; memory of the program's own is {} in a process of one thread, {} beside other threads",
-            how(found.one_thread),
-            how(found.several_threads)
-        ),
-    }
+        (Way::Copied, _) => copied(),
+    };
+    format!("usable, tried with 2 processes; memory of the program's own is {own}")
 }
 
 /// Of the MRQ of a free mode VCQ.
@@ -242,9 +236,12 @@ fn inbox_bytes(wishes: &Wishes) -> usize {
     InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
 }
 
-fn limits(wishes: &Wishes) -> [(&'static str, u64); 17] {
+fn limits(wishes: &Wishes) -> [(&'static str, u64); 20] {
     [
         ("processes", MAX_SIZE.into()),
+        ("processes that were tried", TRIED.0),
+        ("uTofu processes that were tried", TRIED.1),
+        ("RCCE UEs", MAX_UES as u64),
         (
             "GASPI segments per process",
             gaspi::config::SEGMENT_MAX.into(),

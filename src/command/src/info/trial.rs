@@ -1,6 +1,7 @@
 //! Trying what the backends can do here: two processes that communicate, and share memory in place where that is possible.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -33,12 +34,14 @@ pub enum Way {
 }
 
 /// What two processes found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Own memory of a process with one thread.
     pub one_thread: Way,
     /// The same where another thread runs.
     pub several_threads: Way,
+    /// How it is shared there, or why not.
+    pub how: std::result::Result<String, String>,
 }
 
 /// A backend, and what became of the trial.
@@ -56,6 +59,9 @@ pub fn all() -> Trials {
 pub fn as_nobody() -> Option<std::result::Result<Trials, String>> {
     if !rustix::process::geteuid().is_root() {
         return None;
+    }
+    if !Path::new(MYSELF).exists() {
+        return Some(Err("/proc is not there: mount it".into()));
     }
     let output = Command::new(MYSELF)
         .args(["info", "--trials"])
@@ -202,6 +208,7 @@ fn meet() -> Result<Found> {
     Ok(Found {
         one_thread: way(mapped[1]),
         several_threads: way(mapped[2]),
+        how: unipgas::shm::adoption().map(str::to_owned),
     })
 }
 
