@@ -417,6 +417,24 @@ impl Group {
 
     #[inline]
     fn signal(&self, to: u32, flag: usize, number: u32) -> Result<()> {
+        if let Some(region) = self.peers[to as usize].get() {
+            let slot = Remote {
+                region,
+                offset: flag,
+            };
+            let notice = Notice {
+                slot,
+                value: number,
+            };
+            if self.endpoint.is_direct(region) && mapped::notify_at_once(notice) {
+                return Ok(());
+            }
+        }
+        self.signal_slowly(to, flag, number)
+    }
+
+    #[cold]
+    fn signal_slowly(&self, to: u32, flag: usize, number: u32) -> Result<()> {
         let slot = Remote {
             region: self.peer(to)?,
             offset: flag,
@@ -425,14 +443,6 @@ impl Group {
             slot,
             value: number,
         };
-        if self.endpoint.is_direct(slot.region) && mapped::notify_at_once(notice) {
-            return Ok(());
-        }
-        self.signal_slowly(to, notice)
-    }
-
-    #[cold]
-    fn signal_slowly(&self, to: u32, notice: Notice<'_>) -> Result<()> {
         let outcome = self.endpoint.notify(notice, Flags::empty(), 0);
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
