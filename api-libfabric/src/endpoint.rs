@@ -112,7 +112,7 @@ impl Posting {
     /// Whether the queue tells of success; `selective`: only of operations that ask for it.
     #[inline(always)]
     pub(crate) fn wants(&self, selective: bool) -> bool {
-        !self.quiet & (!(selective | (self.work != 0)) | (self.flags & FI_COMPLETION != 0))
+        !self.quiet && (!(selective | (self.work != 0)) | (self.flags & FI_COMPLETION != 0))
     }
 }
 

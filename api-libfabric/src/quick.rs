@@ -2,16 +2,16 @@
 //! way, which also finds out what is wrong.
 
 use unipgas_core::atomic::{AtomicForm, defined};
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
 
 use crate::atomics::{Family, MOST_BYTES, TYPES};
 use crate::endpoint::{Endpoint, INJECT_SIZE, Posting};
 use crate::operation::{Counted, Report, Reports};
-use crate::rma::RemotePart;
+use crate::rma::{Direction, LONGEST, Part, RemotePart};
 use crate::status::Result;
 use crate::sys::{
     FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
-    FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_TRANSMIT_COMPLETE, FI_WRITE,
+    FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_TRANSMIT_COMPLETE, FI_WRITE,
 };
 
 /// Flags that make no difference where everything is done at once.
@@ -152,6 +152,58 @@ impl Endpoint {
             }
             Err(error) => reports.fail(&report, target.why(error)),
         })
+    }
+
+    /// One piece of memory there and here. `None`: nothing has happened.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::transfer`].
+    #[inline(always)]
+    pub(crate) unsafe fn transfer_now(
+        &self,
+        direction: Direction,
+        (local, remote): (&Part, &RemotePart),
+        to: u64,
+        posting: &Posting,
+    ) -> Option<()> {
+        let inline = posting.quiet | (posting.flags & FI_INJECT != 0);
+        let most = if inline { INJECT_SIZE } else { LONGEST };
+        let len = local.len;
+        let wrong = local.ptr.is_null() | (len == 0) | (len > most) | (remote.len != len);
+        if wrong | posting.data.is_some() | (posting.work != 0) {
+            return None;
+        }
+        let (reports, mut state) = self.live().ok()?;
+        let wanted = reports.admits(posting)?;
+        let (channel, target) = state.target_at_hand(to)?;
+        let (kind, counted, access) = match direction {
+            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
+            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
+        };
+        let there = target.place_at_hand(remote.key, remote.address, len, access)?;
+        let here = Local {
+            ptr: local.ptr,
+            desc: 0,
+        };
+        // SAFETY:
+        // - the local bytes are valid by the caller's word.
+        let done = unsafe {
+            match direction {
+                Direction::Read => channel.get_at_once(here, there, len),
+                Direction::Write => channel.put_apart_at_once(here, there, len),
+            }
+        };
+        if !done {
+            return None;
+        }
+        reports.succeed(&Report {
+            context: posting.context,
+            work: 0,
+            flags: FI_RMA | kind,
+            wanted,
+            counted,
+        });
+        Some(())
     }
 }
 

@@ -193,6 +193,31 @@ impl Endpoint {
         to: u64,
         posting: &Posting,
     ) -> Result<()> {
+        if let ([here], [there]) = (local, remote) {
+            // SAFETY:
+            // - the caller's word.
+            if unsafe { self.transfer_now(direction, (here, there), to, posting) }.is_some() {
+                return Ok(());
+            }
+        }
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.transfer_otherwise(direction, local, remote, to, posting) }
+    }
+
+    /// The long way.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline(never)]
+    unsafe fn transfer_otherwise(
+        &self,
+        direction: Direction,
+        local: &[Part],
+        remote: &[RemotePart],
+        to: u64,
+        posting: &Posting,
+    ) -> Result<()> {
         if posting.flags & !TRANSMIT_FLAGS != 0 {
             return Err(Errno::BADFLAGS);
         }
