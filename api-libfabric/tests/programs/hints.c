@@ -25,6 +25,7 @@ static void remote(struct fi_info *h) { h->caps = FI_MSG | FI_REMOTE_COMM; }
 static void inject(struct fi_info *h) { h->tx_attr->inject_size = 1 << 20; }
 static void iov(struct fi_info *h) { h->tx_attr->iov_limit = 100; }
 static void contexts(struct fi_info *h) { h->ep_attr->tx_ctx_cnt = 2; }
+static void receivers(struct fi_info *h) { h->ep_attr->rx_ctx_cnt = 2; }
 static void shared(struct fi_info *h) { h->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }
 static void protocol(struct fi_info *h) { h->ep_attr->protocol = FI_PROTO_SHM; }
 static void sockaddr(struct fi_info *h) { h->addr_format = FI_SOCKADDR_IN; }
@@ -62,7 +63,7 @@ int main(void)
 		times += strstr(i->fabric_attr->prov_name, "unipgas") != NULL;
 	EXPECT(times, 1);
 	fi_freeinfo(all);
-	void (*bad[])(struct fi_info *) = { stream, datagram, multicast, remote, inject, iov, contexts, shared, protocol,
+	void (*bad[])(struct fi_info *) = { stream, datagram, multicast, remote, inject, iov, contexts, receivers, protocol,
 		sockaddr, domain_name, fabric_name, key_size, strange };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		refused(bad[i]);
@@ -105,6 +106,9 @@ int main(void)
 	EXPECT(ask(atomics, FI_VERSION(1, 9), &found), 0);
 	CHECK((found->caps & (FI_MSG | FI_TAGGED | FI_RMA | FI_REMOTE_READ)) == 0 && (found->caps & FI_ATOMIC));
 	fi_freeinfo(found);
+	EXPECT(ask(shared, FI_VERSION(1, 9), &found), 0);
+	CHECK(found->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT);
+	fi_freeinfo(found);
 	EXPECT(ask(virtual, FI_VERSION(1, 9), &found), 0);
 	EXPECT(found->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
 	fi_freeinfo(found);
@@ -128,7 +132,8 @@ int main(void)
 	struct fid_cq *queue;
 	EXPECT(fi_passive_ep(fabric, info, &passive, NULL), -FI_ENOSYS);
 	EXPECT(fi_scalable_ep(domain, info, &other, NULL), -FI_ENOSYS);
-	EXPECT(fi_stx_context(domain, NULL, &stx, NULL), -FI_ENOSYS);
+	EXPECT(fi_stx_context(domain, NULL, &stx, NULL), 0);
+	EXPECT(fi_close(&stx->fid), 0);
 	EXPECT(fi_wait_open(fabric, &(struct fi_wait_attr){ 0 }, &set), -FI_ENOSYS);
 	EXPECT(fi_poll_open(domain, &(struct fi_poll_attr){ 0 }, &pollset), 0);
 	EXPECT(fi_close(&pollset->fid), 0);
