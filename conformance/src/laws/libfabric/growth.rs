@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
-use super::station::{Plan, close, name_of};
+use super::station::{Plan, Station, close, name_of};
 use crate::ensure;
 use crate::law::{Ctx, Verdict};
 
@@ -14,6 +14,8 @@ laws! {
         "endpoints that are opened, talked to and closed leave nothing behind, in their own process and where their address was removed";
     own_address: "growth.address", "fi_close(3), fi_av(3)", 1, [endpoint, close, av_insert, av_remove],
         "nor do endpoints whose names are only inserted and removed";
+    objects: "growth.objects", "fi_close(3)", 1, [fabric, domain, eq_open, av_open, cq_open, cntr_open, poll_open, mr_reg, endpoint, srx_context, stx_context, close],
+        "nor does any other object, from the fabric on: not a byte stays of a round, on average, nor a descriptor";
 }
 
 /// Bytes of the heap that are in use, of all threads.
@@ -38,6 +40,58 @@ fn leaves_nothing(ctx: &Ctx, body: &mut dyn FnMut() -> Verdict) -> Verdict {
         least = least.min(in_use().saturating_sub(before) / ROUNDS);
     }
     ensure!(least < 24, "{least} bytes stay of each round");
+    Ok(())
+}
+
+/// Open descriptors of this process.
+fn descriptors() -> Result<usize, String> {
+    let all = std::fs::read_dir("/proc/self/fd").map_err(|e| e.to_string())?;
+    Ok(all.count())
+}
+
+/// Opens one object of each kind, and closes them.
+fn round() -> Verdict {
+    let plan = Plan {
+        wait: FI_WAIT_FD,
+        counters: &[FI_WRITE | FI_REMOTE_WRITE],
+        ..Plan::default()
+    };
+    let station = Station::open(&plan)?;
+    let memory = Memory::new(4096);
+    let registered = station.register(memory, 3)?;
+    let (mut events, mut set) = (null_mut(), null_mut());
+    let (mut transmits, mut receives) = (null_mut(), null_mut());
+    ok!(obj station.fabric, eq_open(null_mut(), &mut events, null_mut()));
+    ok!(obj station.domain, poll_open(null_mut(), &mut set));
+    ok!(obj set, poll_add(station.tx.0.cast(), 0));
+    ok!(obj set, poll_del(station.tx.0.cast(), 0));
+    ok!(obj station.domain, stx_ctx(null_mut(), &mut transmits, null_mut()));
+    ok!(obj station.domain, srx_ctx(null_mut(), &mut receives, null_mut()));
+    // A receive that nothing takes.
+    ok!(msg receives, recv(memory.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, null_mut()));
+    close(receives)?;
+    close(transmits)?;
+    close(set)?;
+    close(events)?;
+    close(registered.mr)?;
+    station.close()?;
+    memory.free();
+    Ok(())
+}
+
+fn objects(_: &Ctx) -> Verdict {
+    const ROUNDS: usize = 60;
+    (0..ROUNDS).try_for_each(|_| round())?;
+    let open = descriptors()?;
+    let mut least = usize::MAX;
+    for _ in 0..4 {
+        let before = in_use();
+        (0..ROUNDS).try_for_each(|_| round())?;
+        least = least.min(in_use().saturating_sub(before));
+    }
+    ensure!(least < ROUNDS, "{least} bytes stay of {ROUNDS} rounds");
+    let now = descriptors()?;
+    ensure!(now <= open, "{open} descriptors before, {now} after");
     Ok(())
 }
 
