@@ -108,6 +108,8 @@ pub enum Wait {
     None,
     /// By [`CompletionQueue::wait`].
     Call,
+    /// By whoever waits for several at once.
+    Set,
     /// By that, or by a file descriptor.
     Descriptor,
 }
@@ -394,7 +396,7 @@ impl CompletionQueue {
         deadline: Deadline,
         sink: impl FnMut(&Entry),
     ) -> Result<usize> {
-        if self.wait == Wait::None {
+        if matches!(self.wait, Wait::None | Wait::Set) {
             return Err(Errno::INVAL);
         }
         let least = least.clamp(1, most.max(1));

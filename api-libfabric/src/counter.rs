@@ -19,17 +19,25 @@ pub struct Counter {
     /// Where peers count, once it is bound to what they do.
     tally: OnceLock<Tally>,
     errors: AtomicU64,
+    /// It can be waited for by itself.
+    waits: bool,
     pub(crate) attached: Attached,
 }
 
 impl Counter {
     /// At 0.
     pub fn new(domain: &Arc<Domain>) -> Arc<Counter> {
+        Self::with_wait(domain, true)
+    }
+
+    /// The same; `waits`: [`Counter::wait`] may be called.
+    pub fn with_wait(domain: &Arc<Domain>, waits: bool) -> Arc<Counter> {
         Arc::new(Counter {
             domain: domain.clone(),
             value: AtomicU64::new(0),
             tally: OnceLock::new(),
             errors: AtomicU64::new(0),
+            waits,
             attached: Attached::default(),
         })
     }
@@ -129,8 +137,12 @@ impl Counter {
         self.domain.deferred().progress();
     }
 
-    /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] if an operation fails meanwhile.
+    /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] if an operation fails meanwhile;
+    /// [`Errno::INVAL`] for a counter that is waited for together with others.
     pub fn wait(&self, threshold: u64, deadline: Deadline) -> Result<()> {
+        if !self.waits {
+            return Err(Errno::INVAL);
+        }
         let errors = self.errors.load(Ordering::Acquire);
         let mut check = || {
             self.attached.look();

@@ -47,9 +47,24 @@ pub(super) unsafe extern "C" fn open_counter(
             if attr.events != 0 || attr.flags != 0 {
                 return Err(Errno::INVAL);
             }
-            if !matches!(attr.wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+            if !matches!(
+                attr.wait_obj,
+                FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET
+            ) {
                 return Err(Errno::NOSYS);
             }
+        }
+        let set = match attr {
+            Some(attr) if attr.wait_obj == FI_WAIT_SET => {
+                // SAFETY:
+                // - a wait set of ours, or null, by the interface.
+                Some(unsafe { super::wait::set(attr.wait_set, &domain.inner.fabric) }?)
+            }
+            _ => None,
+        };
+        let inner = Counter::with_wait(&domain.inner.domain, set.is_none());
+        if let Some(set) = set {
+            set.add_counter(&inner);
         }
         let raw = fid_cntr {
             fid: fid_of(FI_CLASS_CNTR, context, &FID),
@@ -57,12 +72,7 @@ pub(super) unsafe extern "C" fn open_counter(
         };
         // SAFETY:
         // - not null, so a place for a pointer.
-        unsafe {
-            put(
-                counter,
-                Object::create(raw, Counter::new(&domain.inner.domain)),
-            )
-        }
+        unsafe { put(counter, Object::create(raw, inner)) }
     })
 }
 

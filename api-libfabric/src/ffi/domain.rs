@@ -16,7 +16,7 @@ pub(super) struct DomainPart {
     pub domain: Arc<Domain>,
     /// Of names of endpoints.
     pub format: Format,
-    _fabric: Arc<Fabric>,
+    pub fabric: Arc<Fabric>,
 }
 
 pub(super) type DomainObject = Object<fid_domain, DomainPart>;
@@ -86,7 +86,7 @@ pub(super) unsafe fn open_domain(
     let part = DomainPart {
         domain: Domain::open(options)?,
         format,
-        _fabric: fabric.inner.clone(),
+        fabric: fabric.inner.clone(),
     };
     // SAFETY:
     // - not null, so a place for a pointer.

@@ -79,7 +79,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         let descriptor = match wait {
-            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => None,
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => None,
             FI_WAIT_FD => Some(
                 unipgas_core::descriptor::above(|| {
                     eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
@@ -99,6 +99,11 @@ pub(super) unsafe extern "C" fn open_event_queue(
             descriptor,
             _fabric: fabric.inner.clone(),
         });
+        if let (FI_WAIT_SET, Some(attr)) = (wait, attr) {
+            // SAFETY:
+            // - a wait set of ours, or null, by the interface.
+            unsafe { super::wait::set(attr.wait_set, &fabric.inner) }?.add_events(&inner);
+        }
         // SAFETY:
         // - not null, so a place for a pointer.
         unsafe { put(queue, Object::create(raw, inner)) }
@@ -114,7 +119,8 @@ impl EventQueue {
         let mut events = self.lock();
         events.events.push_back((event, bytes));
         self.show(&mut events);
-        self.more.notify_all();
+        drop(events);
+        self.wake();
     }
 
     /// Tells of an event of an object.
@@ -136,7 +142,18 @@ impl EventQueue {
             errno,
         });
         self.show(&mut events);
+        drop(events);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.more.notify_all();
+        // Sets sleep where all waits of the process do.
+        if self.wait == FI_WAIT_SET
+            && let Ok(engine) = crate::process::engine()
+        {
+            engine.ring();
+        }
     }
 
     /// Makes the descriptor what there is to read; under the lock, so that both change together.
@@ -223,7 +240,7 @@ unsafe extern "C" fn sread(
         // SAFETY:
         // - an event queue, by the table.
         let queue = unsafe { &EventObject::at(queue)?.inner };
-        if queue.wait == FI_WAIT_NONE {
+        if matches!(queue.wait, FI_WAIT_NONE | FI_WAIT_SET) {
             return Err(Errno::INVAL);
         }
         let end = u64::try_from(timeout)

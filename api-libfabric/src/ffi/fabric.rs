@@ -30,7 +30,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
     domain,
     passive_ep: no,
     eq_open: open_event_queue,
-    wait_open: no,
+    wait_open: super::wait::open_wait,
     trywait,
     domain2,
 };

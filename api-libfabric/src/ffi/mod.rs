@@ -33,6 +33,7 @@ mod queue;
 mod rma;
 mod shared;
 mod trigger;
+mod wait;
 
 pub use provider::fi_prov_ini;
 

@@ -32,12 +32,15 @@ impl Member {
     fn look(&mut self) -> bool {
         match &mut self.source {
             Source::Queue(queue) => queue.look_for_entries(),
-            Source::Counter(counter, seen) => {
-                let values = (counter.read(), counter.read_errors());
-                std::mem::replace(seen, values) != values
-            }
+            Source::Counter(counter, seen) => has_changed(counter, seen),
         }
     }
+}
+
+/// Whether a counter's values are others than those that were seen, which they then are.
+pub(super) fn has_changed(counter: &Counter, seen: &mut (u64, u64)) -> bool {
+    let values = (counter.read(), counter.read_errors());
+    std::mem::replace(seen, values) != values
 }
 
 struct PollSet {

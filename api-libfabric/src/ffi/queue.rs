@@ -75,12 +75,19 @@ pub(super) unsafe extern "C" fn open_queue(
             FI_WAIT_NONE => Wait::None,
             FI_WAIT_UNSPEC | FI_WAIT_YIELD => Wait::Call,
             FI_WAIT_FD => Wait::Descriptor,
+            FI_WAIT_SET => Wait::Set,
             _ => return Err(Errno::NOSYS),
         };
         let threshold = match attr.wait_cond {
             FI_CQ_COND_NONE => false,
             FI_CQ_COND_THRESHOLD => true,
             _ => return Err(Errno::INVAL),
+        };
+        let set = match wait {
+            // SAFETY:
+            // - a wait set of ours, or null, by the interface.
+            Wait::Set => Some(unsafe { super::wait::set(attr.wait_set, &domain.inner.fabric) }?),
+            _ => None,
         };
         let part = QueuePart {
             queue: CompletionQueue::new(&domain.inner.domain, attr.size, wait)?,
@@ -92,6 +99,9 @@ pub(super) unsafe extern "C" fn open_queue(
             fid: fid_of(FI_CLASS_CQ, context, &FID),
             ops: &OPS,
         };
+        if let Some(set) = set {
+            set.add_queue(&part.queue);
+        }
         // SAFETY:
         // - not null, so a place for a pointer.
         unsafe { put(queue, Object::create(raw, part)) }

@@ -108,6 +108,7 @@ constants! { MODES, i32:
     FI_GETWAITOBJ = 16,
     FI_WAIT_NONE = 0,
     FI_WAIT_UNSPEC = 1,
+    FI_WAIT_SET = 2,
     FI_WAIT_FD = 3,
     FI_WAIT_YIELD = 5,
     FI_CQ_FORMAT_UNSPEC = 0,
@@ -159,6 +160,7 @@ constants! { CLASSES, usize:
     FI_CLASS_EQ = 13,
     FI_CLASS_CQ = 14,
     FI_CLASS_CNTR = 15,
+    FI_CLASS_WAIT = 16,
     FI_CLASS_POLL = 17,
     FI_SHARED_CONTEXT = usize::MAX,
 }

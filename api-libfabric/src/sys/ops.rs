@@ -45,7 +45,7 @@ tables! {
         domain: (*mut fid_fabric, *mut fi_info, *mut *mut fid_domain, *mut c_void) -> c_int;
         passive_ep: no;
         eq_open: (*mut fid_fabric, *mut fi_eq_attr, *mut *mut fid_eq, *mut c_void) -> c_int;
-        wait_open: no;
+        wait_open: (*mut fid_fabric, *mut fi_wait_attr, *mut *mut fid_wait) -> c_int;
         trywait: (*mut fid_fabric, *mut *mut fid, c_int) -> c_int;
         domain2: (*mut fid_fabric, *mut fi_info, *mut *mut fid_domain, u64, *mut c_void) -> c_int;
     }
@@ -82,6 +82,9 @@ tables! {
         write: (*mut fid_eq, u32, *const c_void, usize, u64) -> isize;
         sread: (*mut fid_eq, *mut u32, *mut c_void, usize, c_int, u64) -> isize;
         strerror: (*mut fid_eq, c_int, *const c_void, *mut c_char, usize) -> *const c_char;
+    }
+    fi_ops_wait {
+        wait: (*mut fid_wait, c_int) -> c_int;
     }
     fi_ops_poll {
         poll: (*mut fid_poll, *mut *mut c_void, c_int) -> c_int;

@@ -31,6 +31,8 @@ structures! {
     fid_av { fid: fid, ops: *const fi_ops_av, }
     fid_mr { fid: fid, mem_desc: *mut c_void, key: u64, }
     fid_eq { fid: fid, ops: *const fi_ops_eq, }
+    fid_wait { fid: fid, ops: *const fi_ops_wait, }
+    fi_wait_attr { wait_obj: c_int, flags: u64, }
     fid_poll { fid: fid, ops: *const fi_ops_poll, }
     fi_poll_attr { flags: u64, }
     fid_cq { fid: fid, ops: *const fi_ops_cq, }

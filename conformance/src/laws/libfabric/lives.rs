@@ -307,7 +307,6 @@ fn unused(_: &Ctx) -> Verdict {
         let (options, av) = (&*(*station.ep).ops, &*(*station.av).ops);
         [
             (fabric.passive_ep)(),
-            (fabric.wait_open)(),
             (domain.scalable_ep)(),
             (domain.query_collective)(),
             (ep.setname)(),

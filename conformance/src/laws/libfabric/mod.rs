@@ -43,6 +43,7 @@ mod trigger;
 mod valid;
 mod value;
 mod vector;
+mod wait_set;
 mod waiting;
 
 use crate::law::Law;
@@ -80,6 +81,7 @@ pub fn laws() -> Vec<&'static Law> {
         shared::laws(),
         inject::laws(),
         waiting::laws(),
+        wait_set::laws(),
         receive::laws(),
         rights::laws(),
         pieces::laws(),

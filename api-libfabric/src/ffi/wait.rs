@@ -1,0 +1,203 @@
+//! Wait sets (fi_poll(3)): one wait for several queues and counters.
+//!
+//! All waits of a process sleep at its engine's bell, so a set needs no object of its own to sleep at: it knows what belongs to it, and looks.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::event::EventQueue;
+use super::fabric::{Fabric, FabricObject};
+use super::poll::has_changed;
+use super::{Object, code, deadline, fid_of, given, no, no_bind, put};
+use crate::completion::CompletionQueue;
+use crate::counter::Counter;
+use crate::process;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+/// What belongs to a set, until it is closed.
+enum Member {
+    Queue(Weak<CompletionQueue>),
+    /// With the values that it had when it was last looked at.
+    Counter(Weak<Counter>, (u64, u64)),
+    Events(Weak<EventQueue>),
+}
+
+impl Member {
+    fn is_there(&self) -> bool {
+        0 < match self {
+            Member::Queue(queue) => queue.strong_count(),
+            Member::Counter(counter, _) => counter.strong_count(),
+            Member::Events(events) => events.strong_count(),
+        }
+    }
+
+    /// Moves it on; whether it has something new.
+    fn look(&mut self) -> bool {
+        match self {
+            Member::Queue(queue) => queue.upgrade().is_some_and(|it| it.look_for_entries()),
+            Member::Counter(counter, seen) => {
+                let counter = counter.upgrade();
+                counter.is_some_and(|it| has_changed(&it, seen))
+            }
+            Member::Events(events) => events.upgrade().is_some_and(|it| it.arm().is_err()),
+        }
+    }
+
+    /// Looks whether peers still live.
+    fn look_at_peers(&self) {
+        match self {
+            Member::Queue(queue) => queue.upgrade().iter().for_each(|it| it.attached.look()),
+            Member::Counter(counter, _) => {
+                counter.upgrade().iter().for_each(|it| it.attached.look());
+            }
+            Member::Events(_) => {}
+        }
+    }
+}
+
+pub(super) struct WaitSet {
+    fabric: Arc<Fabric>,
+    wait: c_int,
+    members: Mutex<Vec<Member>>,
+}
+
+type WaitObject = Object<fid_wait, WaitSet>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_wait = fi_ops_wait {
+    size: size_of::<fi_ops_wait>(),
+    wait,
+};
+
+pub(super) unsafe extern "C" fn open_wait(
+    fabric: *mut fid_fabric,
+    attr: *mut fi_wait_attr,
+    set: *mut *mut fid_wait,
+) -> c_int {
+    code(|| {
+        given(set)?;
+        // SAFETY:
+        // - a fabric of ours and attributes (or null), by the interface.
+        let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
+        if attr.is_some_and(|attr| attr.flags != 0) {
+            return Err(Errno::INVAL);
+        }
+        let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        match wait {
+            FI_WAIT_UNSPEC | FI_WAIT_YIELD => {}
+            // To wait in a set for a set, or for nothing, makes no sense.
+            FI_WAIT_NONE | FI_WAIT_SET => return Err(Errno::INVAL),
+            _ => return Err(Errno::NOSYS),
+        }
+        let raw = fid_wait {
+            fid: fid_of(FI_CLASS_WAIT, std::ptr::null_mut(), &FID),
+            ops: &OPS,
+        };
+        let inner = WaitSet {
+            fabric: fabric.inner.clone(),
+            wait,
+            members: Mutex::default(),
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(set, Object::create(raw, inner)) }
+    })
+}
+
+/// The set that a new object is to belong to. Errors: [`Errno::INVAL`] for null, and for one of another fabric.
+///
+/// # Safety
+/// Null, or a wait set of this provider.
+pub(super) unsafe fn set<'a>(set: *mut c_void, fabric: &Arc<Fabric>) -> Result<&'a WaitSet> {
+    // SAFETY:
+    // - the caller's word.
+    let set = &unsafe { WaitObject::at(set) }?.inner;
+    match Arc::ptr_eq(&set.fabric, fabric) {
+        true => Ok(set),
+        false => Err(Errno::INVAL),
+    }
+}
+
+impl WaitSet {
+    fn add(&self, member: Member) {
+        let mut members = self.members.lock();
+        members.retain(Member::is_there);
+        members.push(member);
+    }
+
+    pub fn add_queue(&self, queue: &Arc<CompletionQueue>) {
+        self.add(Member::Queue(Arc::downgrade(queue)));
+    }
+
+    pub fn add_counter(&self, counter: &Arc<Counter>) {
+        self.add(Member::Counter(Arc::downgrade(counter), (0, 0)));
+    }
+
+    pub fn add_events(&self, events: &Arc<EventQueue>) {
+        self.add(Member::Events(Arc::downgrade(events)));
+    }
+}
+
+unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a wait set, by the table that this function is in.
+        let set = &unsafe { WaitObject::at(set) }?.inner;
+        let mut check = || {
+            set.members.lock().iter().for_each(Member::look_at_peers);
+            Ok(())
+        };
+        let look = || {
+            let mut members = set.members.lock();
+            // All of them: each look moves something on, and takes note of what it sees.
+            let news = members
+                .iter_mut()
+                .filter_map(|member| member.look().then_some(()));
+            news.last()
+        };
+        let waited = process::engine()?.wait_for(deadline(timeout), &mut check, look);
+        waited.map_err(|_| Errno::TIMEDOUT)
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a wait set, by the table; what the argument leads to is for the command.
+        unsafe {
+            let set = &WaitObject::at(fid)?.inner;
+            match command {
+                FI_GETWAIT => Err(Errno::NODATA),
+                FI_GETWAITOBJ => put(arg.cast::<c_int>(), set.wait),
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a wait set, by the table.
+        let set = &unsafe { WaitObject::at(fid) }?.inner;
+        if set.members.lock().iter().any(Member::is_there) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY:
+        // - nobody has it any more but the caller, who gives it up.
+        unsafe { WaitObject::destroy(fid) };
+        Ok(())
+    })
+}

@@ -1,0 +1,268 @@
+//! Wait sets (fi_poll(3)).
+
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::station::{Plan, Station, close};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    news: "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
+        "a wait for a set ends when a message comes, and when a counter changes, for queues of any endpoint";
+    local: "wait.local", "fi_poll(3)", 1, [wait, cntr_add, eq_write],
+        "so it does when another thread counts, or tells of an event; and with -FI_ETIMEDOUT when nothing comes";
+    dead: "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
+        "so it does when the peer that is waited for has died";
+    refused: "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
+        "what belongs to a set cannot be waited for alone, and keeps it from being closed; unknown attributes and sets of other fabrics are refused";
+}
+
+fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
+    let mut set = null_mut();
+    let mut attr = fi_wait_attr {
+        wait_obj: FI_WAIT_UNSPEC,
+        flags: 0,
+    };
+    ok!(obj job.station.fabric, wait_open(&mut attr, &mut set));
+    Ok(set)
+}
+
+fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
+    fi_cq_attr {
+        size: 0,
+        flags: 0,
+        format: FI_CQ_FORMAT_TAGGED,
+        wait_obj: FI_WAIT_SET,
+        signaling_vector: 0,
+        wait_cond: FI_CQ_COND_NONE,
+        wait_set: set.cast(),
+    }
+}
+
+fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
+    fi_cntr_attr {
+        events: 0,
+        wait_obj: FI_WAIT_SET,
+        wait_set: set.cast(),
+        flags: 0,
+    }
+}
+
+fn counter(job: &Job<'_>, set: *mut fid_wait) -> Result<*mut fid_cntr, String> {
+    let mut counter = null_mut();
+    ok!(obj job.station.domain, cntr_open(&mut counter_attr(set), &mut counter, null_mut()));
+    Ok(counter)
+}
+
+fn queue(job: &Job<'_>, set: *mut fid_wait) -> Result<Queue, String> {
+    let mut queue = null_mut();
+    ok!(obj job.station.domain, cq_open(&mut queue_attr(set), &mut queue, null_mut()));
+    Ok(Queue(queue))
+}
+
+/// An endpoint whose receives are told in a set.
+struct Listener {
+    set: *mut fid_wait,
+    rx: Queue,
+    counter: *mut fid_cntr,
+    ep: *mut fid_ep,
+}
+
+impl Listener {
+    fn open(job: &Job<'_>) -> Result<Listener, String> {
+        let set = open(job)?;
+        let (rx, counter) = (queue(job, set)?, counter(job, set)?);
+        let mut ep: *mut fid_ep = null_mut();
+        ok!(obj job.station.domain, endpoint(job.station.info.raw(), &mut ep, null_mut()));
+        ok!(fid ep, bind(job.station.av.cast(), 0));
+        ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
+        ok!(fid ep, bind(rx.0.cast(), FI_RECV));
+        ok!(fid ep, bind(counter.cast(), FI_RECV));
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        Ok(Listener {
+            set,
+            rx,
+            counter,
+            ep,
+        })
+    }
+
+    fn close(self) -> Verdict {
+        close(self.ep)?;
+        close(self.rx.0)?;
+        close(self.counter)?;
+        close(self.set)
+    }
+}
+
+fn news(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let listener = Listener::open(job)?;
+        ctx.tell(&super::station::name_of(listener.ep)?);
+        job.meet();
+        let told = ctx.told(job.right()).unwrap_or_default();
+        let to = job.station.insert(&told)?;
+        let word = Memory::new(8);
+        for round in 0..3u64 {
+            ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
+            job.meet();
+            // One waits before the message is sent.
+            if job.rank == 0 {
+                pause(2);
+            }
+            let bytes = (round + 1).to_le_bytes();
+            job.post(|| call!(msg job.ep, inject(bytes.as_ptr().cast(), 8, to)))?;
+            let mut entry = blank();
+            loop {
+                ok!(obj listener.set, wait(LONG));
+                if call!(obj listener.rx.0, read((&raw mut entry).cast(), 1)) == 1 {
+                    break;
+                }
+            }
+            ensure_eq!(entry.op_context.addr(), 4, "the receive");
+            word.holds(0, &bytes, "the message")?;
+            ensure_eq!(
+                call!(obj listener.counter, read()),
+                round + 1,
+                "the counter"
+            );
+        }
+        word.free();
+        job.meet();
+        listener.close()
+    })
+}
+
+fn local(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let set = open(job)?;
+        let counter = counter(job, set)?;
+        let mut attr = fi_eq_attr {
+            size: 0,
+            flags: FI_WRITE,
+            wait_obj: FI_WAIT_SET,
+            signaling_vector: 0,
+            wait_set: set.cast(),
+        };
+        let mut events: *mut fid_eq = null_mut();
+        ok!(obj job.station.fabric, eq_open(&mut attr, &mut events, null_mut()));
+        for timeout in [0, 5] {
+            gives!(TIMEDOUT, obj set, wait(timeout));
+        }
+        let (there, of_events) = (counter.addr(), events.addr());
+        for counts in [true, false, true] {
+            std::thread::scope(|scope| {
+                let other = scope.spawn(move || {
+                    pause(2);
+                    let (counter, events) = (there as *mut fid_cntr, of_events as *mut fid_eq);
+                    match counts {
+                        true => call!(obj counter, add(1)) as isize,
+                        false => call!(obj events, write(7, (&raw const counts).cast(), 1, 0)),
+                    }
+                });
+                ok!(obj set, wait(LONG));
+                let code = other.join().map_err(|_| "the other thread panics")?;
+                ensure_eq!(
+                    code,
+                    isize::from(!counts),
+                    "what the other thread's call gives"
+                );
+                Ok::<_, String>(())
+            })?;
+            if !counts {
+                // What is not read is still there.
+                ok!(obj set, wait(0));
+                let (mut kind, mut byte) = (0, 9u8);
+                let got = call!(obj events, read(&mut kind, (&raw mut byte).cast(), 1, 0));
+                ensure_eq!((got, kind), (1, 7), "the event");
+            }
+            gives!(TIMEDOUT, obj set, wait(0));
+        }
+        close(events)?;
+        close(counter)?;
+        close(set)
+    })
+}
+
+fn dead(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG | FI_DIRECTED_RECV,
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    job.meet();
+    let victim = super::death::victim(&job);
+    if job.rank == victim {
+        ctx.dies();
+    }
+    let listener = Listener::open(&job)?;
+    let (word, from) = (Memory::new(8), job.peer(victim).address);
+    ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
+    loop {
+        ok!(obj listener.set, wait(LONG));
+        match listener.rx.read() {
+            (AVAIL, _) => break,
+            // The counter of errors may be seen first.
+            (code, _) => ensure_eq!(code, AGAIN, "reading"),
+        }
+    }
+    ensure_eq!(
+        listener.rx.take_error()?.err,
+        Errno::CONNRESET.0,
+        "the failure"
+    );
+    word.free();
+    listener.close()?;
+    super::death::ended(job)
+}
+
+fn refused(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (fabric, domain, none) = (job.station.fabric, job.station.domain, null_mut());
+        let mut set: *mut fid_wait = null_mut();
+        gives!(INVAL, obj fabric, wait_open(null_mut(), null_mut()));
+        for (wait_obj, flags, code) in [
+            (FI_WAIT_UNSPEC, 1, Errno::INVAL),
+            (FI_WAIT_NONE, 0, Errno::INVAL),
+            (FI_WAIT_SET, 0, Errno::INVAL),
+            (FI_WAIT_FD, 0, Errno::NOSYS),
+            (99, 0, Errno::NOSYS),
+        ] {
+            let mut attr = fi_wait_attr { wait_obj, flags };
+            let seen = call!(obj fabric, wait_open(&mut attr, &mut set));
+            ensure_eq!(seen, -code.0, "wait object {wait_obj}, flags {flags}");
+        }
+        // Attributes may be left out.
+        ok!(obj fabric, wait_open(null_mut(), &mut set));
+        let mut kind = 0i32;
+        ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+        ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
+        gives!(NODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
+        gives!(NOSYS, fid set, control(9999, null_mut()));
+
+        let (mut cq, mut cntr): (*mut fid_cq, *mut fid_cntr) = (null_mut(), null_mut());
+        gives!(INVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
+        gives!(INVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
+        let other = Station::open(&Plan::default())?;
+        gives!(INVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
+        gives!(INVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
+        other.close()?;
+
+        let (rx, counter) = (queue(job, set)?, counter(job, set)?);
+        ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+        ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
+        let mut entry = blank();
+        gives!(INVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
+        gives!(INVAL, obj counter, wait(0, 0));
+        gives!(BUSY, fid set, close());
+        close(rx.0)?;
+        gives!(BUSY, fid set, close());
+        close(counter)?;
+        ensure!(!set.is_null(), "the set");
+        close(set)
+    })
+}
