@@ -14,22 +14,31 @@ use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
 
-pub(super) static OPS: fi_ops_atomic = fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write,
-    writev,
-    writemsg,
-    inject,
-    readwrite,
-    readwritev,
-    readwritemsg,
-    compwrite,
-    compwritev,
-    compwritemsg,
-    writevalid,
-    readwritevalid,
-    compwritevalid,
-};
+macro_rules! table {
+    ($triggers:literal) => {
+        fi_ops_atomic {
+            size: size_of::<fi_ops_atomic>(),
+            write: write::<$triggers>,
+            writev: writev::<$triggers>,
+            writemsg,
+            inject: inject::<$triggers>,
+            readwrite: readwrite::<$triggers>,
+            readwritev: readwritev::<$triggers>,
+            readwritemsg,
+            compwrite: compwrite::<$triggers>,
+            compwritev: compwritev::<$triggers>,
+            compwritemsg,
+            writevalid,
+            readwritevalid,
+            compwritevalid,
+        }
+    };
+}
+
+pub(super) static OPS: fi_ops_atomic = table!(false);
+
+/// Of endpoints whose calls wait for counters.
+pub(super) static TRIGGERING: fi_ops_atomic = table!(true);
 
 /// What the lists of a call are, and the operation.
 struct Call<'a> {
@@ -50,12 +59,12 @@ fn lists<'a>(operands: &Operands<'a>) -> Lists<'a> {
     }
 }
 
-/// An operation on consecutive elements of the peer.
+/// An operation on consecutive elements of the peer; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
 ///
 /// # Safety
 /// The arguments of fi_atomic(3).
 #[inline(always)]
-unsafe fn plain(
+unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     call: &Call<'_>,
     (address, key): (u64, u64),
@@ -103,7 +112,7 @@ unsafe fn plain(
     // - the caller's word.
     unsafe {
         match endpoint.atomic(call.family, call.what, &operands, call.to, posting) {
-            Err(Errno::BADFLAGS) => {
+            Err(Errno::BADFLAGS) if TRIGGERS => {
                 let kind = Kind::Atomic(call.family, call.what);
                 trigger(part, kind, &lists(&operands), call.to, *posting)
             }
@@ -160,14 +169,14 @@ macro_rules! operations {
         $(operations!(@$posting $name($($arg: $ty),*) $family, $operand, $compare, $result);)*
     };
     (@plain $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
-        unsafe extern "C" fn $name(
+        unsafe extern "C" fn $name<const TRIGGERS: bool>(
             endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
         ) -> isize {
             operations!(@body endpoint, to, (address, key), (datatype, op), plain(context), $family, $operand, $compare, $result)
         }
     };
     (@injected $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
-        unsafe extern "C" fn $name(
+        unsafe extern "C" fn $name<const TRIGGERS: bool>(
             endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int,
         ) -> isize {
             operations!(@body endpoint, to, (address, key), (datatype, op), inject(), $family, $operand, $compare, $result)
@@ -187,7 +196,7 @@ macro_rules! operations {
                 to: $to,
             };
             let posting = part($endpoint)?.$posting($($context)?);
-            plain($endpoint, &call, $place, &posting)
+            plain::<TRIGGERS>($endpoint, &call, $place, &posting)
         })
     };
 }

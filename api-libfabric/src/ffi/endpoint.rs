@@ -81,6 +81,18 @@ fn object(part: EndpointPart, context: *mut c_void) -> *mut fid_ep {
         atomic: &super::atomic::OPS,
         collective: std::ptr::null(),
     };
+    let flags = part.transmit.load(Ordering::Relaxed) | part.receive.load(Ordering::Relaxed);
+    let raw = match flags & FI_TRIGGER {
+        0 => raw,
+        // Tables of their own: plain calls of other endpoints need not ask.
+        _ => fid_ep {
+            msg: &super::message::TRIGGERING,
+            rma: &super::rma::TRIGGERING,
+            tagged: &super::message::TRIGGERING_TAGGED,
+            atomic: &super::atomic::TRIGGERING,
+            ..raw
+        },
+    };
     Object::create(raw, part)
 }
 
@@ -446,15 +458,37 @@ impl Receiver for EndpointPart {
     #[inline(always)]
     unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
         // SAFETY:
+        // - the caller's word.
+        unsafe { self.endpoint.receive(tag, local, from, posting) }
+    }
+}
+
+/// An endpoint for calls that may have to wait for a counter.
+#[repr(transparent)]
+pub(super) struct Triggering(EndpointPart);
+
+impl Receiver for Triggering {
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
+        // SAFETY:
+        // - the caller's word; one is as the other.
+        unsafe { Ok(&*std::ptr::from_ref(part(object)?).cast::<Triggering>()) }
+    }
+
+    fn plain(&self, context: *mut c_void) -> Posting {
+        Receiver::plain(&self.0, context)
+    }
+
+    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+        // SAFETY:
         // - the caller's word; likewise below.
         unsafe {
-            match self.endpoint.receive(tag, local, from, posting) {
+            match self.0.endpoint.receive(tag, local, from, posting) {
                 Err(Errno::BADFLAGS) => {
                     let lists = Lists {
                         local,
                         ..Lists::default()
                     };
-                    trigger(self, Kind::Receive(tag), &lists, from, *posting)
+                    trigger(&self.0, Kind::Receive(tag), &lists, from, *posting)
                 }
                 done => done,
             }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::endpoint::{EndpointPart, part};
+use super::endpoint::{EndpointPart, Triggering, part};
 use super::posted;
 use super::rma::{one, parts};
 use super::shared::ReceivesPart;
@@ -14,31 +14,47 @@ use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
 
-pub(super) static MESSAGES: fi_ops_msg = fi_ops_msg {
-    size: size_of::<fi_ops_msg>(),
-    recv: recv::<EndpointPart>,
-    recvv: recvv::<EndpointPart>,
-    recvmsg: recvmsg::<EndpointPart>,
-    send,
-    sendv,
-    sendmsg,
-    inject,
-    senddata,
-    injectdata,
-};
+macro_rules! messages {
+    ($receiver:ty, $triggers:literal) => {
+        fi_ops_msg {
+            size: size_of::<fi_ops_msg>(),
+            recv: recv::<$receiver>,
+            recvv: recvv::<$receiver>,
+            recvmsg: recvmsg::<Triggering>,
+            send: send::<$triggers>,
+            sendv: sendv::<$triggers>,
+            sendmsg,
+            inject: inject::<$triggers>,
+            senddata: senddata::<$triggers>,
+            injectdata: injectdata::<$triggers>,
+        }
+    };
+}
 
-pub(super) static TAGGED: fi_ops_tagged = fi_ops_tagged {
-    size: size_of::<fi_ops_tagged>(),
-    recv: trecv::<EndpointPart>,
-    recvv: trecvv::<EndpointPart>,
-    recvmsg: trecvmsg::<EndpointPart>,
-    send: tsend,
-    sendv: tsendv,
-    sendmsg: tsendmsg,
-    inject: tinject,
-    senddata: tsenddata,
-    injectdata: tinjectdata,
-};
+macro_rules! tagged_messages {
+    ($receiver:ty, $triggers:literal) => {
+        fi_ops_tagged {
+            size: size_of::<fi_ops_tagged>(),
+            recv: trecv::<$receiver>,
+            recvv: trecvv::<$receiver>,
+            recvmsg: trecvmsg::<Triggering>,
+            send: tsend::<$triggers>,
+            sendv: tsendv::<$triggers>,
+            sendmsg: tsendmsg,
+            inject: tinject::<$triggers>,
+            senddata: tsenddata::<$triggers>,
+            injectdata: tinjectdata::<$triggers>,
+        }
+    };
+}
+
+pub(super) static MESSAGES: fi_ops_msg = messages!(EndpointPart, false);
+pub(super) static TAGGED: fi_ops_tagged = tagged_messages!(EndpointPart, false);
+
+/// Of endpoints whose calls wait for counters.
+pub(super) static TRIGGERING: fi_ops_msg = messages!(Triggering, true);
+/// Likewise.
+pub(super) static TRIGGERING_TAGGED: fi_ops_tagged = tagged_messages!(Triggering, true);
 
 /// Functions that refuse whatever they are asked.
 macro_rules! refusals {
@@ -141,12 +157,12 @@ unsafe fn receive<R: Receiver>(
     }
 }
 
-/// Posts a send, now or when its counter has come far enough.
+/// Posts a send; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
 ///
 /// # Safety
 /// The arguments of a send.
 #[inline(always)]
-unsafe fn post(
+unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
     tag: Tag,
     local: &[Part],
@@ -157,7 +173,7 @@ unsafe fn post(
     // - the caller's word; likewise below.
     unsafe {
         match part.endpoint.send(tag, local, to, posting) {
-            Err(Errno::BADFLAGS) => {
+            Err(Errno::BADFLAGS) if TRIGGERS => {
                 let lists = Lists {
                     local,
                     ..Lists::default()
@@ -172,7 +188,7 @@ unsafe fn post(
 /// # Safety
 /// The arguments of a send.
 #[inline(always)]
-unsafe fn transmit(
+unsafe fn transmit<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     tag: Tag,
     local: &[Part],
@@ -188,14 +204,14 @@ unsafe fn transmit(
             data,
             ..part.plain(context)
         };
-        post(part, tag, local, to, &posting)
+        post::<TRIGGERS>(part, tag, local, to, &posting)
     }
 }
 
 /// # Safety
 /// The arguments of an inject call.
 #[inline(always)]
-unsafe fn quietly(
+unsafe fn quietly<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     tag: Tag,
     local: &[Part],
@@ -210,7 +226,7 @@ unsafe fn quietly(
             data,
             ..part.inject()
         };
-        post(part, tag, local, to, &posting)
+        post::<TRIGGERS>(part, tag, local, to, &posting)
     }
 }
 
@@ -259,7 +275,7 @@ unsafe extern "C" fn recvmsg<R: Receiver>(
     })
 }
 
-unsafe extern "C" fn send(
+unsafe extern "C" fn send<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -269,10 +285,12 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { transmit(endpoint, Tag::NONE, &one(base, len), to, None, context) })
+    posted(|| unsafe {
+        transmit::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None, context)
+    })
 }
 
-unsafe extern "C" fn sendv(
+unsafe extern "C" fn sendv<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -282,7 +300,9 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { transmit(endpoint, Tag::NONE, parts(local, count)?, to, None, context) })
+    posted(|| unsafe {
+        transmit::<TRIGGERS>(endpoint, Tag::NONE, parts(local, count)?, to, None, context)
+    })
 }
 
 unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
@@ -293,11 +313,11 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        post(part, Tag::NONE, local, message.addr, &posting)
+        post::<true>(part, Tag::NONE, local, message.addr, &posting)
     })
 }
 
-unsafe extern "C" fn inject(
+unsafe extern "C" fn inject<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -305,10 +325,10 @@ unsafe extern "C" fn inject(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { quietly(endpoint, Tag::NONE, &one(base, len), to, None) })
+    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None) })
 }
 
-unsafe extern "C" fn senddata(
+unsafe extern "C" fn senddata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -320,7 +340,7 @@ unsafe extern "C" fn senddata(
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
-        transmit(
+        transmit::<TRIGGERS>(
             endpoint,
             Tag::NONE,
             &one(base, len),
@@ -331,7 +351,7 @@ unsafe extern "C" fn senddata(
     })
 }
 
-unsafe extern "C" fn injectdata(
+unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -340,7 +360,7 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { quietly(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
+    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
 }
 
 unsafe extern "C" fn trecv<R: Receiver>(
@@ -409,7 +429,7 @@ unsafe extern "C" fn trecvmsg<R: Receiver>(
     })
 }
 
-unsafe extern "C" fn tsend(
+unsafe extern "C" fn tsend<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -420,10 +440,12 @@ unsafe extern "C" fn tsend(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { transmit(endpoint, tagged(tag), &one(base, len), to, None, context) })
+    posted(|| unsafe {
+        transmit::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, None, context)
+    })
 }
 
-unsafe extern "C" fn tsendv(
+unsafe extern "C" fn tsendv<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -435,7 +457,7 @@ unsafe extern "C" fn tsendv(
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
-        transmit(
+        transmit::<TRIGGERS>(
             endpoint,
             tagged(tag),
             parts(local, count)?,
@@ -458,11 +480,11 @@ unsafe extern "C" fn tsendmsg(
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        post(part, tagged(message.tag), local, message.addr, &posting)
+        post::<true>(part, tagged(message.tag), local, message.addr, &posting)
     })
 }
 
-unsafe extern "C" fn tinject(
+unsafe extern "C" fn tinject<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -471,10 +493,10 @@ unsafe extern "C" fn tinject(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { quietly(endpoint, tagged(tag), &one(base, len), to, None) })
+    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, None) })
 }
 
-unsafe extern "C" fn tsenddata(
+unsafe extern "C" fn tsenddata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -487,7 +509,7 @@ unsafe extern "C" fn tsenddata(
     // SAFETY:
     // - our caller's arguments.
     posted(|| unsafe {
-        transmit(
+        transmit::<TRIGGERS>(
             endpoint,
             tagged(tag),
             &one(base, len),
@@ -498,7 +520,7 @@ unsafe extern "C" fn tsenddata(
     })
 }
 
-unsafe extern "C" fn tinjectdata(
+unsafe extern "C" fn tinjectdata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -508,5 +530,7 @@ unsafe extern "C" fn tinjectdata(
 ) -> isize {
     // SAFETY:
     // - our caller's arguments.
-    posted(|| unsafe { quietly(endpoint, tagged(tag), &one(base, len), to, Some(data)) })
+    posted(|| unsafe {
+        quietly::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, Some(data))
+    })
 }

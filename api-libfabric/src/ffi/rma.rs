@@ -11,18 +11,27 @@ use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
 
-pub(super) static OPS: fi_ops_rma = fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read,
-    readv,
-    readmsg,
-    write,
-    writev,
-    writemsg,
-    inject,
-    writedata,
-    injectdata,
-};
+macro_rules! table {
+    ($triggers:literal) => {
+        fi_ops_rma {
+            size: size_of::<fi_ops_rma>(),
+            read: read::<$triggers>,
+            readv: readv::<$triggers>,
+            readmsg,
+            write: write::<$triggers>,
+            writev: writev::<$triggers>,
+            writemsg,
+            inject: inject::<$triggers>,
+            writedata: writedata::<$triggers>,
+            injectdata: injectdata::<$triggers>,
+        }
+    };
+}
+
+pub(super) static OPS: fi_ops_rma = table!(false);
+
+/// Of endpoints whose calls wait for counters.
+pub(super) static TRIGGERING: fi_ops_rma = table!(true);
 
 const _: () = assert!(
     size_of::<Part>() == size_of::<libc::iovec>()
@@ -71,12 +80,12 @@ pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
     }]
 }
 
-/// Posts a transfer, now or when its counter has come far enough.
+/// Posts a transfer; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
 ///
 /// # Safety
 /// The arguments of fi_rma(3).
 #[inline(always)]
-unsafe fn post(
+unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
     direction: Direction,
     local: &[Part],
@@ -91,7 +100,7 @@ unsafe fn post(
             .endpoint
             .transfer(direction, local, remote, to, posting)
         {
-            Err(Errno::BADFLAGS) => {
+            Err(Errno::BADFLAGS) if TRIGGERS => {
                 let lists = Lists {
                     local,
                     remote,
@@ -109,7 +118,7 @@ unsafe fn post(
 /// # Safety
 /// The arguments of fi_rma(3).
 #[inline(always)]
-unsafe fn plain(
+unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     direction: Direction,
     local: &[Part],
@@ -121,7 +130,7 @@ unsafe fn plain(
     let remote = [RemotePart { address, len, key }];
     // SAFETY:
     // - as above.
-    unsafe { post(part(endpoint)?, direction, local, &remote, to, posting) }
+    unsafe { post::<TRIGGERS>(part(endpoint)?, direction, local, &remote, to, posting) }
 }
 
 /// # Safety
@@ -143,11 +152,11 @@ unsafe fn message(
         let posting = part.flagged(message.context, flags, message.data);
         let remote = remote_parts(message.rma_iov, message.rma_iov_count)?;
         let local = parts(message.msg_iov, message.iov_count)?;
-        post(part, direction, local, remote, message.addr, &posting)
+        post::<true>(part, direction, local, remote, message.addr, &posting)
     }
 }
 
-unsafe extern "C" fn read(
+unsafe extern "C" fn read<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *mut c_void,
     len: usize,
@@ -161,7 +170,7 @@ unsafe extern "C" fn read(
     // - our caller's arguments; likewise below.
     posted(|| unsafe {
         let posting = part(endpoint)?.plain(context);
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Read,
             &one(base, len),
@@ -172,7 +181,7 @@ unsafe extern "C" fn read(
     })
 }
 
-unsafe extern "C" fn readv(
+unsafe extern "C" fn readv<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -187,7 +196,7 @@ unsafe extern "C" fn readv(
     posted(|| unsafe {
         let posting = part(endpoint)?.plain(context);
         let local = parts(local, count)?;
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Read,
             local,
@@ -204,7 +213,7 @@ unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, flag
     posted(|| unsafe { message(endpoint, Direction::Read, msg, flags) })
 }
 
-unsafe extern "C" fn write(
+unsafe extern "C" fn write<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -218,7 +227,7 @@ unsafe extern "C" fn write(
     // - as above.
     posted(|| unsafe {
         let posting = part(endpoint)?.plain(context);
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Write,
             &one(base, len),
@@ -229,7 +238,7 @@ unsafe extern "C" fn write(
     })
 }
 
-unsafe extern "C" fn writev(
+unsafe extern "C" fn writev<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     local: *const libc::iovec,
     _desc: *mut *mut c_void,
@@ -244,7 +253,7 @@ unsafe extern "C" fn writev(
     posted(|| unsafe {
         let posting = part(endpoint)?.plain(context);
         let local = parts(local, count)?;
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Write,
             local,
@@ -261,7 +270,7 @@ unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, fla
     posted(|| unsafe { message(endpoint, Direction::Write, msg, flags) })
 }
 
-unsafe extern "C" fn inject(
+unsafe extern "C" fn inject<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -273,7 +282,7 @@ unsafe extern "C" fn inject(
     // - as above.
     posted(|| unsafe {
         let posting = part(endpoint)?.inject();
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Write,
             &one(base, len),
@@ -284,7 +293,7 @@ unsafe extern "C" fn inject(
     })
 }
 
-unsafe extern "C" fn writedata(
+unsafe extern "C" fn writedata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -302,7 +311,7 @@ unsafe extern "C" fn writedata(
             data: Some(data),
             ..part(endpoint)?.plain(context)
         };
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Write,
             &one(base, len),
@@ -313,7 +322,7 @@ unsafe extern "C" fn writedata(
     })
 }
 
-unsafe extern "C" fn injectdata(
+unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     base: *const c_void,
     len: usize,
@@ -329,7 +338,7 @@ unsafe extern "C" fn injectdata(
             data: Some(data),
             ..part(endpoint)?.inject()
         };
-        plain(
+        plain::<TRIGGERS>(
             endpoint,
             Direction::Write,
             &one(base, len),

@@ -288,6 +288,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn report_end(
         &mut self,
         reports: &Reports,
