@@ -90,6 +90,27 @@ pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<us
         .ok_or(Errno::MSGSIZE)
 }
 
+/// Errors: [`Errno::INVAL`] for more parts than there may be, and for memory at null.
+#[inline(always)]
+pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
+    let is_wrong = |part: &Part| part.ptr.is_null() && part.len > 0;
+    // Most calls have one, which needs no loop.
+    let wrong = match parts {
+        [part] => is_wrong(part),
+        _ => parts.len() > IOV_LIMIT || parts.iter().any(is_wrong),
+    };
+    if wrong { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// Their bytes. Errors: [`Errno::MSGSIZE`] for more than `most`.
+#[inline(always)]
+pub(crate) fn bytes_of(parts: &[Part], most: usize) -> Result<usize> {
+    match parts {
+        [part] if part.len <= most => Ok(part.len),
+        _ => total(parts.iter().map(|part| part.len), most),
+    }
+}
+
 /// Walks along several lists of lengths at once: gives, for each, the item and how far it is used up, with the length that is
 /// common to all.
 pub(crate) struct Walk<const LISTS: usize> {
@@ -221,15 +242,13 @@ impl Endpoint {
         if posting.flags & !TRANSMIT_FLAGS != 0 {
             return Err(Errno::BADFLAGS);
         }
-        if local.len() > IOV_LIMIT || remote.len() > IOV_LIMIT || remote.is_empty() {
+        if remote.len() > IOV_LIMIT || remote.is_empty() {
             return Err(Errno::INVAL);
         }
-        if local.iter().any(|part| part.ptr.is_null() && part.len > 0) {
-            return Err(Errno::INVAL);
-        }
+        check_parts(local)?;
         let inline = posting.quiet || posting.flags & FI_INJECT != 0;
         let most = if inline { INJECT_SIZE } else { LONGEST };
-        let len = total(local.iter().map(|part| part.len), most)?;
+        let len = bytes_of(local, most)?;
         if total(remote.iter().map(|part| part.len), LONGEST)? != len {
             return Err(Errno::INVAL);
         }

@@ -4,9 +4,9 @@ use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
 use super::{After, Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting, fence};
+use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, fence};
 use crate::operation::{Counted, Report, Reports};
-use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, total};
+use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_parts};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -38,13 +38,11 @@ pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> 
     if flags & !known != 0 || peeks == FI_DISCARD || peeks == PEEK_FLAGS {
         return Err(Errno::BADFLAGS);
     }
-    if parts.len() > IOV_LIMIT || parts.iter().any(|part| part.ptr.is_null() && part.len > 0) {
-        return Err(Errno::INVAL);
-    }
+    check_parts(parts)?;
     if flags & FI_MULTI_RECV != 0 && caps & FI_MULTI_RECV == 0 {
         return Err(Errno::BADFLAGS);
     }
-    total(parts.iter().map(|part| part.len), LONGEST)
+    bytes_of(parts, LONGEST)
 }
 
 impl Endpoint {
@@ -56,12 +54,10 @@ impl Endpoint {
         if posting.flags & !(TRANSMIT_FLAGS | FI_MATCH_COMPLETE) != 0 {
             return Err(Errno::BADFLAGS);
         }
-        if parts.len() > IOV_LIMIT || parts.iter().any(|part| part.ptr.is_null() && part.len > 0) {
-            return Err(Errno::INVAL);
-        }
+        check_parts(parts)?;
         let inline = posting.quiet || posting.flags & FI_INJECT != 0;
         let most = if inline { INJECT_SIZE } else { LONGEST };
-        let len = total(parts.iter().map(|part| part.len), most)?;
+        let len = bytes_of(parts, most)?;
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         if self.options().caps & tag.kind() == 0 || state.messages.is_none() {
