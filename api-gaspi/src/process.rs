@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
 use unipgas_core::job::Job;
 use unipgas_core::limbo::Limbo;
+use unipgas_core::pace::Pace;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::world::{Imported, Imports};
@@ -18,6 +19,9 @@ use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::segment::Segment;
 use crate::status::{Result, Status, code_of, from_engine};
+
+/// See [`Process::at_once_max`].
+const AT_ONCE: u64 = 16 << 10;
 
 /// Segment names.
 pub(crate) const SEGMENT_IDS: usize = 256;
@@ -40,17 +44,23 @@ pub struct Process {
     pub(crate) world: Arc<World>,
     pub(crate) imports: Imports,
     pub(crate) config: Config,
+    /// Bytes of the longest request that is carried out without looking at the others' lives. A queue of such ones is over within
+    /// milliseconds, and then full, or waited for.
+    pub(crate) at_once_max: u64,
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
+    /// The notification words of those that are ready.
+    pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
     /// Guards making and deleting of segments.
     pub(crate) segment_changes: Mutex<()>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
-    #[allow(clippy::vec_box, reason = "their addresses must stay")]
-    pub(crate) queue_changes: Mutex<Vec<Box<Endpoint>>>,
+    pub(crate) queue_changes: Mutex<Vec<Arc<Endpoint>>>,
     pub(crate) groups: Box<[GroupPlace]>,
-    /// Deleted segments and groups, which calls may still be reading.
+    /// Deleted groups, which calls may still be reading.
     pub(crate) limbo: Limbo,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
     pub(crate) atomics: Endpoint,
+    /// Counts the waits for queues.
+    pub(crate) pace: Pace,
 }
 
 /// An initialisation that may need several calls (§5.3.1).
@@ -108,7 +118,9 @@ impl Process {
             world: world.clone(),
             imports: world.imports(),
             config,
+            at_once_max: config.transfer_size_max.min(AT_ONCE),
             segments: std::array::from_fn(|_| AtomicPtr::default()),
+            words: std::array::from_fn(|_| AtomicPtr::default()),
             segment_changes: Mutex::new(()),
             queues: std::array::from_fn(|_| AtomicPtr::default()),
             queue_changes: Mutex::new(Vec::new()),
@@ -118,6 +130,7 @@ impl Process {
             limbo: Limbo::of_threads(),
             group_counts: Mutex::default(),
             atomics: endpoint(u32::MAX)?,
+            pace: Pace::default(),
         };
         for _ in 0..config.queue_num {
             process.queue_create()?;
@@ -229,7 +242,7 @@ impl Process {
     }
 
     #[cold]
-    fn look_around(&self) {
+    pub(crate) fn look_around(&self) {
         self.world.look_around();
     }
 
@@ -269,8 +282,8 @@ impl Drop for Process {
             let queue = queue.swap(std::ptr::null_mut(), Ordering::AcqRel);
             if !queue.is_null() {
                 // SAFETY:
-                // - came from Box::into_raw in `queue_create`, and nobody else has a reference to the process any more.
-                drop(unsafe { Box::from_raw(queue) });
+                // - came from Arc::into_raw in `queue_create`, and nobody else has a reference to the process any more.
+                drop(unsafe { Arc::from_raw(queue) });
             }
         }
         for segment in &self.segments {

@@ -1,5 +1,6 @@
 //! Queues (GASPI 17.1 §8.5, §8.2.3): one endpoint each, shared by all threads.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use unipgas_core::{Endpoint, Error};
@@ -44,14 +45,15 @@ impl Process {
             .ok_or(Status::ErrInvNum)?;
         let queue = match spare.pop() {
             Some(queue) => queue,
-            None => Box::new(
-                self.world
-                    .engine()
-                    .endpoint(self.config.queue_size_max)
-                    .map_err(from_engine)?,
-            ),
+            None => {
+                let engine = self.world.engine();
+                let queue = engine.endpoint(self.config.queue_size_max);
+                let queue = Arc::new(queue.map_err(from_engine)?);
+                self.world.read_by(queue.clone());
+                queue
+            }
         };
-        self.queues[id].store(Box::into_raw(queue), Ordering::Release);
+        self.queues[id].store(Arc::into_raw(queue).cast_mut(), Ordering::Release);
         Ok(id as u8)
     }
 
@@ -67,9 +69,9 @@ impl Process {
         queue.purge();
         let queue = self.queues[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY:
-        // - came from Box::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the
+        // - came from Arc::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the
         //   process ends, and used again by the next `queue_create`.
-        spare.push(unsafe { Box::from_raw(queue) });
+        spare.push(unsafe { Arc::from_raw(queue) });
         Ok(())
     }
 
@@ -99,6 +101,9 @@ impl Process {
     #[inline]
     pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
+        if self.pace.is_due() {
+            self.look_around();
+        }
         if queue.posted() > 0 {
             // One of the requests may have gone to the dead, for all the queue knows.
             self.world.check_news().map_err(from_engine)?;

@@ -1,6 +1,7 @@
 //! Segments (GASPI 17.1 §7): registered memory with notification words, listed in the process's directory under the segment's
 //! name.
 
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -19,7 +20,7 @@ pub struct Segment {
     /// Ready for use: false while its collective creation has not ended.
     ready: AtomicBool,
     region: Mutex<Option<Region>>,
-    pub(crate) notifications: Notifications,
+    notifications: Notifications,
 }
 
 // SAFETY:
@@ -42,13 +43,6 @@ impl Segment {
         })
     }
 
-    /// The notification words, for a call of the process, which keeps the transport.
-    pub(crate) fn words(&self) -> Words {
-        // SAFETY:
-        // - only what borrows the process calls this, and uses them as long.
-        unsafe { self.notifications.words() }
-    }
-
     /// Ends the registrations; the description stays readable for threads that have just looked it up.
     fn retire(&self) {
         self.ready.store(false, Ordering::Release);
@@ -64,7 +58,32 @@ enum Source {
 }
 
 impl Process {
+    /// A segment that is ready.
+    ///
+    /// # Safety
+    /// The result is used in a call, or while one of the process's queues posts.
     #[inline(always)]
+    pub(crate) unsafe fn segment_at_hand(&self, id: u8) -> Option<&Segment> {
+        let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or from Box::into_raw; deleted segments are kept until what the caller speaks of is over.
+        let segment = unsafe { segment.as_ref() }?;
+        segment.ready.load(Ordering::Acquire).then_some(segment)
+    }
+
+    /// The notification words of a segment that is ready. They stay where they are whatever becomes of it. Errors:
+    /// [`Status::ErrInvSeg`].
+    #[inline(always)]
+    pub(crate) fn words(&self, id: u8) -> Result<Words> {
+        let first = self.words[usize::from(id)].load(Ordering::Acquire);
+        if first.is_null() {
+            return Err(Status::ErrInvSeg);
+        }
+        // SAFETY:
+        // - `make` has given each segment so many; whoever borrows the process keeps the transport.
+        Ok(unsafe { Words::from_raw(first, self.config.notification_num as usize) })
+    }
+
     fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
@@ -79,11 +98,10 @@ impl Process {
     }
 
     #[inline(always)]
-    pub(crate) fn segment<'a>(&'a self, id: u8, call: &'a Call) -> Result<&'a Segment> {
-        match self.segment_any(id, call) {
-            Some(segment) if segment.ready.load(Ordering::Acquire) => Ok(segment),
-            _ => Err(Status::ErrInvSeg),
-        }
+    pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a Segment> {
+        // SAFETY:
+        // - the result borrows the call.
+        unsafe { self.segment_at_hand(id) }.ok_or(Status::ErrInvSeg)
     }
 
     fn make(&self, id: u8, size: u64, source: &Source, ready: bool) -> Result<()> {
@@ -119,12 +137,24 @@ impl Process {
             base: local.ptr,
             len: region.len(),
             desc: local.desc,
-            ready: AtomicBool::new(ready),
+            ready: AtomicBool::new(false),
             region: Mutex::new(Some(region)),
             notifications,
         });
-        self.segments[usize::from(id)].store(Box::into_raw(segment), Ordering::Release);
+        let segment = Box::into_raw(segment);
+        self.segments[usize::from(id)].store(segment, Ordering::Release);
+        if ready {
+            // SAFETY:
+            // - just made; it is taken out under the lock only.
+            self.is_ready(id, unsafe { &*segment });
+        }
         self.show(id, self.rank())
+    }
+
+    fn is_ready(&self, id: u8, segment: &Segment) {
+        segment.ready.store(true, Ordering::Release);
+        let words = segment.notifications.as_ptr().cast_mut();
+        self.words[usize::from(id)].store(words, Ordering::Release);
     }
 
     fn show(&self, id: u8, rank: u16) -> Result<()> {
@@ -211,7 +241,7 @@ impl Process {
         match self.barrier_until(group, deadline) {
             Ok(()) => {
                 if let Some(segment) = self.segment_any(id, &self.call()) {
-                    segment.ready.store(true, Ordering::Release);
+                    self.is_ready(id, segment);
                 }
                 Ok(())
             }
@@ -238,12 +268,13 @@ impl Process {
             .directory()
             .unlist_region(usize::from(id))
             .map_err(from_engine)?;
-        let segment = self.segments[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        self.words[usize::from(id)].store(null_mut(), Ordering::Release);
+        let segment = self.segments[usize::from(id)].swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
         let segment = unsafe { Box::from_raw(segment) };
         segment.retire();
-        self.limbo.retire(segment, 1);
+        self.world.retire(segment, 1);
         Ok(())
     }
 

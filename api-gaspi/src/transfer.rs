@@ -6,7 +6,7 @@ use unipgas_core::calls::Call;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Life;
 use unipgas_core::world::Imported;
-use unipgas_core::{Endpoint, Error};
+use unipgas_core::{Endpoint, Error, Posting};
 
 use crate::process::{Process, deadline};
 use crate::segment::Segment;
@@ -53,24 +53,21 @@ impl Process {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
     #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
-        let call = self.call();
-        if let Some((queue, local, import)) = self.at_hand(&part, &post, &call) {
-            let remote = Remote {
-                region: &import.data,
-                offset: part.offset_remote as usize,
-            };
+        if let Some((posting, local, import)) = self.at_hand(&part, &post) {
+            let (now, size) = (posting.at_once(), part.size as usize);
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
-            if unsafe { queue.put_at_once(local, remote, part.size as usize) } {
+            let done = unsafe { now.put(local, remote(&part, import), size) };
+            if posting.end(done) {
                 return Ok(());
             }
         }
-        self.write_checked(part, post, &call)
+        self.write_checked(part, post)
     }
 
-    #[inline(never)]
-    fn write_checked(&self, part: Part, post: Post, call: &Call) -> Result<()> {
-        self.simple(part, post, call, |queue, local, remote, size| {
+    #[cold]
+    fn write_checked(&self, part: Part, post: Post) -> Result<()> {
+        self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
             unsafe { queue.put(local, remote, size, Flags::empty(), 0) }
@@ -78,10 +75,23 @@ impl Process {
     }
 
     /// Reads (§8.2.2).
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, part: Part, post: Post) -> Result<()> {
-        let call = self.call();
-        self.simple(part, post, &call, |queue, local, remote, size| {
+        if let Some((posting, local, import)) = self.at_hand(&part, &post) {
+            let (now, size) = (posting.at_once(), part.size as usize);
+            // SAFETY:
+            // - as for `write`.
+            let done = unsafe { now.get(local, remote(&part, import), size) };
+            if posting.end(done) {
+                return Ok(());
+            }
+        }
+        self.read_checked(part, post)
+    }
+
+    #[cold]
+    fn read_checked(&self, part: Part, post: Post) -> Result<()> {
+        self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - as for `write`.
             unsafe { queue.get(local, remote, size, Flags::empty(), 0) }
@@ -91,72 +101,87 @@ impl Process {
     /// Writes, then notifies once the data is there (§8.4.1).
     #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
-        let call = self.call();
         if notification.value != 0
-            && let Some((queue, local, import)) = self.at_hand(&part, &post, &call)
+            && let Some((posting, local, import)) = self.at_hand(&part, &post)
         {
-            let remote = Remote {
-                region: &import.data,
-                offset: part.offset_remote as usize,
-            };
+            let (now, size) = (posting.at_once(), part.size as usize);
             let notice = self.notice(&notification, part.segment_remote, import);
             // SAFETY:
             // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
-            if unsafe { queue.put_notify_at_once(local, remote, part.size as usize, notice) } {
+            let done = unsafe { now.put_notify(local, remote(&part, import), size, notice) };
+            if posting.end(done) {
                 return Ok(());
             }
         }
-        self.write_notify_checked(part, notification, post, &call)
+        self.write_notify_checked(part, notification, post)
     }
 
-    #[inline(never)]
+    #[cold]
     fn write_notify_checked(
         &self,
         part: Part,
         notification: Notification,
         post: Post,
-        call: &Call,
     ) -> Result<()> {
         self.check_notification(&notification)?;
-        let (queue, local) = self.checked(&part, &post, call)?;
+        let call = self.call();
+        let (queue, local) = self.checked(&part, &post, &call)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, 1, call, |import| {
+        self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
             let notice = self.notice(&notification, part.segment_remote, import);
-            let remote = Remote {
-                region: &import.data,
-                offset: part.offset_remote as usize,
-            };
+            let (to, size) = (remote(&part, import), part.size as usize);
             // SAFETY:
             // - as for `write`.
-            unsafe {
-                queue.put_notify(local, remote, part.size as usize, notice, Flags::empty(), 0)
-            }
+            unsafe { queue.put_notify(local, to, size, notice, Flags::empty(), 0) }
         })
     }
 
     /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
     #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
-        let call = self.call();
         if notification.value != 0
             && let Some(queue) = self.queue_at_hand(post.queue)
-            // SAFETY:
-            // - the result is used in the call that has begun, and self keeps the world.
-            && let Some(import) = unsafe { self.imports.get(post.rank.into(), notification.segment.into()) }
-            && queue.notify_at_once(self.notice(&notification, notification.segment, import))
+            && let Some(posting) = queue.post_at_once()
         {
-            return Ok(());
+            let (rank, id) = (post.rank.into(), notification.segment);
+            // SAFETY:
+            // - used before the end of the posting, and self keeps the world.
+            let import = unsafe { self.imports.get(rank, id.into()) };
+            let done = import.is_some_and(|import| {
+                let notice = self.notice(&notification, id, import);
+                posting.at_once().notify(notice)
+            });
+            if posting.end(done) {
+                return Ok(());
+            }
         }
-        self.notify_checked(notification, post, &call)
+        let Notification { segment, id, value } = notification;
+        self.notify_checked(segment, id, value, post.rank, post.queue, post.timeout)
     }
 
-    #[inline(never)]
-    fn notify_checked(&self, notification: Notification, post: Post, call: &Call) -> Result<()> {
+    /// By single values, which need not be in memory on the way that is taken most.
+    #[cold]
+    fn notify_checked(
+        &self,
+        segment: u8,
+        id: u32,
+        value: u32,
+        rank: u16,
+        queue: u8,
+        timeout: u64,
+    ) -> Result<()> {
+        let notification = Notification { segment, id, value };
+        let post = Post {
+            rank,
+            queue,
+            timeout,
+        };
         self.check_notification(&notification)?;
         self.check_rank(post.rank)?;
-        let queue = self.queue(post.queue)?;
+        let call = self.call();
+        let queue = self.looked(self.queue(post.queue)?);
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, notification.segment, 1, call, |import| {
+        self.at_peer(queue, &post, notification.segment, 1, &call, |import| {
             let notice = self.notice(&notification, notification.segment, import);
             queue.notify(notice, Flags::ORDERED, 0)
         })
@@ -206,13 +231,10 @@ impl Process {
                 .segment(part.segment_local, &call)?
                 .local(part.offset_local, part.size)?;
             self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
-                let remote = Remote {
-                    region: &import.data,
-                    offset: part.offset_remote as usize,
-                };
+                let (from, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
                 // - as for `write`.
-                unsafe { queue.get(local, remote, part.size as usize, Flags::empty(), 0) }
+                unsafe { queue.get(local, from, size, Flags::empty(), 0) }
             })?;
         }
         Ok(())
@@ -232,8 +254,7 @@ impl Process {
         let call = self.call();
         let queue = self.check_list(parts, &post, &call)?;
         let word = self
-            .segment(segment_notification, &call)?
-            .notifications
+            .words(segment_notification)?
             .word(id as usize)
             .map_err(from_engine)?;
         let requests = parts.len() as u32;
@@ -247,14 +268,7 @@ impl Process {
         });
         let mut refused = Ok(());
         let valid = parts.map_while(|(local, import, part)| match (local, import) {
-            (Ok(local), Ok(import)) => Some((
-                local,
-                Remote {
-                    region: &import.data,
-                    offset: part.offset_remote as usize,
-                },
-                part.size as usize,
-            )),
+            (Ok(local), Ok(import)) => Some((local, remote(part, import), part.size as usize)),
             (Err(status), _) | (_, Err(status)) => {
                 refused = Err(status);
                 None
@@ -271,8 +285,7 @@ impl Process {
     /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
     #[inline]
     pub fn notify_waitsome(&self, segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32> {
-        // The words stay where they are, however long the wait takes.
-        let words = self.segment(segment, &self.call())?.words();
+        let words = self.words(segment)?;
         if begin >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
         }
@@ -306,8 +319,7 @@ impl Process {
     /// Sets a notification to zero and gives what it was, in one atomic step (§8.3.4).
     #[inline]
     pub fn notify_reset(&self, segment: u8, id: u32) -> Result<u32> {
-        self.segment(segment, &self.call())?
-            .notifications
+        self.words(segment)?
             .take(id as usize)
             .map_err(|_| Status::ErrInvNotifId)
     }
@@ -320,24 +332,38 @@ impl Process {
         unsafe { queue.as_ref() }
     }
 
-    /// What a request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
+    /// What a short request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
     #[inline(always)]
-    fn at_hand<'a>(
-        &'a self,
-        part: &Part,
-        post: &Post,
-        call: &'a Call,
-    ) -> Option<(&'a Endpoint, Local, &'a Imported)> {
+    fn at_hand(&self, part: &Part, post: &Post) -> Option<(Posting<'_>, Local, &Imported)> {
         let queue = self.queue_at_hand(post.queue)?;
-        let segment = self.segment(part.segment_local, call).ok()?;
-        let local = segment.local(part.offset_local, part.size).ok()?;
+        if part.size > self.at_once_max {
+            return None;
+        }
+        let posting = queue.post_at_once()?;
         // SAFETY:
-        // - the result borrows the call, and self, which keeps the world.
-        let import = unsafe {
-            self.imports
-                .get(post.rank.into(), part.segment_remote.into())
-        }?;
-        (part.size <= self.config.transfer_size_max).then_some((queue, local, import))
+        // - what is found is used before the end of the posting, and self keeps the world.
+        let found = unsafe { self.find_at_hand(part, post) };
+        let Some((local, import)) = found else {
+            posting.end(false);
+            return None;
+        };
+        Some((posting, local, import))
+    }
+
+    /// # Safety
+    /// What is found is used before the end of a posting, and only as long as self is there.
+    #[inline(always)]
+    unsafe fn find_at_hand(&self, part: &Part, post: &Post) -> Option<(Local, &Imported)> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            let segment = self.segment_at_hand(part.segment_local)?;
+            let local = segment.local(part.offset_local, part.size).ok()?;
+            let import = self
+                .imports
+                .get(post.rank.into(), part.segment_remote.into())?;
+            Some((local, import))
+        }
     }
 
     #[inline(always)]
@@ -345,29 +371,34 @@ impl Process {
         &self,
         part: Part,
         post: Post,
-        call: &Call,
         run: impl Fn(&Endpoint, Local, Remote<'_>, usize) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
-        let (queue, local) = self.checked(&part, &post, call)?;
+        let call = self.call();
+        let (queue, local) = self.checked(&part, &post, &call)?;
         self.claim(queue, 1, &post)?;
-        self.at_peer(queue, &post, part.segment_remote, 1, call, |import| {
-            let remote = Remote {
-                region: &import.data,
-                offset: part.offset_remote as usize,
-            };
-            run(queue, local, remote, part.size as usize)
+        self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
+            run(queue, local, remote(&part, import), part.size as usize)
         })
     }
 
     #[inline(always)]
     fn checked(&self, part: &Part, post: &Post, call: &Call) -> Result<(&Endpoint, Local)> {
-        let queue = self.queue(post.queue)?;
+        let queue = self.looked(self.queue(post.queue)?);
         self.check_rank(post.rank)?;
         if part.size > self.config.transfer_size_max {
             return Err(Status::ErrInvCommsize);
         }
         let segment: &Segment = self.segment(part.segment_local, call)?;
         Ok((queue, segment.local(part.offset_local, part.size)?))
+    }
+
+    /// The queue, when the others' lives have been looked at, if it is time to.
+    #[inline(always)]
+    fn looked<'a>(&self, queue: &'a Endpoint) -> &'a Endpoint {
+        if queue.is_look_due() {
+            self.look_around();
+        }
+        queue
     }
 
     fn check_list(&self, parts: &[Part], post: &Post, call: &Call) -> Result<&Endpoint> {
@@ -514,15 +545,21 @@ impl Process {
                 .segment(part.segment_local, call)?
                 .local(part.offset_local, part.size)?;
             self.at_peer(queue, post, part.segment_remote, 1, call, |import| {
-                let remote = Remote {
-                    region: &import.data,
-                    offset: part.offset_remote as usize,
-                };
+                let (to, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
                 // - as for `write`.
-                unsafe { queue.put(local, remote, part.size as usize, Flags::empty(), 0) }
+                unsafe { queue.put(local, to, size, Flags::empty(), 0) }
             })?;
         }
         Ok(())
+    }
+}
+
+/// Where a part lies at the other process.
+#[inline(always)]
+fn remote<'a>(part: &Part, import: &'a Imported) -> Remote<'a> {
+    Remote {
+        region: &import.data,
+        offset: part.offset_remote as usize,
     }
 }

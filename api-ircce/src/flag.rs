@@ -50,7 +50,11 @@ impl Ue {
     #[inline]
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
-        if self.endpoint.notify_at_once(notice) {
+        if self
+            .endpoint
+            .at_once()
+            .is_some_and(|now| now.notify(notice))
+        {
             return self.reached();
         }
         self.endpoint
@@ -87,7 +91,8 @@ impl Ue {
         unsafe {
             if self
                 .endpoint
-                .put_notify_at_once(source, to, MAX_TAGGED_LEN, notice)
+                .at_once()
+                .is_some_and(|now| now.put_notify(source, to, MAX_TAGGED_LEN, notice))
             {
                 return self.reached();
             }

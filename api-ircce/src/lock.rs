@@ -104,7 +104,11 @@ impl Ue {
             slot: Remote { region, offset },
             value: self.id() + 1,
         };
-        if self.endpoint.notify_at_once(notice) {
+        if self
+            .endpoint
+            .at_once()
+            .is_some_and(|now| now.notify(notice))
+        {
             return Ok(());
         }
         match self.endpoint.notify(notice, Flags::empty(), 0) {

@@ -97,9 +97,10 @@ impl Ue {
         if len == 0 {
             return Ok(());
         }
+        let now = self.endpoint.at_once();
         // SAFETY:
         // - the caller's word.
-        if !unsafe { self.endpoint.put_at_once(src, dst, len) } {
+        if !now.is_some_and(|now| unsafe { now.put(src, dst, len) }) {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.put_slowly(src, dst, len, id) };
@@ -191,9 +192,10 @@ impl Ue {
         len: usize,
         id: u32,
     ) -> Result<()> {
+        let now = self.endpoint.at_once();
         // SAFETY:
         // - the caller's word.
-        if !unsafe { self.endpoint.get_at_once(into, from, len) } {
+        if !now.is_some_and(|now| unsafe { now.get(into, from, len) }) {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.fetch_slowly(into, from, len, id) };

@@ -133,7 +133,7 @@ impl Endpoint {
         };
         // SAFETY:
         // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
-        let done = unsafe { channel.atomic_at_once(place, &request) }?;
+        let done = unsafe { channel.at_once()?.atomic(place, &request) }?;
         let (flags, counted) = match fetches {
             true => (FI_ATOMIC | FI_READ, Counted::Read),
             false => (FI_ATOMIC | FI_WRITE, Counted::Write),

@@ -22,11 +22,15 @@ Usage: unipgas conform [OPTIONS]
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
   --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
+  --jobs N        runs so many laws at a time (one for each core)
   --json FILE     writes one record a line (- is standard output, without the table)
   --list          shows the laws
   --coverage      shows which laws check which procedure
   --sentences     shows the normative sentences of the specifications (with --api: of one) and what keeps each
 ";
+
+/// Beyond this, laws of 48 processes would meet the limits of most machines.
+const MOST_JOBS: u64 = 256;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wishes {
@@ -36,6 +40,7 @@ struct Wishes {
     seeds: Option<u64>,
     seed: Option<u64>,
     limit: Option<u64>,
+    jobs: Option<u64>,
     json: Option<String>,
     list: bool,
     coverage: bool,
@@ -64,6 +69,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             "--seeds",
             "--seed",
             "--limit",
+            "--jobs",
             "--json",
         ];
         if !flag && !known.contains(&name.as_str()) {
@@ -104,6 +110,12 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                 wishes.limit = number(1)?;
                 if wishes.limit > Some(86400) {
                     return Err(format!("--limit {value}: must be at most 86400 seconds"));
+                }
+            }
+            "--jobs" => {
+                wishes.jobs = number(1)?;
+                if wishes.jobs > Some(MOST_JOBS) {
+                    return Err(format!("--jobs {value}: must be at most {MOST_JOBS}"));
                 }
             }
             "--backend" => wishes.backend = Some(value),
@@ -236,10 +248,21 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
     };
     let runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
     let bar = progress_bar(matrix::work(&laws, &columns, &seeds));
-    let cells = matrix::run(&runner, &laws, &columns, &seeds, &|column, done| {
-        bar.set_message(column.name);
-        bar.set_position(done);
-    })?;
+    let at_a_time = match wishes.jobs {
+        Some(jobs) => jobs as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let cells = matrix::run(
+        &runner,
+        &laws,
+        &columns,
+        &seeds,
+        at_a_time,
+        &|column, done| {
+            bar.set_message(column.name);
+            bar.set_position(done);
+        },
+    )?;
     bar.finish_and_clear();
     if let Some(to) = &mut json {
         report::json(&cells, &mut **to)
@@ -296,6 +319,7 @@ mod tests {
             ("--seed x", "from 0 on"),
             ("--seed", "needs a value"),
             ("--limit 100000", "at most"),
+            ("--jobs 1000", "at most"),
             ("--list=1", "no value"),
             ("--frobnicate", "--help"),
             ("laws", "--help"),

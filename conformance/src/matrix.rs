@@ -1,5 +1,7 @@
 //! The columns of the matrix, and what runs in them.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use unipgas::core::registry;
 
 use crate::runner::{Ran, Runner, Verdict};
@@ -138,61 +140,101 @@ pub fn work(laws: &[&'static Law], columns: &[&'static Column], seeds: &Seeds) -
         .sum()
 }
 
-/// Runs `laws` in `columns`. `progress` is told the column and the seeds done so far. Errors: a text, when jobs cannot be started.
+/// Runs `laws` in `columns`, `at_a_time` jobs beside each other. `progress` is told the column and the seeds done so far. Errors: a text, when
+/// jobs cannot be started.
 pub fn run(
     runner: &Runner,
     laws: &[&'static Law],
     columns: &[&'static Column],
     seeds: &Seeds,
+    at_a_time: usize,
     progress: &(dyn Fn(&'static Column, u64) + Sync),
 ) -> Result<Vec<Cell>, String> {
     let mut cells = Vec::new();
-    let mut seeds_done = 0;
+    let mut jobs = Vec::new();
     for &column in columns {
-        let not_offered = |law: &'static Law, reason: &str| Cell {
-            column,
-            ran: Ran {
+        let missing = column.missing();
+        let (refused, wanted): (Vec<_>, Vec<_>) = laws
+            .iter()
+            .map(|law| (*law, missing.as_deref().or_else(|| column.refuses(law))))
+            .partition(|(_, reason)| reason.is_some());
+        cells.extend(refused.into_iter().filter_map(|(law, reason)| {
+            let ran = Ran {
                 law,
-                verdict: Verdict::NotOffered(reason.into()),
+                verdict: Verdict::NotOffered(reason?.into()),
                 seeds: 0,
                 took: Default::default(),
-            },
-        };
-        if let Some(reason) = column.missing() {
-            cells.extend(laws.iter().map(|law| not_offered(law, &reason)));
-            continue;
-        }
-        let (refused, wanted): (Vec<&'static Law>, Vec<_>) =
-            laws.iter().partition(|law| column.refuses(law).is_some());
-        cells.extend(
-            refused
-                .into_iter()
-                .filter_map(|law| Some(not_offered(law, column.refuses(law)?))),
-        );
-        for batch in batches(&wanted, column, seeds) {
-            let results = runner.run(column, &batch, &|seeds| {
-                progress(column, seeds_done + seeds);
-            })?;
-            seeds_done += batch.iter().map(|item| item.count).sum::<u64>();
-            for ran in results {
-                match cells.last_mut() {
-                    // Some have a job for each seed.
-                    Some(Cell {
-                        column: before,
-                        ran: same,
-                    }) if *before == column && same.law.id == ran.law.id => {
-                        same.seeds += ran.seeds;
-                        same.took += ran.took;
-                        if !matches!(same.verdict, Verdict::Fail(_)) {
-                            same.verdict = ran.verdict;
-                        }
-                    }
-                    _ => cells.push(Cell { column, ran }),
+            };
+            Some(Cell { column, ran })
+        }));
+        let wanted: Vec<_> = wanted.into_iter().map(|(law, _)| law).collect();
+        let batches = batches(&wanted, column, seeds);
+        jobs.extend(batches.into_iter().map(|batch| (column, batch)));
+    }
+    for (column, ran) in beside_each_other(runner, &jobs, at_a_time, progress)? {
+        match cells.last_mut() {
+            // Some have a job for each seed.
+            Some(Cell {
+                column: before,
+                ran: same,
+            }) if *before == column && same.law.id == ran.law.id => {
+                same.seeds += ran.seeds;
+                same.took += ran.took;
+                if !matches!(same.verdict, Verdict::Fail(_)) {
+                    same.verdict = ran.verdict;
                 }
             }
+            _ => cells.push(Cell { column, ran }),
         }
     }
     Ok(cells)
+}
+
+/// What came of the jobs, in their order.
+fn beside_each_other(
+    runner: &Runner,
+    jobs: &[(&'static Column, Vec<Item>)],
+    at_a_time: usize,
+    progress: &(dyn Fn(&'static Column, u64) + Sync),
+) -> Result<Vec<(&'static Column, Ran)>, String> {
+    let next = AtomicUsize::new(0);
+    let seeds_done: Vec<AtomicU64> = jobs.iter().map(|_| AtomicU64::new(0)).collect();
+    let all_done = || {
+        seeds_done
+            .iter()
+            .map(|job| job.load(Ordering::Relaxed))
+            .sum()
+    };
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            let Some((column, batch)) = jobs.get(nth) else {
+                return Ok(results);
+            };
+            let ran = runner.run(column, batch, &|seeds| {
+                seeds_done[nth].store(seeds, Ordering::Relaxed);
+                progress(column, all_done());
+            });
+            // After an error nobody begins another job.
+            let ran = ran.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
+            results.push((nth, *column, ran));
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        results.collect::<Result<Vec<_>, String>>()
+    })?
+    .concat();
+    results.sort_by_key(|(nth, ..)| *nth);
+    let each = |(_, column, ran): (usize, &'static Column, Vec<Ran>)| {
+        ran.into_iter().map(move |ran| (column, ran))
+    };
+    Ok(results.into_iter().flat_map(each).collect())
 }
 
 /// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a

@@ -1,15 +1,18 @@
 //! Starting jobs of laws, and finding out from what their processes have told how each law went.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use unipgas::core::job::Launch;
 use unipgas::core::job::launch::{Exit, Outcome, Output};
+use unipgas::core::rendezvous::place_of;
 
 use crate::Law;
 use crate::stall::{CLOCK, Seats, Stall};
@@ -107,7 +110,6 @@ impl Runner {
         while done.len() < items.len() {
             let rest = &items[done.len()..];
             let start = Instant::now();
-            let files = rendezvous_files();
             let (lines, outcome, stands_still) =
                 self.job(column, rest, &|seeds| progress(seeds_before + seeds))?;
             let hang = match stands_still {
@@ -118,7 +120,7 @@ impl Runner {
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass
-                && let Some(left) = leftovers(&files)
+                && let Some(left) = leftovers(outcome.job.token())
             {
                 ran[last].verdict = Verdict::Fail(Failure {
                     seed: rest[last].first,
@@ -409,53 +411,21 @@ fn last_words(outcome: &Outcome, rank: usize) -> String {
     }
 }
 
-/// The files in /dev/shm in which processes of this user's jobs meet.
-pub(crate) fn rendezvous_files() -> BTreeSet<String> {
-    let ours = format!("unipgas-{}-", rustix::process::getuid().as_raw());
-    std::fs::read_dir("/dev/shm")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with(&ours))
-        .collect()
-}
-
-/// What a job of this process has left behind: processes, and files in /dev/shm that were not there `before` it and that no
-/// process uses (another job may run at the same time).
-pub(crate) fn leftovers(before: &BTreeSet<String>) -> Option<String> {
-    let ours = format!("UNIPGAS_JOB={}:", std::process::id());
-    let mut left = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.parse::<u32>().is_err() {
-            continue;
-        }
+/// What a job has left behind: processes, and the file in which they met.
+pub(crate) fn leftovers(job: &str) -> Option<String> {
+    let variable = format!("UNIPGAS_JOB={job}");
+    let has_it = |process: &Path| {
         // A process that has just ended, or that belongs to another user, is none of ours.
-        if let Ok(environment) = std::fs::read(entry.path().join("environ"))
-            && environment
-                .split(|b| *b == 0)
-                .any(|variable| variable.starts_with(ours.as_bytes()))
-        {
-            left.insert(format!("process {name}"), ());
-        }
-    }
-    for name in rendezvous_files().difference(before) {
-        let path = format!("/dev/shm/{name}");
-        if !is_mapped(&path) {
-            left.insert(path, ());
-        }
-    }
-    let names: Vec<String> = left.into_keys().collect();
-    (!names.is_empty()).then(|| format!("left behind: {}", names.join(", ")))
-}
-
-/// Whether a process has this file in its memory.
-fn is_mapped(path: &str) -> bool {
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("maps")).ok())
-        .any(|maps| maps.contains(path))
+        std::fs::read(process.join("environ"))
+            .is_ok_and(|all| all.split(|b| *b == 0).any(|one| one == variable.as_bytes()))
+    };
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut left: Vec<String> = entries
+        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .filter(|entry| has_it(&entry.path()))
+        .map(|entry| format!("process {}", entry.file_name().display()))
+        .collect();
+    let file = place_of(job).ok().filter(|place| place.exists());
+    left.extend(file.map(|place| place.display().to_string()));
+    (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
 }

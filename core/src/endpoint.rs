@@ -1,6 +1,6 @@
 //! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
 use crossbeam::utils::CachePadded;
@@ -8,8 +8,10 @@ use crossbeam::utils::CachePadded;
 use crate::bell::Bell;
 use crate::engine::Engine;
 use crate::inbox::Record;
+use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
 use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
@@ -66,12 +68,112 @@ impl GetNotice {
     }
 }
 
+/// Operations that need loads and stores only, and are over when they return. False: nothing has been done, for whatever reason;
+/// [`Endpoint`]'s operations tell it.
+#[derive(Debug, Clone, Copy)]
+pub struct AtOnce(());
+
+impl AtOnce {
+    /// See [`Endpoint::put_notify`].
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    pub unsafe fn put_notify(
+        self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+    ) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { mapped::put_notify_at_once(src, dst, len, notice) }
+    }
+
+    /// See [`Endpoint::put`].
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { mapped::put_at_once(src, dst, len) }
+    }
+
+    /// See [`Endpoint::get`].
+    ///
+    /// # Safety
+    /// `len` bytes at `dst` are valid.
+    #[inline(always)]
+    pub unsafe fn get(self, dst: Local, src: Remote<'_>, len: usize) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { mapped::get_at_once(dst, src, len) }
+    }
+
+    /// See [`Endpoint::notify`].
+    #[inline(always)]
+    pub fn notify(self, notice: Notice<'_>) -> bool {
+        mapped::notify_at_once(notice)
+    }
+
+    /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
+    #[inline(always)]
+    pub fn put_line(self, line: &[u64; 8], dst: Remote<'_>) -> bool {
+        mapped::put_line_at_once(line, dst)
+    }
+
+    /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
+    ///
+    /// # Safety
+    /// As [`Channel::atomic`].
+    #[inline(always)]
+    pub unsafe fn atomic(self, dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { mapped::atomic_at_once(dst, request) }
+    }
+}
+
+/// An operation that this thread posts. Until its end stays what a [`Limbo`](crate::limbo::Limbo) would free that knows the endpoint.
+#[must_use = "it is posted when `end` says so"]
+pub struct Posting<'a> {
+    posted: &'a Posted,
+    begun: u64,
+}
+
+impl Posting<'_> {
+    /// What may be posted.
+    #[inline(always)]
+    pub fn at_once(&self) -> AtOnce {
+        AtOnce(())
+    }
+
+    /// It is over; `done`: it has been carried out, which is given back.
+    #[inline(always)]
+    pub fn end(self, done: bool) -> bool {
+        self.posted.end(self.begun, done);
+        done
+    }
+}
+
+impl Reader for Endpoint {
+    fn under_way(&self) -> Option<u64> {
+        self.posted.under_way()
+    }
+}
+
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     channels: Box<[Box<dyn Channel>]>,
     /// The engine itself serves regions that are mapped here, and nothing is ever pending.
     direct: bool,
     depth: u64,
+    /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
+    limit: AtomicU64,
+    pace: Pace,
     posted: CachePadded<Posted>,
     failed: SegQueue<Completion>,
 }
@@ -82,6 +184,8 @@ impl Endpoint {
             channels,
             direct,
             depth: u64::from(depth),
+            limit: AtomicU64::new(0),
+            pace: Pace::default(),
             posted: CachePadded::default(),
             failed: SegQueue::new(),
         }
@@ -114,78 +218,36 @@ impl Endpoint {
         Ok(())
     }
 
-    /// [`put_notify`](Endpoint::put_notify) as one request, claimed and counted, if it needs loads and stores only. False: nothing has
-    /// been done, for whatever reason; the calls one by one tell it.
-    ///
-    /// # Safety
-    /// `len` bytes at `src` are valid.
+    /// Operations that are over when they return, and that no queue counts; `None` where operations are carried out otherwise.
     #[inline(always)]
-    pub unsafe fn put_notify_at_once(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-    ) -> bool {
-        // SAFETY:
-        // - the caller's word.
-        let done = self.direct
-            && self.posted.has_room(self.depth)
-            && unsafe { mapped::put_notify_at_once(src, dst, len, notice) };
-        if done {
-            self.posted.count(1);
+    pub fn at_once(&self) -> Option<AtOnce> {
+        self.direct.then_some(AtOnce(()))
+    }
+
+    /// Begins to post an operation that is over when it returns, claimed and counted as one request. `None`, for whatever reason: the calls
+    /// one by one tell it.
+    #[inline(always)]
+    pub fn post_at_once(&self) -> Option<Posting<'_>> {
+        // Where operations are carried out otherwise, the limit stays 0.
+        let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
+        Some(Posting {
+            posted: &self.posted,
+            begun,
+        })
+    }
+
+    /// For whoever cannot [`post_at_once`](Endpoint::post_at_once): whether it is time to look at the lives of peers, as enough has been posted
+    /// so.
+    pub fn is_look_due(&self) -> bool {
+        let count = self.posted.doubled();
+        if !self.direct || count < self.limit.load(Ordering::Relaxed) {
+            return false;
         }
-        done
-    }
-
-    /// [`put`](Endpoint::put), as [`put_notify_at_once`](Endpoint::put_notify_at_once).
-    ///
-    /// # Safety
-    /// `len` bytes at `src` are valid.
-    #[inline(always)]
-    pub unsafe fn put_at_once(&self, src: Local, dst: Remote<'_>, len: usize) -> bool {
-        // SAFETY:
-        // - the caller's word.
-        let done = self.direct
-            && self.posted.has_room(self.depth)
-            && unsafe { mapped::put_at_once(src, dst, len) };
-        if done {
-            self.posted.count(1);
-        }
-        done
-    }
-
-    /// [`put_at_once`](Endpoint::put_at_once) for those who do not drain: it takes no place of the queue.
-    ///
-    /// # Safety
-    /// `len` bytes at `src` are valid.
-    #[inline(always)]
-    pub unsafe fn put_apart_at_once(&self, src: Local, dst: Remote<'_>, len: usize) -> bool {
-        // SAFETY:
-        // - the caller's word.
-        self.direct && unsafe { mapped::put_at_once(src, dst, len) }
-    }
-
-    /// [`get`](Endpoint::get), likewise.
-    ///
-    /// # Safety
-    /// `len` bytes at `dst` are valid for writes.
-    #[inline(always)]
-    pub unsafe fn get_at_once(&self, dst: Local, src: Remote<'_>, len: usize) -> bool {
-        // SAFETY:
-        // - the caller's word.
-        self.direct && unsafe { mapped::get_at_once(dst, src, len) }
-    }
-
-    /// [`notify`](Endpoint::notify), as [`put_notify_at_once`](Endpoint::put_notify_at_once).
-    #[inline(always)]
-    pub fn notify_at_once(&self, notice: Notice<'_>) -> bool {
-        let done =
-            self.direct && self.posted.has_room(self.depth) && mapped::notify_at_once(notice);
-        if done {
-            self.posted.count(1);
-        }
-        done
+        let (due, more) = self.pace.end_count(now());
+        let limit = count + 2 * u64::from(more);
+        self.limit
+            .store(limit.min(2 * self.depth), Ordering::Relaxed);
+        due
     }
 
     /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
@@ -221,6 +283,8 @@ impl Endpoint {
         let result = match (result, self.failed.pop()) {
             (Ok(()), None) => {
                 self.posted.take_back(covered);
+                let limit = 2 * u64::from(self.pace.given()).min(self.depth);
+                self.limit.store(limit, Ordering::Relaxed);
                 Ok(())
             }
             (Ok(()), Some(failure)) => {
@@ -407,13 +471,6 @@ impl Endpoint {
         }
     }
 
-    /// Writes a line of 64 bytes, the last 8 of which become visible after the others, where that needs loads and stores only; it must be
-    /// 64-byte aligned. False: nothing has been done, for whatever reason.
-    #[inline(always)]
-    pub fn put_line_at_once(&self, line: &[u64; 8], dst: Remote<'_>) -> bool {
-        self.direct && mapped::put_line_at_once(line, dst)
-    }
-
     /// See [`Channel::atomic`].
     ///
     /// # Safety
@@ -432,25 +489,6 @@ impl Endpoint {
             self.channel(dst.region)
                 .atomic(dst, request, flags, context)
         }
-    }
-
-    /// An atomic operation, if it is complete when the call returns; `None`: nothing has happened, and [`Endpoint::atomic`] says why or
-    /// takes longer. Errors: as there.
-    ///
-    /// # Safety
-    /// As [`Channel::atomic`].
-    #[inline(always)]
-    pub unsafe fn atomic_at_once(
-        &self,
-        dst: Remote<'_>,
-        request: &AtomicRequest,
-    ) -> Option<Result<()>> {
-        if !self.direct {
-            return None;
-        }
-        // SAFETY:
-        // - the caller's word.
-        unsafe { mapped::atomic_at_once(dst, request) }
     }
 
     /// See [`Channel::deliver`].

@@ -64,7 +64,7 @@ pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
 pub use copy::copy;
 pub use deadline::Deadline;
-pub use endpoint::Endpoint;
+pub use endpoint::{AtOnce, Endpoint, Posting};
 pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
 pub use group::Group;

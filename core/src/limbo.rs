@@ -67,7 +67,7 @@ type Batch = Vec<Box<dyn Send>>;
 
 #[derive(Default)]
 struct State {
-    /// Those of ports.
+    /// Those that are known by themselves.
     all: Vec<Arc<dyn Reader>>,
     /// Calls of threads may be reading, too.
     threads: bool,
@@ -104,11 +104,15 @@ impl Limbo {
     /// The counter of another port.
     pub fn turns(&self) -> Arc<Turns> {
         let turns = Arc::new(Turns::default());
-        let mut state = self.state.lock();
-        // Without those of ports that have been closed.
-        state.all.retain(|turns| Arc::strong_count(turns) > 1);
-        state.all.push(turns.clone());
+        self.read_by(turns.clone());
         turns
+    }
+
+    /// Another reader, until nobody else keeps it.
+    pub fn read_by(&self, reader: Arc<dyn Reader>) {
+        let mut state = self.state.lock();
+        state.all.retain(|reader| Arc::strong_count(reader) > 1);
+        state.all.push(reader);
     }
 
     /// Frees something that nobody finds any more, when the calls that go on now are over. `weight`: its share of a batch.

@@ -54,14 +54,6 @@ impl Notifications {
     pub fn release(&self) {
         *self.region.lock() = None;
     }
-
-    /// The words, for who waits: they stay where they are whatever becomes of this.
-    ///
-    /// # Safety
-    /// They are not used any more when the transport that the region is of has been dropped.
-    pub unsafe fn words(&self) -> Words {
-        self.words
-    }
 }
 
 impl Deref for Notifications {
@@ -73,6 +65,20 @@ impl Deref for Notifications {
 }
 
 impl Words {
+    /// The words of a [`Notifications`], by what [`as_ptr`](Words::as_ptr) gave: they stay where they are whatever becomes of it.
+    ///
+    /// # Safety
+    /// There are `count` of them. They are not used any more when the transport that the region is of has been dropped.
+    #[inline(always)]
+    pub unsafe fn from_raw(first: *const AtomicU32, count: usize) -> Self {
+        Words { first, count }
+    }
+
+    /// The address of the first word.
+    pub fn as_ptr(&self) -> *const AtomicU32 {
+        self.first
+    }
+
     /// The address of a word, for what sets it later. Errors: [`crate::Error::OutOfBounds`].
     pub fn word(&self, index: usize) -> Result<*const AtomicU32> {
         Ok(&self.range(index, 1)?[0])

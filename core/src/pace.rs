@@ -38,6 +38,11 @@ impl Pace {
         due
     }
 
+    /// How far the count goes that has begun.
+    pub(crate) fn given(&self) -> u32 {
+        self.given.load(Ordering::Relaxed)
+    }
+
     /// A count is over at the time `now`, in nanoseconds: whether it is time to look, and how far to count next.
     pub(crate) fn end_count(&self, now: u64) -> (bool, u32) {
         let given = self.given.load(Ordering::Relaxed).max(1);

@@ -1,7 +1,11 @@
 //! How many requests an endpoint has been given: a counter that the thread which posts most increments without a locked
 //! instruction. A lock waits until the data before it has reached the peer, which is just what a sender should not do.
+//!
+//! The same word says while that thread posts a request, so that what it reads meanwhile is not freed ([`Limbo`](crate::limbo::Limbo)).
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+use crate::limbo::Reader;
 
 /// Set while a thread drains the endpoint.
 pub const DRAINING: u64 = 1 << 63;
@@ -10,9 +14,9 @@ pub const DRAINING: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub struct Posted {
     owner: AtomicUsize,
-    /// Only ever stored by the owner.
+    /// Twice the requests of the owner, who alone stores it; odd while it posts one.
     own: AtomicU64,
-    /// Wraps: what is taken back is subtracted here, whoever counted it.
+    /// Twice those of the others. Wraps: what is taken back is subtracted here, whoever counted it.
     others: AtomicU64,
     state: AtomicU64,
 }
@@ -25,21 +29,41 @@ impl Posted {
         self.sum(others) | self.state.load(Ordering::Acquire)
     }
 
-    /// Whether one more request fits below `depth`, and nobody drains. May say no for a moment when there is room.
+    /// The owner begins to post a request, if twice the count is below `limit`, and nobody drains. [`end`](Posted::end) gets the result. None for other
+    /// threads; there may be none for a moment when there is room.
     #[inline(always)]
-    pub fn has_room(&self, depth: u64) -> bool {
-        let count = self
-            .own
-            .load(Ordering::Relaxed)
-            .wrapping_add(self.others.load(Ordering::Relaxed));
-        (count | self.state.load(Ordering::Acquire)) < depth
+    pub fn begin(&self, limit: u64) -> Option<u64> {
+        let own = self.own.load(Ordering::Relaxed);
+        let count = own.wrapping_add(self.others.load(Ordering::Relaxed));
+        if self.owner.load(Ordering::Relaxed) != this_thread()
+            || (count | self.state.load(Ordering::Acquire)) >= limit
+        {
+            return None;
+        }
+        let begun = own | 1;
+        self.own.store(begun, Ordering::Relaxed);
+        // The processor's own store-load reordering is answered by the membarrier of whoever frees.
+        compiler_fence(Ordering::SeqCst);
+        Some(begun)
+    }
+
+    /// The request that has been begun is posted, or not.
+    #[inline(always)]
+    pub fn end(&self, begun: u64, posted: bool) {
+        let own = if posted { begun + 1 } else { begun - 1 };
+        self.own.store(own, Ordering::Release);
     }
 
     #[inline(always)]
     fn sum(&self, others: u64) -> u64 {
         let count = self.own.load(Ordering::Relaxed).wrapping_add(others);
         // Between the two loads a drain may have taken back what `own` did not show yet.
-        if count > u64::MAX / 2 { 0 } else { count }
+        if count > u64::MAX / 2 { 0 } else { count / 2 }
+    }
+
+    /// What [`begin`](Posted::begin) compares with its limit, but for a drain.
+    pub fn doubled(&self) -> u64 {
+        2 * self.sum(self.others.load(Ordering::Relaxed))
     }
 
     /// Counts after the fact.
@@ -48,7 +72,7 @@ impl Posted {
         if self.owner.load(Ordering::Relaxed) == this_thread() {
             let own = self.own.load(Ordering::Relaxed);
             self.own
-                .store(own.wrapping_add(u64::from(requests)), Ordering::Relaxed);
+                .store(own.wrapping_add(2 * u64::from(requests)), Ordering::Relaxed);
         } else {
             self.count_of_others(requests);
         }
@@ -63,7 +87,7 @@ impl Posted {
             Ok(_) => self.count(requests),
             Err(_) => {
                 self.others
-                    .fetch_add(u64::from(requests), Ordering::Relaxed);
+                    .fetch_add(2 * u64::from(requests), Ordering::Relaxed);
             }
         }
     }
@@ -80,7 +104,7 @@ impl Posted {
             }
             match self.others.compare_exchange_weak(
                 others,
-                others.wrapping_add(requests),
+                others.wrapping_add(2 * requests),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
@@ -93,7 +117,7 @@ impl Posted {
     /// Takes requests off the count.
     pub fn take_back(&self, requests: u32) {
         self.others
-            .fetch_sub(u64::from(requests), Ordering::Relaxed);
+            .fetch_sub(2 * u64::from(requests), Ordering::Relaxed);
     }
 
     /// Lets one thread drain; false if another one does.
@@ -104,6 +128,13 @@ impl Posted {
     /// Ends the drain.
     pub fn open(&self) {
         self.state.fetch_and(!DRAINING, Ordering::Release);
+    }
+}
+
+impl Reader for Posted {
+    fn under_way(&self) -> Option<u64> {
+        let own = self.own.load(Ordering::Acquire);
+        (own % 2 == 1).then_some(own)
     }
 }
 
@@ -151,6 +182,28 @@ mod tests {
         assert_eq!(posted.try_add(5, 6), Ok(()));
         assert_eq!(posted.try_add(1, 6), Err(6));
         assert_eq!(posted.look(), 6);
+    }
+
+    #[test]
+    fn the_owner_is_seen_while_it_posts() {
+        let posted = Posted::default();
+        assert_eq!(posted.begin(4), None);
+        posted.count(1);
+        let begun = posted.begin(4).expect("room for another");
+        let seen = posted.under_way();
+        assert!(seen.is_some());
+        assert_eq!(posted.look(), 1);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| posted.begin(4).is_none());
+            assert!(other.join().expect("no panic"));
+        });
+        posted.end(begun, true);
+        assert_eq!((posted.look(), posted.under_way()), (2, None));
+        assert_eq!(posted.begin(4), None);
+        let begun = posted.begin(6).expect("room for another");
+        assert_ne!(posted.under_way(), seen);
+        posted.end(begun, false);
+        assert_eq!((posted.look(), posted.under_way()), (2, None));
     }
 
     #[test]

@@ -152,6 +152,9 @@ fn out_of_bounds(offset: usize, len: usize, region_len: usize) -> Error {
 #[derive(Clone)]
 pub struct RemoteRegion {
     parts: RemoteParts,
+    /// For each right, one more than the length where it is given and the region is mapped here, else 0: see
+    /// [`is_open`](RemoteRegion::is_open).
+    open: [usize; 3],
     route: u8,
     _alive: Arc<dyn Any + Send + Sync>,
 }
@@ -199,8 +202,13 @@ impl RemoteRegion {
             static ALWAYS: AtomicU32 = AtomicU32::new(0);
             (parts.generation, parts.expected) = (&ALWAYS, 0);
         }
+        let open = |right| match parts.rights.contains(right) && !parts.base.is_null() {
+            true => parts.len + 1,
+            false => 0,
+        };
         RemoteRegion {
             parts,
+            open: [Rights::READ, Rights::WRITE, Rights::ATOMIC].map(open),
             route: 0,
             _alive: alive,
         }
@@ -267,16 +275,13 @@ impl RemoteRegion {
         unsafe { (*self.parts.generation).load(Ordering::Relaxed) == self.parts.expected }
     }
 
-    /// Whether an access needs nothing but loads and stores here: mapped, within bounds, allowed, current. One answer without
-    /// branches; [`RemoteRegion::check`] says what is wrong.
+    /// Whether an access that needs one right needs nothing but loads and stores here: mapped, within bounds, allowed, current. One answer
+    /// without branches; [`RemoteRegion::check`] says what is wrong.
     #[inline(always)]
     pub(crate) fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {
-        let parts = &self.parts;
-        !parts.base.is_null()
-            & (offset <= parts.len)
-            & (len <= parts.len.wrapping_sub(offset))
-            & parts.rights.contains(need)
-            & self.is_current()
+        debug_assert!([Rights::READ, Rights::WRITE, Rights::ATOMIC].contains(&need));
+        let open = self.open[need.bits().trailing_zeros() as usize];
+        (offset < open) & (len < open.wrapping_sub(offset)) & self.is_current()
     }
 
     /// The owner's locks for elements, where the region is mapped here.

@@ -17,7 +17,7 @@ use crate::directory::{
 };
 use crate::engine::{Connection, Engine};
 use crate::job::{Job, RankState};
-use crate::limbo::Limbo;
+use crate::limbo::{Limbo, Reader};
 use crate::op::{Flags, Outcome, Remote};
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::transport::Life;
@@ -54,7 +54,8 @@ impl Imports {
     /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
     ///
     /// # Safety
-    /// The result is used in one [call](Call), which has begun, and the world is alive for as long.
+    /// The result is used in one [call](Call), which has begun, or before the end of a [`Posting`](crate::Posting) of an
+    /// endpoint that [`World::read_by`] knows, and the world is alive for as long.
     #[inline(always)]
     pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
         let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
@@ -317,6 +318,17 @@ impl World {
             Some(import) => Ok(import),
             None => self.import(rank, id, call),
         }
+    }
+
+    /// Frees something that nobody finds any more, when the calls that may be reading it are over. `weight`: its share of what is worth a
+    /// look at them.
+    pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
+        self.limbo.retire(what, weight);
+    }
+
+    /// What is retired is read by `reader`, too, until that is kept by nobody else.
+    pub fn read_by(&self, reader: Arc<dyn Reader>) {
+        self.limbo.read_by(reader);
     }
 
     /// What has been imported, to be kept at hand.

@@ -156,7 +156,10 @@ impl Outgoing {
             region: &self.mailbox,
             offset,
         };
-        if endpoint.put_line_at_once(&line.0, at(offset)) {
+        if endpoint
+            .at_once()
+            .is_some_and(|now| now.put_line(&line.0, at(offset)))
+        {
             return Ok(());
         }
         let from = Local {

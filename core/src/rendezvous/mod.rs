@@ -77,6 +77,15 @@ pub fn sweep() {
     }
 }
 
+/// Where the processes of the job meet that UNIPGAS_JOB names so; a file as long as some of them are there.
+///
+/// # Errors
+/// [`Error::Os`] where no directory can be written.
+pub fn place_of(job: &str) -> Result<PathBuf> {
+    let name = file::file_name(JobName::by_launcher(job).hash());
+    Ok(file::directory()?.join(name))
+}
+
 /// Times that the file may vanish under a process that joins.
 const ATTEMPTS: usize = 10_000;
 

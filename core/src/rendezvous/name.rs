@@ -61,6 +61,14 @@ impl JobName {
         }
     }
 
+    /// The job that `unipgas run` names so, without a rank.
+    pub(super) fn by_launcher(job: &str) -> Self {
+        JobName {
+            launcher: Launcher::Unipgas,
+            ..Self::by_hand(job)
+        }
+    }
+
     /// The job that the environment tells of. The first launcher that has left its variables counts:
     ///
     /// 1. `unipgas run`: UNIPGAS_JOB, UNIPGAS_RANK, UNIPGAS_SIZE;

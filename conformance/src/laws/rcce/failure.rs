@@ -12,7 +12,7 @@ use unipgas::ircce::Comm;
 
 use super::kit::*;
 use crate::law::{Api, Ctx, Law, Verdict};
-use crate::runner::{leftovers, rendezvous_files};
+use crate::runner::leftovers;
 use crate::stall::LONG;
 use crate::{ensure, ensure_eq};
 
@@ -389,7 +389,6 @@ pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
 
 /// Runs the job and looks at how everybody ended.
 fn killed(ctx: &Ctx, law: &str) -> Verdict {
-    let before = rendezvous_files();
     let outcome = job(ctx, law, UES)?;
     let victim = victim(ctx);
     for (rank, end) in outcome.ranks.iter().enumerate() {
@@ -415,7 +414,7 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
             "{what}"
         );
     }
-    match leftovers(&before) {
+    match leftovers(outcome.job.token()) {
         None => Ok(()),
         Some(left) => Err(format!("{law}: {left}")),
     }

@@ -39,7 +39,7 @@ impl Child {
             // - numbers, and time for the child of its own.
             unsafe {
                 libc::dup2(write.as_raw_fd(), 2);
-                libc::alarm(25);
+                libc::alarm(300);
             }
             let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             let status = match verdict {

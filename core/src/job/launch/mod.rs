@@ -10,6 +10,8 @@ mod watch;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use keeper::{Keeper, keep};
@@ -153,7 +155,32 @@ pub struct Outcome {
     pub joined: bool,
     /// The seed that the ranks were given.
     pub seed: Option<u64>,
+    /// What the job was called.
+    pub job: JobMark,
 }
+
+/// A job's name. As long as it is kept no other job of this process has the same.
+#[derive(Debug, Clone)]
+pub struct JobMark {
+    token: String,
+    /// Its number is a part of the name.
+    _descriptor: Arc<OwnedFd>,
+}
+
+impl JobMark {
+    /// As UNIPGAS_JOB has told it to the ranks.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+}
+
+impl PartialEq for JobMark {
+    fn eq(&self, other: &Self) -> bool {
+        self.token == other.token
+    }
+}
+
+impl Eq for JobMark {}
 
 impl Outcome {
     /// Whether every rank ended with status 0, in time.

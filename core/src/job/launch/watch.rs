@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -13,7 +14,7 @@ use super::process::{Process, Starter};
 use super::progress::Progress;
 use super::signals::{self, Inbox};
 use super::stragglers::{Haste, end_children};
-use super::{Exit, GRACE, Launch, Outcome, Output, RankOutcome};
+use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, RankOutcome};
 use crate::descriptor::Reserved;
 use crate::job::{Board, RankState};
 use crate::{Error, Result};
@@ -48,7 +49,7 @@ struct Job<'a> {
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
     // The descriptor is what the ranks open; it is closed when they have ended.
-    let (board, _board_fd) = Board::create(launch.size)?;
+    let (board, descriptor) = Board::create(launch.size)?;
     let inbox = if launch.foreground {
         Some(Inbox::open()?)
     } else {
@@ -97,7 +98,11 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         stream.finish(launch.output);
     }
     job.look_at_output();
-    seen_through.map(|()| job.outcome())
+    let name = JobMark {
+        token: job.board.token(),
+        _descriptor: Arc::new(descriptor),
+    };
+    seen_through.map(|()| job.outcome(name))
 }
 
 impl Job<'_> {
@@ -320,7 +325,7 @@ impl Job<'_> {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self, name: JobMark) -> Outcome {
         let mut ranks: Vec<RankOutcome> = self
             .processes
             .iter()
@@ -350,6 +355,7 @@ impl Job<'_> {
             joined: self.joined,
             output_lost: self.output_lost,
             seed: self.launch.seed,
+            job: name,
         }
     }
 }
