@@ -84,12 +84,14 @@ STEP := packaging/step "$(TIMES)"
 test: ## lint, all Rust and header tests, conformance, the examples, foreign programs; ends at the first failure, and says where the time went
 	@mkdir -p "$(TARGET)" && rm -f "$(TIMES)"
 	@packaging/prepare test
-	@$(STEP) "lints" $(MAKE) --no-print-directory lint
-	@$(STEP) "Rust and header tests" $(CARGO) test --workspace
-	# The lock-free structures under the model checker; elsewhere, as everything is compiled anew for it.
-	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(STEP) "loom models" \
-	    $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom
-	@$(STEP) "optimised build" $(MAKE) --no-print-directory build
+	# The optimised build keeps one core busy for minutes: the other one has something else to do. Loom: the lock-free structures under the
+	# model checker; elsewhere, as everything is compiled anew for it.
+	@$(STEP) "optimised build" packaging/quietly $(MAKE) --no-print-directory build & build=$$!; \
+	$(STEP) "lints" $(MAKE) --no-print-directory lint \
+	    && $(STEP) "Rust and header tests" $(CARGO) test --workspace \
+	    && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(STEP) "loom models" \
+	        $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom; \
+	status=$$?; wait $$build && exit $$status
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols
 	@$(STEP) "laws on shm" "$(STAGE)/bin/unipgas" conform --backend shm

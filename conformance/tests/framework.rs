@@ -219,17 +219,27 @@ fn the_others_are_not_spoiled() {
         count: 2,
         all: true,
     };
-    let cells = unipgas_conformance::matrix::run(&runner, &laws, &columns, &seeds, &|_, _| ())
+    // One job after the other, and beside each other: the same, in the same order.
+    for at_a_time in [1, 4] {
+        let cells = unipgas_conformance::matrix::run(
+            &runner,
+            &laws,
+            &columns,
+            &seeds,
+            at_a_time,
+            &|_, _| (),
+        )
         .expect("jobs start");
-    let seen: Vec<String> = cells
-        .iter()
-        .map(|cell| match &cell.ran.verdict {
-            unipgas_conformance::runner::Verdict::Pass => format!("pass {}", cell.ran.seeds),
-            unipgas_conformance::runner::Verdict::Fail(failure) => failure.kind.name().into(),
-            unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
-        })
-        .collect();
-    assert_eq!(seen, ["pass 2", "crashes", "-", "hangs", "fails", "pass 2"]);
+        let seen: Vec<String> = cells
+            .iter()
+            .map(|cell| match &cell.ran.verdict {
+                unipgas_conformance::runner::Verdict::Pass => format!("pass {}", cell.ran.seeds),
+                unipgas_conformance::runner::Verdict::Fail(failure) => failure.kind.name().into(),
+                unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
+            })
+            .collect();
+        assert_eq!(seen, ["pass 2", "crashes", "-", "hangs", "fails", "pass 2"]);
+    }
 }
 
 fn main() -> ExitCode {

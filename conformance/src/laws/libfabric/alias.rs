@@ -84,11 +84,11 @@ fn triggered(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(job.memory.get(24), 11, "what the endpoint itself wrote");
         job.meet();
-        for nth in 0..5 {
+        for (nth, place) in places.iter().take(5).enumerate() {
             ok!(obj counter, add(1));
             ensure_eq!(
                 job.tx.next()?.op_context,
-                places[nth],
+                *place,
                 "the operation of threshold {}",
                 nth + 1
             );
