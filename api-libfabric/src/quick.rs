@@ -185,12 +185,13 @@ impl Endpoint {
             ptr: local.ptr,
             desc: 0,
         };
+        let now = channel.at_once()?;
         // SAFETY:
         // - the local bytes are valid by the caller's word.
         let done = unsafe {
             match direction {
-                Direction::Read => channel.get_at_once(here, there, len),
-                Direction::Write => channel.put_apart_at_once(here, there, len),
+                Direction::Read => now.get(here, there, len),
+                Direction::Write => now.put(here, there, len),
             }
         };
         if !done {
