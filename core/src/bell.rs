@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
 use parking_lot::Once;
+use rustix::io::Errno;
 use rustix::thread::futex;
 
 /// The longest sleep without a look at the world, but for processes of a crowd.
@@ -74,20 +75,22 @@ impl Bell {
 }
 
 impl Listening<'_> {
-    /// Sleeps until the bell rings, at most for `limit` and never longer than [`LONGEST`]. Returns early at a signal.
-    pub fn sleep(self, limit: Duration) {
+    /// Sleeps until the bell rings, at most for `limit` and never longer than [`LONGEST`]. Returns early at a signal. False: for all that
+    /// time nobody has rung.
+    pub fn sleep(self, limit: Duration) -> bool {
         let limit = limit.min(LONGEST);
         let limit = futex::Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos() as _,
         };
         // Woken, timed out, interrupted or too late: the caller looks at its condition in every case.
-        let _ = futex::wait(
+        let slept = futex::wait(
             &self.bell.rung,
             futex::Flags::empty(),
             self.seen,
             Some(&limit),
         );
+        slept != Err(Errno::TIMEDOUT)
     }
 }
 
@@ -137,6 +140,15 @@ mod tests {
         assert_eq!([0, 1, 48, 256].map(slice_of), [SLICE; 4]);
         assert_eq!(slice_of(1000), 4 * SLICE);
         assert_eq!(slice_of(u32::MAX), LONGEST);
+    }
+
+    #[test]
+    fn a_sleep_tells_whether_anybody_has_rung() {
+        let bell = Bell::default();
+        assert!(!bell.listen().sleep(Duration::from_millis(1)));
+        let listening = bell.listen();
+        bell.ring_if_heard();
+        assert!(listening.sleep(SLICE));
     }
 
     #[test]

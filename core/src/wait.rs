@@ -160,12 +160,14 @@ impl Patience<'_> {
                 return Err(Error::Timeout);
             }
             let span = remaining.min(slice);
-            listening.sleep(span);
+            let rung = listening.sleep(span);
             if let Some(value) = poll() {
                 Watch::moved();
                 return Ok(value);
             }
-            Watch::waited(span);
+            if !rung {
+                Watch::waited(span);
+            }
         }
     }
 }
