@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use crossbeam::queue::SegQueue;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
 use unipgas_core::{Deadline, Error, descriptor};
@@ -57,6 +57,13 @@ pub struct Failure {
     pub errno: Errno,
     /// Bytes of a message that the buffer had no room for.
     pub excess: usize,
+}
+
+/// A failure that has not been read.
+struct Pending {
+    failure: Failure,
+    /// Successes that came before it, and after the failure before it, and have not been read.
+    behind: usize,
 }
 
 /// Endpoints that get on when somebody looks at a queue or a counter.
@@ -204,7 +211,9 @@ pub struct CompletionQueue {
     count: AtomicUsize,
     /// From so many on it is full.
     size: usize,
-    failures: SegQueue<Failure>,
+    failures: Mutex<VecDeque<Pending>>,
+    /// How many there are, for whoever only looks.
+    failed: AtomicUsize,
     pub(crate) attached: Attached,
     wait: Wait,
     descriptor: Option<OwnedFd>,
@@ -236,7 +245,8 @@ impl CompletionQueue {
             entries: Biased::new(Entries::new(size)),
             count: AtomicUsize::new(0),
             size,
-            failures: SegQueue::new(),
+            failures: Mutex::default(),
+            failed: AtomicUsize::new(0),
             attached: Attached::default(),
             wait,
             descriptor,
@@ -283,7 +293,15 @@ impl CompletionQueue {
 
     #[cold]
     pub(crate) fn fail(&self, failure: Failure) {
-        self.failures.push(failure);
+        let mut failures = self.failures.lock();
+        let known: usize = failures.iter().map(|pending| pending.behind).sum();
+        let entries = self.entries.lock().len();
+        failures.push_back(Pending {
+            failure,
+            behind: entries.saturating_sub(known),
+        });
+        self.failed.store(failures.len(), Ordering::Release);
+        drop(failures);
         self.wake();
     }
 
@@ -305,7 +323,7 @@ impl CompletionQueue {
     }
 
     fn has_something(&self) -> bool {
-        self.len() > 0 || !self.failures.is_empty()
+        self.len() > 0 || self.has_failed()
     }
 
     /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: there is something to read.
@@ -332,7 +350,7 @@ impl CompletionQueue {
         self.has_something()
     }
 
-    /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes first.
+    /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes next.
     #[inline(always)]
     pub fn read(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
@@ -343,8 +361,8 @@ impl CompletionQueue {
             self.attached.progress();
             self.domain.deferred().progress();
         }
-        if !self.failures.is_empty() {
-            return Err(Errno::AVAIL);
+        if self.has_failed() {
+            return self.read_up_to_failure(most, sink);
         }
         if self.len() == 0 && most > 0 {
             self.in_vain();
@@ -362,6 +380,39 @@ impl CompletionQueue {
             return Err(Errno::AGAIN);
         }
         Ok(count)
+    }
+
+    /// Reads what came before the first failure. Errors: [`Errno::AVAIL`] if it is the failure's turn.
+    #[cold]
+    fn read_up_to_failure(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
+        let mut failures = self.failures.lock();
+        let mut entries = self.entries.lock();
+        let first = failures.front_mut();
+        // Another thread may have read on without having seen the failure: it waits for nothing that is not there.
+        let before = first.as_ref().map_or(most, |first| first.behind);
+        let most_now = before.min(most);
+        let mut count = 0;
+        while count < most_now && entries.take(&mut sink) {
+            count += 1;
+        }
+        self.count.store(entries.len(), Ordering::Release);
+        let none = before == 0 || entries.len() == 0;
+        match first {
+            Some(first) => {
+                first.behind = if none { 0 } else { before - count };
+                if count == 0 && (none || most > 0) {
+                    return Err(Errno::AVAIL);
+                }
+            }
+            None if count == 0 && most > 0 => return Err(Errno::AGAIN),
+            None => {}
+        }
+        Ok(count)
+    }
+
+    #[inline(always)]
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire) != 0
     }
 
     /// Programs that poll keep the core from whoever they wait for.
@@ -384,7 +435,14 @@ impl CompletionQueue {
 
     /// Reads a failure. Errors: [`Errno::AGAIN`] if there is none.
     pub fn read_failure(&self) -> Result<Failure> {
-        self.failures.pop().ok_or(Errno::AGAIN)
+        let mut failures = self.failures.lock();
+        let pending = failures.pop_front().ok_or(Errno::AGAIN)?;
+        // Read too early: what was to come before it comes before the next one.
+        if let Some(next) = failures.front_mut() {
+            next.behind += pending.behind;
+        }
+        self.failed.store(failures.len(), Ordering::Release);
+        Ok(pending.failure)
     }
 
     /// Waits until there are `least` entries (or a failure), then reads as [`CompletionQueue::read`] does. Errors: [`Errno::AGAIN`] when
@@ -408,7 +466,7 @@ impl CompletionQueue {
             self.attached.progress();
             self.domain.deferred().progress();
             let ready = self.len() >= least
-                || !self.failures.is_empty()
+                || self.has_failed()
                 || self.interrupted.load(Ordering::Acquire)
                     && self.interrupted.swap(false, Ordering::AcqRel);
             ready.then_some(())

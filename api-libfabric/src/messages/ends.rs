@@ -418,7 +418,7 @@ impl State {
         let told = last && !cancelled;
         // Told always: the program has nothing else to know by that the buffer is its own again.
         report.wanted |= told;
-        // Failures are read before what was told earlier of the same buffer: so they do not give it back.
+        // Failures are read by another call than the rest, perhaps too early: so they do not give the buffer back.
         let mut by_itself = false;
         match result {
             Ok(received) if received.envelope.context & APART != 0 => {

@@ -24,6 +24,8 @@ laws! {
         "while there is a failure reading gives -FI_EAVAIL; fi_cq_readerr gives it once, with context, flags and number; the number has a text";
     behind_failures: "cq.error.behind", "fi_cq(3)", 2, [cq_readerr, cq_read, atomic] + ordering,
         "successes beside failures are all told, each of them once";
+    in_turn: "cq.order", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_sread, atomic],
+        "a failure is met where it happened: what was told before it is read first, what came later after it has been read";
     wrong: "cq.bad", "fi_cq(3)", 1, [cq_open, cq_read, cq_sread],
         "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
 }
@@ -239,6 +241,84 @@ fn behind_failures(ctx: &Ctx) -> Verdict {
             told | failed == good | bad
         })?;
         ensure_eq!((told, failed), (good, bad), "successes and failures");
+        job.tx.is_empty()
+    })
+}
+
+fn in_turn(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        wait: FI_WAIT_UNSPEC,
+        counters: &[FI_WRITE],
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        let (mut good, mut bad) = (0, 0);
+        // One after the other, and none is read meanwhile.
+        for (context, wrong) in [0, 0, 1, 0, 1, 1, 0].into_iter().enumerate() {
+            add(job, context, wrong << 32)?;
+            good += 1 - wrong;
+            bad += wrong;
+            until("its end", || {
+                (call!(obj counter, read()), call!(obj counter, readerr())) == (good, bad)
+            })?;
+        }
+        let mut entries = [blank(); 8];
+        let read = |entries: &mut [fi_cq_tagged_entry], count: usize, waits: bool| {
+            let place = entries.as_mut_ptr().cast();
+            match waits {
+                true => call!(obj job.tx.0, sread(place, count, null(), LONG)),
+                false => call!(obj job.tx.0, read(place, count)),
+            }
+        };
+        ensure_eq!(read(&mut entries, 1, false), 1, "one at a time");
+        ensure_eq!(read(&mut entries[1..], 7, true), 1, "up to the failure");
+        for waits in [false, true] {
+            ensure_eq!(
+                read(&mut entries[2..], 6, waits),
+                AVAIL,
+                "the failure's turn"
+            );
+        }
+        ensure_eq!(
+            job.tx.take_error()?.op_context.addr(),
+            2,
+            "the first failure"
+        );
+        ensure_eq!(read(&mut entries[2..], 6, true), 1, "up to the next one");
+        ensure_eq!(
+            job.tx.take_error()?.op_context.addr(),
+            4,
+            "the second failure"
+        );
+        ensure_eq!(
+            read(&mut entries[3..], 5, false),
+            AVAIL,
+            "one behind the other"
+        );
+        ensure_eq!(
+            job.tx.take_error()?.op_context.addr(),
+            5,
+            "the third failure"
+        );
+        ensure_eq!(read(&mut entries[3..], 5, false), 1, "the rest");
+        let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].op_context.addr());
+        ensure_eq!(seen, [0, 1, 3, 6], "the successes");
+        // Failures can be read before it is their turn.
+        for (context, wrong) in [0, 1].into_iter().enumerate() {
+            add(job, context, wrong << 32)?;
+            good += 1 - wrong;
+            bad += wrong;
+            until("its end", || {
+                (call!(obj counter, read()), call!(obj counter, readerr())) == (good, bad)
+            })?;
+        }
+        ensure_eq!(
+            job.tx.take_error()?.op_context.addr(),
+            1,
+            "the failure, early"
+        );
+        job.tx.of(0)?;
         job.tx.is_empty()
     })
 }
