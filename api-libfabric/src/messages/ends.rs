@@ -347,6 +347,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn received(&mut self, reports: &Reports, awaited: &Awaited, received: &Received) {
         let parts = awaited.parts.list();
         let capacity: usize = parts.iter().map(|part| part.len).sum();
