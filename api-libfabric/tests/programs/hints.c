@@ -134,7 +134,10 @@ int main(void)
 	EXPECT(fi_scalable_ep(domain, info, &other, NULL), -FI_ENOSYS);
 	EXPECT(fi_stx_context(domain, NULL, &stx, NULL), 0);
 	EXPECT(fi_close(&stx->fid), 0);
-	EXPECT(fi_wait_open(fabric, &(struct fi_wait_attr){ 0 }, &set), -FI_ENOSYS);
+	EXPECT(fi_wait_open(fabric, &(struct fi_wait_attr){ .wait_obj = FI_WAIT_FD }, &set), -FI_ENOSYS);
+	EXPECT(fi_wait_open(fabric, &(struct fi_wait_attr){ .wait_obj = FI_WAIT_UNSPEC }, &set), 0);
+	EXPECT(fi_wait(set, 0), -FI_ETIMEDOUT);
+	EXPECT(fi_close(&set->fid), 0);
 	EXPECT(fi_poll_open(domain, &(struct fi_poll_attr){ 0 }, &pollset), 0);
 	EXPECT(fi_close(&pollset->fid), 0);
 	EXPECT(fi_cq_open(domain, &(struct fi_cq_attr){ .format = 77 }, &queue, NULL), -FI_EINVAL);
