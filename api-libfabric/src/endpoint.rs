@@ -256,14 +256,27 @@ impl Endpoint {
         })
     }
 
-    /// Binds a counter. What peers do they count themselves, whether the owner calls anything or not. Errors: as for
+    /// Binds a counter. What peers do they count themselves, whether the owner calls anything or not. A counter of own operations may also
+    /// be bound to an endpoint that is enabled, since programs do so; it counts those that end from then on. Errors: else as for
     /// [`Endpoint::bind_av`]; [`Errno::NOSPC`] if too many counters are bound to what peers do.
-    pub fn bind_counter(&self, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
+    pub fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
         self.same_domain(counter.domain())?;
-        if matches!(counted, Counted::RemoteRead | Counted::RemoteWrite) {
+        let of_peers = matches!(counted, Counted::RemoteRead | Counted::RemoteWrite);
+        if of_peers {
             counter.tally()?;
         }
-        self.change(|bindings| bind(&mut bindings.counters[counted as usize], counter))
+        let bindings = &mut *self.bindings.lock();
+        let live = self.live.get();
+        if live.is_some() && of_peers {
+            return Err(Errno::OPBADSTATE);
+        }
+        bind(&mut bindings.counters[counted as usize], counter)?;
+        if let Some(live) = live {
+            // Empty, as the place among the bindings was.
+            let _ = live.reports.counters[counted as usize].set(counter.clone());
+            counter.attached.add(self);
+        }
+        Ok(())
     }
 
     /// Binds a shared transmit context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint is to have one of its
@@ -331,7 +344,10 @@ impl Endpoint {
             transmit: bindings.transmit.clone(),
             receive: bindings.receive.clone(),
             selective: bindings.selective,
-            counters: bindings.counters.clone(),
+            counters: bindings.counters.clone().map(|counter| match counter {
+                Some(counter) => OnceLock::from(counter),
+                None => OnceLock::new(),
+            }),
             deferred: self.domain.deferred().clone(),
         };
         let tally = |counted: Counted| {

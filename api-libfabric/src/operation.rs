@@ -1,6 +1,6 @@
 //! What is told of operations when they end, and where.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::completion::{CompletionQueue, Entry, Failure};
 use crate::counter::Counter;
@@ -35,13 +35,13 @@ pub(crate) struct Report {
     pub work: u32,
 }
 
-/// Where the ends of operations are reported: fixed when the endpoint is enabled.
+/// Where the ends of operations are reported: fixed when the endpoint is enabled, but for counters that are bound later.
 pub(crate) struct Reports {
     pub transmit: Option<Arc<CompletionQueue>>,
     pub receive: Option<Arc<CompletionQueue>>,
     /// Successes are told only where the operation asks for it.
     pub selective: [bool; 2],
-    pub counters: [Option<Arc<Counter>>; 6],
+    pub counters: [OnceLock<Arc<Counter>>; 6],
     pub deferred: Arc<Deferred>,
 }
 
@@ -58,7 +58,7 @@ impl Reports {
 
     #[inline(always)]
     pub fn count(&self, counted: Counted) {
-        if let Some(counter) = &self.counters[counted as usize] {
+        if let Some(counter) = self.counters[counted as usize].get() {
             counter.count(1);
         }
     }
@@ -113,7 +113,7 @@ impl Reports {
         }
         let (queue, counter) = (
             self.queue(report.counted),
-            &self.counters[report.counted as usize],
+            self.counters[report.counted as usize].get(),
         );
         if queue.is_none() && counter.is_none() {
             return Err(errno);

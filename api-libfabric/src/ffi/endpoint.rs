@@ -222,7 +222,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     })
 }
 
-fn bind_counter(endpoint: &Endpoint, counter: &Arc<crate::Counter>, flags: u64) -> Result<()> {
+fn bind_counter(endpoint: &Arc<Endpoint>, counter: &Arc<crate::Counter>, flags: u64) -> Result<()> {
     const KINDS: [(u64, Counted); 6] = [
         (FI_SEND, Counted::Send),
         (FI_RECV, Counted::Receive),

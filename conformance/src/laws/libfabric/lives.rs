@@ -16,6 +16,9 @@ laws! {
         "what the library's own thread looks after can be closed at once, one object after the other";
     states: "lives.enable", "fi_endpoint(3)", 1, [enable, ep_bind, atomic, fetch_atomic, send, write],
         "before it is enabled an endpoint does nothing (-FI_EOPBADSTATE); afterwards it can be bound and enabled no more";
+    counted_late: "lives.counted-late", "fi_endpoint(3), fi_cntr(3)", 1, [enable, ep_bind, cntr_read, write, read],
+        "counters of an endpoint's own operations may be bound when it is enabled, as Sandia OpenSHMEM does: they count from then on, once for each \
+         purpose; those of what peers do may not (-FI_EOPBADSTATE)";
     incomplete: "lives.incomplete", "fi_endpoint(3)", 1, [enable, ep_bind],
         "an endpoint without an address vector is not enabled (-FI_ENOAV), nor one without queue and counter (-FI_ENOCQ)";
     bindings: "lives.bind", "fi_endpoint(3)", 1, [ep_bind],
@@ -93,6 +96,48 @@ fn watched(ctx: &Ctx) -> Verdict {
         station.close()?;
         word.free();
     }
+    Ok(())
+}
+
+fn counted_late(_: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    let mut station = Station::open(&plan)?;
+    let (ep, mut word, none) = (station.ep, 0u64, null_mut());
+    let to = station.insert(&station.name()?)?;
+    let memory = Memory::new(256);
+    let region = station.register(memory, 3)?;
+    let (at, key) = (region.base + 8, region.key);
+    let write = || {
+        ok!(rma ep, write((&raw const ONE).cast(), 8, none, to, at, key, none));
+        station.tx.next()
+    };
+    write()?;
+    let mut counters = [null_mut(); 2];
+    for counter in &mut counters {
+        ok!(obj station.domain, cntr_open(null_mut(), counter, null_mut()));
+    }
+    let [writes, reads] = counters;
+    gives!(OPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_WRITE));
+    gives!(OPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_READ));
+    ok!(fid ep, bind(writes.cast(), FI_WRITE));
+    gives!(INVAL, fid ep, bind(writes.cast(), FI_WRITE));
+    write()?;
+    ok!(fid ep, bind(reads.cast(), FI_READ));
+    write()?;
+    ok!(rma ep, read((&raw mut word).cast(), 8, none, to, at, key, none));
+    station.tx.next()?;
+    ensure_eq!(word, 1, "what was read");
+    let counted = counters.map(|counter| call!(obj counter, read()));
+    ensure_eq!(
+        counted,
+        [2, 1],
+        "writes and reads since the counters were bound"
+    );
+    close(region.mr)?;
+    gives!(BUSY, fid writes, close());
+    station.counters.extend(counters);
+    station.close()?;
+    memory.free();
     Ok(())
 }
 
