@@ -353,7 +353,7 @@ pub const FI_NEIGHBOURS: &[&str] = &[
     "fi_av_open", "fi_av_insert", "fi_av_insertsvc", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
     "fi_mr_reg", "fi_mr_regv", "fi_mr_regattr", "fi_mr_bind", "fi_mr_enable",
     "fi_cq_open", "fi_cq_read", "fi_cq_readfrom", "fi_cq_readerr", "fi_cq_sread", "fi_cq_sreadfrom", "fi_cq_signal", "fi_cq_strerror",
-    "fi_trywait", "fi_poll_open", "fi_poll_add", "fi_poll_del", "fi_poll",
+    "fi_trywait", "fi_poll_open", "fi_poll_add", "fi_poll_del", "fi_poll", "fi_wait_open", "fi_wait", "fi_stx_context", "fi_srx_context",
     "fi_cntr_open", "fi_cntr_read", "fi_cntr_readerr", "fi_cntr_add", "fi_cntr_adderr", "fi_cntr_set", "fi_cntr_seterr", "fi_cntr_wait",
     "fi_eq_open", "fi_eq_read", "fi_eq_readerr", "fi_eq_sread", "fi_eq_write", "fi_eq_strerror",
     "fi_send", "fi_sendv", "fi_sendmsg", "fi_inject", "fi_senddata", "fi_injectdata", "fi_recv", "fi_recvv", "fi_recvmsg",
