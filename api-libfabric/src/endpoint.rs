@@ -279,17 +279,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a shared transmit context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint is to have one of its
-    /// own.
+    /// Binds a shared transmit context. Programs do so also with endpoints that have one of their own, enabled or not: these keep theirs, and
+    /// hold nothing of the other. Errors: as for [`Endpoint::bind_av`].
     pub fn bind_transmits(&self, shared: &Arc<SharedTransmits>) -> Result<()> {
         self.same_domain(&shared.domain)?;
         if !self.options.shares_transmits {
-            return Err(Errno::INVAL);
+            return Ok(());
         }
         self.change(|bindings| bind(&mut bindings.shared_transmits, shared))
     }
 
-    /// Binds a shared receive context. Errors: likewise.
+    /// Binds a shared receive context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint is to have one of its
+    /// own.
     pub fn bind_receives(&self, shared: &Arc<SharedReceives>) -> Result<()> {
         self.same_domain(shared.domain())?;
         if !self.options.shares_receives {
