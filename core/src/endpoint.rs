@@ -125,6 +125,12 @@ impl AtOnce {
         mapped::put_line_at_once(line, dst)
     }
 
+    /// A u64 that the CPU's atomics may change. It must be 8-byte aligned.
+    #[inline(always)]
+    pub fn value(self, dst: Remote<'_>) -> Option<&AtomicU64> {
+        mapped::value_at_once(dst)
+    }
+
     /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
     ///
     /// # Safety

@@ -219,6 +219,21 @@ pub(crate) unsafe fn atomic_at_once(
     Some(unsafe { change(dst.region, request, at) })
 }
 
+/// As [`value`], likewise.
+#[inline(always)]
+pub(crate) fn value_at_once(dst: Remote<'_>) -> Option<&AtomicU64> {
+    let at = dst.region.parts().base.wrapping_add(dst.offset);
+    if !dst.region.is_open(dst.offset, 8, Rights::ATOMIC)
+        | ((at as usize) & 7 != 0)
+        | dst.region.is_exclusive()
+    {
+        return None;
+    }
+    // SAFETY:
+    // - 8 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    Some(unsafe { AtomicU64::from_ptr(at.cast()) })
+}
+
 /// A put of an aligned word, likewise.
 #[inline(always)]
 pub(crate) fn put_word_at_once(word: u64, dst: Remote<'_>) -> bool {
