@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas_core::calls::Call;
 use unipgas_core::op::Remote;
-use unipgas_core::{Deadline, Error};
+use unipgas_core::{AtOnce, Deadline, Error};
 
 use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
@@ -24,14 +24,15 @@ impl Process {
     /// Adds `value` and gives what was there before (§10.2.1). Errors: [`Status::ErrUnalignOff`] and those of the place.
     #[inline]
     pub fn fetch_add(&self, place: Place, value: u64, timeout: u64) -> Result<u64> {
-        let call = self.call();
-        if let Some(at) = self.value_at_hand(&place, &call) {
-            return Ok(at.fetch_add(value, Ordering::AcqRel));
-        }
-        self.at_value(place, timeout, &call, |remote, deadline| {
-            self.atomics
-                .fetch_add(self.world.engine(), remote, value, deadline)
-        })
+        self.on_value(
+            place,
+            timeout,
+            |at| at.fetch_add(value, Ordering::AcqRel),
+            |remote, deadline| {
+                self.atomics
+                    .fetch_add(self.world.engine(), remote, value, deadline)
+            },
+        )
     }
 
     /// Replaces the value by `new` if it equals `comparator`; gives what was there before (§10.2.2).
@@ -43,28 +44,76 @@ impl Process {
         new: u64,
         timeout: u64,
     ) -> Result<u64> {
-        let call = self.call();
-        if let Some(at) = self.value_at_hand(&place, &call) {
-            let swapped = at.compare_exchange(comparator, new, Ordering::AcqRel, Ordering::Acquire);
-            return Ok(swapped.unwrap_or_else(|before| before));
-        }
-        self.at_value(place, timeout, &call, |remote, deadline| {
-            self.atomics
-                .compare_swap(self.world.engine(), remote, comparator, new, deadline)
-        })
+        self.on_value(
+            place,
+            timeout,
+            |at| {
+                at.compare_exchange(comparator, new, Ordering::AcqRel, Ordering::Acquire)
+                    .unwrap_or_else(|before| before)
+            },
+            |remote, deadline| {
+                self.atomics
+                    .compare_swap(self.world.engine(), remote, comparator, new, deadline)
+            },
+        )
     }
 
-    /// A value that is mapped here, of a rank that has been talked to. `None`: look closely.
+    /// `change`s a value that is mapped here, of a rank that has been talked to; `ask`s for the change of others.
     #[inline(always)]
-    fn value_at_hand<'a>(&'a self, place: &Place, _call: &'a Call) -> Option<&'a AtomicU64> {
-        let now = self.atomics.at_once()?;
+    fn on_value(
+        &self,
+        place: Place,
+        timeout: u64,
+        change: impl Fn(&AtomicU64) -> u64,
+        ask: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
+    ) -> Result<u64> {
+        if let Some(posting) = self.atomics.post_at_once() {
+            // SAFETY:
+            // - used before the end of the posting, and self keeps the world.
+            let before = unsafe { self.value_at_hand(&place, posting.at_once()) }.map(&change);
+            posting.end(before.is_some());
+            if let Some(before) = before {
+                return Ok(before);
+            }
+        }
+        self.on_value_beside(place, timeout, change, ask)
+    }
+
+    /// # Safety
+    /// The result is used in a call, or before the end of a posting.
+    #[inline(always)]
+    unsafe fn value_at_hand(&self, place: &Place, now: AtOnce) -> Option<&AtomicU64> {
         // SAFETY:
-        // - the result borrows the call, and self, which keeps the world.
+        // - the caller's word; self keeps the world.
         let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) }?;
         now.value(Remote {
             region: &import.data,
             offset: place.offset as usize,
         })
+    }
+
+    /// For other threads than the first, and now and then for that one.
+    #[inline(never)]
+    fn on_value_beside(
+        &self,
+        place: Place,
+        timeout: u64,
+        change: impl Fn(&AtomicU64) -> u64,
+        ask: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
+    ) -> Result<u64> {
+        let call = self.call();
+        if self.atomics.is_look_due() {
+            self.look_around();
+        }
+        if let Some(now) = self.atomics.at_once() {
+            self.atomics.own();
+            // SAFETY:
+            // - used in the call.
+            if let Some(at) = unsafe { self.value_at_hand(&place, now) } {
+                return Ok(change(at));
+            }
+        }
+        self.at_value(place, timeout, &call, ask)
     }
 
     #[cold]

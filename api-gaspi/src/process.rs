@@ -58,7 +58,7 @@ pub struct Process {
     /// Deleted groups, which calls may still be reading.
     pub(crate) limbo: Limbo,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
-    pub(crate) atomics: Endpoint,
+    pub(crate) atomics: Arc<Endpoint>,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
 }
@@ -113,7 +113,9 @@ fn tell(error: &unipgas_core::Error, status: Status) -> Status {
 
 impl Process {
     fn new(world: &Arc<World>, config: Config) -> Result<Self> {
-        let endpoint = |depth| world.engine().endpoint(depth).map_err(from_engine);
+        let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
+        let atomics = Arc::new(atomics);
+        world.read_by(atomics.clone());
         let process = Process {
             world: world.clone(),
             imports: world.imports(),
@@ -129,7 +131,7 @@ impl Process {
                 .collect(),
             limbo: Limbo::of_threads(),
             group_counts: Mutex::default(),
-            atomics: endpoint(u32::MAX)?,
+            atomics,
             pace: Pace::default(),
         };
         for _ in 0..config.queue_num {

@@ -171,6 +171,9 @@ impl Reader for Endpoint {
     }
 }
 
+/// The depth of endpoints that are never full.
+const UNBOUNDED: u64 = 1 << 60;
+
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     channels: Box<[Box<dyn Channel>]>,
@@ -189,7 +192,10 @@ impl Endpoint {
         Endpoint {
             channels,
             direct,
-            depth: u64::from(depth),
+            depth: match depth {
+                u32::MAX => UNBOUNDED,
+                depth => depth.into(),
+            },
             limit: AtomicU64::new(0),
             pace: Pace::default(),
             posted: CachePadded::default(),
@@ -240,6 +246,12 @@ impl Endpoint {
             posted: &self.posted,
             begun,
         })
+    }
+
+    /// Lets this thread [`post_at_once`](Endpoint::post_at_once) from now on, unless another one does.
+    #[inline]
+    pub fn own(&self) {
+        self.posted.own();
     }
 
     /// For whoever cannot [`post_at_once`](Endpoint::post_at_once): whether it is time to look at the lives of peers, as enough has been posted

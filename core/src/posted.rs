@@ -47,6 +47,14 @@ impl Posted {
         Some(begun)
     }
 
+    /// Makes this thread the owner, if there is none.
+    #[inline]
+    pub fn own(&self) {
+        if self.owner.load(Ordering::Relaxed) == 0 {
+            self.count(0);
+        }
+    }
+
     /// The request that has been begun is posted, or not.
     #[inline(always)]
     pub fn end(&self, begun: u64, posted: bool) {
