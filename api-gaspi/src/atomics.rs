@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unipgas_core::calls::Call;
 use unipgas_core::op::Remote;
-use unipgas_core::{AtOnce, Deadline, Error};
+use unipgas_core::world::Imported;
+use unipgas_core::{Deadline, Error};
 
 use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
@@ -64,64 +64,29 @@ impl Process {
         &self,
         place: Place,
         timeout: u64,
-        change: impl Fn(&AtomicU64) -> u64,
+        change: impl FnOnce(&AtomicU64) -> u64,
         ask: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
     ) -> Result<u64> {
         if let Some(posting) = self.atomics.post_at_once() {
             // SAFETY:
             // - used before the end of the posting, and self keeps the world.
-            let before = unsafe { self.value_at_hand(&place, posting.at_once()) }.map(&change);
+            let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
+            let at = import.and_then(|import| posting.at_once().value(at_place(&place, import)));
+            let before = at.map(change);
             posting.end(before.is_some());
             if let Some(before) = before {
                 return Ok(before);
             }
         }
-        self.on_value_beside(place, timeout, change, ask)
-    }
-
-    /// # Safety
-    /// The result is used in a call, or before the end of a posting.
-    #[inline(always)]
-    unsafe fn value_at_hand(&self, place: &Place, now: AtOnce) -> Option<&AtomicU64> {
-        // SAFETY:
-        // - the caller's word; self keeps the world.
-        let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) }?;
-        now.value(Remote {
-            region: &import.data,
-            offset: place.offset as usize,
-        })
+        self.at_value(place, timeout, ask)
     }
 
     /// For other threads than the first, and now and then for that one.
     #[inline(never)]
-    fn on_value_beside(
-        &self,
-        place: Place,
-        timeout: u64,
-        change: impl Fn(&AtomicU64) -> u64,
-        ask: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
-    ) -> Result<u64> {
-        let call = self.call();
-        if self.atomics.is_look_due() {
-            self.look_around();
-        }
-        if let Some(now) = self.atomics.at_once() {
-            self.atomics.own();
-            // SAFETY:
-            // - used in the call.
-            if let Some(at) = unsafe { self.value_at_hand(&place, now) } {
-                return Ok(change(at));
-            }
-        }
-        self.at_value(place, timeout, &call, ask)
-    }
-
-    #[cold]
     fn at_value(
         &self,
         place: Place,
         timeout: u64,
-        call: &Call,
         run: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
     ) -> Result<u64> {
         if place.offset & 7 != 0 {
@@ -129,28 +94,35 @@ impl Process {
         }
         let (rank, id) = (u32::from(place.rank), usize::from(place.segment));
         let deadline = deadline(timeout);
-        let mut import = self.imported(rank, id, call);
+        let call = self.call();
+        if self.atomics.is_look_due() {
+            self.look_around();
+        }
+        self.atomics.own();
+        let mut import = self.imported(rank, id, &call);
         let mut again = false;
         let error = loop {
             match import {
-                Ok(found) => {
-                    let remote = Remote {
-                        region: &found.data,
-                        offset: place.offset as usize,
-                    };
-                    match run(remote, deadline) {
-                        Ok(value) => return Ok(value),
-                        Err(Error::StaleRegion) if !again => {
-                            again = true;
-                            import = self.world.import(rank, id, call);
-                        }
-                        Err(error) => break error,
+                Ok(found) => match run(at_place(&place, found), deadline) {
+                    Ok(value) => return Ok(value),
+                    Err(Error::StaleRegion) if !again => {
+                        again = true;
+                        import = self.world.import(rank, id, &call);
                     }
-                }
+                    Err(error) => break error,
+                },
                 Err(error) => break error,
             }
         };
         self.check_rank(place.rank)?;
         Err(from_engine(error))
+    }
+}
+
+#[inline(always)]
+fn at_place<'a>(place: &Place, import: &'a Imported) -> Remote<'a> {
+    Remote {
+        region: &import.data,
+        offset: place.offset as usize,
     }
 }

@@ -20,8 +20,8 @@ const PROGRESS_SLICE: Duration = Duration::from_micros(500);
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain. No clock runs here:
-    /// a process that gets no core waits no longer for that.
+    /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain and nobody rang. No clock
+    /// runs here: a process that gets no core waits no longer for that.
     pub in_vain: AtomicU64,
     /// Waits that have ended after that.
     pub ended: AtomicU64,

@@ -22,7 +22,7 @@ use crate::schedule::{
     Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier, doubling_allreduce,
 };
 use crate::world::World;
-use crate::{Deadline, Endpoint, Error, Result, mapped};
+use crate::{Deadline, Endpoint, Error, Result};
 
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
@@ -426,7 +426,8 @@ impl Group {
                 slot,
                 value: number,
             };
-            if self.endpoint.is_direct(region) && mapped::notify_at_once(notice) {
+            let now = self.endpoint.at_once();
+            if now.is_some_and(|now| now.notify(notice)) {
                 return Ok(());
             }
         }

@@ -48,7 +48,7 @@ struct Job<'a> {
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
-    // The descriptor is what the ranks open; it is closed when they have ended.
+    // The descriptor is what the ranks open; whoever gets the outcome keeps it.
     let (board, descriptor) = Board::create(launch.size)?;
     let inbox = if launch.foreground {
         Some(Inbox::open()?)
