@@ -381,6 +381,47 @@ fn joins_that_wait_across_the_swap_return() {
     }
 }
 
+/// A heap may begin right behind a stack, where the thread's control block ends.
+#[test]
+fn the_page_behind_a_threads_control_block_is_adopted() {
+    const STACK: usize = 16 * PAGE;
+    extern "C" fn adopts_behind_its_stack(end: *mut libc::c_void) -> *mut libc::c_void {
+        let fd = memfd(2 * PAGE);
+        let behind = end.cast::<u8>();
+        assert_eq!(
+            adopt(&fd, 0, behind.wrapping_sub(PAGE), PAGE),
+            Err(Refusal::ThreadControl)
+        );
+        adopt(&fd, 0, behind, PAGE).expect("memory of nobody's but the program's");
+        release(&fd, 0, behind, PAGE).expect("release");
+        ptr::null_mut()
+    }
+    let at = map(STACK + PAGE, MapFlags::PRIVATE);
+    // SAFETY:
+    // - the thread has the mapping's first pages as its stack, and is joined before anything goes
+    // - all attributes are initialised before they are read
+    unsafe {
+        let mut attributes = std::mem::MaybeUninit::uninit();
+        let mut thread = std::mem::MaybeUninit::uninit();
+        assert_eq!(libc::pthread_attr_init(attributes.as_mut_ptr()), 0);
+        assert_eq!(
+            libc::pthread_attr_setstack(attributes.as_mut_ptr(), at.cast(), STACK),
+            0
+        );
+        assert_eq!(
+            libc::pthread_create(
+                thread.as_mut_ptr(),
+                attributes.as_ptr(),
+                adopts_behind_its_stack,
+                at.wrapping_add(STACK).cast()
+            ),
+            0
+        );
+        assert_eq!(libc::pthread_join(thread.assume_init(), ptr::null_mut()), 0);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+    }
+}
+
 #[test]
 fn system_calls_of_other_threads_succeed_throughout() {
     let len = 4 * PAGE;

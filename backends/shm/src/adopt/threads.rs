@@ -1,13 +1,14 @@
 //! What a swap must know about the threads of this process.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rustix::fs::{CWD, StatxFlags, statx};
 
 /// Bytes around a thread's robust-list head that C libraries keep its control block in: the word that the kernel
 /// clears and wakes at the thread's end lies a few words before the head, the area for restartable sequences behind.
 const BEFORE_HEAD: usize = 1024;
-const AFTER_HEAD: usize = 2048;
+const AFTER_HEAD_AT_MOST: usize = 2048;
 
 /// The number of threads of this process; `None` when /proc does not tell.
 pub(super) fn count() -> Option<usize> {
@@ -53,17 +54,55 @@ pub(super) fn control_block_in(range: &Range<usize>, threads: Option<usize>) -> 
 }
 
 fn block_overlaps(tid: libc::pid_t, range: &Range<usize>) -> bool {
+    robust_list_head(tid).is_some_and(|head| {
+        head.saturating_sub(BEFORE_HEAD) < range.end
+            && range.start < head.saturating_add(after_head())
+    })
+}
+
+/// `None` of a thread that has ended meanwhile, or one of a library without robust lists: nothing is to be protected.
+fn robust_list_head(tid: libc::pid_t) -> Option<usize> {
     let mut head = 0_usize;
     let mut len = 0_usize;
     // SAFETY:
     // - get_robust_list writes one pointer and one size_t through the two addresses, which live here
     let failed =
         unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) } != 0;
-    // A thread that has ended meanwhile, or one of a library without robust lists, has nothing to protect.
-    !failed
-        && head != 0
-        && head.saturating_sub(BEFORE_HEAD) < range.end
-        && range.start < head.saturating_add(AFTER_HEAD)
+    (!failed && head != 0).then_some(head)
+}
+
+/// Bytes from a thread's robust-list head to the end of its control block. Memory of the program's may begin right
+/// there (a heap behind a stack), so this is exact where the C library tells the place of the area for restartable
+/// sequences, the block's last member.
+fn after_head() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        exact_after_head()
+            .filter(|bytes| *bytes <= AFTER_HEAD_AT_MOST)
+            .unwrap_or(AFTER_HEAD_AT_MOST)
+    })
+}
+
+/// As the GNU C library has it on x86-64, where a thread's id is the thread pointer that the offset counts from.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn exact_after_head() -> Option<usize> {
+    const RSEQ_AREA: usize = 32;
+    // SAFETY:
+    // - a name of the C library; the object, if there is one, is a constant ptrdiff_t
+    let offset = unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
+        symbol.cast::<isize>().as_ref().copied()
+    }?;
+    // SAFETY:
+    // - pthread_self has no preconditions
+    let block = unsafe { libc::pthread_self() } as usize;
+    let end = block.checked_add_signed(offset)?.checked_add(RSEQ_AREA)?;
+    end.checked_sub(robust_list_head(0)?)
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn exact_after_head() -> Option<usize> {
+    None
 }
 
 /// Has the kernel read 8 bytes at `at`, which lets a stack grow down to there; does nothing where nothing is mapped.
