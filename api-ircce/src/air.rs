@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use once_cell::sync::OnceCell;
 use unipgas_core::central::{CentralBarrier, Places};
-use unipgas_core::{Deadline, RemoteRegion, World};
+use unipgas_core::published::PublishedRegions;
+use unipgas_core::{Deadline, World};
 
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
@@ -39,9 +41,9 @@ unsafe impl Sync for Air {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 
-/// The handles, how many have been given out, and the barrier.
+/// The handles, made when the first one is asked for, how many have been given out, and the barrier.
 pub(crate) struct Registers {
-    handles: Box<[Air]>,
+    handles: OnceCell<Box<[Air]>>,
     given: AtomicUsize,
     pub barrier: CentralBarrier,
 }
@@ -51,25 +53,14 @@ const fn offset(nth: usize) -> usize {
 }
 
 impl Registers {
-    pub fn new(world: &Arc<World>, peers: &Arc<[RemoteRegion]>) -> Result<Self> {
-        let base = peers[0].parts().base;
-        let handle = |nth| {
-            let place = match base.is_null() {
-                true => base,
-                false => base.wrapping_add(offset(nth)),
-            };
-            Air {
-                counter: place.cast(),
-                init: place.cast(),
-            }
-        };
+    pub fn new(world: &Arc<World>, peers: &Arc<PublishedRegions>) -> Result<Self> {
         let places = Places {
             home: 0,
             counters: [offset(0), offset(1)],
             notice: NOTICE,
         };
         Ok(Registers {
-            handles: (0..REGISTERS).map(handle).collect(),
+            handles: OnceCell::new(),
             given: AtomicUsize::new(OF_BARRIER),
             barrier: CentralBarrier::new(world, peers.clone(), places)?,
         })
@@ -132,15 +123,30 @@ impl Ue {
         }
     }
 
-    /// The handle of a register, for C.
-    pub(crate) fn handle(&self, register: Register) -> *const Air {
-        &raw const self.registers.handles[usize::from(register.0)]
+    /// The handle of a register, for C. Errors: [`Failure::Engine`] if UE 0, which has the registers, has gone.
+    pub(crate) fn handle(&self, register: Register) -> Result<*const Air> {
+        let handles = self.registers.handles.get_or_try_init(|| {
+            let base = self.peer(0)?.parts().base;
+            let handle = |nth| {
+                let place = match base.is_null() {
+                    true => base,
+                    false => base.wrapping_add(offset(nth)),
+                };
+                Air {
+                    counter: place.cast(),
+                    init: place.cast(),
+                }
+            };
+            Ok::<_, Failure>((0..REGISTERS).map(handle).collect())
+        })?;
+        Ok(&raw const handles[usize::from(register.0)])
     }
 
     /// The register of a handle that has been given out, or is of the barrier: programs may look at those. Errors: [`Code::General`].
     #[inline]
     pub(crate) fn register(&self, handle: *const Air) -> Result<Register> {
-        let offset = (handle as usize).wrapping_sub(self.registers.handles.as_ptr() as usize);
+        let handles = self.registers.handles.get().ok_or(Code::General)?;
+        let offset = (handle as usize).wrapping_sub(handles.as_ptr() as usize);
         let number = offset / size_of::<Air>();
         let known = offset.is_multiple_of(size_of::<Air>())
             && number < self.registers.given.load(Ordering::Relaxed);

@@ -92,11 +92,20 @@ struct Changes {
     retired: Vec<Box<Communicator>>,
 }
 
-impl Communicators {
-    /// With the communicator of all UEs in the first slot.
-    pub fn new(world: &Arc<World>) -> Result<Self> {
+/// The communicator of all UEs, before they have met.
+pub(crate) struct Everybody(Forming);
+
+impl Everybody {
+    pub fn begin(world: &Arc<World>) -> Result<Self> {
         let all: Vec<u32> = (0..world.size()).collect();
-        let communicator = Communicator::form(world, &all, 0)?;
+        Communicator::begin(world, &all, 0).map(Everybody)
+    }
+}
+
+impl Communicators {
+    /// With the communicator of all UEs, which have met since they began it, in the first slot.
+    pub fn new(mut everybody: Everybody) -> Result<Self> {
+        let group = everybody.0.conclude().map_err(Failure::Engine)?;
         let slots = (0..GROUP_PLACES).map(|_| Slot {
             serial: AtomicU32::new(0),
             communicator: AtomicPtr::default(),
@@ -109,7 +118,7 @@ impl Communicators {
                 retired: Vec::new(),
             }),
         };
-        communicators.put(communicator)?;
+        communicators.put(Communicator::new(0, group))?;
         Ok(communicators)
     }
 
@@ -190,24 +199,25 @@ impl Drop for Communicators {
 }
 
 impl Communicator {
-    fn form(world: &Arc<World>, members: &[u32], number: u32) -> Result<Self> {
+    fn begin(world: &Arc<World>, members: &[u32], number: u32) -> Result<Forming> {
         // The split tells communicators of the same members apart, the first member those of one split.
         let name = [
             u64::from_be_bytes(*b"rcceComm"),
             u64::from(number) << 32 | u64::from(members[0]),
         ];
-        let group = Forming::new(world, members, name)
-            .and_then(|mut forming| forming.advance(Deadline::Never))
-            .map_err(|error| match error {
-                Error::Exhausted(_) => Failure::Code(Code::Malloc),
-                error => Failure::Engine(error),
-            })?;
-        Ok(Communicator {
+        Forming::new(world, members, name).map_err(|error| match error {
+            Error::Exhausted(_) => Failure::Code(Code::Malloc),
+            error => Failure::Engine(error),
+        })
+    }
+
+    fn new(number: u32, group: Group) -> Self {
+        Communicator {
             number,
-            members: members.into(),
+            members: group.members().into(),
             rank: group.index(),
             group,
-        })
+        }
     }
 }
 
@@ -268,8 +278,10 @@ impl Ue {
             changes.splits += 1;
             changes.splits
         };
-        self.communicators
-            .put(Communicator::form(self.world(), &members, number)?)
+        let group = Communicator::begin(self.world(), &members, number)?
+            .advance(Deadline::Never)
+            .map_err(Failure::Engine)?;
+        self.communicators.put(Communicator::new(number, group))
     }
 
     /// Gives a communicator's memory back (`RCCE_comm_free`). Errors: [`Code::CommInitialized`] for one that is not initialised;

@@ -45,7 +45,7 @@ impl Ue {
     /// Takes the lock at UE `id`, waiting for it. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`] when that UE or the
     /// holder dies.
     pub fn acquire_lock(&self, id: u32) -> Result<()> {
-        self.peer(id)?;
+        self.exists(id)?;
         let me = self.id();
         let attempt = || -> Result<Option<()>> {
             let word = self.lock_word(id)?;
@@ -85,7 +85,7 @@ impl Ue {
 
     /// Gives the lock at UE `id` back, whoever holds it. Errors: [`Code::Id`](crate::Code::Id).
     pub fn release_lock(&self, id: u32) -> Result<()> {
-        self.peer(id)?;
+        self.exists(id)?;
         let word = loop {
             let word = self.lock_word(id)?;
             if self.swap_lock_word(id, word, word & !HOLDER)? {

@@ -233,7 +233,7 @@ impl Ue {
         id: u32,
         outside: Code,
     ) -> Result<()> {
-        self.peer(id)?;
+        self.exists(id)?;
         if !len.is_multiple_of(LINE) {
             return Err(Code::MessageLength.into());
         }

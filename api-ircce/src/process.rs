@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use unipgas_core::job::Job;
 use unipgas_core::message::Needs;
 use unipgas_core::pace::Pace;
+use unipgas_core::published::PublishedRegions;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{
@@ -15,7 +16,7 @@ use unipgas_core::{
 };
 
 use crate::air::Registers;
-use crate::comm::{Communicators, MAX_UES};
+use crate::comm::{Communicators, Everybody, MAX_UES};
 use crate::extents::Extents;
 use crate::launch::Wishes;
 use crate::looks::Looks;
@@ -59,7 +60,7 @@ pub struct Ue {
     pub(crate) registers: Registers,
     pub(crate) messages: Messages,
     pub(crate) power: Mutex<Power>,
-    peers: Arc<[RemoteRegion]>,
+    peers: Arc<PublishedRegions>,
     mine: Region,
     cores: [i32; MAX_UES],
     pub(crate) looks: Looks,
@@ -96,26 +97,24 @@ impl Ue {
         })
     }
 
-    /// Waits for the others, and finds their memory.
+    /// Tells the others of its memory, and waits for them.
     fn among(world: Arc<World>, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::FULL)?;
         world.publish_region(REGION, &mine.key())?;
         let shared = Shared::publish(&world)?;
         let messages = Messages::new(&world)?;
+        let everybody = Everybody::begin(&world)?;
         world.meet(Deadline::Never)?;
-        let peers: unipgas_core::Result<Arc<[_]>> = (0..world.size())
-            .map(|id| world.published_region(id, REGION))
-            .collect();
-        let peers = peers?;
+        let peers = Arc::new(PublishedRegions::new(&world, REGION));
         let mut numbered = std::array::from_fn(|nth| nth as i32);
         numbered[..cores.len().min(MAX_UES)].copy_from_slice(&cores[..cores.len().min(MAX_UES)]);
         Ok(Ue {
             endpoint: engine.endpoint(u32::MAX)?,
             mpb: Mutex::new(Extents::new(wishes.mpb)),
             mpb_len: wishes.mpb,
-            shared: shared.attach(&world)?,
-            communicators: Communicators::new(&world)?,
+            shared,
+            communicators: Communicators::new(everybody)?,
             registers: Registers::new(&world, &peers)?,
             messages,
             power: Mutex::new(Power::default()),
@@ -166,10 +165,28 @@ impl Ue {
         waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// The memory of another UE. Errors: [`Code::Id`].
+    /// There is a UE of this number. Errors: [`Code::Id`].
+    #[inline(always)]
+    pub(crate) fn exists(&self, id: u32) -> Result<()> {
+        if id < self.num() {
+            Ok(())
+        } else {
+            Err(Failure::Code(Code::Id))
+        }
+    }
+
+    /// The memory of another UE, found at the first use. Errors: [`Code::Id`]; [`Failure::Engine`] if it has gone by then.
     #[inline(always)]
     pub(crate) fn peer(&self, id: u32) -> Result<&RemoteRegion> {
-        self.peers.get(id as usize).ok_or(Failure::Code(Code::Id))
+        self.peers.get(id).map_err(|error| self.unfound(id, error))
+    }
+
+    #[cold]
+    fn unfound(&self, id: u32, error: Error) -> Failure {
+        match self.exists(id) {
+            Ok(()) => self.blame(id, error),
+            Err(no_such_ue) => no_such_ue,
+        }
     }
 
     /// A word of this UE's own memory, which others write by notices.

@@ -3,6 +3,7 @@
 
 use std::ptr::NonNull;
 
+use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, Once};
 use unipgas_core::{Region, RemoteRegion, Result, Rights, World};
 
@@ -17,32 +18,27 @@ pub const SHARED_LEN: usize = 64 << 20;
 const ALIGN: usize = 64;
 const REGION: &str = "rcce.shared";
 
-/// UE 0's region before the others are known.
-pub(crate) struct Published(Option<Region>);
-
 pub(crate) struct Shared {
     extents: Mutex<Extents>,
-    memory: RemoteRegion,
+    /// Found at the first allocation.
+    memory: OnceCell<RemoteRegion>,
     _region: Option<Region>,
 }
 
 impl Shared {
-    pub fn publish(world: &World) -> Result<Published> {
-        if world.rank() != 0 {
-            return Ok(Published(None));
+    /// Before the UEs meet: UE 0 tells the others where it is.
+    pub fn publish(world: &World) -> Result<Shared> {
+        let region = match world.rank() {
+            0 => Some(world.engine().allocate(SHARED_LEN, Rights::FULL)?),
+            _ => None,
+        };
+        if let Some(region) = &region {
+            world.publish_region(REGION, &region.key())?;
         }
-        let region = world.engine().allocate(SHARED_LEN, Rights::FULL)?;
-        world.publish_region(REGION, &region.key())?;
-        Ok(Published(Some(region)))
-    }
-}
-
-impl Published {
-    pub fn attach(self, world: &World) -> Result<Shared> {
         Ok(Shared {
             extents: Mutex::new(Extents::new(SHARED_LEN)),
-            memory: world.published_region(0, REGION)?,
-            _region: self.0,
+            memory: OnceCell::new(),
+            _region: region,
         })
     }
 }
@@ -51,20 +47,27 @@ impl Ue {
     /// Allocates shared memory, at the same offset at all UEs if they all allocate alike (`RCCE_shmalloc`). `None` for no bytes, if there
     /// is no room, or, with a line on stderr, where the memory of another process cannot be mapped.
     pub fn shmalloc(&self, size: usize) -> Option<NonNull<u8>> {
-        let base = NonNull::new(self.shared.memory.parts().base);
-        let Some(base) = base else {
-            static TOLD: Once = Once::new();
-            TOLD.call_once(|| {
-                tell_on_stderr(
-                    "RCCE_shmalloc: this backend does not map the memory of other processes",
-                );
-            });
-            return None;
+        let base = match self.shared_memory() {
+            Ok(base) => base,
+            Err(why) => {
+                static TOLD: Once = Once::new();
+                TOLD.call_once(|| tell_on_stderr(&format!("RCCE_shmalloc: {why}")));
+                return None;
+            }
         };
         let len = size.checked_next_multiple_of(ALIGN)?;
         let mut extents = self.shared.extents.lock();
         let offset = extents.take(len)?;
         NonNull::new(base.as_ptr().wrapping_add(offset))
+    }
+
+    fn shared_memory(&self) -> std::result::Result<NonNull<u8>, String> {
+        let memory = &self.shared.memory;
+        let memory = memory
+            .get_or_try_init(|| self.world().published_region(0, REGION))
+            .map_err(|error| error.to_string())?;
+        NonNull::new(memory.parts().base)
+            .ok_or_else(|| "this backend does not map the memory of other processes".into())
     }
 
     /// Allocates as much of `size` bytes as there is, by halves (`RCCE_shmalloc_request`): the memory, and its size in bytes.
@@ -74,7 +77,10 @@ impl Ue {
 
     /// Frees what [`Ue::shmalloc`] gave (`RCCE_shfree`). False, and nothing else, for other addresses.
     pub fn shfree(&self, address: *const u8) -> bool {
-        let offset = (address as usize).wrapping_sub(self.shared.memory.parts().base as usize);
+        let Some(memory) = self.shared.memory.get() else {
+            return false;
+        };
+        let offset = (address as usize).wrapping_sub(memory.parts().base as usize);
         let mut extents = self.shared.extents.lock();
         extents.give_back(offset)
     }

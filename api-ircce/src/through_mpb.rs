@@ -45,7 +45,7 @@ impl Ue {
         (data, len): (*const u8, usize),
         dest: u32,
     ) -> Result<()> {
-        self.peer(dest)?;
+        self.exists(dest)?;
         for (at, part) in channel.parts(len)? {
             // SAFETY:
             // - a part of the data.
@@ -67,7 +67,7 @@ impl Ue {
         (buffer, len): (*mut u8, usize),
         source: u32,
     ) -> Result<()> {
-        self.peer(source)?;
+        self.exists(source)?;
         for (at, part) in channel.parts(len)? {
             self.wait_until(channel.sent, SET)?;
             self.flag_write(channel.sent, UNSET, self.id())?;
@@ -89,7 +89,7 @@ impl Ue {
         place: (*mut u8, usize),
         source: u32,
     ) -> Result<bool> {
-        self.peer(source)?;
+        self.exists(source)?;
         if place.1 > 0 && self.flag_read(channel.sent, self.id())? != SET {
             return Ok(false);
         }

@@ -1,15 +1,15 @@
 //! A barrier in one place: two counters in memory of one rank, at which everybody counts and looks.
 //!
 //! Barriers use the counters in turn. Who makes one full sets it back to 0, and that is what the others wait for: none can come back to
-//! a counter before all have left it, since the barrier between needs them all. A notice follows, for those who sleep, those who cannot
-//! look without asking a network, and those who look when the counters have gone with their process.
+//! a counter before all have left it, since the barrier between needs them all. Notices follow, down a tree, for those who sleep, those who
+//! cannot look without asking a network, and those who look when the counters have gone with their process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Notice, Remote};
-use crate::region::RemoteRegion;
+use crate::published::PublishedRegions;
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
@@ -28,7 +28,7 @@ pub struct Places {
 pub struct CentralBarrier {
     world: Arc<World>,
     endpoint: Endpoint,
-    regions: Arc<[RemoteRegion]>,
+    regions: Arc<PublishedRegions>,
     ranks: Box<[u32]>,
     places: Places,
     turn: Exclusive<Turn>,
@@ -44,11 +44,11 @@ struct Turn {
 }
 
 impl CentralBarrier {
-    /// `regions` are of all ranks, by rank. Errors: [`Error::InvalidArgument`] for too few or too many.
-    pub fn new(world: &Arc<World>, regions: Arc<[RemoteRegion]>, places: Places) -> Result<Self> {
-        if regions.len() != world.size() as usize || places.home >= world.size() {
+    /// `regions` are those of the same world. Errors: [`Error::InvalidArgument`] if the counters have no home in it.
+    pub fn new(world: &Arc<World>, regions: Arc<PublishedRegions>, places: Places) -> Result<Self> {
+        if places.home >= world.size() {
             return Err(Error::InvalidArgument(
-                "a barrier needs a region of every rank".into(),
+                "a barrier's counters are at one of the ranks".into(),
             ));
         }
         Ok(CentralBarrier {
@@ -68,12 +68,13 @@ impl CentralBarrier {
         self.turn.with(|turn| {
             let number = turn.left.wrapping_add(1);
             let counter = Remote {
-                region: &self.regions[self.places.home as usize],
+                region: self.regions.get(self.places.home)?,
                 offset: self.places.counters[(turn.left % 2) as usize],
             };
             if turn.counted || !self.count(turn, counter, number)? {
                 self.wait(counter, word, number, deadline)?;
             }
+            self.tell_children(number);
             *turn = Turn {
                 left: number,
                 counted: false,
@@ -92,24 +93,41 @@ impl CentralBarrier {
             return Ok(false);
         }
         self.add(counter, u64::from(n).wrapping_neg())?;
-        for (rank, region) in self.regions.iter().enumerate() {
-            if rank as u32 != self.world.rank() {
-                let slot = Remote {
-                    region,
-                    offset: self.places.notice,
-                };
-                let notice = Notice {
-                    slot,
-                    value: number,
-                };
-                // Who has gone has seen the counter, and needs no notice.
-                let _ = self.endpoint.notify(notice, Flags::empty(), 0);
+        if self.places.home != self.world.rank() {
+            self.tell(self.places.home, number);
+        }
+        Ok(true)
+    }
+
+    /// The tree's root is the home; whoever leaves the barrier tells those below.
+    #[inline]
+    fn tell_children(&self, number: u32) {
+        let (n, home) = (self.world.size(), self.places.home);
+        let below_home = (self.world.rank() + n - home) % n;
+        for child in [2 * below_home + 1, 2 * below_home + 2] {
+            if child < n {
+                self.tell((child + home) % n, number);
             }
         }
         if self.world.engine().asynchronous() {
             self.settle();
         }
-        Ok(true)
+    }
+
+    #[inline]
+    fn tell(&self, rank: u32, number: u32) {
+        // Who has gone has seen the counter, and needs no notice.
+        if let Ok(region) = self.regions.get(rank) {
+            let slot = Remote {
+                region,
+                offset: self.places.notice,
+            };
+            let notice = Notice {
+                slot,
+                value: number,
+            };
+            let _ = self.endpoint.notify(notice, Flags::empty(), 0);
+        }
     }
 
     #[inline]

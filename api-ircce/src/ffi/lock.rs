@@ -27,9 +27,11 @@ functions! {
             return Err(Code::General.into());
         }
         let made = ue.atomic_alloc();
+        let handle = made.map_or(Ok(null()), |made| ue.handle(made));
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(register, made.map_or(null(), |made| ue.handle(made))) }?;
+        unsafe { put(register, *handle.as_ref().unwrap_or(&null())) }?;
+        handle?;
         made.map(|_| ()).ok_or(Code::General.into())
     }
 

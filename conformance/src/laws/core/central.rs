@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unipgas::core::central::{CentralBarrier, Places};
+use unipgas::core::published::PublishedRegions;
 use unipgas::core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
@@ -35,11 +36,11 @@ pub const LAWS: &[Law] = &[
         busy,
     ),
     law(
-        "core.central.regions",
+        "core.central.home",
         CLAUSE,
-        "a barrier without a region of every rank is refused",
+        "a barrier whose counters are at no rank is refused",
         2,
-        regions,
+        home,
     ),
 ];
 
@@ -47,15 +48,24 @@ const ROUNDS: u64 = 12;
 /// Offsets in every rank's data, of which the first 512 bytes are for what ranks tell each other.
 const COUNTERS: [usize; 2] = [1024, 1088];
 const NOTICE: usize = 2048;
+const NAME: &str = "central";
+
+/// The data of all ranks.
+fn regions(rank: &Rank<'_>) -> Result<Arc<PublishedRegions>, String> {
+    rank.world
+        .publish_region(NAME, &rank.data.key())
+        .says("publishing the data")?;
+    rank.ctx.sync();
+    Ok(Arc::new(PublishedRegions::new(&rank.world, NAME)))
+}
 
 fn barrier(rank: &Rank<'_>, home: u32) -> Result<CentralBarrier, String> {
-    let regions: Result<Arc<[_]>, _> = (0..rank.ctx.size).map(|peer| rank.data_of(peer)).collect();
     let places = Places {
         home,
         counters: COUNTERS,
         notice: NOTICE,
     };
-    CentralBarrier::new(&rank.world, regions?, places).says("making the barrier")
+    CentralBarrier::new(&rank.world, regions(rank)?, places).says("making the barrier")
 }
 
 /// Tells all ranks how far this one is.
@@ -164,20 +174,19 @@ fn busy(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn regions(ctx: &Ctx) -> Verdict {
+fn home(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
-        let one: Arc<[_]> = Arc::new([rank.data_of(0)?]);
-        let two: Arc<[_]> = Arc::new([rank.data_of(0)?, rank.data_of(1)?]);
+        let regions = regions(rank)?;
         let wrong = |error: &Error| matches!(error, Error::InvalidArgument(_));
-        for (regions, home) in [(one, 0), (two, 2)] {
+        for home in [2, u32::MAX] {
             let places = Places {
                 home,
                 counters: COUNTERS,
                 notice: NOTICE,
             };
-            let made = CentralBarrier::new(&rank.world, regions, places);
+            let made = CentralBarrier::new(&rank.world, regions.clone(), places);
             refused(made.map(drop), wrong, "a wrong barrier")?;
         }
-        Ok(())
+        refused(regions.get(2).map(drop), wrong, "a region of no rank")
     })
 }

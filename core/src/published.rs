@@ -1,0 +1,44 @@
+//! The regions that the ranks of a world have published under one name.
+
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+
+use crate::region::RemoteRegion;
+use crate::world::World;
+use crate::{Error, Result};
+
+/// A region of every rank, each looked up when it is first used: who talks to few ranks connects to few.
+pub struct PublishedRegions {
+    world: Arc<World>,
+    name: &'static str,
+    found: Box<[OnceCell<RemoteRegion>]>,
+}
+
+impl PublishedRegions {
+    /// Those that [`World::publish_region`] has told under `name`; nothing is looked up yet.
+    pub fn new(world: &Arc<World>, name: &'static str) -> Self {
+        PublishedRegions {
+            world: world.clone(),
+            name,
+            found: (0..world.size()).map(|_| OnceCell::new()).collect(),
+        }
+    }
+
+    /// The region of `rank`. Errors: as of [`World::published_region`], at the first use.
+    #[inline(always)]
+    pub fn get(&self, rank: u32) -> Result<&RemoteRegion> {
+        match self.found.get(rank as usize).and_then(OnceCell::get) {
+            Some(region) => Ok(region),
+            None => self.find(rank),
+        }
+    }
+
+    #[cold]
+    fn find(&self, rank: u32) -> Result<&RemoteRegion> {
+        let place = self.found.get(rank as usize).ok_or_else(|| {
+            Error::InvalidArgument(format!("there is no rank {rank} in this job"))
+        })?;
+        place.get_or_try_init(|| self.world.published_region(rank, self.name))
+    }
+}
