@@ -42,7 +42,7 @@ impl Driver {
     pub fn of_this_process() -> Result<Arc<Driver>> {
         let mut current = CURRENT.lock();
         let driver = current.upgrade();
-        if let Some(driver) = driver.filter(|driver| driver.process == std::process::id()) {
+        if let Some(driver) = driver.filter(|driver| driver.process == crate::process::id()) {
             return Ok(driver);
         }
         let driver = Arc::new(Driver::start()?);
@@ -59,7 +59,7 @@ impl Driver {
             .map_err(|error| Error::os("starting the thread that moves operations on", error))?;
         Ok(Driver {
             shared,
-            process: std::process::id(),
+            process: crate::process::id(),
             thread: Some(thread),
         })
     }
@@ -87,7 +87,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if self.process != crate::process::id() {
             // The child of a fork has no such thread, and its locks may be held for ever.
             return;
         }

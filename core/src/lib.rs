@@ -46,6 +46,7 @@ pub mod panics;
 pub mod port;
 mod posted;
 mod prefetch;
+pub mod process;
 pub mod published;
 pub mod region;
 pub mod registry;

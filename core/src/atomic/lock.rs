@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::inbox::process;
+use crate::process;
 use crate::{Error, Result};
 
 const LOCKS: usize = 64;

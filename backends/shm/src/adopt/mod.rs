@@ -116,7 +116,7 @@ pub fn check_access(range: &Range<usize>, write: bool) -> Result<(), Refusal> {
 
 /// What swaps need again and again, for one process: a child of `fork` makes its own.
 struct Tools {
-    pid: rustix::process::Pid,
+    pid: u32,
     maps: Maps,
     stage: Stage,
     uffd: Result<Uffd, String>,
@@ -138,7 +138,7 @@ fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
             "adoption is not built for this processor".into(),
         ));
     }
-    let pid = rustix::process::getpid();
+    let pid = unipgas_core::process::id();
     if locked.as_ref().is_some_and(|tools| tools.pid != pid) {
         **locked = None;
     }
