@@ -60,6 +60,13 @@ pub(super) enum Kind {
     FilePrivate,
 }
 
+/// Whether the names of mapped files matter, which the kernel takes long to put together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    Read,
+    Unread,
+}
+
 /// Reads this process's mappings.
 pub(super) struct Maps {
     fd: OwnedFd,
@@ -71,19 +78,26 @@ impl Maps {
         let fd = descriptor::open("/proc/self/maps", OFlags::RDONLY, Mode::empty())
             .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
         let mut maps = Maps { fd, queries: true };
-        maps.queries = !matches!(maps.query(0), Err(Errno::NOTTY | Errno::INVAL));
+        maps.queries = !matches!(
+            maps.query(0, Names::Unread),
+            Err(Errno::NOTTY | Errno::INVAL)
+        );
         Ok(maps)
     }
 
     /// The mappings that touch `range`, in order.
-    pub(super) fn within(&self, range: &Range<usize>) -> Result<Vec<Mapping>, Refusal> {
+    pub(super) fn within(
+        &self,
+        range: &Range<usize>,
+        names: Names,
+    ) -> Result<Vec<Mapping>, Refusal> {
         if !self.queries {
             return read_text(range).map_err(|e| Refusal::Os(format!("read /proc/self/maps: {e}")));
         }
         let mut found = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            match self.query(at) {
+            match self.query(at, names) {
                 Ok(mapping) if mapping.range.start < range.end => {
                     at = mapping.range.end;
                     found.push(mapping);
@@ -95,7 +109,7 @@ impl Maps {
         Ok(found)
     }
 
-    fn query(&self, at: usize) -> Result<Mapping, Errno> {
+    fn query(&self, at: usize, names: Names) -> Result<Mapping, Errno> {
         let mut name = [0_u8; 64];
         let mut query = Query {
             size: size_of::<Query>() as u64,
@@ -105,7 +119,7 @@ impl Maps {
         };
         self.call(&mut query)?;
         let mut text = String::new();
-        if query.inode != 0 || query.vma_flags & SHARED != 0 {
+        if names == Names::Read && (query.inode != 0 || query.vma_flags & SHARED != 0) {
             let mut again = Query {
                 size: size_of::<Query>() as u64,
                 query_addr: query.vma_start,
@@ -357,7 +371,7 @@ mod tests {
         ] {
             let range = at..at + 1;
             let text = read_text(&range).expect("/proc/self/maps");
-            let asked = maps.within(&range).expect("the mapping");
+            let asked = maps.within(&range, Names::Read).expect("the mapping");
             assert_eq!((asked.len(), text.len()), (1, 1));
             assert_eq!(asked[0].flags, text[0].flags);
             assert_eq!(

@@ -38,7 +38,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-use maps::{Kind, Maps};
+use maps::{Kind, Maps, Names};
 use threads::SignalsBlocked;
 use uffd::Uffd;
 use window::{Direction, Failure, Stage, Swap};
@@ -105,7 +105,7 @@ impl std::error::Error for Refusal {}
 
 /// Refuses a range that this process has not mapped throughout, or may not read (or, if asked for, write).
 pub fn check_access(range: &Range<usize>, write: bool) -> Result<(), Refusal> {
-    let mappings = Maps::open()?.within(range)?;
+    let mappings = Maps::open()?.within(range, Names::Unread)?;
     maps::covers(&mappings, range)?;
     if mappings.iter().all(|mapping| mapping.allows(write)) {
         Ok(())
@@ -229,7 +229,7 @@ pub unsafe fn adopt(
     let range = whole_pages(file_offset, first_page, len)?;
     let mut locked = lock();
     let tools = tools(&mut locked)?;
-    let mappings = tools.maps.within(&range)?;
+    let mappings = tools.maps.within(&range, Names::Read)?;
     let kind = maps::classify(&mappings, &range)?;
     let guard = guard(tools, kind, &range)?;
 
@@ -333,7 +333,7 @@ fn look_adopted(
     file_offset: u64,
     range: &Range<usize>,
 ) -> Result<(), Refusal> {
-    let mappings = tools.maps.within(range)?;
+    let mappings = tools.maps.within(range, Names::Unread)?;
     maps::covers(&mappings, range)?;
     let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
     let device = (
