@@ -1,6 +1,7 @@
 //! The laws.
 
 pub mod core;
+mod differential;
 pub mod gaspi;
 pub mod libfabric;
 mod ranges;
@@ -18,6 +19,7 @@ pub fn all() -> Vec<&'static Law> {
     laws.extend(utofu::laws());
     laws.extend(rcce::laws());
     laws.extend(libfabric::laws());
+    laws.extend(differential::laws());
     laws
 }
 

@@ -9,7 +9,7 @@ mod memory;
 mod notices;
 mod order;
 mod queues;
-mod rank;
+pub(crate) mod rank;
 mod transfer;
 
 use crate::law::{Api, Ctx, Law, Verdict};

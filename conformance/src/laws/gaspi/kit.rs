@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall;
-pub(super) use crate::stall::Looks;
+pub(crate) use crate::stall::Looks;
 
 /// `GASPI_BLOCK`.
-pub(super) const BLOCK: u64 = u64::MAX;
+pub(crate) const BLOCK: u64 = u64::MAX;
 /// `GASPI_TEST`.
-pub(super) const TEST: u64 = 0;
+pub(crate) const TEST: u64 = 0;
 /// Milliseconds after which something that should have come is missing.
-pub(super) const LONG: u64 = stall::LONG.as_millis() as u64;
+pub(crate) const LONG: u64 = stall::LONG.as_millis() as u64;
 /// `GASPI_GROUP_ALL`.
-pub(super) const ALL: u8 = 0;
+pub(crate) const ALL: u8 = 0;
 /// `GASPI_SUCCESS`.
-pub(super) const SUCCESS: i32 = 0;
+pub(crate) const SUCCESS: i32 = 0;
 /// `GASPI_TIMEOUT`.
-pub(super) const TIMEOUT: i32 = 1;
+pub(crate) const TIMEOUT: i32 = 1;
 /// `GASPI_ERROR`.
-pub(super) const ERROR: i32 = -1;
+pub(crate) const ERROR: i32 = -1;
 /// `GASPI_QUEUE_FULL`.
-pub(super) const QUEUE_FULL: i32 = 23;
+pub(crate) const QUEUE_FULL: i32 = 23;
 
 /// Calls a procedure of the C interface and gives its code.
 macro_rules! c {
@@ -75,7 +75,7 @@ macro_rules! laws {
         $body:ident: $id:literal, $clause:literal, $processes:literal,
         [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
     )*) => {
-        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
             use $crate::law::{Api, Law};
             vec![$({
                 static LAW: Law = Law {
@@ -96,8 +96,10 @@ macro_rules! laws {
     };
 }
 
+pub(crate) use {c, gives, laws, ok};
+
 /// The name of a return code, for messages.
-pub(super) fn code_name(code: i32) -> String {
+pub(crate) fn code_name(code: i32) -> String {
     match unipgas::gaspi::status::text(code) {
         Some(text) => format!("{code} ({})", text.to_string_lossy()),
         None => code.to_string(),
@@ -105,15 +107,15 @@ pub(super) fn code_name(code: i32) -> String {
 }
 
 /// Fails unless the code is an error: neither success nor timeout nor a full queue.
-pub(super) fn is_error(code: i32) -> bool {
+pub(crate) fn is_error(code: i32) -> bool {
     !matches!(code, SUCCESS | TIMEOUT | QUEUE_FULL)
 }
 
 /// A segment of this process, or other memory that peers may write at any time.
 #[derive(Clone, Copy)]
-pub(super) struct Memory {
-    pub(super) base: *mut u8,
-    pub(super) len: usize,
+pub(crate) struct Memory {
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
 }
 
 // SAFETY:
@@ -124,42 +126,47 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(super) fn bytes(&self) -> &[AtomicU8] {
+    pub(crate) fn bytes(&self) -> &[AtomicU8] {
         // SAFETY:
         // - `len` bytes of a live segment (laws delete segments after their last use); everybody here uses atomics.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
     }
 
     /// The u64 at byte `at`, a multiple of 8.
-    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len);
         // SAFETY:
         // - in bounds and aligned: segments of the library begin at page boundaries.
         unsafe { &*self.base.add(at).cast() }
     }
 
-    pub(super) fn get(&self, at: usize) -> u64 {
+    pub(crate) fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
-    pub(super) fn set(&self, at: usize, value: u64) {
+    pub(crate) fn set(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::Release);
     }
 
-    pub(super) fn fill(&self, value: u8) {
+    pub(crate) fn fill(&self, value: u8) {
         for byte in self.bytes() {
             byte.store(value, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn store(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
         for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
             place.store(*byte, Ordering::Relaxed);
         }
     }
 
+    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
+        let bytes = self.bytes()[at..at + len].iter();
+        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
     /// Fails where the bytes are not the expected ones; says where first.
-    pub(super) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
+    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
         let len = expected.len();
         for (i, (place, expected)) in self.bytes()[at..at + len].iter().zip(expected).enumerate() {
             let seen = place.load(Ordering::Relaxed);
@@ -173,7 +180,7 @@ impl Memory {
     }
 
     /// Fails where a byte of the range is not `value`.
-    pub(super) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
+    pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
         match self.bytes()[at..at + len]
             .iter()
             .position(|byte| byte.load(Ordering::Relaxed) != value)
@@ -188,37 +195,37 @@ impl Memory {
 }
 
 /// Creates a segment at all ranks (zeroed).
-pub(super) fn segment(id: u8, len: usize) -> Result<Memory, String> {
+pub(crate) fn segment(id: u8, len: usize) -> Result<Memory, String> {
     ok!(gaspi_segment_create(id, len as u64, ALL, LONG, 0));
     memory(id, len)
 }
 
 /// The memory of a segment of this process.
-pub(super) fn memory(id: u8, len: usize) -> Result<Memory, String> {
+pub(crate) fn memory(id: u8, len: usize) -> Result<Memory, String> {
     let mut base = std::ptr::null_mut();
     ok!(gaspi_segment_ptr(id, &mut base));
     crate::ensure!(!base.is_null(), "gaspi_segment_ptr gave a null pointer");
     Ok(Memory { base, len })
 }
 
-pub(super) fn barrier() -> Verdict {
+pub(crate) fn barrier() -> Verdict {
     ok!(gaspi_barrier(ALL, LONG));
     Ok(())
 }
 
-pub(super) fn flush(queue: u8) -> Verdict {
+pub(crate) fn flush(queue: u8) -> Verdict {
     ok!(gaspi_wait(queue, LONG));
     Ok(())
 }
 
-pub(super) fn queue_size(queue: u8) -> Result<u32, String> {
+pub(crate) fn queue_size(queue: u8) -> Result<u32, String> {
     let mut size = u32::MAX;
     ok!(gaspi_queue_size(queue, &mut size));
     Ok(size)
 }
 
 /// Waits for a notification, resets it and gives its value.
-pub(super) fn notified(segment: u8, id: u32) -> Result<u32, String> {
+pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     let (mut first, mut value) = (u32::MAX, 0);
     let code = c!(gaspi_notify_waitsome(segment, id, 1, &mut first, LONG));
     crate::ensure_eq!(
@@ -233,43 +240,43 @@ pub(super) fn notified(segment: u8, id: u32) -> Result<u32, String> {
 }
 
 /// The next rank.
-pub(super) fn right(ctx: &Ctx) -> u16 {
+pub(crate) fn right(ctx: &Ctx) -> u16 {
     ((ctx.rank + 1) % ctx.size) as u16
 }
 
 /// The previous rank.
-pub(super) fn left(ctx: &Ctx) -> u16 {
+pub(crate) fn left(ctx: &Ctx) -> u16 {
     ((ctx.rank + ctx.size - 1) % ctx.size) as u16
 }
 
-pub(super) fn others(ctx: &Ctx) -> impl Iterator<Item = u16> + use<> {
+pub(crate) fn others(ctx: &Ctx) -> impl Iterator<Item = u16> + use<> {
     let (rank, size) = (ctx.rank, ctx.size);
     (0..size).filter(move |r| *r != rank).map(|r| r as u16)
 }
 
-pub(super) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     random.fill(&mut bytes);
     bytes
 }
 
-pub(super) fn pause(ms: u64) {
+pub(crate) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// Nanoseconds of the clock that all processes of the machine share.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Milliseconds since `start`.
-pub(super) fn ms(start: Instant) -> u64 {
+pub(crate) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64
 }
 
 /// Runs the work on `n` threads and gives the first failure.
-pub(super) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
+pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..n)
             .map(|i| {
@@ -289,7 +296,7 @@ pub(super) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdi
 }
 
 /// The sum over all ranks of one number, by gaspi_allreduce.
-pub(super) fn sum_of_all(value: u64) -> Result<u64, String> {
+pub(crate) fn sum_of_all(value: u64) -> Result<u64, String> {
     let mut sum = 0u64;
     ok!(gaspi_allreduce(
         (&raw const value).cast(),
@@ -305,7 +312,7 @@ pub(super) fn sum_of_all(value: u64) -> Result<u64, String> {
 
 /// Calls a procedure until it gives something other than a timeout; as long as anything moves. Gives the code and the number of
 /// timeouts.
-pub(super) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String> {
+pub(crate) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String> {
     let mut looks = Looks::new();
     let mut timeouts = 0;
     loop {
@@ -320,7 +327,7 @@ pub(super) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String>
 }
 
 /// As [`until`], for what must succeed in the end. Gives the number of timeouts.
-pub(super) fn repeat(what: &str, call: impl FnMut() -> i32) -> Result<u32, String> {
+pub(crate) fn repeat(what: &str, call: impl FnMut() -> i32) -> Result<u32, String> {
     match until(call).map_err(|e| format!("{what}: {e}"))? {
         (SUCCESS, timeouts) => Ok(timeouts),
         (code, _) => Err(format!("{what} gave {}", code_name(code))),
@@ -328,7 +335,7 @@ pub(super) fn repeat(what: &str, call: impl FnMut() -> i32) -> Result<u32, Strin
 }
 
 /// Makes a committed group of these ranks.
-pub(super) fn group_of(ranks: &[u16]) -> Result<u8, String> {
+pub(crate) fn group_of(ranks: &[u16]) -> Result<u8, String> {
     let mut group = u8::MAX;
     ok!(gaspi_group_create(&mut group));
     for rank in ranks {
@@ -339,14 +346,14 @@ pub(super) fn group_of(ranks: &[u16]) -> Result<u8, String> {
 }
 
 /// The configuration as it is now.
-pub(super) fn config() -> Result<unipgas::gaspi::Config, String> {
+pub(crate) fn config() -> Result<unipgas::gaspi::Config, String> {
     let mut config = unipgas::gaspi::Config::default();
     ok!(gaspi_config_get(&mut config));
     Ok(config)
 }
 
 /// For laws that are bare: initialises with a changed configuration, runs, terminates and puts the configuration back.
-pub(super) fn with_config(
+pub(crate) fn with_config(
     change: impl FnOnce(&mut unipgas::gaspi::Config),
     body: impl FnOnce() -> Verdict,
 ) -> Verdict {

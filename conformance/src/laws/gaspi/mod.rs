@@ -1,7 +1,5 @@
 //! The laws of GASPI, part one: chapters 5 to 8 and 10 to 13.
 
-#[macro_use]
-mod kit;
 mod atomics;
 mod bad_input;
 mod collective;
@@ -10,6 +8,7 @@ mod environment;
 mod failure;
 mod group;
 mod growth;
+pub(crate) mod kit;
 mod notify;
 mod process;
 mod queue;

@@ -11,54 +11,54 @@ use crate::law::{Ctx, Verdict};
 
 /// Another rank's endpoint and memory.
 #[derive(Clone, Copy)]
-pub(super) struct Peer {
-    pub(super) address: u64,
-    pub(super) key: u64,
-    pub(super) base: u64,
+pub(crate) struct Peer {
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+    pub(crate) base: u64,
 }
 
 /// What a body is given by [`with`].
-pub(super) struct Job<'a> {
-    pub(super) ctx: &'a Ctx,
-    pub(super) rank: u32,
-    pub(super) size: u32,
-    pub(super) station: Station,
-    pub(super) ep: *mut fid_ep,
-    pub(super) tx: Queue,
-    pub(super) rx: Queue,
-    pub(super) memory: Memory,
-    pub(super) registered: Registered,
-    pub(super) peers: Vec<Peer>,
+pub(crate) struct Job<'a> {
+    pub(crate) ctx: &'a Ctx,
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    pub(crate) station: Station,
+    pub(crate) ep: *mut fid_ep,
+    pub(crate) tx: Queue,
+    pub(crate) rx: Queue,
+    pub(crate) memory: Memory,
+    pub(crate) registered: Registered,
+    pub(crate) peers: Vec<Peer>,
 }
 
 impl Job<'_> {
     /// The next rank.
-    pub(super) fn right(&self) -> u32 {
+    pub(crate) fn right(&self) -> u32 {
         (self.rank + 1) % self.size
     }
 
     /// The previous rank.
-    pub(super) fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         (self.rank + self.size - 1) % self.size
     }
 
-    pub(super) fn peer(&self, rank: u32) -> Peer {
+    pub(crate) fn peer(&self, rank: u32) -> Peer {
         self.peers[rank as usize]
     }
 
     /// Address, remote address and key of byte `at` of a rank's memory.
-    pub(super) fn place(&self, rank: u32, at: usize) -> (u64, u64, u64) {
+    pub(crate) fn place(&self, rank: u32, at: usize) -> (u64, u64, u64) {
         let peer = self.peer(rank);
         (peer.address, peer.base + at as u64, peer.key)
     }
 
     /// Waits until all ranks have come here; nothing of libfabric is used for it.
-    pub(super) fn meet(&self) {
+    pub(crate) fn meet(&self) {
         self.ctx.sync();
     }
 
     /// Posts what may have to be tried again.
-    pub(super) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
+    pub(crate) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
         let mut looks = Looks::new();
         loop {
             match call() {
@@ -73,13 +73,13 @@ impl Job<'_> {
     }
 
     /// Posts, and waits for its completion.
-    pub(super) fn done(&self, call: impl FnMut() -> isize) -> Result<fi_cq_tagged_entry, String> {
+    pub(crate) fn done(&self, call: impl FnMut() -> isize) -> Result<fi_cq_tagged_entry, String> {
         self.post(call)?;
         self.tx.next()
     }
 
     /// A fetching operation on a u64, to its end.
-    pub(super) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
+    pub(crate) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
         let (peer, mut before) = (self.peer(rank), 0u64);
         self.done(|| {
             call!(atomic self.ep, readwrite((&raw const value).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
@@ -88,7 +88,7 @@ impl Job<'_> {
     }
 
     /// A comparing operation on a u64, to its end.
-    pub(super) fn compare(
+    pub(crate) fn compare(
         &self,
         (rank, at): (u32, usize),
         op: c_int,
@@ -103,7 +103,7 @@ impl Job<'_> {
     }
 
     /// An operation on a u64, to its end.
-    pub(super) fn update(&self, rank: u32, at: usize, op: c_int, value: u64) -> Verdict {
+    pub(crate) fn update(&self, rank: u32, at: usize, op: c_int, value: u64) -> Verdict {
         let peer = self.peer(rank);
         self.done(|| {
             call!(atomic self.ep, write((&raw const value).cast(), 1, null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
@@ -112,7 +112,7 @@ impl Job<'_> {
     }
 
     /// Writes bytes to a rank's memory and waits until they are there.
-    pub(super) fn write(&self, rank: u32, at: usize, bytes: &[u8]) -> Verdict {
+    pub(crate) fn write(&self, rank: u32, at: usize, bytes: &[u8]) -> Verdict {
         let peer = self.peer(rank);
         self.done(|| {
             call!(rma self.ep, write(bytes.as_ptr().cast(), bytes.len(), null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
@@ -121,7 +121,7 @@ impl Job<'_> {
     }
 
     /// Reads bytes of a rank's memory.
-    pub(super) fn read(&self, rank: u32, at: usize, len: usize) -> Result<Vec<u8>, String> {
+    pub(crate) fn read(&self, rank: u32, at: usize, len: usize) -> Result<Vec<u8>, String> {
         let (peer, mut bytes) = (self.peer(rank), vec![0u8; len]);
         self.done(|| {
             call!(rma self.ep, read(bytes.as_mut_ptr().cast(), len, null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
@@ -130,7 +130,7 @@ impl Job<'_> {
     }
 
     /// Waits until the word of the own memory at byte `at` has this value. Nothing of libfabric is called.
-    pub(super) fn await_word(&self, at: usize, value: u64) -> Verdict {
+    pub(crate) fn await_word(&self, at: usize, value: u64) -> Verdict {
         until(&format!("{value:#x} in byte {at} of the memory"), || {
             self.memory.get(at) == value
         })
@@ -139,7 +139,7 @@ impl Job<'_> {
 
 /// Runs the body with an endpoint as planned and `len` bytes of zeros that all ranks may reach; at the end all ranks meet, and all is
 /// closed, which must succeed.
-pub(super) fn with(
+pub(crate) fn with(
     ctx: &Ctx,
     plan: &Plan<'_>,
     len: usize,
@@ -162,7 +162,7 @@ pub(super) fn with(
 }
 
 /// What [`with`] gives its body; for laws whose ranks do not all come to the end.
-pub(super) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
+pub(crate) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
     let station = Station::open(plan)?;
     let memory = Memory::new(len.next_multiple_of(256));
     let registered = station.register(memory, 7 + u64::from(ctx.rank))?;

@@ -11,33 +11,33 @@ use std::time::Duration;
 use unipgas::libfabric::status::Errno;
 use unipgas::libfabric::sys::*;
 
-pub(super) use super::job::*;
+pub(crate) use super::job::*;
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall;
-pub(super) use crate::stall::Looks;
+pub(crate) use crate::stall::Looks;
 
 /// Milliseconds of a wait that is to end before them.
-pub(super) const LONG: c_int = stall::LONG.as_millis() as c_int;
+pub(crate) const LONG: c_int = stall::LONG.as_millis() as c_int;
 /// Bytes of an endpoint's name.
-pub(super) const NAME: usize = unipgas::libfabric::name::LEN;
+pub(crate) const NAME: usize = unipgas::libfabric::name::LEN;
 /// What programs mean that know nothing newer than FI_MR_BASIC.
-pub(super) const BASIC: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-pub(super) const AGAIN: isize = -(Errno::AGAIN.0 as isize);
-pub(super) const AVAIL: isize = -(Errno::AVAIL.0 as isize);
+pub(crate) const BASIC: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+pub(crate) const AGAIN: isize = -(Errno::AGAIN.0 as isize);
+pub(crate) const AVAIL: isize = -(Errno::AVAIL.0 as isize);
 
 /// `enum fi_op`.
-pub(super) const MIN: c_int = 0;
-pub(super) const SUM: c_int = 2;
-pub(super) const BOR: c_int = 6;
-pub(super) const BXOR: c_int = 9;
-pub(super) const READ: c_int = 10;
-pub(super) const WRITE: c_int = 11;
-pub(super) const CSWAP: c_int = 12;
-pub(super) const MSWAP: c_int = 18;
+pub(crate) const MIN: c_int = 0;
+pub(crate) const SUM: c_int = 2;
+pub(crate) const BOR: c_int = 6;
+pub(crate) const BXOR: c_int = 9;
+pub(crate) const READ: c_int = 10;
+pub(crate) const WRITE: c_int = 11;
+pub(crate) const CSWAP: c_int = 12;
+pub(crate) const MSWAP: c_int = 18;
 /// `enum fi_datatype`.
-pub(super) const INT8: c_int = 0;
-pub(super) const UINT32: c_int = 5;
-pub(super) const UINT64: c_int = FI_UINT64;
+pub(crate) const INT8: c_int = 0;
+pub(crate) const UINT32: c_int = 5;
+pub(crate) const UINT64: c_int = FI_UINT64;
 
 /// Calls an entry of a table of an object: `call!(atomic ep, write(..))`; of its first one `fid`, of its own one `obj`.
 macro_rules! call {
@@ -106,7 +106,7 @@ macro_rules! laws {
         $body:ident: $id:literal, $clause:literal, $processes:literal,
         [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
     )*) => {
-        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
             use $crate::law::{Api, Law};
             vec![$({
                 static LAW: Law = Law {
@@ -127,8 +127,10 @@ macro_rules! laws {
     };
 }
 
+pub(crate) use {call, gives, laws, ok};
+
 /// What a call gave, for messages.
-pub(super) fn code_name(code: isize) -> String {
+pub(crate) fn code_name(code: isize) -> String {
     match code {
         ..0 => format!("{code} ({})", Errno(-code as i32).text().to_string_lossy()),
         code => code.to_string(),
@@ -136,20 +138,20 @@ pub(super) fn code_name(code: isize) -> String {
 }
 
 /// The last part of a path, for messages.
-pub(super) fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A context.
-pub(super) fn cx(value: usize) -> *mut c_void {
+pub(crate) fn cx(value: usize) -> *mut c_void {
     value as *mut c_void
 }
 
 /// Memory that peers may access at any time: a view.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Memory {
-    pub(super) base: *mut u8,
-    pub(super) len: usize,
+pub(crate) struct Memory {
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
 }
 
 // SAFETY:
@@ -161,7 +163,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Memory of the heap with zeros, aligned to 256 bytes; it lives as long as the process unless it is freed.
-    pub(super) fn new(len: usize) -> Memory {
+    pub(crate) fn new(len: usize) -> Memory {
         let layout = std::alloc::Layout::from_size_align(len.max(1), 256).expect("a size");
         // SAFETY:
         // - the layout has a size.
@@ -170,66 +172,66 @@ impl Memory {
         Memory { base, len }
     }
 
-    pub(super) fn free(self) {
+    pub(crate) fn free(self) {
         let layout = std::alloc::Layout::from_size_align(self.len.max(1), 256).expect("a size");
         // SAFETY:
         // - from `new`, once, when its registration has ended and nobody uses it.
         unsafe { std::alloc::dealloc(self.base, layout) };
     }
 
-    pub(super) fn bytes(&self) -> &[AtomicU8] {
+    pub(crate) fn bytes(&self) -> &[AtomicU8] {
         // SAFETY:
         // - `len` bytes that live; everybody here uses atomics.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
     }
 
     /// The address of byte `at`.
-    pub(super) fn at(&self, at: usize) -> *mut u8 {
+    pub(crate) fn at(&self, at: usize) -> *mut u8 {
         assert!(at <= self.len);
         self.base.wrapping_add(at)
     }
 
     /// The u64 at byte `at`, a multiple of 8.
-    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len);
         // SAFETY:
         // - in bounds and aligned.
         unsafe { &*self.base.add(at).cast() }
     }
 
-    pub(super) fn get(&self, at: usize) -> u64 {
+    pub(crate) fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
-    pub(super) fn set(&self, at: usize, value: u64) {
+    pub(crate) fn set(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::Release);
     }
 
-    pub(super) fn fill(&self, value: u8) {
+    pub(crate) fn fill(&self, value: u8) {
         for byte in self.bytes() {
             byte.store(value, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn store(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
         for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
             place.store(*byte, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn load(&self, at: usize, len: usize) -> Vec<u8> {
+    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
         let bytes = self.bytes()[at..at + len].iter();
         bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
     }
 
     /// Fails where the bytes are not the expected ones; says where first.
-    pub(super) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
+    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
         same(&self.load(at, expected.len()), expected, what)
     }
 }
 
 /// Fails where bytes differ; says where first.
-pub(super) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
+pub(crate) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
     let differs = seen.iter().zip(expected).position(|(a, b)| a != b);
     match differs {
         None => Ok(()),
@@ -244,10 +246,10 @@ pub(super) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
 
 /// A completion queue of any format; entries are read in the longest.
 #[derive(Clone, Copy)]
-pub(super) struct Queue(pub(super) *mut fid_cq);
+pub(crate) struct Queue(pub(crate) *mut fid_cq);
 
 /// An entry of nothing.
-pub(super) fn blank() -> fi_cq_tagged_entry {
+pub(crate) fn blank() -> fi_cq_tagged_entry {
     fi_cq_tagged_entry {
         op_context: null_mut(),
         flags: 0,
@@ -260,14 +262,14 @@ pub(super) fn blank() -> fi_cq_tagged_entry {
 
 impl Queue {
     /// One look.
-    pub(super) fn read(self) -> (isize, fi_cq_tagged_entry) {
+    pub(crate) fn read(self) -> (isize, fi_cq_tagged_entry) {
         let mut entry = blank();
         let code = call!(obj self.0, read((&raw mut entry).cast(), 1));
         (code, entry)
     }
 
     /// The next entry, a success.
-    pub(super) fn next(self) -> Result<fi_cq_tagged_entry, String> {
+    pub(crate) fn next(self) -> Result<fi_cq_tagged_entry, String> {
         let mut looks = Looks::new();
         loop {
             match self.read() {
@@ -287,13 +289,13 @@ impl Queue {
     }
 
     /// The next entry, of this context.
-    pub(super) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
+    pub(crate) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
         let entry = self.next()?;
         crate::ensure_eq!(entry.op_context.addr(), context, "the entry's context");
         Ok(entry)
     }
 
-    pub(super) fn take_error(self) -> Result<fi_cq_err_entry, String> {
+    pub(crate) fn take_error(self) -> Result<fi_cq_err_entry, String> {
         // SAFETY:
         // - plain data, of which zeros are a value.
         let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
@@ -303,7 +305,7 @@ impl Queue {
     }
 
     /// The next failure; fails if there is a success before it.
-    pub(super) fn error(self) -> Result<fi_cq_err_entry, String> {
+    pub(crate) fn error(self) -> Result<fi_cq_err_entry, String> {
         let mut looks = Looks::new();
         loop {
             match self.read() {
@@ -321,14 +323,14 @@ impl Queue {
     }
 
     /// The next failure, which has this number.
-    pub(super) fn fails(self, errno: Errno, what: &str) -> Result<fi_cq_err_entry, String> {
+    pub(crate) fn fails(self, errno: Errno, what: &str) -> Result<fi_cq_err_entry, String> {
         let error = self.error().map_err(|text| format!("{what}: {text}"))?;
         crate::ensure_eq!(error.err, errno.0, "{what}: the failure");
         Ok(error)
     }
 
     /// Fails if there is anything.
-    pub(super) fn is_empty(self) -> Verdict {
+    pub(crate) fn is_empty(self) -> Verdict {
         for _ in 0..20 {
             let (code, entry) = self.read();
             crate::ensure!(
@@ -342,7 +344,7 @@ impl Queue {
     }
 
     /// Moves things on without taking anything.
-    pub(super) fn progress(self) {
+    pub(crate) fn progress(self) {
         if !self.0.is_null() {
             let _ = call!(obj self.0, read(null_mut(), 0));
         }
@@ -350,7 +352,7 @@ impl Queue {
 }
 
 /// Waits until the condition holds.
-pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
     let mut looks = Looks::for_the(what);
     while !condition() {
         looks.again();
@@ -358,18 +360,18 @@ pub(super) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict 
     Ok(())
 }
 
-pub(super) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     random.fill(&mut bytes);
     bytes
 }
 
-pub(super) fn pause(ms: u64) {
+pub(crate) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// As often as the ranks need to meet where an operation takes nanoseconds.
-pub(super) fn many(ctx: &Ctx, at_least: u64) -> u64 {
+pub(crate) fn many(ctx: &Ctx, at_least: u64) -> u64 {
     if ctx.backend == "chaos" {
         at_least
     } else {

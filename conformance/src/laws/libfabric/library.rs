@@ -77,7 +77,7 @@ pub unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
 }
 
 /// A `fi_info` with its attributes: hints, or what a provider offers.
-pub(super) struct Info(*mut fi_info);
+pub(crate) struct Info(*mut fi_info);
 
 impl Info {
     /// Hints that wish for nothing.

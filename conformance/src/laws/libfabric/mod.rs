@@ -1,7 +1,5 @@
 //! The laws of libfabric: fi_atomic(3) of 1.8 sentence by sentence, and what its programs need beside it.
 
-#[macro_use]
-mod kit;
 mod account;
 mod address;
 mod alias;
@@ -17,8 +15,9 @@ mod flags;
 mod growth;
 mod info;
 mod inject;
-mod job;
+pub(crate) mod job;
 mod key;
+pub(crate) mod kit;
 mod library;
 mod lives;
 mod matrix;
@@ -35,7 +34,7 @@ mod rights;
 mod rma;
 mod service;
 mod shared;
-mod station;
+pub(crate) mod station;
 mod tagged;
 mod tagged_atomic;
 mod tally;

@@ -11,30 +11,30 @@ use crate::law::Verdict;
 
 /// What a program wishes for.
 #[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
-    pub(super) version: u32,
-    pub(super) caps: u64,
-    pub(super) mr_mode: c_int,
-    pub(super) order: u64,
-    pub(super) op_flags: u64,
-    pub(super) threading: c_int,
-    pub(super) progress: c_int,
-    pub(super) av_type: c_int,
-    pub(super) format: c_int,
-    pub(super) wait: c_int,
-    pub(super) condition: c_int,
-    pub(super) entries: usize,
+pub(crate) struct Plan<'a> {
+    pub(crate) version: u32,
+    pub(crate) caps: u64,
+    pub(crate) mr_mode: c_int,
+    pub(crate) order: u64,
+    pub(crate) op_flags: u64,
+    pub(crate) threading: c_int,
+    pub(crate) progress: c_int,
+    pub(crate) av_type: c_int,
+    pub(crate) format: c_int,
+    pub(crate) wait: c_int,
+    pub(crate) condition: c_int,
+    pub(crate) entries: usize,
     /// FI_SELECTIVE_COMPLETION for both directions.
-    pub(super) selective: bool,
+    pub(crate) selective: bool,
     /// Whether there are completion queues.
-    pub(super) queues: bool,
+    pub(crate) queues: bool,
     /// For each counter what it counts.
-    pub(super) counters: &'a [u64],
+    pub(crate) counters: &'a [u64],
 }
 
 impl Plan<'_> {
     /// Everything, registered in the way of FI_MR_BASIC.
-    pub(super) const DEFAULT: Plan<'static> = Plan {
+    pub(crate) const DEFAULT: Plan<'static> = Plan {
         version: version(1, 17),
         caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
         mr_mode: BASIC,
@@ -60,7 +60,7 @@ impl Default for Plan<'_> {
 }
 
 impl Plan<'_> {
-    pub(super) fn hints(&self) -> Info {
+    pub(crate) fn hints(&self) -> Info {
         let mut hints = Info::hints();
         hints.info().caps = self.caps;
         hints.transmit().msg_order = self.order;
@@ -75,36 +75,36 @@ impl Plan<'_> {
 }
 
 /// All objects.
-pub(super) struct Station {
-    pub(super) info: Info,
-    pub(super) fabric: *mut fid_fabric,
-    pub(super) domain: *mut fid_domain,
-    pub(super) av: *mut fid_av,
+pub(crate) struct Station {
+    pub(crate) info: Info,
+    pub(crate) fabric: *mut fid_fabric,
+    pub(crate) domain: *mut fid_domain,
+    pub(crate) av: *mut fid_av,
     /// Of what this side does.
-    pub(super) tx: Queue,
+    pub(crate) tx: Queue,
     /// Of what comes.
-    pub(super) rx: Queue,
-    pub(super) counters: Vec<*mut fid_cntr>,
-    pub(super) ep: *mut fid_ep,
+    pub(crate) rx: Queue,
+    pub(crate) counters: Vec<*mut fid_cntr>,
+    pub(crate) ep: *mut fid_ep,
 }
 
 impl Station {
     /// Fabric and domain, a vector, queues and counters, an endpoint with all of them, enabled.
-    pub(super) fn open(plan: &Plan<'_>) -> Result<Station, String> {
+    pub(crate) fn open(plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station::without_endpoint(plan)?;
         station.ep = station.endpoint(plan)?;
         ok!(fid station.ep, control(FI_ENABLE, null_mut()));
         Ok(station)
     }
 
-    pub(super) fn without_endpoint(plan: &Plan<'_>) -> Result<Station, String> {
+    pub(crate) fn without_endpoint(plan: &Plan<'_>) -> Result<Station, String> {
         let info = getinfo(plan.version, 0, Some(&plan.hints()))
             .map_err(|code| format!("fi_getinfo gave {code}"))?;
         Station::of(info, plan)
     }
 
     /// The same of what getinfo gave.
-    pub(super) fn of(info: Info, plan: &Plan<'_>) -> Result<Station, String> {
+    pub(crate) fn of(info: Info, plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station {
             info,
             fabric: null_mut(),
@@ -148,7 +148,7 @@ impl Station {
     }
 
     /// An endpoint that is bound to everything, and not enabled.
-    pub(super) fn endpoint(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
+    pub(crate) fn endpoint(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
         let mut ep: *mut fid_ep = null_mut();
         ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
         ok!(fid ep, bind(self.av.cast(), 0));
@@ -168,12 +168,12 @@ impl Station {
     }
 
     /// The endpoint's name.
-    pub(super) fn name(&self) -> Result<[u8; NAME], String> {
+    pub(crate) fn name(&self) -> Result<[u8; NAME], String> {
         name_of(self.ep)
     }
 
     /// The address of a name.
-    pub(super) fn insert(&self, name: &[u8]) -> Result<u64, String> {
+    pub(crate) fn insert(&self, name: &[u8]) -> Result<u64, String> {
         let mut address = FI_ADDR_NOTAVAIL;
         let count =
             call!(obj self.av, insert(name.as_ptr().cast(), 1, &mut address, 0, null_mut()));
@@ -182,11 +182,11 @@ impl Station {
     }
 
     /// Registers memory for any access by peers.
-    pub(super) fn register(&self, memory: Memory, key: u64) -> Result<Registered, String> {
+    pub(crate) fn register(&self, memory: Memory, key: u64) -> Result<Registered, String> {
         self.register_for(memory, FI_REMOTE_READ | FI_REMOTE_WRITE, key)
     }
 
-    pub(super) fn register_for(
+    pub(crate) fn register_for(
         &self,
         memory: Memory,
         access: u64,
@@ -214,12 +214,12 @@ impl Station {
     }
 
     /// Closes everything, the endpoint first.
-    pub(super) fn close(self) -> Verdict {
+    pub(crate) fn close(self) -> Verdict {
         close(self.ep)?;
         self.close_the_rest()
     }
 
-    pub(super) fn close_the_rest(self) -> Verdict {
+    pub(crate) fn close_the_rest(self) -> Verdict {
         for counter in &self.counters {
             close(*counter)?;
         }
@@ -236,14 +236,14 @@ impl Station {
 
 /// A registration, and how peers address it.
 #[derive(Clone, Copy)]
-pub(super) struct Registered {
-    pub(super) mr: *mut fid_mr,
-    pub(super) key: u64,
-    pub(super) base: u64,
+pub(crate) struct Registered {
+    pub(crate) mr: *mut fid_mr,
+    pub(crate) key: u64,
+    pub(crate) base: u64,
 }
 
 /// A completion queue as the plan has it.
-pub(super) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Queue, String> {
+pub(crate) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Queue, String> {
     let mut attr = fi_cq_attr {
         size: plan.entries,
         flags: 0,
@@ -259,7 +259,7 @@ pub(super) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Que
 }
 
 /// An endpoint's name.
-pub(super) fn name_of(ep: *mut fid_ep) -> Result<[u8; NAME], String> {
+pub(crate) fn name_of(ep: *mut fid_ep) -> Result<[u8; NAME], String> {
     let (mut name, mut len) = ([0; NAME], NAME);
     ok!(cm ep, getname(name.as_mut_ptr().cast(), &mut len));
     crate::ensure_eq!(len, NAME, "the length of a name");
@@ -267,7 +267,7 @@ pub(super) fn name_of(ep: *mut fid_ep) -> Result<[u8; NAME], String> {
 }
 
 /// fi_close(3).
-pub(super) fn close<T>(object: *mut T) -> Verdict {
+pub(crate) fn close<T>(object: *mut T) -> Verdict {
     let object: *mut fid = object.cast();
     // SAFETY:
     // - laws close what they have opened once; every object begins with its `fid`.

@@ -4,7 +4,6 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use super::kit::*;
-use super::nonblocking::{irecv, isend};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

@@ -11,27 +11,27 @@ use unipgas::ircce::request::{RecvRequest, SendRequest};
 use unipgas::ircce::status::Code;
 
 use crate::law::{Ctx, Verdict};
-pub(super) use crate::stall::Looks;
+pub(crate) use crate::stall::Looks;
 
-pub(super) const SUCCESS: i32 = 0;
+pub(crate) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
-pub(super) const ERROR: i32 = -1;
+pub(crate) const ERROR: i32 = -1;
 /// `iRCCE_PENDING`.
-pub(super) const PENDING: i32 = -2;
+pub(crate) const PENDING: i32 = -2;
 /// `iRCCE_RESERVED`.
-pub(super) const RESERVED: i32 = -3;
+pub(crate) const RESERVED: i32 = -3;
 /// `iRCCE_NOT_ENQUEUED`.
-pub(super) const NOT_ENQUEUED: i32 = -4;
+pub(crate) const NOT_ENQUEUED: i32 = -4;
 /// `iRCCE_ANY_SOURCE`.
-pub(super) const ANY_SOURCE: i32 = -1;
+pub(crate) const ANY_SOURCE: i32 = -1;
 /// `iRCCE_ANY_LENGTH`.
-pub(super) const ANY_LENGTH: isize = -1;
+pub(crate) const ANY_LENGTH: isize = -1;
 /// `RCCE_LINE_SIZE`.
-pub(super) const LINE: usize = 32;
+pub(crate) const LINE: usize = 32;
 /// `RCCE_BUFF_SIZE_MAX`.
-pub(super) const MPB: usize = 8192;
+pub(crate) const MPB: usize = 8192;
 /// Around what messages are cut at: lines, MPBs, and what the engine does differently.
-pub(super) const LENGTHS: [usize; 12] = [
+pub(crate) const LENGTHS: [usize; 12] = [
     0,
     1,
     31,
@@ -88,7 +88,7 @@ macro_rules! laws {
         $body:ident: $id:literal, $clause:literal, $processes:literal,
         [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
     )*) => {
-        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
             use $crate::law::{Api, Law};
             vec![$({
                 static LAW: Law = Law {
@@ -109,8 +109,10 @@ macro_rules! laws {
     };
 }
 
+pub(crate) use {c, gives, laws, ok};
+
 /// The name of a return code, for messages.
-pub(super) fn code_name(code: i32) -> String {
+pub(crate) fn code_name(code: i32) -> String {
     let name = match code {
         SUCCESS => "success",
         ERROR => "iRCCE_ERROR",
@@ -127,73 +129,73 @@ pub(super) fn code_name(code: i32) -> String {
 }
 
 /// The last part of a path, for messages.
-pub(super) fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A code's number.
-pub(super) const fn code(code: Code) -> i32 {
+pub(crate) const fn code(code: Code) -> i32 {
     code as i32
 }
 
 /// An `iRCCE_SEND_REQUEST`.
 #[derive(Clone, Copy)]
-pub(super) struct Send(pub(super) *mut SendRequest);
+pub(crate) struct Send(pub(crate) *mut SendRequest);
 
 impl Send {
     /// All zeros.
-    pub(super) fn new() -> Send {
+    pub(crate) fn new() -> Send {
         Send(zeroed())
     }
 
     /// `iRCCE_isend_test`: what it returns, and the flag.
-    pub(super) fn test(&self) -> (i32, i32) {
+    pub(crate) fn test(&self) -> (i32, i32) {
         let mut flag = -7;
         let code = c!(iRCCE_isend_test(self.0, &mut flag));
         (code, flag)
     }
 
-    pub(super) fn wait(&self) -> Verdict {
+    pub(crate) fn wait(&self) -> Verdict {
         ok!(iRCCE_isend_wait(self.0));
         Ok(())
     }
 
-    pub(super) fn status(&self) -> i32 {
+    pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(self.0, std::ptr::null_mut()))
     }
 }
 
 /// An `iRCCE_RECV_REQUEST`.
 #[derive(Clone, Copy)]
-pub(super) struct Recv(pub(super) *mut RecvRequest);
+pub(crate) struct Recv(pub(crate) *mut RecvRequest);
 
 impl Recv {
     /// All zeros.
-    pub(super) fn new() -> Recv {
+    pub(crate) fn new() -> Recv {
         Recv(zeroed())
     }
 
     /// `iRCCE_irecv_test`: what it returns, and the flag.
-    pub(super) fn test(&self) -> (i32, i32) {
+    pub(crate) fn test(&self) -> (i32, i32) {
         let mut flag = -7;
         let code = c!(iRCCE_irecv_test(self.0, &mut flag));
         (code, flag)
     }
 
-    pub(super) fn wait(&self) -> Verdict {
+    pub(crate) fn wait(&self) -> Verdict {
         ok!(iRCCE_irecv_wait(self.0));
         Ok(())
     }
 
-    pub(super) fn status(&self) -> i32 {
+    pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(std::ptr::null_mut(), self.0))
     }
 
-    pub(super) fn source(&self) -> i32 {
+    pub(crate) fn source(&self) -> i32 {
         c!(iRCCE_get_source(self.0))
     }
 
-    pub(super) fn size(&self) -> i32 {
+    pub(crate) fn size(&self) -> i32 {
         c!(iRCCE_get_size(std::ptr::null_mut(), self.0))
     }
 }
@@ -204,11 +206,43 @@ fn zeroed<T>() -> *mut T {
     Box::into_raw(Box::new(unsafe { std::mem::zeroed() }))
 }
 
+/// Begins a send: its request and the code, which is no error.
+pub(crate) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
+    let request = Send::new();
+    let state = c!(iRCCE_isend(
+        bytes.ptr(),
+        bytes.len as isize,
+        dest,
+        request.0
+    ));
+    crate::ensure!(
+        [SUCCESS, PENDING, RESERVED].contains(&state),
+        "iRCCE_isend gave {state}"
+    );
+    Ok((request, state))
+}
+
+/// Begins a receive, likewise.
+pub(crate) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
+    let request = Recv::new();
+    let state = c!(iRCCE_irecv(
+        bytes.ptr(),
+        bytes.len as isize,
+        source,
+        request.0
+    ));
+    crate::ensure!(
+        [SUCCESS, PENDING, RESERVED].contains(&state),
+        "iRCCE_irecv gave {state}"
+    );
+    Ok((request, state))
+}
+
 /// Bytes of the heap, which the library may read and write: a view.
 #[derive(Clone, Copy)]
-pub(super) struct Bytes {
+pub(crate) struct Bytes {
     base: *mut u8,
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 // SAFETY:
@@ -219,7 +253,7 @@ unsafe impl std::marker::Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    pub(super) fn of(bytes: &[u8]) -> Bytes {
+    pub(crate) fn of(bytes: &[u8]) -> Bytes {
         let leaked: &'static mut [u8] = Box::leak(bytes.into());
         Bytes {
             base: leaked.as_mut_ptr(),
@@ -227,41 +261,48 @@ impl Bytes {
         }
     }
 
-    pub(super) fn filled(len: usize, value: u8) -> Bytes {
+    pub(crate) fn filled(len: usize, value: u8) -> Bytes {
         Bytes::of(&vec![value; len])
     }
 
+    /// Some of them.
+    pub(crate) fn part(&self, at: usize, len: usize) -> Bytes {
+        assert!(at + len <= self.len);
+        let base = self.base.wrapping_add(at);
+        Bytes { base, len }
+    }
+
     /// As messages take it.
-    pub(super) fn ptr(&self) -> *mut c_char {
+    pub(crate) fn ptr(&self) -> *mut c_char {
         self.base.cast()
     }
 
     /// As put and get take it.
-    pub(super) fn raw(&self) -> *mut u8 {
+    pub(crate) fn raw(&self) -> *mut u8 {
         self.base
     }
 
-    pub(super) fn get(&self) -> Vec<u8> {
+    pub(crate) fn get(&self) -> Vec<u8> {
         // SAFETY:
         // - bytes that live as long as the process.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }.to_vec()
     }
 
-    pub(super) fn fill(&self, value: u8) {
+    pub(crate) fn fill(&self, value: u8) {
         // SAFETY:
         // - as above; nothing is under way when laws do so.
         unsafe { self.base.write_bytes(value, self.len) };
     }
 
     /// Gives the memory back, once nothing can use it any more.
-    pub(super) fn free(self) {
+    pub(crate) fn free(self) {
         // SAFETY:
         // - made from a boxed slice of this length by `of`.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.base, self.len)) });
     }
 
     /// Fails unless the first bytes are the expected ones and all others are `rest`.
-    pub(super) fn holds(&self, expected: &[u8], rest: u8, what: &str) -> Verdict {
+    pub(crate) fn holds(&self, expected: &[u8], rest: u8, what: &str) -> Verdict {
         let seen = self.get();
         for (i, seen) in seen.iter().enumerate() {
             let expected = expected.get(i).copied().unwrap_or(rest);
@@ -277,19 +318,19 @@ impl Bytes {
 }
 
 /// The bytes of message `nth`: the same on all UEs.
-pub(super) fn content(ctx: &Ctx, nth: u64, len: usize) -> Vec<u8> {
+pub(crate) fn content(ctx: &Ctx, nth: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     ctx.random(0x6d65_7373 + nth).fill(&mut bytes);
     bytes
 }
 
 /// This UE's number as the calls take it, and the number of UEs.
-pub(super) fn place(ctx: &Ctx) -> (i32, i32) {
+pub(crate) fn place(ctx: &Ctx) -> (i32, i32) {
     (ctx.rank as i32, ctx.size as i32)
 }
 
 /// `RCCE_COMM_WORLD`, as programs see it.
-pub(super) fn world() -> Comm {
+pub(crate) fn world() -> Comm {
     // SAFETY:
     // - the variable is a `Comm`, which RCCE_init has written.
     unsafe {
@@ -299,13 +340,13 @@ pub(super) fn world() -> Comm {
     }
 }
 
-pub(super) fn barrier() -> Verdict {
+pub(crate) fn barrier() -> Verdict {
     ok!(RCCE_barrier(std::ptr::null_mut()));
     Ok(())
 }
 
 /// Waits until the condition holds.
-pub(super) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
     let mut looks = Looks::for_the(what);
     while !condition()? {
         looks.again();
@@ -313,12 +354,12 @@ pub(super) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, Stri
     Ok(())
 }
 
-pub(super) fn pause(ms: u64) {
+pub(crate) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// Waits for messages with `iRCCE_iprobe` until one from `source` could be received.
-pub(super) fn arrived(source: i32) -> Verdict {
+pub(crate) fn arrived(source: i32) -> Verdict {
     until(&format!("a message from {source}"), || {
         let mut flag = -7;
         ok!(iRCCE_iprobe(source, std::ptr::null_mut(), &mut flag));
@@ -327,7 +368,7 @@ pub(super) fn arrived(source: i32) -> Verdict {
 }
 
 /// A new flag.
-pub(super) fn new_flag() -> Result<*mut i32, String> {
+pub(crate) fn new_flag() -> Result<*mut i32, String> {
     let mut flag = std::ptr::null_mut();
     ok!(RCCE_flag_alloc(&mut flag));
     crate::ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
@@ -335,18 +376,18 @@ pub(super) fn new_flag() -> Result<*mut i32, String> {
 }
 
 /// As the functions for tagged flags take it.
-pub(super) fn tag(bytes: &Bytes) -> *mut c_void {
+pub(crate) fn tag(bytes: &Bytes) -> *mut c_void {
     bytes.raw().cast()
 }
 
 /// Blocking calls, checked.
-pub(super) fn send(bytes: &Bytes, dest: i32) -> Verdict {
+pub(crate) fn send(bytes: &Bytes, dest: i32) -> Verdict {
     ok!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, dest));
     Ok(())
 }
 
 /// Receives a message of this length and gives it.
-pub(super) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
+pub(crate) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
     let bytes = Bytes::filled(len, 0xee);
     ok!(iRCCE_srecv(bytes.ptr(), len as isize, source));
     let got = bytes.get();
@@ -355,7 +396,7 @@ pub(super) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
 }
 
 /// Runs the call with standard output in a file, and gives what was written there.
-pub(super) fn printed(call: impl FnOnce() -> Verdict) -> Result<String, String> {
+pub(crate) fn printed(call: impl FnOnce() -> Verdict) -> Result<String, String> {
     use std::io::{Read, Seek, Write};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     let fd = rustix::fs::memfd_create("printed", rustix::fs::MemfdFlags::CLOEXEC)

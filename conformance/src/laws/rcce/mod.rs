@@ -1,7 +1,5 @@
 //! The laws of RCCE V1.0.13 and of the iRCCE manual (version 2.0): sections 3 to 7 and 9.
 
-#[macro_use]
-mod kit;
 mod air_barrier;
 mod bad_input;
 mod blocking;
@@ -14,6 +12,7 @@ mod environment;
 mod failure;
 mod flag;
 mod gory;
+pub(crate) mod kit;
 mod mixing;
 mod nonblocking;
 mod order;

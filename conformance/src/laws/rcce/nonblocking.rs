@@ -39,36 +39,6 @@ laws! {
         "non-blocking messages of no bytes end at once, and nothing is sent";
 }
 
-pub(super) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
-    let request = Send::new();
-    let state = c!(iRCCE_isend(
-        bytes.ptr(),
-        bytes.len as isize,
-        dest,
-        request.0
-    ));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_isend gave {state}"
-    );
-    Ok((request, state))
-}
-
-pub(super) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
-    let request = Recv::new();
-    let state = c!(iRCCE_irecv(
-        bytes.ptr(),
-        bytes.len as isize,
-        source,
-        request.0
-    ));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_irecv gave {state}"
-    );
-    Ok((request, state))
-}
-
 fn lengths(ctx: &Ctx) -> Verdict {
     ping_ping(ctx, false)
 }

@@ -1,7 +1,5 @@
 //! The laws of uTofu: chapters 2 and 3 of the User's Guide (J2UL-2567-01ENZ0).
 
-#[macro_use]
-mod kit;
 mod armw;
 mod bad_calls;
 mod bad_gates;
@@ -21,6 +19,7 @@ mod interface_onesided;
 mod interface_release;
 mod interface_session;
 mod interface_threads;
+pub(crate) mod kit;
 mod lives;
 mod lost_input;
 mod mapped;

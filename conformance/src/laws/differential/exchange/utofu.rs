@@ -1,0 +1,65 @@
+use super::*;
+use crate::laws::utofu::kit::{
+    Job, RMT_PUT, REMOTE, TCQ, c, cb, ok, with,
+};
+
+struct Vcq<'a> {
+    job: &'a Job<'a>,
+    sent: usize,
+    arrivals: Arrivals,
+}
+
+impl Mesh for Vcq<'_> {
+    fn send(&mut self, round: usize, to: u32, block: &[u8]) -> Verdict {
+        let (job, ctx) = (self.job, self.job.ctx);
+        let from = source(ctx, round, to);
+        job.memory.store(from, block);
+        let (vcq, there) = (job.vcq(to), job.at(to, place(ctx, round, ctx.rank)));
+        ok!(utofu_put(
+            job.hdl,
+            vcq,
+            job.stadd + from as u64,
+            there,
+            block.len(),
+            number(round, ctx.rank),
+            TCQ | REMOTE,
+            cb(0)
+        ));
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn come(&mut self, round: usize) -> Result<(u32, usize), String> {
+        let queue = self.job.queue;
+        sender(self.job.ctx, &mut self.arrivals, round, || {
+            Ok(queue.notice(RMT_PUT)?.edata)
+        })
+    }
+
+    fn load(&self, at: usize, len: usize) -> Vec<u8> {
+        self.job.memory.load(at, len)
+    }
+
+    fn gone(&mut self) -> Verdict {
+        for _ in 0..std::mem::take(&mut self.sent) {
+            self.job.queue.tcq()?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(ctx: &Ctx) -> Left {
+    let mut left = Vec::new();
+    with(ctx, memory(ctx), |job| {
+        left = rounds(
+            ctx,
+            &mut Vcq {
+                job,
+                sent: 0,
+                arrivals: Arrivals::default(),
+            },
+        )?;
+        job.queue.mrq_is_empty()
+    })?;
+    Ok(left)
+}

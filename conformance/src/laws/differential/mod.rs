@@ -1,0 +1,124 @@
+//! The same scenario, written once for each interface as its users would write it, leaves the same bytes: those of a serial reference
+//! that uses no library. So all interfaces agree with each other, on every backend.
+//!
+//! A scenario is a module: the reference and what is common in `mod.rs`, a file for each interface beside it.
+
+mod exchange;
+mod halo;
+mod stealing;
+mod tree;
+
+use crate::law::{Ctx, Law, Verdict};
+
+/// All of them, by scenario.
+pub fn laws() -> Vec<&'static Law> {
+    [
+        halo::laws(),
+        stealing::laws(),
+        exchange::laws(),
+        tree::laws(),
+    ]
+    .concat()
+}
+
+/// What a rank's memory holds at the end.
+type Left = Result<Vec<u8>, String>;
+
+/// The laws of a scenario: for each interface on 2, 3, 5 and 8 processes.
+macro_rules! scenario {
+    ($name:literal, $says:literal; $(
+        $api:ident by $module:ident: $clause:literal, [$($procedure:literal),* $(,)?];
+    )*) => {
+        $(mod $module;)*
+
+        pub(super) fn laws() -> Vec<&'static $crate::law::Law> {
+            use $crate::law::{Api, Ctx, Law, Verdict};
+            let mut laws: Vec<&'static Law> = Vec::new();
+            $({
+                fn body(ctx: &Ctx) -> Verdict {
+                    $crate::laws::differential::agrees(&$module::run(ctx)?, &reference(ctx), ctx)
+                }
+                const LAW: Law = Law::new(Api::$api, "", $clause, $says, 0, &[$($procedure),*], body);
+                static LAWS: [Law; 4] = [
+                    Law {
+                        id: concat!(stringify!($module), ".differential.", $name, ".of-2"),
+                        processes: 2,
+                        ..LAW
+                    },
+                    Law {
+                        id: concat!(stringify!($module), ".differential.", $name, ".of-3"),
+                        processes: 3,
+                        ordering: true,
+                        ..LAW
+                    },
+                    Law {
+                        id: concat!(stringify!($module), ".differential.", $name, ".of-5"),
+                        processes: 5,
+                        ..LAW
+                    },
+                    Law {
+                        id: concat!(stringify!($module), ".differential.", $name, ".of-8"),
+                        processes: 8,
+                        ..LAW
+                    },
+                ];
+                laws.extend(&LAWS);
+            })*
+            laws
+        }
+    };
+}
+use scenario;
+
+/// Fails where the bytes left are not those of the reference.
+fn agrees(left: &[u8], reference: &[u8], ctx: &Ctx) -> Verdict {
+    crate::ensure_eq!(left.len(), reference.len(), "bytes left at {}", ctx.rank);
+    match left.iter().zip(reference).position(|(a, b)| a != b) {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "byte {at} of {} that are left is {:#x} instead of {:#x} as in the reference",
+            left.len(),
+            left[at],
+            reference[at]
+        )),
+    }
+}
+
+/// What has come, by round: peers may be a round ahead, so that what is of the next one waits here.
+#[derive(Default)]
+struct Arrivals(Vec<(usize, usize)>);
+
+impl Arrivals {
+    /// The next one of `round`; `poll` waits for another one of any round.
+    fn next(
+        &mut self,
+        round: usize,
+        mut poll: impl FnMut() -> Result<(usize, usize), String>,
+    ) -> Result<usize, String> {
+        loop {
+            if let Some(at) = self.0.iter().position(|(of, _)| *of == round) {
+                return Ok(self.0.swap_remove(at).1);
+            }
+            let came = poll()?;
+            crate::ensure!(
+                came.0 >= round,
+                "what came in round {round} is of round {}",
+                came.0
+            );
+            self.0.push(came);
+        }
+    }
+}
+
+/// The words as they lie in memory.
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Words from memory.
+fn words_of(bytes: &[u8]) -> Vec<u64> {
+    bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+        .collect()
+}

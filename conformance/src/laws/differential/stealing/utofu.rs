@@ -1,0 +1,93 @@
+use super::*;
+use crate::laws::utofu::kit::*;
+
+struct Vcq<'a> {
+    job: &'a Job<'a>,
+    /// Where results are sent from.
+    own: usize,
+    sent: usize,
+    come: Vec<usize>,
+}
+
+impl Vcq<'_> {
+    /// The next notice: the value before an atomic operation of this rank. Results that come are noted.
+    fn look(&mut self) -> Result<Option<u64>, String> {
+        let notice = self.job.queue.mrq()?;
+        match notice.notice_type {
+            LCL_ARMW => Ok(Some(notice.rmt_value)),
+            RMT_PUT => {
+                self.come.push(notice.edata as usize);
+                Ok(None)
+            }
+            other => Err(format!("a notice of type {other}")),
+        }
+    }
+}
+
+impl Pool for Vcq<'_> {
+    fn add(&mut self, rank: u32, at: usize, value: u64) -> Result<u64, String> {
+        let (vcq, at) = (self.job.vcq(rank), self.job.at(rank, at));
+        ok!(utofu_armw8(
+            self.job.hdl,
+            vcq,
+            ADD,
+            value,
+            at,
+            0,
+            LOCAL,
+            cb(0)
+        ));
+        loop {
+            if let Some(before) = self.look()? {
+                return Ok(before);
+            }
+        }
+    }
+
+    fn deliver(&mut self, task: Task, result: &[u8]) -> Verdict {
+        let from = self.own + task.at();
+        self.job.memory.store(from, result);
+        let (vcq, to) = (self.job.vcq(task.home), self.job.at(task.home, task.at()));
+        ok!(utofu_put(
+            self.job.hdl,
+            vcq,
+            self.job.stadd + from as u64,
+            to,
+            RESULT,
+            task.nth as u64,
+            TCQ | REMOTE,
+            cb(task.nth)
+        ));
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self, here: &[usize]) -> Verdict {
+        while self.come.len() < here.len() {
+            self.look()?;
+        }
+        self.come.sort_unstable();
+        crate::ensure_eq!(self.come, here, "the results that came");
+        for _ in 0..self.sent {
+            self.job.queue.tcq()?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(ctx: &Ctx) -> Left {
+    let (own, mut left) = (memory(ctx), Vec::new());
+    with(ctx, 2 * own, |job| {
+        let mut pool = Vcq {
+            job,
+            own,
+            sent: 0,
+            come: Vec::new(),
+        };
+        work(ctx, &mut pool)?;
+        job.meet();
+        left = job.memory.load(0, own);
+        job.queue.mrq_is_empty()
+    })?;
+    Ok(left)
+}
