@@ -8,6 +8,7 @@ pub mod cli;
 mod closed;
 pub mod coverage;
 pub(crate) mod growth;
+pub(crate) mod kit;
 pub mod law;
 pub mod laws;
 pub mod matrix;

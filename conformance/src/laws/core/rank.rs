@@ -11,6 +11,7 @@ use unipgas::core::{
     Remote, RemoteRegion, Result, Rights, World,
 };
 
+pub(crate) use crate::kit::bytes_of;
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall::LONG;
 
@@ -284,13 +285,6 @@ pub fn other_than(region: &Region, offset: usize, len: usize, byte: u8) -> Optio
         .iter()
         .position(|b| *b != byte)
         .map(|at| at + offset)
-}
-
-/// Bytes that are different for each salt.
-pub fn bytes_of(ctx: &Ctx, salt: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    ctx.random(salt).fill(&mut bytes);
-    bytes
 }
 
 /// Gives the core away now and then.

@@ -8,7 +8,8 @@ mod halo;
 mod stealing;
 mod tree;
 
-use crate::law::{Ctx, Law, Verdict};
+use crate::kit::same;
+use crate::law::{Law, Verdict};
 
 /// All of them, by scenario.
 pub fn laws() -> Vec<&'static Law> {
@@ -36,7 +37,7 @@ macro_rules! scenario {
             let mut laws: Vec<&'static Law> = Vec::new();
             $({
                 fn body(ctx: &Ctx) -> Verdict {
-                    $crate::laws::differential::agrees(&$module::run(ctx)?, &reference(ctx), ctx)
+                    $crate::laws::differential::agrees(&$module::run(ctx)?, &reference(ctx))
                 }
                 const LAW: Law = Law::new(Api::$api, "", $clause, $says, 0, &[$($procedure),*], body);
                 static LAWS: [Law; 4] = [
@@ -71,17 +72,8 @@ macro_rules! scenario {
 use scenario;
 
 /// Fails where the bytes left are not those of the reference.
-fn agrees(left: &[u8], reference: &[u8], ctx: &Ctx) -> Verdict {
-    crate::ensure_eq!(left.len(), reference.len(), "bytes left at {}", ctx.rank);
-    match left.iter().zip(reference).position(|(a, b)| a != b) {
-        None => Ok(()),
-        Some(at) => Err(format!(
-            "byte {at} of {} that are left is {:#x} instead of {:#x} as in the reference",
-            left.len(),
-            left[at],
-            reference[at]
-        )),
-    }
+fn agrees(left: &[u8], reference: &[u8]) -> Verdict {
+    same(left, reference, "what is left, beside the reference")
 }
 
 /// What has come, by round: peers may be a round ahead, so that what is of the next one waits here.

@@ -1,9 +1,9 @@
 //! What the laws of GASPI are written with.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::law::{Ctx, Random, Verdict};
+pub(crate) use crate::kit::{Memory, pause, random_bytes, threads};
+use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
 
@@ -36,63 +36,26 @@ macro_rules! c {
 /// Calls a procedure; the law fails unless it succeeds.
 macro_rules! ok {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        match c!($name($($arg),*)) {
-            0 => {}
-            code => {
-                return Err(format!(
-                    "{} gave {} instead of success (line {})",
-                    stringify!($name),
-                    $crate::laws::gaspi::kit::code_name(code),
-                    line!()
-                ));
-            }
-        }
+        $crate::kit::check!($name, c!($name($($arg),*)), 0, $crate::laws::gaspi::kit::code_name)
     };
 }
 
 /// Calls a procedure; the law fails unless it gives this status.
 macro_rules! gives {
     ($status:ident, $name:ident($($arg:expr),* $(,)?)) => {
-        match (c!($name($($arg),*)), unipgas::gaspi::Status::$status as i32) {
-            (code, expected) => {
-                if code != expected {
-                    return Err(format!(
-                        "{} gave {} instead of {} (line {})",
-                        stringify!($name),
-                        $crate::laws::gaspi::kit::code_name(code),
-                        $crate::laws::gaspi::kit::code_name(expected),
-                        line!()
-                    ));
-                }
-            }
-        }
+        $crate::kit::check!(
+            $name,
+            c!($name($($arg),*)),
+            unipgas::gaspi::Status::$status as i32,
+            $crate::laws::gaspi::kit::code_name
+        )
     };
 }
 
-/// A table of laws, each with a body of the same name, as the function `laws`.
+/// The table of a module's laws.
 macro_rules! laws {
-    ($(
-        $body:ident: $id:literal, $clause:literal, $processes:literal,
-        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
-    )*) => {
-        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
-            use $crate::law::{Api, Law};
-            vec![$({
-                static LAW: Law = Law {
-                    $($flag: true,)*
-                    ..Law::new(
-                        Api::Gaspi,
-                        concat!("gaspi.", $id),
-                        concat!("GASPI 17.1 ", $clause),
-                        $says,
-                        $processes,
-                        &[$(stringify!($procedure)),*],
-                        $body,
-                    )
-                };
-                &LAW
-            }),*]
-        }
+    ($($rows:tt)*) => {
+        $crate::kit::table! { Gaspi, "gaspi.", "GASPI 17.1 ", ""; $($rows)* }
     };
 }
 
@@ -109,89 +72,6 @@ pub(crate) fn code_name(code: i32) -> String {
 /// Fails unless the code is an error: neither success nor timeout nor a full queue.
 pub(crate) fn is_error(code: i32) -> bool {
     !matches!(code, SUCCESS | TIMEOUT | QUEUE_FULL)
-}
-
-/// A segment of this process, or other memory that peers may write at any time.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) base: *mut u8,
-    pub(crate) len: usize,
-}
-
-// SAFETY:
-// - accessed by atomics only.
-unsafe impl Send for Memory {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    pub(crate) fn bytes(&self) -> &[AtomicU8] {
-        // SAFETY:
-        // - `len` bytes of a live segment (laws delete segments after their last use); everybody here uses atomics.
-        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
-    }
-
-    /// The u64 at byte `at`, a multiple of 8.
-    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        // SAFETY:
-        // - in bounds and aligned: segments of the library begin at page boundaries.
-        unsafe { &*self.base.add(at).cast() }
-    }
-
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Release);
-    }
-
-    pub(crate) fn fill(&self, value: u8) {
-        for byte in self.bytes() {
-            byte.store(value, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
-        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
-            place.store(*byte, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
-        let bytes = self.bytes()[at..at + len].iter();
-        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
-    }
-
-    /// Fails where the bytes are not the expected ones; says where first.
-    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
-        let len = expected.len();
-        for (i, (place, expected)) in self.bytes()[at..at + len].iter().zip(expected).enumerate() {
-            let seen = place.load(Ordering::Relaxed);
-            if seen != *expected {
-                return Err(format!(
-                    "{what}: byte {i} of {len} is {seen:#x} instead of {expected:#x}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Fails where a byte of the range is not `value`.
-    pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
-        match self.bytes()[at..at + len]
-            .iter()
-            .position(|byte| byte.load(Ordering::Relaxed) != value)
-        {
-            None => Ok(()),
-            Some(i) => Err(format!(
-                "{what}: byte {} of the segment is not {value:#x} any more",
-                at + i
-            )),
-        }
-    }
 }
 
 /// Creates a segment at all ranks (zeroed).
@@ -254,16 +134,6 @@ pub(crate) fn others(ctx: &Ctx) -> impl Iterator<Item = u16> + use<> {
     (0..size).filter(move |r| *r != rank).map(|r| r as u16)
 }
 
-pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    random.fill(&mut bytes);
-    bytes
-}
-
-pub(crate) fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
-}
-
 /// Nanoseconds of the clock that all processes of the machine share.
 pub(crate) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -273,26 +143,6 @@ pub(crate) fn now() -> u64 {
 /// Milliseconds since `start`.
 pub(crate) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64
-}
-
-/// Runs the work on `n` threads and gives the first failure.
-pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..n)
-            .map(|i| {
-                let work = &work;
-                scope.spawn(move || work(i))
-            })
-            .collect();
-        let mut verdict = Ok(());
-        for thread in threads {
-            let one = thread
-                .join()
-                .unwrap_or_else(|_| Err("a thread panicked".into()));
-            verdict = verdict.and(one);
-        }
-        verdict
-    })
 }
 
 /// The sum over all ranks of one number, by gaspi_allreduce.

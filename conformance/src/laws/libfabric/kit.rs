@@ -5,14 +5,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
 
 use unipgas::libfabric::status::Errno;
 use unipgas::libfabric::sys::*;
 
 pub(crate) use super::job::*;
-use crate::law::{Ctx, Random, Verdict};
+pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};
+use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
 
@@ -62,68 +61,31 @@ macro_rules! call {
 /// As [`call`]; the law fails unless it gives 0.
 macro_rules! ok {
     ($table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
-        match call!($table $object, $entry($($arg)*)) {
-            0 => {}
-            code => {
-                return Err(format!(
-                    "{} gave {} instead of 0 ({}:{})",
-                    stringify!($entry),
-                    $crate::laws::libfabric::kit::code_name(code as isize),
-                    $crate::laws::libfabric::kit::file_name(file!()),
-                    line!()
-                ));
-            }
-        }
+        $crate::kit::check!(
+            $entry,
+            call!($table $object, $entry($($arg)*)) as isize,
+            0,
+            $crate::laws::libfabric::kit::code_name
+        )
     };
 }
 
 /// As [`call`]; the law fails unless it gives minus this number: `gives!(INVAL, atomic ep, write(..))`.
 macro_rules! gives {
     ($errno:ident, $table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
-        match (
+        $crate::kit::check!(
+            $entry,
             call!($table $object, $entry($($arg)*)) as isize,
             -(unipgas::libfabric::status::Errno::$errno.0 as isize),
-        ) {
-            (code, expected) => {
-                if code != expected {
-                    return Err(format!(
-                        "{} gave {} instead of {} ({}:{})",
-                        stringify!($entry),
-                        $crate::laws::libfabric::kit::code_name(code),
-                        $crate::laws::libfabric::kit::code_name(expected),
-                        $crate::laws::libfabric::kit::file_name(file!()),
-                        line!()
-                    ));
-                }
-            }
-        }
+            $crate::laws::libfabric::kit::code_name
+        )
     };
 }
 
-/// A table of laws, each with a body of the same name, as the function `laws`.
+/// The table of a module's laws.
 macro_rules! laws {
-    ($(
-        $body:ident: $id:literal, $clause:literal, $processes:literal,
-        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
-    )*) => {
-        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
-            use $crate::law::{Api, Law};
-            vec![$({
-                static LAW: Law = Law {
-                    $($flag: true,)*
-                    ..Law::new(
-                        Api::Libfabric,
-                        concat!("libfabric.", $id),
-                        $clause,
-                        $says,
-                        $processes,
-                        &[$(concat!("fi_", stringify!($procedure))),*],
-                        $body,
-                    )
-                };
-                &LAW
-            }),*]
-        }
+    ($($rows:tt)*) => {
+        $crate::kit::table! { Libfabric, "libfabric.", "", "fi_"; $($rows)* }
     };
 }
 
@@ -137,111 +99,9 @@ pub(crate) fn code_name(code: isize) -> String {
     }
 }
 
-/// The last part of a path, for messages.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 /// A context.
 pub(crate) fn cx(value: usize) -> *mut c_void {
     value as *mut c_void
-}
-
-/// Memory that peers may access at any time: a view.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) base: *mut u8,
-    pub(crate) len: usize,
-}
-
-// SAFETY:
-// - accessed by atomics only.
-unsafe impl Send for Memory {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Memory of the heap with zeros, aligned to 256 bytes; it lives as long as the process unless it is freed.
-    pub(crate) fn new(len: usize) -> Memory {
-        let layout = std::alloc::Layout::from_size_align(len.max(1), 256).expect("a size");
-        // SAFETY:
-        // - the layout has a size.
-        let base = unsafe { std::alloc::alloc_zeroed(layout) };
-        assert!(!base.is_null(), "no memory");
-        Memory { base, len }
-    }
-
-    pub(crate) fn free(self) {
-        let layout = std::alloc::Layout::from_size_align(self.len.max(1), 256).expect("a size");
-        // SAFETY:
-        // - from `new`, once, when its registration has ended and nobody uses it.
-        unsafe { std::alloc::dealloc(self.base, layout) };
-    }
-
-    pub(crate) fn bytes(&self) -> &[AtomicU8] {
-        // SAFETY:
-        // - `len` bytes that live; everybody here uses atomics.
-        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
-    }
-
-    /// The address of byte `at`.
-    pub(crate) fn at(&self, at: usize) -> *mut u8 {
-        assert!(at <= self.len);
-        self.base.wrapping_add(at)
-    }
-
-    /// The u64 at byte `at`, a multiple of 8.
-    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        // SAFETY:
-        // - in bounds and aligned.
-        unsafe { &*self.base.add(at).cast() }
-    }
-
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Release);
-    }
-
-    pub(crate) fn fill(&self, value: u8) {
-        for byte in self.bytes() {
-            byte.store(value, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
-        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
-            place.store(*byte, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
-        let bytes = self.bytes()[at..at + len].iter();
-        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
-    }
-
-    /// Fails where the bytes are not the expected ones; says where first.
-    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
-        same(&self.load(at, expected.len()), expected, what)
-    }
-}
-
-/// Fails where bytes differ; says where first.
-pub(crate) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
-    let differs = seen.iter().zip(expected).position(|(a, b)| a != b);
-    match differs {
-        None => Ok(()),
-        Some(i) => Err(format!(
-            "{what}: byte {i} of {} is {:#x} instead of {:#x}",
-            expected.len(),
-            seen[i],
-            expected[i]
-        )),
-    }
 }
 
 /// A completion queue of any format; entries are read in the longest.
@@ -349,25 +209,6 @@ impl Queue {
             let _ = call!(obj self.0, read(null_mut(), 0));
         }
     }
-}
-
-/// Waits until the condition holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
-    let mut looks = Looks::for_the(what);
-    while !condition() {
-        looks.again();
-    }
-    Ok(())
-}
-
-pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    random.fill(&mut bytes);
-    bytes
-}
-
-pub(crate) fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// As often as the ranks need to meet where an operation takes nanoseconds.

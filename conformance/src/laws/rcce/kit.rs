@@ -4,14 +4,13 @@
 //! as the process: the library may hold them.
 
 use std::ffi::{c_char, c_void};
-use std::time::Duration;
 
 use unipgas::ircce::Comm;
 use unipgas::ircce::request::{RecvRequest, SendRequest};
 use unipgas::ircce::status::Code;
 
+pub(crate) use crate::kit::{pause, until_ok as until};
 use crate::law::{Ctx, Verdict};
-pub(crate) use crate::stall::Looks;
 
 pub(crate) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
@@ -58,20 +57,7 @@ macro_rules! c {
 /// Calls a function; the law fails unless it gives this value: `gives!(PENDING, iRCCE_isend(..))`.
 macro_rules! gives {
     ($value:expr, $name:ident($($arg:expr),* $(,)?)) => {
-        match (c!($name($($arg),*)), $value) {
-            (seen, expected) => {
-                if seen != expected {
-                    return Err(format!(
-                        "{} gave {} instead of {} ({}:{})",
-                        stringify!($name),
-                        $crate::laws::rcce::kit::code_name(seen),
-                        $crate::laws::rcce::kit::code_name(expected),
-                        $crate::laws::rcce::kit::file_name(file!()),
-                        line!()
-                    ));
-                }
-            }
-        }
+        $crate::kit::check!($name, c!($name($($arg),*)), $value, $crate::laws::rcce::kit::code_name)
     };
 }
 
@@ -82,30 +68,10 @@ macro_rules! ok {
     };
 }
 
-/// A table of laws, each with a body of the same name, as the function `laws`.
+/// The table of a module's laws.
 macro_rules! laws {
-    ($(
-        $body:ident: $id:literal, $clause:literal, $processes:literal,
-        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
-    )*) => {
-        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
-            use $crate::law::{Api, Law};
-            vec![$({
-                static LAW: Law = Law {
-                    $($flag: true,)*
-                    ..Law::new(
-                        Api::Rcce,
-                        concat!("rcce.", $id),
-                        $clause,
-                        $says,
-                        $processes,
-                        &[$(stringify!($procedure)),*],
-                        $body,
-                    )
-                };
-                &LAW
-            }),*]
-        }
+    ($($rows:tt)*) => {
+        $crate::kit::table! { Rcce, "rcce.", "", ""; $($rows)* }
     };
 }
 
@@ -126,11 +92,6 @@ pub(crate) fn code_name(code: i32) -> String {
     } else {
         format!("{code} ({name})")
     }
-}
-
-/// The last part of a path, for messages.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A code's number.
@@ -319,9 +280,7 @@ impl Bytes {
 
 /// The bytes of message `nth`: the same on all UEs.
 pub(crate) fn content(ctx: &Ctx, nth: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    ctx.random(0x6d65_7373 + nth).fill(&mut bytes);
-    bytes
+    crate::kit::bytes_of(ctx, 0x6d65_7373 + nth, len)
 }
 
 /// This UE's number as the calls take it, and the number of UEs.
@@ -343,19 +302,6 @@ pub(crate) fn world() -> Comm {
 pub(crate) fn barrier() -> Verdict {
     ok!(RCCE_barrier(std::ptr::null_mut()));
     Ok(())
-}
-
-/// Waits until the condition holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
-    let mut looks = Looks::for_the(what);
-    while !condition()? {
-        looks.again();
-    }
-    Ok(())
-}
-
-pub(crate) fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// Waits for messages with `iRCCE_iprobe` until one from `source` could be received.

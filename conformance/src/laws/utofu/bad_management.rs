@@ -228,7 +228,7 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
 fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     let gone = freed()?;
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(1024);
+    let memory = Memory::new(1024);
     let base = memory.base;
     let mut stadd = 7u64;
     for wrong in wrong_handles(gone) {

@@ -38,7 +38,7 @@ const CSWAP8: Command = |hdl, _, to, at| c!(utofu_cswap8(hdl, to, 1, 2, at, 0, 0
 /// Rank 0 repeats the commands, with a pause of so many milliseconds after each, on one victim after the other.
 fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
     for (command, victim) in commands.iter().zip(1u32..) {

@@ -95,7 +95,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
         }
         // A read-only source is a source.
         let mut readable = 0;
-        let fixed = Memory::leaked(256);
+        let fixed = Memory::new(256);
         fixed.set(0, 77);
         ok!(utofu_reg_mem(job.hdl, fixed.base, 256, 1, &mut readable));
         ok!(utofu_put(
@@ -120,7 +120,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
 fn remote_errors(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
         // A second, read-only registration of other memory, and one of an odd length.
-        let fixed = Memory::leaked(512);
+        let fixed = Memory::new(512);
         fixed.fill(0x3c);
         let mut stadd = 0;
         ok!(utofu_reg_mem_with_stag(
@@ -322,7 +322,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
 
 fn local_errors(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
-        let fixed = Memory::leaked(512);
+        let fixed = Memory::new(512);
         let mut read_only = 0;
         ok!(utofu_reg_mem(job.hdl, fixed.base, 512, 1, &mut read_only));
         job.memory.fill(0x77);
@@ -382,7 +382,7 @@ fn local_errors(ctx: &Ctx) -> Verdict {
 
 fn after_deregistration(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
-        let extra = Memory::leaked(512);
+        let extra = Memory::new(512);
         let right = job.vcq(job.right());
         for round in 0..20u64 {
             // The place under a new number each time; peers learn it by a put.

@@ -41,7 +41,7 @@ const PEER: i32 = Code::MrqPeer as i32;
 
 fn peer_dies(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     let stadd = queue.register_as(memory, STAG)?;
     let victim = 2;
     ctx.sync();
@@ -245,7 +245,7 @@ fn with_a_death_in(
     body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict,
 ) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked((TABLE + 16).next_multiple_of(256));
+    let memory = Memory::new((TABLE + 16).next_multiple_of(256));
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
     let job = Job {
@@ -452,7 +452,7 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
 
 fn killed_in_session(ctx: &Ctx) -> Verdict {
     let plain = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(1024);
+    let memory = Memory::new(1024);
     let stadd = plain.register_as(memory, STAG)?;
     ctx.sync();
     // Rank 1 relays from rank 0 to rank 2 and is killed.
@@ -541,7 +541,7 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
 
 fn before_the_peer(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(1024);
+    let memory = Memory::new(1024);
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
     let peer = ctx.rank ^ 1;
@@ -601,7 +601,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
         // The VCQ is there, its memory is not.
         expect(Code::MrqRmtStadd as i32)?;
         ctx.sync();
-        let place = Memory::leaked(256);
+        let place = Memory::new(256);
         late.register_as(place, 17)?;
         ctx.sync();
         expect(SUCCESS)?;
@@ -634,7 +634,7 @@ fn overflow(_ctx: &Ctx) -> Verdict {
         for (flags, what) in [(LOCAL, "local"), (REMOTE, "remote")] {
             let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+                let stadd = queue.register_as(Memory::new(256), STAG)?;
                 let mut sent = 0;
                 for nth in 0..posted {
                     queue.post_seen(
@@ -681,7 +681,7 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
         ];
         let (status, text) = child(&environment, || {
             let plain = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::leaked(256);
+            let memory = Memory::new(256);
             let here = plain.register_as(memory, STAG)?;
             let session = Queue::create(TNI, SESSION_MODE)?;
             let there = session.register_as(memory, STAG)?;
@@ -736,7 +736,7 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2048")], || {
             let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::leaked(256);
+            let memory = Memory::new(256);
             queue.register_as(memory, STAG)?;
             until("the last of the peer's puts", || memory.get(8) == 1)?;
             for _ in 0..6000 {

@@ -59,7 +59,7 @@ const VCQS: u64 = 1000;
 const MOST: u64 = 8 << 10;
 
 fn own_vcq(_ctx: &Ctx) -> Verdict {
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     stays_small(VCQS, MOST, |nth| {
         let queue = Queue::with_component(TNI, COMPONENT, 0)?;
         let stadd = queue.register_as(memory, STAG)?;
@@ -73,7 +73,7 @@ fn own_vcq(_ctx: &Ctx) -> Verdict {
 fn peers_vcq(ctx: &Ctx) -> Verdict {
     let own = Queue::create(TNI, 0)?;
     let there = vcq_of(0, TNI, COMPONENT)?;
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     stays_small(VCQS, MOST, |nth| {
         let fresh = (ctx.rank == 0)
             .then(|| {
@@ -140,7 +140,7 @@ const TNIS: u16 = 4;
 fn peers(ctx: &Ctx) -> Verdict {
     let places = || (0..TNIS).flat_map(|tni| (0..8).map(move |component| (tni, component)));
     let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     let mark = 8 * places().count();
     // What stays of one with all its VCQs is 2 MiB.
     stays_small(16, 8 << 10, |nth| {
@@ -217,7 +217,7 @@ fn one_barrier(gate: u64) -> Verdict {
 
 fn peers_gates(ctx: &Ctx) -> Verdict {
     const LIVES: u64 = 48;
-    let words = Memory::leaked(4096);
+    let words = Memory::new(4096);
     let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
     if own.is_some() {
         allocate_first(TNI)?;
@@ -300,7 +300,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
     let there = vcq_of(0, TNI, COMPONENT)?;
     let at = stadd_of(there, STAG)?;
     if ctx.rank == 0 {
-        let memory = Memory::leaked(4096);
+        let memory = Memory::new(4096);
         ctx.sync();
         for round in 0..200 {
             let queue = Queue::with_component(TNI, COMPONENT, 0)?;

@@ -39,7 +39,7 @@ fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, Stri
 fn no_descriptors(_: &Ctx) -> Verdict {
     let child = Child::start(&[], || {
         let queue = Queue::with_component(TNI, 0, 0)?;
-        let known = Memory::leaked(4096);
+        let known = Memory::new(4096);
         let from = queue.register_as(known, STAG)?;
         let before = soft_limit(libc::RLIMIT_NOFILE, 0)?;
         for round in 0..3 {
@@ -117,7 +117,7 @@ fn no_memory(_: &Ctx) -> Verdict {
     ] {
         let child = Child::start(&[], || {
             let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::leaked(4096);
+            let memory = Memory::new(4096);
             let from = queue.register_as(memory, STAG)?;
             let mut more = Vec::with_capacity(6 * 48);
             let before = soft_limit(libc::RLIMIT_AS, mapped()? + room)?;
@@ -169,7 +169,7 @@ fn room_again(_: &Ctx) -> Verdict {
     for flags in [LOCAL, REMOTE, LOCAL | REMOTE] {
         let child = Child::start(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
             let queue = Queue::with_component(TNI, 0, 0)?;
-            let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+            let stadd = queue.register_as(Memory::new(256), STAG)?;
             let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
             for round in 0..12 {
                 let commands = ENTRIES / each - round % 3 * 7;

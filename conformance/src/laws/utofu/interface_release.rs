@@ -198,7 +198,7 @@ fn at_the_same_time(ctx: &Ctx) -> Verdict {
     const EACH: usize = 40;
     with(ctx, 16 * 1024, |job| {
         // A source and a target of everybody at the same time.
-        let all = Memory::leaked(8192);
+        let all = Memory::new(8192);
         all.fill_range(0, 4096, 0x40 + job.rank as u8);
         let stadd = job.queue.register(all)?;
         for peer in 0..job.size {

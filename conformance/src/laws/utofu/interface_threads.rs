@@ -33,7 +33,7 @@ fn of_all_kinds(ctx: &Ctx) -> Verdict {
             let board = 64 * thread;
             let there = job.at(peer, board);
             for round in 1..=EACH {
-                let memory = Memory::leaked(256);
+                let memory = Memory::new(256);
                 memory.set(0, round << 8 | thread as u64);
                 let stadd = if round % 2 == 0 {
                     queue.register(memory)?

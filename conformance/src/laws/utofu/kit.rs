@@ -4,13 +4,12 @@
 //! [`STAG`], so that peers compute everything.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use unipgas::utofu::ffi::MrqNotice;
 use unipgas::utofu::status::Code;
 
-use crate::law::{Ctx, Random, Verdict};
+pub(crate) use crate::kit::{Memory, pause, random_bytes, threads, until};
+use crate::law::{Ctx, Verdict};
 pub(crate) use crate::stall::Looks;
 
 /// `UTOFU_SUCCESS`.
@@ -88,65 +87,26 @@ macro_rules! c {
 /// Calls a function; the law fails unless it succeeds.
 macro_rules! ok {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        match c!($name($($arg),*)) {
-            0 => {}
-            code => {
-                return Err(format!(
-                    "{} gave {} instead of success ({}:{})",
-                    stringify!($name),
-                    $crate::laws::utofu::kit::code_name(code),
-                    $crate::laws::utofu::kit::file_name(file!()),
-                    line!()
-                ));
-            }
-        }
+        $crate::kit::check!($name, c!($name($($arg),*)), 0, $crate::laws::utofu::kit::code_name)
     };
 }
 
 /// Calls a function; the law fails unless it gives this code: `gives!(NotFound, utofu_poll_tcq(..))`.
 macro_rules! gives {
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {
-        match (c!($name($($arg),*)), unipgas::utofu::status::Code::$code as i32) {
-            (code, expected) => {
-                if code != expected {
-                    return Err(format!(
-                        "{} gave {} instead of {} ({}:{})",
-                        stringify!($name),
-                        $crate::laws::utofu::kit::code_name(code),
-                        $crate::laws::utofu::kit::code_name(expected),
-                        $crate::laws::utofu::kit::file_name(file!()),
-                        line!()
-                    ));
-                }
-            }
-        }
+        $crate::kit::check!(
+            $name,
+            c!($name($($arg),*)),
+            unipgas::utofu::status::Code::$code as i32,
+            $crate::laws::utofu::kit::code_name
+        )
     };
 }
 
-/// A table of laws, each with a body of the same name, as the function `laws`.
+/// The table of a module's laws.
 macro_rules! laws {
-    ($(
-        $body:ident: $id:literal, $clause:literal, $processes:literal,
-        [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
-    )*) => {
-        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
-            use $crate::law::{Api, Law};
-            vec![$({
-                static LAW: Law = Law {
-                    $($flag: true,)*
-                    ..Law::new(
-                        Api::Utofu,
-                        concat!("utofu.", $id),
-                        concat!("uTofu ", $clause),
-                        $says,
-                        $processes,
-                        &[$(concat!("utofu_", stringify!($procedure))),*],
-                        $body,
-                    )
-                };
-                &LAW
-            }),*]
-        }
+    ($($rows:tt)*) => {
+        $crate::kit::table! { Utofu, "utofu.", "uTofu ", "utofu_"; $($rows)* }
     };
 }
 
@@ -158,133 +118,6 @@ pub(crate) fn code_name(code: i32) -> String {
         Some(known) => format!("{code} ({known:?})"),
         None if code == SUCCESS => "0 (success)".into(),
         None => code.to_string(),
-    }
-}
-
-/// The last part of a path, for messages.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Memory that peers may access at any time: a view.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) base: *mut u8,
-    pub(crate) len: usize,
-}
-
-// SAFETY:
-// - accessed by atomics only.
-unsafe impl Send for Memory {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Memory of the heap with zeros, aligned to 256 bytes; it lives as long as the process.
-    pub(crate) fn leaked(len: usize) -> Memory {
-        let layout = std::alloc::Layout::from_size_align(len.max(1), 256).expect("a size");
-        // SAFETY:
-        // - the layout has a size.
-        let base = unsafe { std::alloc::alloc_zeroed(layout) };
-        assert!(!base.is_null(), "no memory");
-        Memory { base, len }
-    }
-
-    /// Pages of their own, with zeros, as long as the process.
-    pub(crate) fn pages(len: usize) -> Result<Memory, String> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY:
-        // - a new mapping.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
-        crate::ensure!(base != libc::MAP_FAILED, "no memory");
-        let base = base.cast();
-        Ok(Memory { base, len })
-    }
-
-    /// As [`Memory::leaked`], to be given back by [`Memory::free`].
-    pub(crate) fn free(self) {
-        let layout = std::alloc::Layout::from_size_align(self.len.max(1), 256).expect("a size");
-        // SAFETY:
-        // - laws free what they got from `leaked` once, when its registration has ended and nobody uses it.
-        unsafe { std::alloc::dealloc(self.base, layout) };
-    }
-
-    pub(crate) fn bytes(&self) -> &[AtomicU8] {
-        // SAFETY:
-        // - `len` bytes that live (laws free them after their last use); everybody here uses atomics.
-        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
-    }
-
-    /// The u64 at byte `at`, a multiple of 8.
-    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
-        // SAFETY:
-        // - in bounds and aligned: memory of laws is aligned to 8 bytes at least.
-        unsafe { &*self.base.add(at).cast() }
-    }
-
-    /// The u32 at byte `at`, a multiple of 4.
-    pub(crate) fn half(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
-        // SAFETY:
-        // - as for `word`.
-        unsafe { &*self.base.add(at).cast() }
-    }
-
-    pub(crate) fn get(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Release);
-    }
-
-    pub(crate) fn fill(&self, value: u8) {
-        self.fill_range(0, self.len, value);
-    }
-
-    pub(crate) fn fill_range(&self, at: usize, len: usize, value: u8) {
-        for byte in &self.bytes()[at..at + len] {
-            byte.store(value, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
-        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
-            place.store(*byte, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
-        let bytes = self.bytes()[at..at + len].iter();
-        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
-    }
-
-    /// Fails where the bytes are not the expected ones; says where first.
-    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
-        let len = expected.len();
-        for (i, (place, expected)) in self.bytes()[at..at + len].iter().zip(expected).enumerate() {
-            let seen = place.load(Ordering::Relaxed);
-            if seen != *expected {
-                return Err(format!(
-                    "{what}: byte {i} of {len} is {seen:#x} instead of {expected:#x}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Fails where a byte of the range is not `value`.
-    pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
-        match self.bytes()[at..at + len]
-            .iter()
-            .position(|byte| byte.load(Ordering::Relaxed) != value)
-        {
-            None => Ok(()),
-            Some(i) => Err(format!("{what}: byte {} is not {value:#x}", at + i)),
-        }
     }
 }
 
@@ -483,15 +316,6 @@ pub(crate) fn next<T>(what: &str, mut poll: impl FnMut() -> (i32, T)) -> Result<
     }
 }
 
-/// Waits until the condition holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
-    let mut looks = Looks::for_the(what);
-    while !condition() {
-        looks.again();
-    }
-    Ok(())
-}
-
 /// A pointer for cbdata.
 pub(crate) fn cb(value: usize) -> *mut c_void {
     value as *mut c_void
@@ -583,7 +407,7 @@ pub(crate) fn with_flags(
 ) -> Verdict {
     let queue = Queue::with_component(TNI, 0, flags)?;
     crate::ensure_eq!(queue.id, vcq_of(ctx.rank, TNI, 0)?, "the id of the VCQ");
-    let memory = Memory::leaked(len.next_multiple_of(256));
+    let memory = Memory::new(len.next_multiple_of(256));
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
     body(&Job {
@@ -602,34 +426,4 @@ pub(crate) fn with_flags(
     // A law that begins early would find no VCQ.
     ctx.sync();
     Ok(())
-}
-
-pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    random.fill(&mut bytes);
-    bytes
-}
-
-pub(crate) fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
-}
-
-/// Runs the work on `n` threads and gives the first failure.
-pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..n)
-            .map(|i| {
-                let work = &work;
-                scope.spawn(move || work(i))
-            })
-            .collect();
-        let mut verdict = Ok(());
-        for thread in threads {
-            let one = thread
-                .join()
-                .unwrap_or_else(|_| Err("a thread panicked".into()));
-            verdict = verdict.and(one);
-        }
-        verdict
-    })
 }

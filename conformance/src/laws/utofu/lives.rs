@@ -37,7 +37,7 @@ const PART: usize = 192 << 10;
 fn carrier_dies(ctx: &Ctx) -> Verdict {
     let plain = Queue::with_component(TNI, 0, 0)?;
     let session = Queue::create(TNI, SESSION_MODE)?;
-    let memory = Memory::leaked(COMMANDS * PART + 4096);
+    let memory = Memory::new(COMMANDS * PART + 4096);
     let (words, ready) = (COMMANDS * PART, COMMANDS * PART + 2048);
     let stadd = plain.register_as(memory, STAG)?;
     let inner = session.register_as(memory, STAG)?;
@@ -269,7 +269,7 @@ fn exits(ctx: &Ctx) -> Verdict {
         for life in 1..=3u64 {
             let (status, text) = child(&[], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                let memory = Memory::leaked(256);
+                let memory = Memory::new(256);
                 memory.set(0, life);
                 queue.register_as(memory, STAG)?;
                 // What it ends with: everything is left as it is.
@@ -280,7 +280,7 @@ fn exits(ctx: &Ctx) -> Verdict {
         }
     } else {
         let queue = Queue::with_component(TNI, 0, 0)?;
-        let memory = Memory::leaked(256);
+        let memory = Memory::new(256);
         let stadd = queue.register_as(memory, STAG)?;
         let to = vcq_of(0, TNI, 0)?;
         let there = stadd_of(to, STAG)?;
@@ -368,7 +368,7 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
     ensure_eq!(at, coords(me)?, "coordinates of place {me}");
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(256);
+    let memory = Memory::new(256);
     queue.register_as(memory, STAG)?;
     for round in 1..=rounds {
         for rank in 0..size {

@@ -69,7 +69,7 @@ fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
 
 fn same_region(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(64);
+        let memory = Memory::new(64);
         let stadd = job.queue.register(memory)?;
         for _ in 0..2 {
             ensure_eq!(
@@ -112,7 +112,7 @@ fn same_region(ctx: &Ctx) -> Verdict {
 
 fn overlapping(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(64);
+        let memory = Memory::new(64);
         let part = |at: usize, len: usize| Memory {
             // SAFETY:
             // - within the 64 bytes.
@@ -150,7 +150,7 @@ fn overlapping(ctx: &Ctx) -> Verdict {
 
 fn offsets(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(100_000);
+        let memory = Memory::new(100_000);
         let stadd = job.queue.register(memory)?;
         let theirs = exchange(job, stadd)?;
         let mut random = ctx.random(1);
@@ -199,7 +199,7 @@ fn offsets(ctx: &Ctx) -> Verdict {
 
 fn predictable(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::leaked(256);
+    let memory = Memory::new(256);
     let before: Vec<u64> = (0..256)
         .map(|stag| stadd_of(queue.id, stag))
         .collect::<Result<_, _>>()?;
@@ -243,7 +243,7 @@ fn predictable(ctx: &Ctx) -> Verdict {
 
 fn used(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let (one, two) = (Memory::leaked(256), Memory::leaked(512));
+        let (one, two) = (Memory::new(256), Memory::new(512));
         let mut stadd = 0;
         for round in 0..300 {
             let first = job.queue.register_as(one, 200)?;
@@ -268,7 +268,7 @@ fn used(ctx: &Ctx) -> Verdict {
 
 fn aligned(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(1024);
+        let memory = Memory::new(1024);
         let mut stadd = 0;
         let odd = memory.base.wrapping_add(128);
         gives!(
@@ -298,7 +298,7 @@ fn aligned(ctx: &Ctx) -> Verdict {
 
 fn another_under_the_stag(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let rooms = [Memory::leaked(256), Memory::leaked(1024)];
+        let rooms = [Memory::new(256), Memory::new(1024)];
         let peer = job.vcq(job.right());
         let to = stadd_of(peer, 17)?;
         for round in 1..=40u64 {
@@ -433,7 +433,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
 
 fn both_ways(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(256);
+        let memory = Memory::new(256);
         let writable = job.queue.register(memory)?;
         let mut constant = 0;
         ok!(utofu_reg_mem(
@@ -468,7 +468,7 @@ fn both_ways(ctx: &Ctx) -> Verdict {
 fn two_vcqs(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let second = Queue::with_component(TNI, 1, 0)?;
-        let memory = Memory::leaked(256);
+        let memory = Memory::new(256);
         let one = job.queue.register_as(memory, 30)?;
         job.meet();
         let other = vcq_of(job.right(), TNI, 1)?;
@@ -515,7 +515,7 @@ fn unique(ctx: &Ctx) -> Verdict {
         let mut seen = BTreeSet::new();
         for queue in &others {
             for stag in STAGS.map(Some).into_iter().chain([None; 3]) {
-                let memory = Memory::leaked(256);
+                let memory = Memory::new(256);
                 let stadd = match stag {
                     Some(stag) => queue.register_as(memory, stag)?,
                     None => queue.register(memory)?,
@@ -565,7 +565,7 @@ fn unique(ctx: &Ctx) -> Verdict {
 
 fn many(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(4096 * 64);
+        let memory = Memory::new(4096 * 64);
         let mut stadds = Vec::new();
         for i in 0..4096 {
             let part = Memory {
@@ -598,7 +598,7 @@ fn many(ctx: &Ctx) -> Verdict {
 
 fn stale(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(256);
+        let memory = Memory::new(256);
         let peer = job.vcq(job.right());
         let mut before = Vec::new();
         for round in 1..=20u64 {
@@ -639,7 +639,7 @@ fn stale(ctx: &Ctx) -> Verdict {
 
 fn one_byte(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
-        let memory = Memory::leaked(64);
+        let memory = Memory::new(64);
         let part = Memory {
             base: memory.base.wrapping_add(13),
             len: 1,

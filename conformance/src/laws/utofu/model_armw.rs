@@ -335,7 +335,7 @@ fn own(_: &Ctx) -> Verdict {
         Queue::with_component(TNI, 0, 0)?,
         Queue::with_component(TNI, 1, 0)?,
     );
-    let memory = Memory::leaked(256);
+    let memory = Memory::new(256);
     let (first, second) = (one.register(memory)?, two.register_as(memory, 8)?);
     let mut expected = 0;
     for (from, to, at) in [

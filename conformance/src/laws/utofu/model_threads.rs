@@ -65,7 +65,7 @@ fn several_cqs(ctx: &Ctx) -> Verdict {
         let queues: Vec<Queue> = (1..4)
             .map(|tni| Queue::with_component(tni, 0, 0))
             .collect::<Result<_, _>>()?;
-        let shared = Memory::leaked(1024);
+        let shared = Memory::new(1024);
         job.meet();
         threads(3, |nth| {
             let (queue, peer) = (queues[nth], job.right());
@@ -198,7 +198,7 @@ fn first(_: &Ctx) -> Verdict {
                     ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
                 }
                 let queue = Queue::with_component(nth as u16, 0, 0)?;
-                let memory = Memory::leaked(256);
+                let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
                 let null = null_mut();
                 ok!(utofu_put_piggyback8(

@@ -285,7 +285,7 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
 fn stags_are_used(_ctx: &Ctx) -> Verdict {
     let one = Queue::with_component(0, 1, 0)?;
     let other = Queue::with_component(0, 2, 0)?;
-    let memory = Memory::leaked(512);
+    let memory = Memory::new(512);
     for _ in 0..3 {
         for stag in 0..256 {
             let stadd = one.register_as(memory, stag)?;
@@ -314,7 +314,7 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
 
 fn stadds_end(_ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(0, 3, 0)?;
-    let memory = Memory::leaked(1 << 16);
+    let memory = Memory::new(1 << 16);
     let mut stadds = Vec::new();
     let code = loop {
         let mut stadd = 7;
@@ -421,7 +421,7 @@ fn mrq_entries(_ctx: &Ctx) -> Verdict {
         for (posted, fits) in [(entries, true), (entries + entries / 2 + 1, false)] {
             let (status, text) = child(&[("UTOFU_NUM_MRQ_ENTRIES", value)], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                let stadd = queue.register_as(Memory::leaked(256), STAG)?;
+                let stadd = queue.register_as(Memory::new(256), STAG)?;
                 let mut sent = 0;
                 for nth in 0..posted {
                     queue.post_seen(
@@ -490,7 +490,7 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
                 );
                 Ok(())
             };
-            let memory = Memory::leaked(1 << 20);
+            let memory = Memory::new(1 << 20);
             let part = Memory {
                 len: 1 << 18,
                 ..memory
@@ -665,7 +665,7 @@ fn set(name: &str, value: &str) {
 fn shape(ctx: &Ctx) -> Verdict {
     set("UNIPGAS_TOFU_SHAPE", "2x1x3x1x3x2");
     let queue = Queue::with_component(0, 0, 0)?;
-    let memory = Memory::leaked(256);
+    let memory = Memory::new(256);
     queue.register_as(memory, STAG)?;
     let mut at = [9u8; 7];
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
@@ -738,7 +738,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         "both nodes are at {at:?}"
     );
     // CQs are dealt to the processes of a node.
-    let memory = Memory::leaked(4096);
+    let memory = Memory::new(4096);
     let mut mine = BTreeSet::new();
     let mut all = Vec::new();
     // Two TNIs are enough to see it.

@@ -135,7 +135,7 @@ fn registering(ctx: &Ctx) -> Verdict {
     with_flags(ctx, 1024, THREAD_SAFE, |job| {
         threads(3, |thread| {
             for round in 1..=100u64 {
-                let memory = Memory::leaked(256);
+                let memory = Memory::new(256);
                 let stadd = if round % 2 == 0 {
                     job.queue.register(memory)?
                 } else {

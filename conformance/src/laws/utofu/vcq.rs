@@ -253,7 +253,7 @@ fn contexts(ctx: &Ctx) -> Verdict {
 
 fn again(ctx: &Ctx) -> Verdict {
     let null = std::ptr::null_mut();
-    let memory = Memory::leaked(256);
+    let memory = Memory::new(256);
     for round in 1..=20u64 {
         let queue = Queue::with_component(TNI, 2, 0)?;
         queue.tcq_is_empty()?;

@@ -75,9 +75,7 @@ impl Task {
 }
 
 fn result(ctx: &Ctx, nth: usize) -> Vec<u8> {
-    let mut bytes = vec![0; RESULT];
-    ctx.random(0x7461_736b + nth as u64).fill(&mut bytes);
-    bytes
+    crate::kit::bytes_of(ctx, 0x7461_736b + nth as u64, RESULT)
 }
 
 fn reference(ctx: &Ctx) -> Vec<u8> {

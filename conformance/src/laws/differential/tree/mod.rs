@@ -41,9 +41,7 @@ fn children(ctx: &Ctx, round: usize) -> Vec<u32> {
 }
 
 fn reference(ctx: &Ctx) -> Vec<u8> {
-    let mut bytes = vec![0; MEMORY];
-    ctx.random(0x7472_6565).fill(&mut bytes);
-    bytes
+    crate::kit::bytes_of(ctx, 0x7472_6565, MEMORY)
 }
 
 /// What an interface has for it; pieces are numbered through all rounds.

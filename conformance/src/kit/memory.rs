@@ -1,0 +1,140 @@
+//! Memory that peers may access at any time.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::law::Verdict;
+
+/// A view of memory that lives long enough: laws free it after its last use, or never.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
+}
+
+// SAFETY:
+// - accessed by atomics only.
+unsafe impl Send for Memory {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Memory of the heap with zeros, aligned to 256 bytes; it lives as long as the process unless it is freed.
+    pub(crate) fn new(len: usize) -> Memory {
+        // SAFETY:
+        // - the layout has a size.
+        let base = unsafe { std::alloc::alloc_zeroed(Memory::layout(len)) };
+        assert!(!base.is_null(), "no memory");
+        Memory { base, len }
+    }
+
+    /// Pages of their own, with zeros, as long as the process.
+    pub(crate) fn pages(len: usize) -> Result<Memory, String> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY:
+        // - a new mapping.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+        crate::ensure!(base != libc::MAP_FAILED, "no memory");
+        let base = base.cast();
+        Ok(Memory { base, len })
+    }
+
+    /// Gives back what [`Memory::new`] gave.
+    pub(crate) fn free(self) {
+        // SAFETY:
+        // - from `new`, once, when its registration has ended and nobody uses it.
+        unsafe { std::alloc::dealloc(self.base, Memory::layout(self.len)) };
+    }
+
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(len.max(1), 256).expect("a size")
+    }
+
+    pub(crate) fn bytes(&self) -> &[AtomicU8] {
+        // SAFETY:
+        // - `len` bytes that live; everybody here uses atomics.
+        unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
+    }
+
+    /// The address of byte `at`.
+    pub(crate) fn at(&self, at: usize) -> *mut u8 {
+        assert!(at <= self.len);
+        self.base.wrapping_add(at)
+    }
+
+    /// The u64 at byte `at`, a multiple of 8.
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len);
+        // SAFETY:
+        // - in bounds and aligned: memory of laws is aligned to 8 bytes at least.
+        unsafe { &*self.base.add(at).cast() }
+    }
+
+    /// The u32 at byte `at`, a multiple of 4.
+    pub(crate) fn half(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len);
+        // SAFETY:
+        // - as for `word`.
+        unsafe { &*self.base.add(at).cast() }
+    }
+
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    pub(crate) fn fill(&self, value: u8) {
+        self.fill_range(0, self.len, value);
+    }
+
+    pub(crate) fn fill_range(&self, at: usize, len: usize, value: u8) {
+        for byte in &self.bytes()[at..at + len] {
+            byte.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
+        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
+        let bytes = self.bytes()[at..at + len].iter();
+        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Fails where the bytes are not the expected ones; says where first.
+    pub(crate) fn holds(&self, at: usize, expected: &[u8], what: &str) -> Verdict {
+        same(&self.load(at, expected.len()), expected, what)
+    }
+
+    /// Fails where a byte of the range is not `value`.
+    pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
+        match self.bytes()[at..at + len]
+            .iter()
+            .position(|byte| byte.load(Ordering::Relaxed) != value)
+        {
+            None => Ok(()),
+            Some(i) => Err(format!("{what}: byte {} is not {value:#x}", at + i)),
+        }
+    }
+}
+
+/// Fails where bytes differ, or their number does; says where first.
+pub(crate) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
+    crate::ensure_eq!(seen.len(), expected.len(), "{what}: bytes");
+    match seen.iter().zip(expected).position(|(a, b)| a != b) {
+        None => Ok(()),
+        Some(i) => Err(format!(
+            "{what}: byte {i} of {} is {:#x} instead of {:#x}",
+            expected.len(),
+            seen[i],
+            expected[i]
+        )),
+    }
+}

@@ -1,0 +1,72 @@
+//! What the laws of all interfaces are written with. What is an interface's own stands in the `kit` beside its laws: how its calls are made, and
+//! what they give.
+
+mod memory;
+mod table;
+
+use std::time::Duration;
+
+pub(crate) use memory::{Memory, same};
+pub(crate) use table::{check, table};
+
+use crate::law::{Ctx, Random, Verdict};
+use crate::stall::Looks;
+
+/// The text of a call that gave something else, with the place in the law.
+pub(crate) fn gave(
+    call: &str,
+    (seen, expected): (&str, &str),
+    (file, line): (&str, u32),
+) -> String {
+    let file = file.rsplit('/').next().unwrap_or(file);
+    format!("{call} gave {seen} instead of {expected} ({file}:{line})")
+}
+
+/// Waits until the condition holds, or fails.
+pub(crate) fn until_ok(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
+    let mut looks = Looks::for_the(what);
+    while !condition()? {
+        looks.again();
+    }
+    Ok(())
+}
+
+/// Waits until the condition holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Verdict {
+    until_ok(what, || Ok(condition()))
+}
+
+pub(crate) fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// Bytes that are different for each salt, and the same on all ranks.
+pub(crate) fn bytes_of(ctx: &Ctx, salt: u64, len: usize) -> Vec<u8> {
+    random_bytes(&mut ctx.random(salt), len)
+}
+
+pub(crate) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// Runs the work on `n` threads and gives the first failure.
+pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..n)
+            .map(|i| {
+                let work = &work;
+                scope.spawn(move || work(i))
+            })
+            .collect();
+        let mut verdict = Ok(());
+        for thread in threads {
+            let one = thread
+                .join()
+                .unwrap_or_else(|_| Err("a thread panicked".into()));
+            verdict = verdict.and(one);
+        }
+        verdict
+    })
+}

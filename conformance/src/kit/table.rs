@@ -1,0 +1,52 @@
+//! Macros from which interfaces make their `laws!`, `ok!` and `gives!`.
+
+/// A table of laws, each with a body of the same name, as the function `laws`. An interface says what comes before the ids, clauses and
+/// procedures of its rows.
+macro_rules! table {
+    (
+        $api:ident, $prefix:literal, $specification:literal, $procedures:literal;
+        $(
+            $body:ident: $id:literal, $clause:literal, $processes:literal,
+            [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
+        )*
+    ) => {
+        pub(crate) fn laws() -> Vec<&'static $crate::law::Law> {
+            use $crate::law::{Api, Law};
+            vec![$({
+                static LAW: Law = Law {
+                    $($flag: true,)*
+                    ..Law::new(
+                        Api::$api,
+                        concat!($prefix, $id),
+                        concat!($specification, $clause),
+                        $says,
+                        $processes,
+                        &[$(concat!($procedures, stringify!($procedure))),*],
+                        $body,
+                    )
+                };
+                &LAW
+            }),*]
+        }
+    };
+}
+pub(crate) use table;
+
+/// The law fails unless a call of this name has given this code; `$code_name` makes a text of it.
+macro_rules! check {
+    ($name:ident, $seen:expr, $expected:expr, $code_name:path) => {
+        match ($seen, $expected) {
+            (seen, expected) => {
+                if seen != expected {
+                    let codes = ($code_name(seen), $code_name(expected));
+                    return Err($crate::kit::gave(
+                        stringify!($name),
+                        (&codes.0, &codes.1),
+                        (file!(), line!()),
+                    ));
+                }
+            }
+        }
+    };
+}
+pub(crate) use check;
