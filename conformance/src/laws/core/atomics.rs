@@ -47,11 +47,11 @@ pub const LAWS: &[Law] = &[
 ];
 
 /// The largest element, and how many are in a vector.
-const SIZE: usize = 32;
-const COUNT: usize = 5;
+pub(super) const SIZE: usize = 32;
+pub(super) const COUNT: usize = 5;
 
 /// Elements whose bits are a plain value of their type, small enough that comparisons go both ways.
-fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
+pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
     let mut bytes = [0u8; SIZE * COUNT];
     let small = random.below(2) == 0;
     match ty {
@@ -87,7 +87,7 @@ fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
 
 #[repr(align(32))]
 #[derive(Clone, Copy, PartialEq)]
-struct Elements([u8; SIZE * COUNT]);
+pub(super) struct Elements(pub(super) [u8; SIZE * COUNT]);
 
 fn table(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {

@@ -11,6 +11,7 @@ mod order;
 mod queues;
 pub(crate) mod rank;
 mod transfer;
+mod transport;
 
 use crate::law::{Api, Ctx, Law, Verdict};
 
@@ -56,5 +57,6 @@ pub fn laws() -> Vec<&'static Law> {
     ]
     .into_iter()
     .flatten()
+    .chain(transport::laws())
     .collect()
 }

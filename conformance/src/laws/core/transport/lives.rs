@@ -1,0 +1,97 @@
+//! Processes that go: [`Peer::life`](unipgas::core::transport::Peer::life).
+
+use unipgas::core::transport::Life;
+use unipgas::core::{Error, Flags, Result};
+
+use super::super::law;
+use super::node::{Node, on_nodes};
+use crate::kit::until;
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.transport.leaves",
+        "unipgas core: Transport::leave, Peer::life",
+        "a process that has left has not died, and the others go on",
+        3,
+        leaves,
+    ),
+    Law {
+        needs_kill: true,
+        ..law(
+            "core.transport.dies",
+            "unipgas core: Peer::life; Error::PeerDead",
+            "of a process that was killed all operations end, and what was imported is refused; the others go on",
+            3,
+            dies,
+        )
+    },
+];
+
+fn life(node: &Node<'_>, rank: usize) -> Life {
+    node.peers[rank]
+        .as_ref()
+        .map_or(Life::Alive, |peer| peer.life())
+}
+
+fn leaves(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        for rank in 0..ctx.size as usize {
+            ensure_eq!(life(node, rank), Life::Alive, "rank {rank} at first");
+        }
+        ctx.sync();
+        if ctx.rank == 1 {
+            node.transport.leave();
+            ctx.sync();
+            return Ok(());
+        }
+        until("the life of who leaves", || life(node, 1) != Life::Alive)?;
+        ensure_eq!(life(node, 1), Life::Left, "rank 1");
+        let other = 2 - ctx.rank as usize;
+        ensure_eq!(life(node, other), Life::Alive, "rank {other}");
+        node.put(0, node.at(other, 0), 64, Flags::empty())?;
+        ctx.sync();
+        Ok(())
+    })
+}
+
+fn is_gone<T>(result: &Result<T>) -> bool {
+    matches!(
+        result,
+        Err(Error::PeerDead | Error::StaleRegion | Error::Unreachable(_))
+    )
+}
+
+fn dies(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        let key = ctx.told(1).unwrap_or_default();
+        ctx.sync();
+        if ctx.rank == 1 {
+            ctx.dies();
+        }
+        let put = |at| {
+            // SAFETY:
+            // - in bounds of the source, which outlives the end.
+            node.end(|channel, context| unsafe {
+                channel.put(node.local(0), node.at(1, at), 64, Flags::empty(), context)
+            })
+        };
+        // Each ends, well or not, while nobody knows.
+        let mut failed = None;
+        until("the life of who is killed", || {
+            failed = put(0).err();
+            failed.is_some() || life(node, 1) != Life::Alive
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        ensure_eq!(life(node, 1), Life::Dead, "rank 1");
+        let result = put(64)?;
+        ensure!(is_gone(&result), "a put to the dead: {result:?}");
+        let peer = node.peers[1].as_ref().expect("another rank");
+        let again = peer.import(&key).map(drop);
+        ensure!(is_gone(&again), "an import from the dead: {again:?}");
+        let other = 2 - ctx.rank as usize;
+        ensure_eq!(life(node, other), Life::Alive, "rank {other}");
+        node.put(0, node.at(other, 0), 64, Flags::empty())
+    })
+}

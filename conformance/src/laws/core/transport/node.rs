@@ -1,0 +1,283 @@
+//! A process with a backend's own objects, and the accounting that every operation goes through.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use unipgas::core::loopback::Loopback;
+use unipgas::core::region::Memory as Registration;
+use unipgas::core::registry::{Opening, open_from_env};
+use unipgas::core::transport::{Channel, Peer, Transport};
+use unipgas::core::{
+    AtomicRequest, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
+};
+
+use super::super::rank::Says;
+use crate::kit::Memory;
+use crate::law::{Ctx, Verdict};
+use crate::stall::Looks;
+
+/// Fields go in this order: what is registered before the transport.
+pub(super) struct Node<'a> {
+    pub(super) ctx: &'a Ctx,
+    pub(super) channel: Box<dyn Channel>,
+    /// Of all ranks; this one has none of itself.
+    pub(super) peers: Vec<Option<Arc<dyn Peer>>>,
+    /// The data of all ranks.
+    pub(super) data: Vec<Option<RemoteRegion>>,
+    /// What peers reach.
+    pub(super) memory: Box<dyn Registration>,
+    /// Source and destination of the own operations.
+    pub(super) scratch: Box<dyn Registration>,
+    pub(super) transport: Arc<dyn Transport>,
+    context: Cell<u64>,
+}
+
+/// Runs the body on processes that know each other, with `len` bytes of zeros that all may reach. Nobody goes before all are through.
+pub(super) fn on_nodes(ctx: &Ctx, len: usize, body: impl FnOnce(&Node<'_>) -> Verdict) -> Verdict {
+    let node = Node::open(ctx, len)?;
+    body(&node)?;
+    ctx.sync();
+    node.transport.leave();
+    Ok(())
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn open(ctx: &'a Ctx, len: usize) -> std::result::Result<Node<'a>, String> {
+        let transport: Arc<dyn Transport> = match ctx.place.net() {
+            Some(net) => Arc::new(Loopback::join(net)),
+            None => open_from_env(&Opening {
+                local_processes: ctx.size as usize,
+            })
+            .says("opening the backend")?,
+        };
+        ctx.tell(&transport.address());
+        ctx.sync();
+        let others = |rank: &u32| *rank != ctx.rank;
+        let connect = |rank: u32| {
+            Some(rank)
+                .filter(others)
+                .map(|rank| {
+                    let address = ctx.told(rank).unwrap_or_default();
+                    transport.connect(&address).says("connect")
+                })
+                .transpose()
+        };
+        let peers = (0..ctx.size)
+            .map(connect)
+            .collect::<std::result::Result<_, _>>()?;
+        ctx.sync();
+        let mut node = Node {
+            ctx,
+            channel: transport.open_channel().says("open_channel")?,
+            peers,
+            data: Vec::new(),
+            memory: transport
+                .allocate(len, Rights::FULL)
+                .says("allocate the data")?,
+            scratch: transport
+                .allocate(len.max(4096), Rights::FULL)
+                .says("allocate the source")?,
+            transport,
+            context: Cell::new(1),
+        };
+        node.data = node.offer(node.memory.as_ref())?;
+        Ok(node)
+    }
+
+    /// Offers memory to all ranks, which do the same, and imports theirs.
+    pub(super) fn offer(
+        &self,
+        memory: &dyn Registration,
+    ) -> std::result::Result<Vec<Option<RemoteRegion>>, String> {
+        self.ctx.tell(&memory.key());
+        self.ctx.sync();
+        let import = |(rank, peer): (u32, &Option<Arc<dyn Peer>>)| {
+            let import = |peer: &Arc<dyn Peer>| {
+                let key = self.ctx.told(rank).unwrap_or_default();
+                peer.import(&key).says("import")
+            };
+            peer.as_ref().map(import).transpose()
+        };
+        let regions = (0..).zip(&self.peers).map(import).collect();
+        self.ctx.sync();
+        regions
+    }
+
+    /// The next rank.
+    pub(super) fn right(&self) -> usize {
+        ((self.ctx.rank + 1) % self.ctx.size) as usize
+    }
+
+    /// The previous rank.
+    pub(super) fn left(&self) -> usize {
+        ((self.ctx.rank + self.ctx.size - 1) % self.ctx.size) as usize
+    }
+
+    /// A place in the data of another rank.
+    pub(super) fn at(&self, rank: usize, offset: usize) -> Remote<'_> {
+        let region = self.data[rank].as_ref().expect("another rank");
+        Remote { region, offset }
+    }
+
+    /// The own data, as peers write them.
+    pub(super) fn own(&self) -> Memory {
+        view(self.memory.as_ref())
+    }
+
+    /// Bytes of the source.
+    pub(super) fn source(&self) -> Memory {
+        view(self.scratch.as_ref())
+    }
+
+    /// A place in the source.
+    pub(super) fn local(&self, offset: usize) -> Local {
+        Local {
+            ptr: self.source().at(offset),
+            desc: self.scratch.desc(),
+        }
+    }
+
+    /// A context that nobody has had.
+    fn next_context(&self) -> u64 {
+        self.context.replace(self.context.get() + 1)
+    }
+
+    /// Carries an operation out to its end, when no other one is under way: its result, with an error of accounting outside.
+    pub(super) fn end(
+        &self,
+        post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
+    ) -> std::result::Result<Result<()>, String> {
+        let channel = self.channel.as_ref();
+        let (context, mut ended) = (self.next_context(), None);
+        crate::ensure_eq!(channel.pending(), 0, "operations pending before one");
+        match post(channel, context) {
+            Err(error) => ended = Some(Err(error)),
+            Ok(Outcome::Complete) => ended = Some(Ok(())),
+            Ok(Outcome::Pending) => {
+                crate::ensure!(
+                    self.transport.capabilities().asynchronous,
+                    "an operation is pending, and the backend is not asynchronous"
+                );
+                crate::ensure_eq!(channel.pending(), 1, "operations pending during one");
+                let mut looks = Looks::for_the("the end of an operation");
+                let mut strange = None;
+                while ended.is_none() && strange.is_none() {
+                    channel.poll(&mut |completion| {
+                        if completion.context == context && ended.is_none() {
+                            ended = Some(completion.result);
+                        } else {
+                            strange = Some(completion);
+                        }
+                    });
+                    looks.again();
+                }
+                crate::ensure!(strange.is_none(), "a completion of nothing: {strange:?}");
+            }
+        }
+        crate::ensure_eq!(channel.pending(), 0, "operations pending after one");
+        let mut more = None;
+        channel.poll(&mut |completion| more = Some(completion));
+        crate::ensure!(more.is_none(), "a second completion: {more:?}");
+        ended.ok_or_else(|| "no end".into())
+    }
+
+    /// As [`Node::end`], for what must succeed.
+    pub(super) fn done(
+        &self,
+        what: &str,
+        post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
+    ) -> Verdict {
+        self.end(post)?.says(what)
+    }
+
+    /// Begins an operation, to be followed by [`Node::drain`].
+    pub(super) fn begin(
+        &self,
+        what: &str,
+        post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
+    ) -> Verdict {
+        let outcome = post(self.channel.as_ref(), self.next_context());
+        outcome.says(what).map(drop)
+    }
+
+    /// Waits for all operations, which must succeed: as many completions as were pending.
+    pub(super) fn drain(&self) -> Verdict {
+        let mut looks = Looks::for_the("the end of all operations");
+        let (mut left, mut failed) = (self.channel.pending(), None);
+        while left > 0 {
+            self.channel.poll(&mut |completion| {
+                left = left.wrapping_sub(1);
+                if let Err(error) = completion.result {
+                    failed = Some(error);
+                }
+            });
+            crate::ensure_eq!(self.channel.pending(), left, "operations left");
+            looks.again();
+        }
+        failed.map_or(Ok(()), |error| Err(format!("an operation failed: {error}")))
+    }
+
+    /// Puts `len` bytes of the source at `from`.
+    pub(super) fn put(&self, from: usize, dst: Remote<'_>, len: usize, flags: Flags) -> Verdict {
+        // SAFETY:
+        // - in bounds of the source, which lives longer than operations; waited for.
+        self.done("put", |channel, context| unsafe {
+            channel.put(self.local(from), dst, len, flags, context)
+        })
+    }
+
+    /// Gets `len` bytes.
+    pub(super) fn get(&self, src: Remote<'_>, len: usize) -> std::result::Result<Vec<u8>, String> {
+        // SAFETY:
+        // - as for `put`.
+        self.done("get", |channel, context| unsafe {
+            channel.get(self.local(0), src, len, Flags::empty(), context)
+        })?;
+        Ok(self.source().load(0, len))
+    }
+
+    /// Sets a word.
+    pub(super) fn notify(&self, slot: Remote<'_>, value: u32, flags: Flags) -> Verdict {
+        self.done("notify", |channel, context| {
+            channel.notify(Notice { slot, value }, flags, context)
+        })
+    }
+
+    /// Carries out an atomic operation.
+    pub(super) fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+    ) -> std::result::Result<Result<()>, String> {
+        // SAFETY:
+        // - laws give pointers to as many elements as they say, which outlive the end.
+        self.end(|channel, context| unsafe {
+            channel.atomic(dst, request, Flags::empty(), context)
+        })
+    }
+
+    /// Adds to a u64 and gives what was there.
+    pub(super) fn add(&self, dst: Remote<'_>, value: u64) -> std::result::Result<u64, String> {
+        let mut before = 0u64;
+        let request = AtomicRequest {
+            op: unipgas::core::AtomicOp::Sum,
+            ty: unipgas::core::AtomicType::U64,
+            count: 1,
+            operand: (&raw const value).cast(),
+            compare: std::ptr::null(),
+            result: (&raw mut before).cast(),
+        };
+        self.atomic(dst, &request)?.says("fetch-add")?;
+        // SAFETY:
+        // - a plain local, which the operation has written through a pointer.
+        Ok(unsafe { (&raw const before).read_volatile() })
+    }
+}
+
+/// Registered memory as peers may change it.
+pub(super) fn view(memory: &dyn Registration) -> Memory {
+    Memory {
+        base: memory.base(),
+        len: memory.len(),
+    }
+}

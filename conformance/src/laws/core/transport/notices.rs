@@ -1,0 +1,249 @@
+//! Words and records that tell of data, and what wakes.
+
+use std::sync::atomic::Ordering;
+
+use unipgas::core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas::core::{Error, Flags, Notice, Rights};
+
+use super::super::rank::Says;
+use super::super::{law, ordering};
+use super::node::{Node, on_nodes, view};
+use crate::kit::{bytes_of, until};
+use crate::law::{Ctx, Law, Verdict};
+use crate::stall::Looks;
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    ordering(
+        "core.transport.put-notify",
+        "unipgas core: Channel::put_notify",
+        "a notice never overtakes the data of its own operation",
+        2,
+        put_notify,
+    ),
+    ordering(
+        "core.transport.ordered",
+        "unipgas core: Flags::ORDERED",
+        "what is ordered comes after all earlier operations of its channel to the same peer",
+        3,
+        ordered,
+    ),
+    ordering(
+        "core.transport.deliver",
+        "unipgas core: Channel::deliver",
+        "records of all peers come once each, those of one peer that are ordered in their order; a full inbox refuses and loses nothing",
+        3,
+        deliver,
+    ),
+    law(
+        "core.transport.full",
+        "unipgas core: Channel::deliver; Error::InboxFull",
+        "an inbox takes as many records as it has places, and more when some have been taken",
+        2,
+        full,
+    ),
+    law(
+        "core.transport.wake",
+        "unipgas core: Flags::WAKE, Transport::bell",
+        "who sleeps at the bell is woken by notices, and by what is flagged so",
+        2,
+        wake,
+    ),
+];
+
+fn word(node: &Node<'_>, at: usize) -> u32 {
+    node.own().half(at).load(Ordering::Acquire)
+}
+
+fn put_notify(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 16_384, |node| {
+        for round in 1..12u32 {
+            let len = |rank: usize| {
+                let salt = u64::from(round) << 8 | rank as u64;
+                1 + ctx.random(salt).below(9000) as usize
+            };
+            let bytes =
+                |rank: usize| bytes_of(ctx, u64::from(round) << 16 | rank as u64, len(rank));
+            let me = ctx.rank as usize;
+            node.source().store(0, &bytes(me));
+            let (to, slot) = (node.at(node.right(), 64), node.at(node.right(), 8));
+            let notice = Notice { slot, value: round };
+            // SAFETY:
+            // - in bounds of the source, and drained before it changes.
+            node.begin("put_notify", |channel, context| unsafe {
+                channel.put_notify(node.local(0), to, len(me), notice, Flags::empty(), context)
+            })?;
+            until("a notice", || word(node, 8) == round)?;
+            let left = node.left();
+            node.own()
+                .holds(64, &bytes(left), "the data when their notice has come")?;
+            node.drain()?;
+            ctx.sync();
+        }
+        Ok(())
+    })
+}
+
+fn ordered(ctx: &Ctx) -> Verdict {
+    const PUTS: usize = 6;
+    const EACH: usize = 700;
+    on_nodes(ctx, PUTS * EACH + 64, |node| {
+        for round in 1..12u32 {
+            let bytes =
+                |rank: usize| bytes_of(ctx, u64::from(round) << 16 | rank as u64, PUTS * EACH);
+            let right = node.right();
+            node.source().store(64, &bytes(ctx.rank as usize));
+            for nth in 0..PUTS {
+                let to = node.at(right, 64 + nth * EACH);
+                // SAFETY:
+                // - in bounds of the source, and drained before it changes.
+                node.begin("put", |channel, context| unsafe {
+                    let from = node.local(64 + nth * EACH);
+                    channel.put(from, to, EACH, Flags::empty(), context)
+                })?;
+            }
+            let slot = node.at(right, 8);
+            node.begin("an ordered notice", |channel, context| {
+                channel.notify(Notice { slot, value: round }, Flags::ORDERED, context)
+            })?;
+            until("a notice", || word(node, 8) == round)?;
+            node.own()
+                .holds(64, &bytes(node.left()), "earlier puts at an ordered notice")?;
+            node.drain()?;
+            ctx.sync();
+        }
+        Ok(())
+    })
+}
+
+fn record(rank: u32, nth: u64) -> Record {
+    Record {
+        source: rank.into(),
+        kind: 5,
+        len: nth as u32,
+        value: nth * 3,
+        offset: !nth,
+    }
+}
+
+fn deliver(ctx: &Ctx) -> Verdict {
+    const EACH: u64 = 30;
+    on_nodes(ctx, 4096, |node| {
+        let layout = InboxLayout::new(4).says("a layout")?;
+        let memory = node.transport.allocate(layout.size(), Rights::FULL);
+        let memory = memory.says("allocate an inbox")?;
+        // SAFETY:
+        // - fresh memory of that size, with zeros; this is its only reader.
+        let mut reader = unsafe {
+            initialise_zeroed(memory.base(), 4).says("an inbox")?;
+            InboxReader::attach(memory.base(), memory.len()).says("its reader")?
+        };
+        let inboxes = node.offer(memory.as_ref())?;
+        let mut sent = vec![0; ctx.size as usize];
+        let mut come = vec![0; ctx.size as usize];
+        sent[ctx.rank as usize] = EACH;
+        come[ctx.rank as usize] = EACH;
+        let mut looks = Looks::for_the("records");
+        while sent.iter().chain(&come).any(|count| *count < EACH) {
+            for (inbox, nth) in inboxes.iter().zip(&mut sent) {
+                let Some(inbox) = inbox.as_ref().filter(|_| *nth < EACH) else {
+                    continue;
+                };
+                match node.end(|channel, context| {
+                    channel.deliver(inbox, record(ctx.rank, *nth), Flags::ORDERED, context)
+                })? {
+                    Ok(()) => *nth += 1,
+                    Err(Error::InboxFull) => {}
+                    Err(error) => return Err(format!("deliver: {error}")),
+                }
+            }
+            while let Some(seen) = reader.take() {
+                let from = seen.source as u32;
+                ensure!(from < ctx.size && from != ctx.rank, "a record of {from}");
+                let nth = &mut come[from as usize];
+                ensure_eq!(seen, record(from, *nth), "the next record of {from}");
+                *nth += 1;
+            }
+            looks.again();
+        }
+        ctx.sync();
+        ensure_eq!(reader.take(), None, "a record of nobody");
+        ensure_eq!(reader.lost(), 0, "records lost");
+        Ok(())
+    })
+}
+
+fn full(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        let layout = InboxLayout::new(8).says("a layout")?;
+        let memory = node.transport.allocate(layout.size(), Rights::FULL);
+        let memory = memory.says("allocate an inbox")?;
+        // SAFETY:
+        // - as in `deliver`.
+        let mut reader = unsafe {
+            initialise_zeroed(memory.base(), 8).says("an inbox")?;
+            InboxReader::attach(memory.base(), memory.len()).says("its reader")?
+        };
+        let inboxes = node.offer(memory.as_ref())?;
+        let inbox = inboxes[node.right()].as_ref().expect("another rank");
+        let deliver = |nth| {
+            node.end(|channel, context| {
+                channel.deliver(inbox, record(ctx.rank, nth), Flags::ORDERED, context)
+            })
+        };
+        for nth in 0..8 {
+            deliver(nth)?.says("a record for which there is room")?;
+        }
+        for _ in 0..3 {
+            ensure_eq!(deliver(99)?, Err(Error::InboxFull), "one too many");
+        }
+        ctx.sync();
+        let from = node.left() as u32;
+        for nth in 0..3 {
+            ensure_eq!(reader.take(), Some(record(from, nth)), "a record");
+        }
+        ctx.sync();
+        for nth in 8..11 {
+            deliver(nth)?.says("a record in a place that was taken")?;
+        }
+        ensure_eq!(deliver(99)?, Err(Error::InboxFull), "one too many again");
+        ctx.sync();
+        for nth in 3..11 {
+            ensure_eq!(reader.take(), Some(record(from, nth)), "a record");
+        }
+        ensure_eq!(reader.take(), None, "one that was refused");
+        Ok(())
+    })
+}
+
+fn wake(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        // Words that the sleeper sets when it has been woken.
+        let memory = view(node.memory.as_ref());
+        for (kind, done) in [(0, 1024), (1, 1032)] {
+            let mut looks = Looks::for_the("a sleeper to be woken");
+            if ctx.rank == 0 {
+                while !node
+                    .transport
+                    .bell()
+                    .listen()
+                    .sleep(unipgas::core::bell::LONGEST)
+                {
+                    looks.again();
+                }
+                node.source().set(0, 1);
+                node.put(0, node.at(1, done), 8, Flags::empty())?;
+            } else {
+                while memory.get(done) == 0 {
+                    match kind {
+                        0 => node.put(16, node.at(0, 16), 8, Flags::WAKE)?,
+                        _ => node.notify(node.at(0, 8), 1, Flags::empty())?,
+                    }
+                    looks.pause(std::time::Duration::from_millis(1));
+                }
+            }
+            ctx.sync();
+        }
+        Ok(())
+    })
+}

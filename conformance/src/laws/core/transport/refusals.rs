@@ -1,0 +1,215 @@
+//! What is refused, and leaves everything as it was.
+
+use unipgas::core::{
+    AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Remote, RemoteRegion, Result, Rights,
+};
+
+use super::super::law;
+use super::super::rank::Says;
+use super::node::{Node, on_nodes, view};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    law(
+        "core.transport.bounds",
+        "unipgas core: Error::OutOfBounds, Misaligned",
+        "what leaves its region, or is not aligned, is refused, and nothing is written",
+        2,
+        bounds,
+    ),
+    law(
+        "core.transport.rights",
+        "unipgas core: Rights; Error::AccessDenied",
+        "what a region does not grant is refused, what it grants is done",
+        2,
+        rights,
+    ),
+    law(
+        "core.transport.stale",
+        "unipgas core: Error::StaleRegion",
+        "once its owner has released a region nothing is done to it, and its key leads nowhere",
+        2,
+        stale,
+    ),
+    law(
+        "core.transport.garbage",
+        "unipgas core: Transport::connect, Peer::import",
+        "bytes that are no address, or no key, are refused",
+        2,
+        garbage,
+    ),
+];
+
+/// What needs a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Put,
+    Get,
+    Notify,
+    PutNotify,
+    Atomic,
+}
+
+const ALL: [Access; 5] = [
+    Access::Put,
+    Access::Get,
+    Access::Notify,
+    Access::PutNotify,
+    Access::Atomic,
+];
+
+impl Access {
+    fn needs(self) -> Rights {
+        match self {
+            Access::Get => Rights::READ,
+            Access::Atomic => Rights::ATOMIC,
+            _ => Rights::WRITE,
+        }
+    }
+
+    /// Tries it on `len` bytes; those that have a length of their own ignore it.
+    fn attempt(
+        self,
+        node: &Node<'_>,
+        region: &RemoteRegion,
+        offset: usize,
+        len: usize,
+    ) -> std::result::Result<Result<()>, String> {
+        let at = Remote { region, offset };
+        let operand = 0x7777_7777u32;
+        let request = AtomicRequest {
+            op: AtomicOp::Sum,
+            ty: AtomicType::U32,
+            count: 1,
+            operand: (&raw const operand).cast(),
+            compare: std::ptr::null(),
+            result: std::ptr::null_mut(),
+        };
+        let notice = |slot| Notice { slot, value: 9 };
+        let (local, none) = (node.local(0), Flags::empty());
+        // SAFETY:
+        // - the range is refused, or no longer than the source; the operand outlives the end.
+        node.end(|channel, context| unsafe {
+            match self {
+                Access::Put => channel.put(local, at, len, none, context),
+                Access::Get => channel.get(local, at, len, none, context),
+                Access::Notify => channel.notify(notice(at), none, context),
+                Access::PutNotify => channel.put_notify(local, at, len, notice(at), none, context),
+                Access::Atomic => channel.atomic(at, &request, none, context),
+            }
+        })
+    }
+}
+
+const LEN: usize = 4096;
+
+fn bounds(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, LEN, |node| {
+        let there = node.data[node.right()].as_ref().expect("another rank");
+        node.source().fill(0xee);
+        for access in ALL {
+            for (offset, len) in [
+                (LEN, 8),
+                (LEN + 8, 8),
+                (usize::MAX & !7, 8),
+                (usize::MAX & !7, 16),
+                (1 << 40, 64),
+            ] {
+                let result = access.attempt(node, there, offset, len)?;
+                let refused = matches!(result, Err(Error::OutOfBounds { .. }));
+                ensure!(refused, "{access:?} of {len} at {offset}: {result:?}");
+            }
+        }
+        for access in [Access::Put, Access::Get, Access::PutNotify] {
+            for (offset, len) in [(0, LEN + 1), (8, LEN), (LEN - 8, 9), (0, usize::MAX)] {
+                let result = access.attempt(node, there, offset, len)?;
+                let refused = matches!(result, Err(Error::OutOfBounds { .. }));
+                ensure!(refused, "{access:?} of {len} at {offset}: {result:?}");
+            }
+        }
+        for access in [Access::Notify, Access::Atomic] {
+            for offset in [1, 2, 3, 65, LEN - 6] {
+                let result = access.attempt(node, there, offset, 4)?;
+                ensure_eq!(result, Err(Error::Misaligned(4)), "{access:?} at {offset}");
+            }
+        }
+        ctx.sync();
+        node.own().all(0, LEN, 0, "after what was refused")
+    })
+}
+
+fn rights(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, LEN, |node| {
+        node.source().fill(0xee);
+        for bits in 0..8 {
+            let rights = Rights::from_bits_truncate(bits);
+            let memory = node.transport.allocate(LEN, rights);
+            let memory = memory.says("allocate")?;
+            let regions = node.offer(memory.as_ref())?;
+            let there = regions[node.right()].as_ref().expect("another rank");
+            for access in ALL {
+                let result = access.attempt(node, there, 64, 32)?;
+                if rights.contains(access.needs()) {
+                    result.says(&format!("{access:?} with {rights:?}"))?;
+                } else {
+                    let denied = Err(Error::AccessDenied);
+                    ensure_eq!(result, denied, "{access:?} with {rights:?}");
+                }
+            }
+            ctx.sync();
+            if !rights.intersects(Rights::WRITE | Rights::ATOMIC) {
+                view(memory.as_ref()).all(0, LEN, 0, "memory that nobody may write")?;
+            }
+            ctx.sync();
+        }
+        Ok(())
+    })
+}
+
+fn stale(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, LEN, |node| {
+        for round in 0..3 {
+            let memory = node.transport.allocate(LEN, Rights::FULL);
+            let memory = memory.says("allocate")?;
+            let regions = node.offer(memory.as_ref())?;
+            let there = regions[node.right()].as_ref().expect("another rank");
+            let key = ctx.told(node.right() as u32).unwrap_or_default();
+            Access::Put
+                .attempt(node, there, 8, 64)?
+                .says("a put before")?;
+            ctx.sync();
+            drop(memory);
+            ctx.sync();
+            for access in ALL {
+                let result = access.attempt(node, there, 8, 8)?;
+                let expected = Err(Error::StaleRegion);
+                ensure_eq!(result, expected, "{access:?} in round {round}");
+            }
+            let peer = node.peers[node.right()].as_ref().expect("another rank");
+            let again = peer.import(&key).map(drop);
+            ensure_eq!(again, Err(Error::StaleRegion), "an import in round {round}");
+            ctx.sync();
+        }
+        node.own().all(0, LEN, 0, "another region")
+    })
+}
+
+fn garbage(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, LEN, |node| {
+        let mut random = ctx.random(3);
+        let peer = node.peers[node.right()].as_ref().expect("another rank");
+        let wrong = [0, 1, 3, 5, 17, 61].map(|len| vec![0xff; len]);
+        let drawn = (0..20).map(|len| crate::kit::random_bytes(&mut random, 3 * len));
+        for bytes in wrong.into_iter().chain(drawn) {
+            ensure!(peer.import(&bytes).is_err(), "key {bytes:02x?}");
+            ensure!(
+                node.transport.connect(&bytes).is_err(),
+                "address {bytes:02x?}"
+            );
+        }
+        Access::Put
+            .attempt(node, node.at(node.right(), 0).region, 8, 8)?
+            .says("a put after all that")
+    })
+}
