@@ -222,12 +222,9 @@ impl Process {
             return Err(Status::ErrInvRank);
         }
         let rank = u32::from(rank);
-        let board = self.world.job().board().ok_or(Status::ErrInvRank)?;
-        let pid = board.pid(rank).map_err(from_engine)?;
-        let pid = rustix::process::Pid::from_raw(pid as i32).ok_or(Status::Error)?;
         if self.world.lives_now(rank) == Life::Alive {
-            board.want_end(rank).map_err(from_engine)?;
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+            let bootstrap = self.world.job().bootstrap();
+            bootstrap.end(rank).map_err(from_engine)?;
         }
         self.world
             .engine()

@@ -9,6 +9,7 @@ pub mod atomic;
 pub mod bell;
 #[cfg(not(loom))]
 pub mod biased;
+pub mod bootstrap;
 pub mod bundle;
 pub mod calls;
 pub mod central;

@@ -132,16 +132,15 @@ impl World {
     /// process from 1.
     pub fn new(engine: Engine, job: Job, life_cycle: u32) -> Result<Self> {
         let ranks = job.size() as usize;
-        let crowded = job.board().is_some_and(|board| board.size() > board.cpus());
-        engine.set_crowded(crowded);
+        engine.set_crowded(job.crowded(job.size()));
         engine.set_company(job.size());
         let directory = Directory::new(&engine, ranks)?;
         let service = Service {
             endpoint: engine.endpoint(u32::MAX)?,
             scratch: engine.allocate(4096, Rights::READ)?,
         };
-        job.publish(&key("address", life_cycle), engine.address()?.as_bytes())?;
-        job.publish(&key("directory", life_cycle), directory.key().as_bytes())?;
+        job.publish("address", life_cycle, engine.address()?.as_bytes())?;
+        job.publish("directory", life_cycle, directory.key().as_bytes())?;
         Ok(World {
             engine,
             job,
@@ -164,8 +163,7 @@ impl World {
     /// Tells the other ranks a region under a name of at most 20 bytes; call it before [`World::meet`], so that they find it after
     /// theirs. For what every rank has from the beginning; what comes and goes is listed in the [directory](World::directory).
     pub fn publish_region(&self, name: &str, key: &RegionKey) -> Result<()> {
-        self.job
-            .publish(&self::key(name, self.life_cycle), key.as_bytes())
+        self.job.publish(name, self.life_cycle, key.as_bytes())
     }
 
     /// The region that `rank` has told under `name`. Errors: [`Error::InvalidArgument`], [`Error::Timeout`] if it has told none,
@@ -214,10 +212,22 @@ impl World {
         place
             .connection
             .get_or_try_init(|| {
+                self.check_host(rank)?;
                 let address = self.fetch_bundle(rank, "address")?;
                 self.engine.connect(&address)
             })
             .map_err(|e| self.blame(rank, e))
+    }
+
+    /// Addresses of other hosts mean nothing here: no transport reaches beyond a host yet.
+    fn check_host(&self, rank: u32) -> Result<()> {
+        if self.job.bootstrap().shares_host(rank) {
+            return Ok(());
+        }
+        Err(Error::Unreachable(format!(
+            "rank {rank} is on another host than rank {}, and no backend here reaches it: start all ranks on one host",
+            self.rank()
+        )))
     }
 
     fn place(&self, rank: u32) -> Result<&PeerPlace> {
@@ -241,9 +251,7 @@ impl World {
     }
 
     fn fetch_bundle(&self, rank: u32, what: &str) -> Result<Address> {
-        let bytes = self
-            .job
-            .fetch(rank, &key(what, self.life_cycle), Deadline::Now)?;
+        let bytes = self.job.fetch(rank, what, self.life_cycle, Deadline::Now)?;
         Bundle::from_bytes(&bytes)
     }
 
@@ -446,8 +454,7 @@ impl World {
 
     /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
     fn look(&self, thoroughly: bool) {
-        let board = self.job.board();
-        let deaths = board.map_or(0, |board| board.deaths());
+        let deaths = self.job.deaths();
         let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
         if !news && !thoroughly {
             let Some(mut last) = self.last_look.try_lock() else {
@@ -459,7 +466,9 @@ impl World {
             }
             *last = Instant::now();
         }
-        if board.is_some_and(|board| !board.launcher_alive()) {
+        let bootstrap = self.job.bootstrap();
+        bootstrap.look();
+        if !bootstrap.launcher_lives() {
             // Without its launcher a job has nobody who ends it: as under mpirun, its processes go too.
             tracing::error!("the launcher has ended: so does this process");
             let _ = rustix::process::kill_process(
@@ -468,7 +477,7 @@ impl World {
             );
         }
         // Counted before the states are read: what changes meanwhile is seen the next time.
-        let changes = board.map_or(0, |board| board.changes());
+        let changes = bootstrap.changes();
         let changed = self.changes_seen.load(Ordering::Acquire) != changes;
         for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
             let connection = self.connection(rank);
@@ -485,7 +494,7 @@ impl World {
             return;
         }
         let seen = connection.map_or(Life::Alive, Connection::life);
-        let told = self.job.board().and_then(|board| board.state(rank).ok());
+        let told = self.job.bootstrap().state(rank).ok();
         let life = match (seen, told) {
             (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
             (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
@@ -527,7 +536,7 @@ impl World {
     /// As [`World::check_anyone`], but asks only what costs nothing: what the launcher has seen.
     #[inline]
     pub fn check_news(&self) -> Result<()> {
-        let deaths = self.job.board().map_or(0, |board| board.deaths());
+        let deaths = self.job.deaths();
         if deaths == self.deaths_seen.load(Ordering::Relaxed)
             && self.deaths.load(Ordering::Relaxed) == self.acknowledged.load(Ordering::Relaxed)
         {
@@ -591,10 +600,7 @@ impl World {
                 return Ok(());
             }
         }
-        match self.job.board() {
-            Some(board) => board.set_state(self.rank(), RankState::Finalized),
-            None => Ok(()),
-        }
+        self.job.bootstrap().leave()
     }
 }
 
@@ -619,11 +625,6 @@ impl Drop for World {
             }
         }
     }
-}
-
-fn key(what: &str, life_cycle: u32) -> String {
-    // A later life cycle overwrites the one before the last: its processes are long done with it.
-    format!("{what}.{}", life_cycle % 2)
 }
 
 fn no_such_rank(rank: u32, size: u32) -> Error {

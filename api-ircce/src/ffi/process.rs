@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use unipgas_core::rendezvous::JobName;
+
 use super::{data, functions, others, put_if_wanted};
 use crate::environment::{self, current};
 use crate::launch::launcher_words;
@@ -33,8 +35,7 @@ unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Vec<i32> {
         args.push(unsafe { CStr::from_ptr(word) }.to_str().unwrap_or(""));
     }
     // Without a job of its own size the launcher's words are all there is to go by.
-    let job = std::env::var_os("UNIPGAS_JOB").filter(|token| !token.is_empty());
-    let size = job.and_then(|_| std::env::var("UNIPGAS_SIZE").ok()?.parse().ok());
+    let size = JobName::from_env().ok().and_then(|job| job.size());
     let Some(found) = launcher_words(&args, size) else {
         return Vec::new();
     };

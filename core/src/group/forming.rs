@@ -42,7 +42,7 @@ impl Forming {
             ));
         }
         let n = members.len() as u32;
-        let crowded = world.job().board().is_some_and(|board| n > board.cpus());
+        let crowded = world.job().crowded(n);
         let (all, len) = areas(n, me as u32, crowded);
         let arena = world.engine().allocate(len, Rights::FULL)?;
         let endpoint = world.engine().endpoint(u32::MAX)?;

@@ -54,6 +54,7 @@ const R_STATE: usize = 0;
 const R_PID: usize = 4;
 const R_EPOCH: usize = 8;
 const R_WANTED: usize = 12;
+const R_START: usize = 16;
 
 // Words of a slot.
 const S_SEQ: usize = 0;
@@ -165,6 +166,14 @@ impl Board {
     /// # Errors
     /// [`Error::InvalidArgument`] for another size, [`Error::Os`] when the system refuses the memory.
     pub fn create(size: u32) -> Result<(Board, OwnedFd)> {
+        Board::create_for(size, online_cpus())
+    }
+
+    /// [`create`](Board::create) for ranks that share `cpus` CPUs.
+    ///
+    /// # Errors
+    /// As [`create`](Board::create).
+    pub fn create_for(size: u32, cpus: u32) -> Result<(Board, OwnedFd)> {
         if size == 0 || size > MAX_SIZE {
             return Err(Error::InvalidArgument(format!(
                 "a job has 1 to {MAX_SIZE} processes, not {size}"
@@ -185,7 +194,7 @@ impl Board {
             base: map(fd.as_fd(), len)?,
             len,
             size,
-            cpus: online_cpus(),
+            cpus,
             job_id: u64::from_ne_bytes(random),
             pid,
             start: process_start_time(pid)?,
@@ -442,7 +451,12 @@ impl Board {
     /// How many ranks have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
     #[inline]
     pub fn deaths(&self) -> u32 {
-        self.word(H_DEATHS).load(Ordering::Relaxed)
+        self.death_count().load(Ordering::Relaxed)
+    }
+
+    /// Where [`deaths`](Board::deaths) are counted.
+    pub fn death_count(&self) -> &AtomicU32 {
+        self.word(H_DEATHS)
     }
 
     /// Ranks that have joined, whatever has become of them since, or have ended without it.
@@ -511,6 +525,33 @@ impl Board {
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn pid(&self, rank: u32) -> Result<u32> {
         Ok(self.record(rank, R_PID)?.load(Ordering::Acquire))
+    }
+
+    /// Stores pid and start time of the process that is `rank`, for boards whose ranks look at each other's processes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank out of range; [`Error::Os`] where /proc does not tell the start time.
+    pub fn set_this_process(&self, rank: u32) -> Result<()> {
+        let pid = std::process::id();
+        let start = process_start_time(pid)?;
+        self.check_rank(rank)?;
+        let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
+        self.long(offset + R_START).store(start, Ordering::Relaxed);
+        self.set_pid(rank, pid)
+    }
+
+    /// Whether the process that [said](Board::set_this_process) it is `rank` has ended; not known, and so not, of one that has not said.
+    pub fn process_has_ended(&self, rank: u32) -> bool {
+        let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
+        let pid = self.pid(rank).unwrap_or(0);
+        if pid == 0 {
+            return false;
+        }
+        let start = self.long(offset + R_START).load(Ordering::Relaxed);
+        match process_start_time(pid) {
+            Ok(found) => found != start,
+            Err(error) => error == Error::PeerDead,
+        }
     }
 
     /// Says that another rank ends `rank` on purpose: its launcher does not take that for a failure.

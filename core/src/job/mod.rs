@@ -1,7 +1,6 @@
 //! The job: which rank this process is, of how many, and how ranks find each other before they can communicate.
 pub mod board;
 mod context;
-mod foreign;
 pub mod launch;
 
 pub use board::{Board, RankState};

@@ -23,6 +23,7 @@ mod name;
 mod process;
 mod table;
 
+pub(crate) use name::launcher_above;
 pub use name::{JobName, Launcher};
 pub use table::{Layout, MAX_PLACES, PROPERTIES_LEN};
 

@@ -69,6 +69,14 @@ impl JobName {
         }
     }
 
+    /// The same job under a name of its own, for a file beside the one of its processes.
+    pub(crate) fn with(&self, what: &str) -> Self {
+        JobName {
+            name: format!("{}\0{what}", self.name),
+            ..self.clone()
+        }
+    }
+
     /// The job that the environment tells of. The first launcher that has left its variables counts:
     ///
     /// 1. `unipgas run`: UNIPGAS_JOB, UNIPGAS_RANK, UNIPGAS_SIZE;
@@ -204,6 +212,16 @@ impl JobName {
 /// Names the nearest `hydra_pmi_proxy` above this process, and otherwise the parent; whether it is the proxy. All ranks of one
 /// machine have the same proxy, perhaps with a shell or debugger between; each leads a session and process group of its own.
 fn hydra_proxy() -> (String, bool) {
+    if let Some((pid, start)) = launcher_above() {
+        return (format!("hydra {pid} {start}"), true);
+    }
+    let parent = parent_of("self").map_or(0, |(_, parent, _)| parent);
+    let start = parent_of(&parent.to_string()).map_or(0, |(_, _, start)| start);
+    (format!("parent {parent} {start}"), false)
+}
+
+/// Pid and start time of the nearest `hydra_pmi_proxy` above this process.
+pub(crate) fn launcher_above() -> Option<(u32, u64)> {
     /// As the kernel cuts it off.
     const PROXY: &str = "hydra_pmi_proxy";
     let parent = parent_of("self").map_or(0, |(_, parent, _)| parent);
@@ -217,12 +235,11 @@ fn hydra_proxy() -> (String, bool) {
             break;
         };
         if command == PROXY {
-            return (format!("hydra {above} {start}"), true);
+            return Some((above, start));
         }
         above = next;
     }
-    let start = parent_of(&parent.to_string()).map_or(0, |(_, _, start)| start);
-    (format!("parent {parent} {start}"), false)
+    None
 }
 
 /// Command, parent and start time of a process.

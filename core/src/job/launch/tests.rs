@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::job::{Board, Job, RankState};
+use crate::job::{Job, RankState};
 
 const PART: &str = "UNIPGAS_TEST_PART";
 
@@ -37,10 +37,10 @@ fn until(condition: impl Fn() -> bool) {
 fn survivors_learn_of_a_death_at_once() {
     if is_rank() {
         let job = Job::from_env().unwrap();
-        let board: &Board = job.board().unwrap();
+        let own = job.bootstrap();
         match job.rank() {
             // Leaves in order, and is not counted as dead.
-            0 => board.set_state(0, RankState::Finalized).unwrap(),
+            0 => own.leave().unwrap(),
             1 => {
                 rustix::process::kill_process(
                     rustix::process::getpid(),
@@ -49,9 +49,9 @@ fn survivors_learn_of_a_death_at_once() {
                 .unwrap();
             }
             _ => {
-                until(|| board.deaths() == 1 && board.state(1) == Ok(RankState::Dead));
-                until(|| board.state(0) == Ok(RankState::Finalized));
-                board.set_state(2, RankState::Finalized).unwrap();
+                until(|| job.deaths() == 1 && own.state(1) == Ok(RankState::Dead));
+                until(|| own.state(0) == Ok(RankState::Finalized));
+                own.leave().unwrap();
             }
         }
         return;
@@ -148,19 +148,16 @@ fn time_limits_and_seeds() {
 fn an_end_that_another_rank_wants_is_no_failure() {
     if is_rank() {
         let job = Job::from_env().unwrap();
-        let board: &Board = job.board().unwrap();
+        let own = job.bootstrap();
         match job.rank() {
             0 => {
                 // It may be started later than this one runs.
-                until(|| board.pid(1) != Ok(0));
-                board.want_end(1).unwrap();
-                let pid = rustix::process::Pid::from_raw(board.pid(1).unwrap() as i32).unwrap();
-                rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-                until(|| board.state(1) == Ok(RankState::Dead));
-                board.set_state(0, RankState::Finalized).unwrap();
+                until(|| own.end(1).is_ok());
+                until(|| own.state(1) == Ok(RankState::Dead));
+                own.leave().unwrap();
             }
             1 => until(|| false),
-            _ => until(|| board.state(0) == Ok(RankState::Finalized)),
+            _ => until(|| own.state(0) == Ok(RankState::Finalized)),
         }
         return;
     }

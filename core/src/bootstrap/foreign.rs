@@ -1,7 +1,6 @@
-//! Launchers that start several processes and are not `unipgas run`.
+//! Launchers that start several processes and tell their ranks in no way that is known here.
 //!
-//! Ranks come from `unipgas run` alone. Started by another launcher, each process would be a job of one, and its result that of one
-//! process: so it is refused.
+//! Each process would be a job of one, and its result that of one process: so it is refused.
 
 use crate::{Error, Result};
 
@@ -29,8 +28,8 @@ pub(super) fn refuse(variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
         .filter_map(|name| Some(format!("{name}={}", variable(name)?.escape_debug())))
         .collect();
     Err(Error::InvalidArgument(format!(
-        "another launcher has started this process ({}), and only unipgas run tells ranks: start the program by `unipgas run -n N`, \
-         or a job of one by `unipgas run -n 1`",
+        "a launcher has started this process as one of several ({}), but tells no rank by PMIx or PMI: start the program by \
+         `unipgas run -n N`, mpirun, mpiexec or srun --mpi=pmix, or a job of one by `unipgas run -n 1`",
         shown.join(", ")
     )))
 }

@@ -1,0 +1,57 @@
+//! Waiting at a board until all have come.
+
+use std::time::Duration;
+
+use crate::job::{Board, RankState};
+use crate::{Deadline, Error, Result};
+
+/// Shortest and longest sleep at a fence, whose last rank wakes the others; the first one is longer where many look at many.
+const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+const NAP_EACH: Duration = Duration::from_micros(20);
+
+/// Rank `rank` comes to fence `epoch` and waits there for the ranks that `awaited` says, asking `look` for news between its sleeps.
+pub(super) fn fence(
+    board: &Board,
+    rank: u32,
+    epoch: u32,
+    deadline: Deadline,
+    awaited: impl Fn(u32) -> bool,
+    look: impl Fn(),
+) -> Result<()> {
+    board.arrive(rank, epoch)?;
+    let mut next = 0;
+    let mut poll = || {
+        while next < board.size() && (!awaited(next) || board.epoch(next)? >= epoch) {
+            next += 1;
+        }
+        for rank in (next..board.size()).filter(|rank| awaited(*rank)) {
+            // One that left an earlier life cycle may come again, unless its process has ended.
+            let ended = match board.state(rank)? {
+                RankState::Dead => true,
+                RankState::Finalized => !process_exists(board.pid(rank)?),
+                _ => false,
+            };
+            if ended && board.epoch(rank)? < epoch {
+                return Err(Error::RankDead(rank));
+            }
+        }
+        Ok((next == board.size()).then_some(()))
+    };
+    let mut nap = (NAP.0 + NAP_EACH * board.size()).min(NAP.1);
+    loop {
+        let limit = deadline.remaining().unwrap_or(nap);
+        if limit.is_zero() {
+            return poll()?.ok_or(Error::Timeout);
+        }
+        if let Some(all) = board.sleep(limit.min(nap), &mut poll)? {
+            return Ok(all);
+        }
+        look();
+        nap = (nap * 2).min(NAP.1);
+    }
+}
+
+pub(super) fn process_exists(pid: u32) -> bool {
+    rustix::process::Pid::from_raw(pid as i32)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}

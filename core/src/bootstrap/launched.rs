@@ -1,0 +1,141 @@
+//! A launcher that is not ours tells rank, size and hosts; the ranks of a host share a [board](super::host) there.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use super::Bootstrap;
+use super::fence::fence;
+use super::host::Host;
+use super::ranked::{interrupt, key};
+use crate::job::RankState;
+use crate::rendezvous::JobName;
+use crate::{Deadline, Error, Result};
+
+/// What a launcher tells. What goes through it reaches all hosts; a value that is published stays as it is.
+pub(super) trait Server: Send + Sync {
+    /// What it is, in a few words.
+    fn source(&self) -> String;
+    /// The job's name, the same for all of its ranks on a host.
+    fn name(&self) -> &JobName;
+    /// This process.
+    fn rank(&self) -> u32;
+    /// All processes.
+    fn size(&self) -> u32;
+    /// The ranks on this host, ascending.
+    fn neighbours(&self) -> &[u32];
+    /// Publishes for the ranks of other hosts.
+    fn put(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// What `rank` has published before a fence, on another host.
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Begins a fence of all ranks, or goes on with one whose time-out has come.
+    fn fence(&self, deadline: Deadline) -> Result<()>;
+    /// Whether the launcher still runs.
+    fn lives(&self) -> bool;
+}
+
+/// A rank of a job that another launcher has started.
+pub struct Launched {
+    server: Box<dyn Server>,
+    host: Arc<Host>,
+    /// Whether there are other hosts.
+    several: bool,
+}
+
+impl Launched {
+    pub(super) fn new(server: Box<dyn Server>) -> Result<Self> {
+        let host = Host::join(server.name(), server.rank(), server.size())?;
+        host.board.set_state(server.rank(), RankState::Joined)?;
+        Ok(Launched {
+            several: server.neighbours().len() < server.size() as usize,
+            server,
+            host,
+        })
+    }
+}
+
+impl Bootstrap for Launched {
+    fn source(&self) -> String {
+        self.server.source()
+    }
+
+    fn rank(&self) -> u32 {
+        self.server.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.server.size()
+    }
+
+    fn neighbours(&self) -> u32 {
+        self.server.neighbours().len() as u32
+    }
+
+    fn cpus(&self) -> u32 {
+        self.host.board.cpus()
+    }
+
+    fn shares_host(&self, rank: u32) -> bool {
+        !self.several && rank < self.size() || self.server.neighbours().binary_search(&rank).is_ok()
+    }
+
+    fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {
+        if self.several {
+            self.server.put(&format!("{name}.{cycle}"), value)?;
+        }
+        self.host
+            .board
+            .publish(self.rank(), &key(name, cycle), value)
+    }
+
+    fn fetch(&self, rank: u32, name: &str, cycle: u32) -> Result<Option<Vec<u8>>> {
+        if self.shares_host(rank) || rank >= self.size() {
+            return self.host.board.fetch(rank, &key(name, cycle));
+        }
+        self.server.get(rank, &format!("{name}.{cycle}"))
+    }
+
+    fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
+        if self.several {
+            self.server.fence(deadline)?;
+        }
+        let look = || self.host.look();
+        let here = |rank| self.shares_host(rank);
+        fence(&self.host.board, self.rank(), cycle, deadline, here, look)?;
+        self.host.all_are_here();
+        Ok(())
+    }
+
+    fn deaths(&self) -> &AtomicU32 {
+        self.host.board.death_count()
+    }
+
+    fn changes(&self) -> u32 {
+        self.host.board.changes()
+    }
+
+    fn state(&self, rank: u32) -> Result<RankState> {
+        self.host.board.state(rank)
+    }
+
+    fn look(&self) {
+        self.host.look();
+    }
+
+    fn launcher_lives(&self) -> bool {
+        self.server.lives()
+    }
+
+    fn end(&self, rank: u32) -> Result<()> {
+        if self.shares_host(rank) {
+            return interrupt(&self.host.board, rank);
+        }
+        Err(Error::Unreachable(format!(
+            "rank {rank} is on another host: no process there can be ended from here"
+        )))
+    }
+
+    fn leave(&self) -> Result<()> {
+        self.host.all_are_here();
+        self.host.board.set_state(self.rank(), RankState::Finalized)
+    }
+}

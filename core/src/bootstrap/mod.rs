@@ -1,0 +1,138 @@
+//! Who this process is, how it finds the others of its job before they can communicate, and what it learns of their lives.
+//!
+//! Three sources tell it: the [board](Ranked) of `unipgas run`; another launcher ([`Launched`]): PMIx (Open MPI's `mpirun`, `prterun`,
+//! `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`); or nobody, and the process is [alone](Alone).
+
+mod alone;
+mod environment;
+mod fence;
+mod foreign;
+mod host;
+mod launched;
+mod pmi;
+mod pmix;
+mod ranked;
+
+pub use alone::Alone;
+pub use launched::Launched;
+pub use ranked::Ranked;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use crate::job::{Board, RankState};
+use crate::{Deadline, Error, Result, variables};
+
+/// What a job needs from whoever has started its processes.
+///
+/// What is published is told apart by a name and by the *cycle*, which counts the initialisations of a process from 1: a source may
+/// forget what belongs to the one before the last.
+pub trait Bootstrap: Send + Sync {
+    /// Where rank and size come from, in a few words.
+    fn source(&self) -> String;
+
+    /// This process's rank, from 0.
+    fn rank(&self) -> u32;
+
+    /// Number of ranks.
+    fn size(&self) -> u32;
+
+    /// Ranks on this host, this one included.
+    fn neighbours(&self) -> u32;
+
+    /// CPUs that the ranks of this host share.
+    fn cpus(&self) -> u32;
+
+    /// Whether `rank` is on this host.
+    fn shares_host(&self, rank: u32) -> bool;
+
+    /// Tells the other ranks `value` (at most 192 bytes) under `name` (at most 20). What is published before a fence is found after it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], [`Error::Exhausted`]; [`Error::Os`] where the launcher cannot be talked to.
+    fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()>;
+
+    /// What `rank` has published; `None` if it has not yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]; [`Error::Os`] where the launcher cannot be talked to.
+    fn fetch(&self, rank: u32, name: &str, cycle: u32) -> Result<Option<Vec<u8>>>;
+
+    /// Waits until every rank has come to fence number `cycle` (from 1 on).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]: call again; [`Error::RankDead`] if a rank has died.
+    fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()>;
+
+    /// Counts the deaths that are known, always in the same place: fast paths load it.
+    fn deaths(&self) -> &AtomicU32;
+
+    /// How often a [`state`](Self::state) has changed so far.
+    fn changes(&self) -> u32;
+
+    /// Where `rank` is in its life, as far as known.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that the job does not have.
+    fn state(&self, rank: u32) -> Result<RankState>;
+
+    /// Looks for deaths that nobody tells of. System calls: not for fast paths.
+    fn look(&self) {}
+
+    /// Whether the launcher still runs. System calls: not for fast paths.
+    fn launcher_lives(&self) -> bool {
+        true
+    }
+
+    /// Begins to end another rank on purpose, by an interrupt signal.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]; [`Error::Unreachable`] for a rank that cannot be ended from here.
+    fn end(&self, rank: u32) -> Result<()>;
+
+    /// Leaves the job in order.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where the launcher cannot be talked to.
+    fn leave(&self) -> Result<()>;
+}
+
+/// The source that the environment names: `unipgas run` by UNIPGAS_JOB, UNIPGAS_RANK and UNIPGAS_SIZE; else PMIx by PMIX_NAMESPACE and
+/// PMIX_RANK; else PMI by PMI_RANK and PMI_SIZE; else none, for a job of one.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for values that do not fit together, and where a launcher that is not understood has started several
+/// processes; [`Error::Unreachable`] if the launcher has gone or cannot be talked to.
+pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
+    variables::check()?;
+    if let Some(token) = variables::get("UNIPGAS_JOB")? {
+        return Ok(Arc::new(by_token(&token)?));
+    }
+    if let Some(server) = pmix::from_env()? {
+        return Ok(Arc::new(Launched::new(server)?));
+    }
+    if let Some(server) = pmi::from_env()? {
+        return Ok(Arc::new(Launched::new(server)?));
+    }
+    foreign::refuse(&|name| std::env::var(name).ok())?;
+    Ok(Arc::new(Alone::default()))
+}
+
+fn by_token(token: &str) -> Result<Ranked> {
+    let number = |name: &str| -> Result<u32> {
+        let value = variables::get(name)?.unwrap_or_default();
+        let must = "must be a number beside UNIPGAS_JOB: start the program by `unipgas run`";
+        value
+            .parse()
+            .map_err(|_| variables::wrong(name, &value, must))
+    };
+    let (rank, size) = (number("UNIPGAS_RANK")?, number("UNIPGAS_SIZE")?);
+    let board = Board::attach(token)?;
+    if size != board.size() {
+        return Err(Error::InvalidArgument(format!(
+            "UNIPGAS_SIZE is {size}, but the job has {} ranks",
+            board.size()
+        )));
+    }
+    Ranked::new(board, rank)
+}

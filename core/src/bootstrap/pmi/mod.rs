@@ -1,0 +1,194 @@
+//! PMI: MPICH's `mpiexec` (Hydra) and its relatives, `srun --mpi=pmi2`.
+//!
+//! On one host the environment tells enough, and the connection is left alone: MPI in the same process may be using it. With several
+//! hosts it is talked to in the words of [PMI-1](wire), which servers of PMI-2 understand, too.
+
+mod wire;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::environment::Environment;
+use super::launched::Server;
+use crate::rendezvous::{JobName, launcher_above};
+use crate::{Deadline, Error, Result, variables};
+use wire::Connection;
+
+/// The job of the PMI server that has started this process, if one has.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for values that do not fit together; [`Error::Unreachable`] where the server is needed and does not answer
+/// as it should, or where MPI has the connection.
+pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
+    if variables::get("PMI_RANK")?.is_none() || variables::get("PMI_SIZE")?.is_none() {
+        return Ok(None);
+    }
+    let name = JobName::from_env()?;
+    let (Some(rank), Some(size)) = (name.rank(), name.size()) else {
+        return Ok(None);
+    };
+    outlive_news();
+    if all_here(&|variable| std::env::var(variable).ok(), size) {
+        let environment = Environment::new("PMI", name, rank, size, launcher_above())?;
+        return Ok(Some(Box::new(environment)));
+    }
+    let Some(fd) = variables::get("PMI_FD")? else {
+        return Ok(None);
+    };
+    let fd = fd
+        .parse()
+        .map_err(|_| variables::wrong("PMI_FD", &fd, "must be a descriptor"))?;
+    if mpi_is_here() {
+        return Err(Error::Unreachable(
+            "MPI in this process has the connection to the PMI server, and the job has several hosts: start it by a launcher with PMIx"
+                .into(),
+        ));
+    }
+    let connection = connection(fd)?;
+    let neighbours = connection.lock().neighbours(rank, size)?;
+    Ok(Some(Box::new(Pmi {
+        connection,
+        name,
+        rank,
+        size,
+        neighbours,
+    })))
+}
+
+/// Whether all of the job's `size` ranks are on this host, as far as the environment tells.
+fn all_here(variable: &dyn Fn(&str) -> Option<String>, size: u32) -> bool {
+    let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
+    size == 1
+        || number("MPI_LOCALNRANKS") == Some(size)
+        || number("SLURM_STEP_NUM_NODES").or_else(|| number("SLURM_NNODES")) == Some(1)
+}
+
+/// Where Hydra is told to let the survivors of a failure run on, it tells them by SIGUSR1, which ends who does not expect it.
+fn outlive_news() {
+    extern "C" fn heard(_: libc::c_int) {}
+    // SAFETY:
+    // - both actions are whole: zeros are the default one, without a mask;
+    // - the handler does nothing; whoever has an action of its own keeps it.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut before) == 0
+            && before.sa_sigaction == libc::SIG_DFL
+        {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = heard as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+fn mpi_is_here() -> bool {
+    // SAFETY:
+    // - only asks whether there is such a name.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MPI_Init".as_ptr()) }.is_null()
+}
+
+/// The connection of this process, from its first job to its end.
+static CONNECTION: Mutex<Option<(u32, Shared)>> = Mutex::new(None);
+
+type Shared = Arc<Mutex<Connection>>;
+
+fn connection(fd: i32) -> Result<Shared> {
+    let mut known = CONNECTION.lock();
+    let pid = std::process::id();
+    if let Some((of, connection)) = &*known
+        && *of == pid
+    {
+        return Ok(connection.clone());
+    }
+    let made = Arc::new(Mutex::new(Connection::begin(fd)?));
+    *known = Some((pid, made.clone()));
+    // SAFETY:
+    // - the function stays as long as the process.
+    unsafe { libc::atexit(at_exit) };
+    Ok(made)
+}
+
+extern "C" fn at_exit() {
+    if let Some((of, connection)) = CONNECTION.lock().take()
+        && of == std::process::id()
+    {
+        connection.lock().finalize();
+    }
+}
+
+struct Pmi {
+    connection: Shared,
+    name: JobName,
+    rank: u32,
+    size: u32,
+    neighbours: Vec<u32>,
+}
+
+impl Server for Pmi {
+    fn source(&self) -> String {
+        "PMI".into()
+    }
+
+    fn name(&self) -> &JobName {
+        &self.name
+    }
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn neighbours(&self) -> &[u32] {
+        &self.neighbours
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        let key = format!("unipgas.{}.{key}", self.rank);
+        self.connection.lock().put(&key, value)
+    }
+
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>> {
+        self.connection.lock().get(&format!("unipgas.{rank}.{key}"))
+    }
+
+    fn fence(&self, deadline: Deadline) -> Result<()> {
+        self.connection.lock().barrier(deadline)
+    }
+
+    fn lives(&self) -> bool {
+        // Who waits at a fence holds the connection, and finds out by itself.
+        self.connection
+            .try_lock()
+            .is_none_or(|connection| connection.is_open())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_is_recognised() {
+        let told = |variables: &[(&str, &str)], size| {
+            let find = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| value.to_string())
+            };
+            all_here(&find, size)
+        };
+        assert!(told(&[], 1));
+        assert!(told(&[("MPI_LOCALNRANKS", "3")], 3));
+        assert!(told(
+            &[("SLURM_STEP_NUM_NODES", "1"), ("SLURM_NNODES", "2")],
+            3
+        ));
+        assert!(!told(&[("SLURM_STEP_NUM_NODES", "2")], 3));
+        assert!(!told(&[("MPI_LOCALNRANKS", "2")], 3));
+        assert!(!told(&[], 3));
+    }
+}

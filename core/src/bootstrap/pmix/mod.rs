@@ -1,0 +1,435 @@
+//! PMIx: Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`.
+//!
+//! Nothing is collected at fences: what ranks of other hosts have published is fetched when it is first needed.
+
+mod library;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::environment::Environment;
+use super::host;
+use super::launched::Server;
+use crate::rendezvous::JobName;
+use crate::{Deadline, Error, Result, variables};
+use library::{
+    Bytes, Data, Done, ERR_NOT_FOUND, Handled, Info, Library, NAMESPACE_LEN, Proc, SCOPE_GLOBAL,
+    SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_INT, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
+};
+
+/// A fence that does not come yet.
+const PENDING: c_int = i32::MAX;
+/// Seconds after which a value that its rank has published is given up: its host has gone.
+const PATIENCE: c_int = 10;
+/// How often a wait at a fence looks.
+const NAP: Duration = Duration::from_micros(200);
+
+/// Events that tell of the end of a process.
+const ENDS: [c_int; 9] = [-7, -8, -111, -200, -201, -400, -401, -402, -403];
+/// Those of the connection to the server: the older release has a number of its own for it.
+const LOST: [c_int; 2] = [-61, -101];
+
+/// The connection to the server. There is one for a process, from its first job to its end.
+struct Client {
+    pid: u32,
+    library: Library,
+    me: Proc,
+    size: u32,
+    neighbours: Vec<u32>,
+    fencing: Mutex<Option<Arc<AtomicI32>>>,
+}
+
+static CLIENT: Mutex<Option<Arc<Client>>> = Mutex::new(None);
+static SERVER_HAS_GONE: AtomicBool = AtomicBool::new(false);
+
+/// The job of the PMIx server that has started this process, if one has.
+///
+/// # Errors
+/// [`Error::Unreachable`] where the library is missing, or the server refuses.
+pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
+    if variables::get("PMIX_NAMESPACE")?.is_none() || variables::get("PMIX_RANK")?.is_none() {
+        return Ok(None);
+    }
+    let name = JobName::from_env()?;
+    let client = match Client::get() {
+        Err(error @ Error::Unreachable(_)) => return without_library(name, error),
+        client => client?,
+    };
+    Ok(Some(Box::new(Pmix { client, name })))
+}
+
+/// Where there is no library, Open MPI's environment tells enough of a job on one host.
+fn without_library(name: JobName, error: Error) -> Result<Option<Box<dyn Server>>> {
+    let here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok();
+    let here = here.and_then(|here| here.trim().parse().ok());
+    match (name.rank(), name.size()) {
+        (Some(rank), Some(size)) if size == 1 || here == Some(size) => {
+            let environment = Environment::new("Open MPI's environment", name, rank, size, None)?;
+            Ok(Some(Box::new(environment)))
+        }
+        _ => Err(error),
+    }
+}
+
+struct Pmix {
+    client: Arc<Client>,
+    name: JobName,
+}
+
+impl Client {
+    fn get() -> Result<Arc<Client>> {
+        let mut client = CLIENT.lock();
+        if let Some(client) = &*client
+            && client.pid == std::process::id()
+        {
+            return Ok(client.clone());
+        }
+        let made = Arc::new(Client::new()?);
+        *client = Some(made.clone());
+        Ok(made)
+    }
+
+    fn new() -> Result<Self> {
+        let library = Library::load()?;
+        let mut me = Proc {
+            namespace: [0; NAMESPACE_LEN],
+            rank: 0,
+        };
+        // SAFETY:
+        // - a place for the answer, and no further wishes.
+        let code = unsafe { (library.init)(&raw mut me, null(), 0) };
+        if code != SUCCESS {
+            return Err(Error::Unreachable(format!(
+                "the PMIx server that has started this process does not answer: {}",
+                text(&library, code)
+            )));
+        }
+        // SAFETY:
+        // - the handler lives as long as the process. Servers take a process that ends without leaving for a failed one: programs that
+        //   end in order leave at their exit, whatever they have called.
+        unsafe {
+            (library.watch)(null(), 0, null(), 0, on_event, None, null_mut());
+            libc::atexit(at_exit);
+        }
+        let mut client = Client {
+            pid: std::process::id(),
+            library,
+            me,
+            size: 0,
+            neighbours: Vec::new(),
+            fencing: Mutex::default(),
+        };
+        let number = |key: &CStr| match client.ask(WILDCARD, key)? {
+            Some(Told::Number(number)) => Ok(number),
+            _ => Err(Error::Unreachable(format!(
+                "the PMIx server does not tell {}",
+                key.to_string_lossy()
+            ))),
+        };
+        let size = number(c"pmix.job.size")?;
+        let here = match client.ask(WILDCARD, c"pmix.lpeers")? {
+            Some(Told::Text(list)) => peers(&list, size),
+            _ => None,
+        };
+        // A server that does not tell who is here may tell that all are.
+        let all = || (number(c"pmix.local.size") == Ok(size)).then(|| (0..size).collect());
+        client.neighbours = here.or_else(all).unwrap_or_else(|| vec![client.me.rank]);
+        client.size = size;
+        if client.me.rank >= size || client.neighbours.binary_search(&client.me.rank).is_err() {
+            return Err(Error::Unreachable(format!(
+                "the PMIx server contradicts itself: rank {} of {size}",
+                client.me.rank
+            )));
+        }
+        Ok(client)
+    }
+
+    fn process(&self, rank: u32) -> Proc {
+        Proc { rank, ..self.me }
+    }
+
+    /// What the server, or a rank, tells under `key`.
+    fn ask(&self, rank: u32, key: &CStr) -> Result<Option<Told>> {
+        let process = self.process(rank);
+        let patience = Info::new(c"pmix.timeout", TYPE_INT, Data { signed: PATIENCE });
+        let mut value: *mut Value = null_mut();
+        // SAFETY:
+        // - a process, a C string, one wish and a place for the answer.
+        let code = unsafe {
+            (self.library.get)(
+                &raw const process,
+                key.as_ptr(),
+                &raw const patience,
+                1,
+                &raw mut value,
+            )
+        };
+        match code {
+            SUCCESS if value.is_null() => Ok(None),
+            // SAFETY:
+            // - the library gives a value that is the caller's from now on.
+            SUCCESS => Ok(unsafe { Told::take(value) }),
+            ERR_NOT_FOUND => Ok(None),
+            other => Err(self.failed("PMIx_Get", other)),
+        }
+    }
+
+    fn failed(&self, what: &str, code: c_int) -> Error {
+        Error::Os(format!("{what}: {}", text(&self.library, code)))
+    }
+}
+
+fn text(library: &Library, code: c_int) -> String {
+    // SAFETY:
+    // - gives a C string that stays.
+    let text = unsafe {
+        let text = (library.text)(code);
+        if text.is_null() {
+            return format!("error {code}");
+        }
+        CStr::from_ptr(text)
+    };
+    format!("{} ({code})", text.to_string_lossy())
+}
+
+/// Ranks with commas between them; none if these are not ascending ranks of a job of `size`.
+fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
+    let mut ranks: Vec<u32> = list
+        .split(',')
+        .map(|rank| rank.trim().parse().ok())
+        .collect::<Option<_>>()?;
+    ranks.sort_unstable();
+    (ranks.is_sorted_by(|a, b| a < b) && ranks.last() < Some(&size)).then_some(ranks)
+}
+
+/// An answer.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Number(u32),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Told {
+    /// Reads `value` and frees it; none for types that nothing here asks for.
+    ///
+    /// # Safety
+    /// As the library gives it: allocated, and filled as its type says.
+    unsafe fn take(value: *mut Value) -> Option<Self> {
+        // SAFETY:
+        // - the member that the type says is the one that is there; texts end with a zero, bytes have their length;
+        // - what the value points to is of its own allocation, as is the value, and nobody else has them.
+        unsafe {
+            let Value { kind, data } = *value;
+            let told = match kind {
+                TYPE_UINT32 => Some(Told::Number(data.number)),
+                TYPE_STRING if !data.text.is_null() => {
+                    let text = CStr::from_ptr(data.text).to_string_lossy().into_owned();
+                    libc::free(data.text.cast());
+                    Some(Told::Text(text))
+                }
+                TYPE_BYTES if !data.bytes.bytes.is_null() => {
+                    let bytes =
+                        std::slice::from_raw_parts(data.bytes.bytes.cast::<u8>(), data.bytes.len)
+                            .to_vec();
+                    libc::free(data.bytes.bytes.cast());
+                    Some(Told::Bytes(bytes))
+                }
+                _ => None,
+            };
+            libc::free(value.cast());
+            told
+        }
+    }
+}
+
+fn c_key(key: &str) -> Result<CString> {
+    CString::new(format!("unipgas.{key}"))
+        .map_err(|_| Error::InvalidArgument(format!("a key without zeros, not {key:?}")))
+}
+
+impl Server for Pmix {
+    fn source(&self) -> String {
+        "PMIx".into()
+    }
+
+    fn name(&self) -> &JobName {
+        &self.name
+    }
+
+    fn rank(&self) -> u32 {
+        self.client.me.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.client.size
+    }
+
+    fn neighbours(&self) -> &[u32] {
+        &self.client.neighbours
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        let key = c_key(key)?;
+        let told = Value {
+            kind: TYPE_BYTES,
+            data: Data {
+                bytes: Bytes {
+                    bytes: value.as_ptr().cast_mut().cast(),
+                    len: value.len(),
+                },
+            },
+        };
+        // SAFETY:
+        // - a C string and a value, which are copied.
+        let code =
+            unsafe { (self.client.library.put)(SCOPE_GLOBAL, key.as_ptr(), &raw const told) };
+        if code != SUCCESS {
+            return Err(self.client.failed("PMIx_Put", code));
+        }
+        Ok(())
+    }
+
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(match self.client.ask(rank, &c_key(key)?)? {
+            Some(Told::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        })
+    }
+
+    fn fence(&self, deadline: Deadline) -> Result<()> {
+        let mut fencing = self.client.fencing.lock();
+        let arrived = match &*fencing {
+            Some(arrived) => arrived.clone(),
+            None => {
+                let arrived = Arc::new(AtomicI32::new(PENDING));
+                let all = self.client.process(WILDCARD);
+                let collect = Info::new(c"pmix.collect", TYPE_BOOL, Data { flag: false });
+                let told = Arc::into_raw(arrived.clone()).cast_mut().cast();
+                // SAFETY:
+                // - processes and wishes are copied; the callback gets its own reference to the count.
+                let code = unsafe {
+                    match (self.client.library.commit)() {
+                        SUCCESS => (self.client.library.fence)(
+                            &raw const all,
+                            1,
+                            &raw const collect,
+                            1,
+                            on_fence,
+                            told,
+                        ),
+                        other => other,
+                    }
+                };
+                if code != SUCCESS {
+                    // SAFETY:
+                    // - the callback is not called where the call fails.
+                    drop(unsafe { Arc::from_raw(told.cast_const().cast::<AtomicI32>()) });
+                    return Err(self.client.failed("PMIx_Fence", code));
+                }
+                *fencing = Some(arrived.clone());
+                arrived
+            }
+        };
+        loop {
+            match arrived.load(Ordering::Acquire) {
+                PENDING if !self.lives() => {
+                    return Err(Error::Unreachable(
+                        "the launcher of this job has ended".into(),
+                    ));
+                }
+                PENDING if deadline.expired() => return Err(Error::Timeout),
+                PENDING => std::thread::sleep(NAP.min(deadline.remaining().unwrap_or(NAP))),
+                code => {
+                    *fencing = None;
+                    return match code {
+                        SUCCESS => Ok(()),
+                        code => Err(self.client.failed("PMIx_Fence", code)),
+                    };
+                }
+            }
+        }
+    }
+
+    fn lives(&self) -> bool {
+        !SERVER_HAS_GONE.load(Ordering::Relaxed)
+    }
+}
+
+unsafe extern "C" fn on_fence(status: c_int, arrived: *mut c_void) {
+    // SAFETY:
+    // - the reference that the fence was given, once.
+    let arrived = unsafe { Arc::from_raw(arrived.cast_const().cast::<AtomicI32>()) };
+    arrived.store(status, Ordering::Release);
+}
+
+/// Called by a thread of the library.
+unsafe extern "C" fn on_event(
+    _: usize,
+    status: c_int,
+    source: *const Proc,
+    infos: *const Info,
+    count: usize,
+    _: *mut Info,
+    _: usize,
+    handled: Option<Handled>,
+    data: *mut c_void,
+) {
+    if LOST.contains(&status) {
+        SERVER_HAS_GONE.store(true, Ordering::Relaxed);
+    }
+    if ENDS.contains(&status) {
+        // SAFETY:
+        // - the library gives as many infos as it says, or null.
+        let infos = match infos.is_null() {
+            true => &[],
+            false => unsafe { std::slice::from_raw_parts(infos, count) },
+        };
+        // SAFETY:
+        // - an info of this type points to a process; the source is one, or null.
+        let process = unsafe { affected(infos).unwrap_or(source).as_ref() };
+        if let Some(process) = process
+            && CLIENT.try_lock().is_none_or(|client| {
+                client
+                    .as_ref()
+                    .is_none_or(|c| c.me.namespace == process.namespace)
+            })
+        {
+            host::has_died(process.rank);
+        }
+    }
+    if let Some(handled) = handled {
+        let done: Option<Done> = None;
+        // SAFETY:
+        // - the library's own callback with its own data; other handlers may still see the event.
+        unsafe { handled(SUCCESS, null_mut(), 0, done, null_mut(), data) };
+    }
+}
+
+fn affected(infos: &[Info]) -> Option<*const Proc> {
+    let info = infos.iter().find(|info| {
+        info.value.kind == TYPE_PROC
+            && CStr::from_bytes_until_nul(&info.key).is_ok_and(|key| key == c"pmix.evproc")
+    })?;
+    // SAFETY:
+    // - the member that the type says.
+    Some(unsafe { info.value.data.process })
+}
+
+extern "C" fn at_exit() {
+    let client = CLIENT.lock().take();
+    if let Some(client) = client
+        && client.pid == std::process::id()
+    {
+        // SAFETY:
+        // - initialised once, and not used any more.
+        unsafe { (client.library.finalize)(null(), 0) };
+    }
+}

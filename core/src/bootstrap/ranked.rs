@@ -1,0 +1,107 @@
+//! The board of `unipgas run`, which also watches the processes and counts the dead.
+
+use std::sync::atomic::AtomicU32;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Bootstrap;
+use super::fence::fence;
+use crate::job::{Board, RankState};
+use crate::{Deadline, Error, Result};
+
+/// A rank of a job on a board.
+pub struct Ranked {
+    board: Board,
+    rank: u32,
+}
+
+impl Ranked {
+    /// Takes part as `rank`. Errors: [`Error::InvalidArgument`] for a rank that the job does not have.
+    pub fn new(board: Board, rank: u32) -> Result<Self> {
+        if rank >= board.size() {
+            return Err(Error::InvalidArgument(format!(
+                "rank {rank} is not below the job's size of {}",
+                board.size()
+            )));
+        }
+        board.set_pid(rank, std::process::id())?;
+        board.set_state(rank, RankState::Joined)?;
+        Ok(Ranked { board, rank })
+    }
+}
+
+/// The key on a board: a later cycle overwrites the one before the last, whose processes are long done with it.
+pub(super) fn key(name: &str, cycle: u32) -> String {
+    format!("{name}.{}", cycle % 2)
+}
+
+/// Interrupts the process that is `rank` and says on the board that this is wanted.
+pub(super) fn interrupt(board: &Board, rank: u32) -> Result<()> {
+    let pid = Pid::from_raw(board.pid(rank)? as i32).ok_or(Error::PeerDead)?;
+    board.want_end(rank)?;
+    // One that has ended meanwhile needs no signal.
+    let _ = kill_process(pid, Signal::INT);
+    Ok(())
+}
+
+impl Bootstrap for Ranked {
+    fn source(&self) -> String {
+        "unipgas run".into()
+    }
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.board.size()
+    }
+
+    fn neighbours(&self) -> u32 {
+        self.board.size()
+    }
+
+    fn cpus(&self) -> u32 {
+        self.board.cpus()
+    }
+
+    fn shares_host(&self, rank: u32) -> bool {
+        rank < self.board.size()
+    }
+
+    fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {
+        self.board.publish(self.rank, &key(name, cycle), value)
+    }
+
+    fn fetch(&self, rank: u32, name: &str, cycle: u32) -> Result<Option<Vec<u8>>> {
+        self.board.fetch(rank, &key(name, cycle))
+    }
+
+    fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
+        fence(&self.board, self.rank, cycle, deadline, |_| true, || {})
+    }
+
+    fn deaths(&self) -> &AtomicU32 {
+        self.board.death_count()
+    }
+
+    fn changes(&self) -> u32 {
+        self.board.changes()
+    }
+
+    fn state(&self, rank: u32) -> Result<RankState> {
+        self.board.state(rank)
+    }
+
+    fn launcher_lives(&self) -> bool {
+        self.board.launcher_alive()
+    }
+
+    fn end(&self, rank: u32) -> Result<()> {
+        interrupt(&self.board, rank)
+    }
+
+    fn leave(&self) -> Result<()> {
+        self.board.set_state(self.rank, RankState::Finalized)
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * dying barrier|notice: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from anyone.
+ * Each says what its wait has ended with. For tests.
+ */
+#include "../examples/gaspi/success_or_die.h"
+
+#include <signal.h>
+#include <string.h>
+
+int
+main (int argc, char *argv[])
+{
+  gaspi_rank_t rank, processes;
+  gaspi_notification_id_t first;
+
+  if (argc != 2)
+    return 2;
+  SUCCESS_OR_DIE (gaspi_proc_init (GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_proc_rank (&rank));
+  SUCCESS_OR_DIE (gaspi_proc_num (&processes));
+  SUCCESS_OR_DIE (gaspi_segment_create (0, 64, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
+  SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  if (rank == processes - 1)
+    raise (SIGKILL);
+
+  const gaspi_return_t code = strcmp (argv[1], "barrier") == 0 ? gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK)
+                                                               : gaspi_notify_waitsome (0, 0, 1, &first, GASPI_BLOCK);
+  printf ("rank %u: %s\n", rank, code == GASPI_ERROR ? "error" : "no error");
+  fflush (stdout);
+  SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
+  return code == GASPI_ERROR ? EXIT_SUCCESS : EXIT_FAILURE;
+}
