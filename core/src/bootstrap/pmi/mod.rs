@@ -28,7 +28,6 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     let (Some(rank), Some(size)) = (name.rank(), name.size()) else {
         return Ok(None);
     };
-    outlive_news();
     if all_here(&|variable| std::env::var(variable).ok(), size) {
         let environment = Environment::new("PMI", name, rank, size, launcher_above())?;
         return Ok(Some(Box::new(environment)));
@@ -62,25 +61,6 @@ fn all_here(variable: &dyn Fn(&str) -> Option<String>, size: u32) -> bool {
     size == 1
         || number("MPI_LOCALNRANKS") == Some(size)
         || number("SLURM_STEP_NUM_NODES").or_else(|| number("SLURM_NNODES")) == Some(1)
-}
-
-/// Where Hydra is told to let the survivors of a failure run on, it tells them by SIGUSR1, which ends who does not expect it.
-fn outlive_news() {
-    extern "C" fn heard(_: libc::c_int) {}
-    // SAFETY:
-    // - both actions are whole: zeros are the default one, without a mask;
-    // - the handler does nothing; whoever has an action of its own keeps it.
-    unsafe {
-        let mut before: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut before) == 0
-            && before.sa_sigaction == libc::SIG_DFL
-        {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = heard as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
-        }
-    }
 }
 
 fn mpi_is_here() -> bool {

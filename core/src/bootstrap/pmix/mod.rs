@@ -386,11 +386,12 @@ unsafe extern "C" fn on_event(
         SERVER_HAS_GONE.store(true, Ordering::Relaxed);
     }
     if ENDS.contains(&status) {
-        // SAFETY:
-        // - the library gives as many infos as it says, or null.
-        let infos = match infos.is_null() {
-            true => &[],
-            false => unsafe { std::slice::from_raw_parts(infos, count) },
+        let infos = if infos.is_null() {
+            &[]
+        } else {
+            // SAFETY:
+            // - the library gives as many infos as it says.
+            unsafe { std::slice::from_raw_parts(infos, count) }
         };
         // SAFETY:
         // - an info of this type points to a process; the source is one, or null.
