@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use unipgas::core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas::core::region::Memory as Registration;
 use unipgas::core::{Error, Flags, Notice, Rights};
 
 use super::super::rank::Says;
@@ -34,6 +35,13 @@ pub const LAWS: &[Law] = &[
         "records of all peers come once each, those of one peer that are ordered in their order; a full inbox refuses and loses nothing",
         3,
         deliver,
+    ),
+    ordering(
+        "core.transport.deliver.ordered",
+        "unipgas core: Channel::deliver; Flags::ORDERED",
+        "ordered records that are under way together come in their order, after earlier data of their channel",
+        2,
+        deliver_ordered,
     ),
     law(
         "core.transport.full",
@@ -126,18 +134,62 @@ fn record(rank: u32, nth: u64) -> Record {
     }
 }
 
+/// An inbox of so many places. The memory goes after its reader.
+fn inbox(node: &Node<'_>, capacity: usize) -> Result<(Box<dyn Registration>, InboxReader), String> {
+    let layout = InboxLayout::new(capacity).says("a layout")?;
+    let memory = node.transport.allocate(layout.size(), Rights::FULL);
+    let memory = memory.says("allocate an inbox")?;
+    // SAFETY:
+    // - fresh memory of that size, with zeros; this is its only reader.
+    let reader = unsafe {
+        initialise_zeroed(memory.base(), capacity).says("an inbox")?;
+        InboxReader::attach(memory.base(), memory.len()).says("its reader")?
+    };
+    Ok((memory, reader))
+}
+
+fn deliver_ordered(ctx: &Ctx) -> Verdict {
+    const RECORDS: u64 = 12;
+    on_nodes(ctx, 4096, |node| {
+        let (memory, mut reader) = inbox(node, 16)?;
+        let inboxes = node.offer(memory.as_ref())?;
+        let right = inboxes[node.right()].as_ref().expect("another rank");
+        for round in 1..8 {
+            for nth in 0..RECORDS {
+                let at = nth as usize * 8;
+                node.source().set(at, round * 100 + nth);
+                // SAFETY:
+                // - in bounds of the source, and drained before it changes.
+                node.begin("put", |channel, context| unsafe {
+                    let to = node.at(node.right(), at);
+                    channel.put(node.local(at), to, 8, Flags::empty(), context)
+                })?;
+                node.begin("deliver", |channel, context| {
+                    channel.deliver(right, record(ctx.rank, nth), Flags::ORDERED, context)
+                })?;
+            }
+            let from = node.left() as u32;
+            for nth in 0..RECORDS {
+                let mut seen = None;
+                until("a record", || {
+                    seen = reader.take();
+                    seen.is_some()
+                })?;
+                ensure_eq!(seen, Some(record(from, nth)), "record {nth}");
+                let data = node.own().get(nth as usize * 8);
+                ensure_eq!(data, round * 100 + nth, "the data before record {nth}");
+            }
+            node.drain()?;
+            ctx.sync();
+        }
+        Ok(())
+    })
+}
+
 fn deliver(ctx: &Ctx) -> Verdict {
     const EACH: u64 = 30;
     on_nodes(ctx, 4096, |node| {
-        let layout = InboxLayout::new(4).says("a layout")?;
-        let memory = node.transport.allocate(layout.size(), Rights::FULL);
-        let memory = memory.says("allocate an inbox")?;
-        // SAFETY:
-        // - fresh memory of that size, with zeros; this is its only reader.
-        let mut reader = unsafe {
-            initialise_zeroed(memory.base(), 4).says("an inbox")?;
-            InboxReader::attach(memory.base(), memory.len()).says("its reader")?
-        };
+        let (memory, mut reader) = inbox(node, 4)?;
         let inboxes = node.offer(memory.as_ref())?;
         let mut sent = vec![0; ctx.size as usize];
         let mut come = vec![0; ctx.size as usize];
@@ -175,20 +227,12 @@ fn deliver(ctx: &Ctx) -> Verdict {
 
 fn full(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {
-        let layout = InboxLayout::new(8).says("a layout")?;
-        let memory = node.transport.allocate(layout.size(), Rights::FULL);
-        let memory = memory.says("allocate an inbox")?;
-        // SAFETY:
-        // - as in `deliver`.
-        let mut reader = unsafe {
-            initialise_zeroed(memory.base(), 8).says("an inbox")?;
-            InboxReader::attach(memory.base(), memory.len()).says("its reader")?
-        };
+        let (memory, mut reader) = inbox(node, 8)?;
         let inboxes = node.offer(memory.as_ref())?;
-        let inbox = inboxes[node.right()].as_ref().expect("another rank");
+        let right = inboxes[node.right()].as_ref().expect("another rank");
         let deliver = |nth| {
             node.end(|channel, context| {
-                channel.deliver(inbox, record(ctx.rank, nth), Flags::ORDERED, context)
+                channel.deliver(right, record(ctx.rank, nth), Flags::ORDERED, context)
             })
         };
         for nth in 0..8 {
