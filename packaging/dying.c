@@ -1,6 +1,6 @@
 /*
- * dying barrier|notice: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from anyone.
- * Each says what its wait has ended with. For tests.
+ * dying barrier|notice|nobody: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from
+ * anyone. Each says what its wait has ended with. With "nobody" all live, and wait for a notification without end. For tests.
  */
 #include "../examples/gaspi/success_or_die.h"
 
@@ -20,7 +20,9 @@ main (int argc, char *argv[])
   SUCCESS_OR_DIE (gaspi_proc_num (&processes));
   SUCCESS_OR_DIE (gaspi_segment_create (0, 64, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
   SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
-  if (rank == processes - 1)
+  printf ("rank %u: waiting\n", rank);
+  fflush (stdout);
+  if (rank == processes - 1 && strcmp (argv[1], "nobody") != 0)
     raise (SIGKILL);
 
   const gaspi_return_t code = strcmp (argv[1], "barrier") == 0 ? gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK)

@@ -9,14 +9,15 @@ use crate::{Deadline, Error, Result};
 const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
 const NAP_EACH: Duration = Duration::from_micros(20);
 
-/// Rank `rank` comes to fence `epoch` and waits there for the ranks that `awaited` says, asking `look` for news between its sleeps.
+/// Rank `rank` comes to fence `epoch` and waits there for the ranks that `awaited` says, asking `look` for news between its sleeps,
+/// whose errors end the wait.
 pub(super) fn fence(
     board: &Board,
     rank: u32,
     epoch: u32,
     deadline: Deadline,
     awaited: impl Fn(u32) -> bool,
-    look: impl Fn(),
+    look: impl Fn() -> Result<()>,
 ) -> Result<()> {
     board.arrive(rank, epoch)?;
     let mut next = 0;
@@ -46,7 +47,7 @@ pub(super) fn fence(
         if let Some(all) = board.sleep(limit.min(nap), &mut poll)? {
             return Ok(all);
         }
-        look();
+        look()?;
         nap = (nap * 2).min(NAP.1);
     }
 }

@@ -98,7 +98,15 @@ impl Bootstrap for Launched {
         if self.several {
             self.server.fence(deadline)?;
         }
-        let look = || self.host.look();
+        let look = || {
+            self.host.look();
+            if self.server.lives() {
+                return Ok(());
+            }
+            Err(Error::Unreachable(
+                "the launcher of this job has ended".into(),
+            ))
+        };
         let here = |rank| self.shares_host(rank);
         fence(&self.host.board, self.rank(), cycle, deadline, here, look)?;
         self.host.all_are_here();

@@ -78,7 +78,7 @@ impl Bootstrap for Ranked {
     }
 
     fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
-        fence(&self.board, self.rank, cycle, deadline, |_| true, || {})
+        fence(&self.board, self.rank, cycle, deadline, |_| true, || Ok(()))
     }
 
     fn deaths(&self) -> &AtomicU32 {
