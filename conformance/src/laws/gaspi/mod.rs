@@ -2,7 +2,10 @@
 
 mod atomics;
 mod bad_input;
+mod bad_places;
 mod collective;
+mod collective_user;
+mod config;
 mod dead_peer;
 mod environment;
 mod failure;
@@ -13,7 +16,9 @@ mod notify;
 mod process;
 mod queue;
 mod segment;
+mod segment_bind;
 mod transfer;
+mod transfer_list;
 
 use crate::law::Law;
 
@@ -21,18 +26,23 @@ use crate::law::Law;
 pub fn laws() -> Vec<&'static Law> {
     [
         process::laws(),
+        config::laws(),
         group::laws(),
         segment::laws(),
+        segment_bind::laws(),
         transfer::laws(),
+        transfer_list::laws(),
         notify::laws(),
         queue::laws(),
         atomics::laws(),
         collective::laws(),
+        collective_user::laws(),
         environment::laws(),
         failure::laws(),
         dead_peer::laws(),
         growth::laws(),
         bad_input::laws(),
+        bad_places::laws(),
     ]
     .concat()
 }

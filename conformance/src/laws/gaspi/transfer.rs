@@ -1,4 +1,4 @@
-//! §8.2, §8.4: writing and reading.
+//! §8.2, §8.3, §8.4: writing and reading, with notifications.
 
 use super::kit::*;
 use crate::law::{Ctx, Random, Verdict};
@@ -13,28 +13,14 @@ laws! {
         "the own rank is a rank like any other";
     notify_after_writes: "notify.not-overtaking", "§8.3.2", 4, [gaspi_write, gaspi_notify, gaspi_notify_waitsome] + ordering,
         "a notification does not overtake earlier writes of its queue to the same rank";
-    notify_after_lists: "notify.not-overtaking.lists", "§8.4", 3, [gaspi_write_list, gaspi_write_notify, gaspi_notify] + ordering,
-        "a notification overtakes neither write_list nor write_notify of its queue to the same rank";
     notify_after_large_writes: "notify.not-overtaking.large", "§8.3.2", 2, [gaspi_write, gaspi_notify] + ordering,
         "a notification does not overtake large writes";
     notify_per_destination: "notify.not-overtaking.destinations", "§8.3.2", 4, [gaspi_write, gaspi_notify] + ordering,
         "writes to several ranks interleaved on one queue: each rank's notification comes after its own data";
     write_notify_carries_data: "write_notify.own-data", "§8.4.1", 4, [gaspi_write_notify, gaspi_notify_waitsome] + ordering,
         "when the notification of gaspi_write_notify is there, its data is";
-    write_list_notify_carries_data: "write_list_notify.own-data", "§8.4.3", 3, [gaspi_write_list_notify, gaspi_notify_waitsome] + ordering,
-        "when the notification of gaspi_write_list_notify is there, the data of all elements is";
     read_notify_carries_data: "read_notify.own-data", "§8.4.4", 3, [gaspi_read_notify, gaspi_notify_waitsome] + ordering,
         "when the notification of gaspi_read_notify is there, its data is, and the value is 1";
-    read_list_notify_carries_data: "read_list_notify.own-data", "§8.4.6", 3, [gaspi_read_list_notify, gaspi_notify_waitsome] + ordering,
-        "when the notification of gaspi_read_list_notify is there, the data of all elements is, and the value is 1";
-    read_notifies_where_told: "read_list_notify.segment", "§8.4.6", 2, [gaspi_read_list_notify, gaspi_read_notify],
-        "the local notification is set in the segment that is named for it";
-    lists_are_writes: "write_list.data", "§8.4.2", 2, [gaspi_write_list, gaspi_notify] + ordering,
-        "gaspi_write_list does what as many calls of gaspi_write do, over several segments";
-    lists_are_reads: "read_list.data", "§8.4.5", 2, [gaspi_read_list, gaspi_wait] + ordering,
-        "gaspi_read_list does what as many calls of gaspi_read do";
-    longest_list: "list.longest", "§8.4.2", 2, [gaspi_write_list_notify, gaspi_read_list, gaspi_rw_list_elem_max],
-        "lists may have gaspi_rw_list_elem_max elements";
     nothing_to_transfer: "transfer.size-zero", "§8.2.1", 2, [gaspi_write, gaspi_read, gaspi_write_notify, gaspi_read_notify],
         "size 0 transfers nothing, also at the very end of a segment, and still notifies";
     largest_transfer: "transfer.size-max", "§12.3.4", 2, [gaspi_transfer_size_max, gaspi_write_notify, gaspi_read] + bare,
@@ -54,6 +40,7 @@ laws! {
 }
 
 const GUARD: usize = 64;
+
 const SIZES: [usize; 22] = [
     1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_536,
     300_001,
@@ -155,7 +142,7 @@ fn to_oneself(ctx: &Ctx) -> Verdict {
 }
 
 /// Every rank writes to the next one: several writes, then a notification, in rounds. The round's data differs from the one before.
-fn rounds(
+pub(super) fn rounds(
     ctx: &Ctx,
     rounds: u32,
     sizes: impl Fn(&mut Random) -> Vec<usize>,
@@ -211,7 +198,7 @@ fn rounds(
     Ok(())
 }
 
-fn few_small(random: &mut Random) -> Vec<usize> {
+pub(super) fn few_small(random: &mut Random) -> Vec<usize> {
     (0..1 + random.below(8))
         .map(|_| 1 + random.below(300) as usize)
         .collect()
@@ -235,41 +222,6 @@ fn notify_after_large_writes(ctx: &Ctx) -> Verdict {
             ok!(gaspi_write(0, *from, to, 1, *at, *size, 2, LONG));
         }
         ok!(gaspi_notify(1, to, 0, round, 2, LONG));
-        Ok(())
-    })
-}
-
-fn columns(parts: &[(u64, u64, u64)]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
-    (
-        parts.iter().map(|part| part.0).collect(),
-        parts.iter().map(|part| part.1).collect(),
-        parts.iter().map(|part| part.2).collect(),
-    )
-}
-
-fn notify_after_lists(ctx: &Ctx) -> Verdict {
-    rounds(ctx, 8, few_small, |_, parts, to, round| {
-        let (first, rest) = parts.split_at(1);
-        let (from, at, size) = first[0];
-        ok!(gaspi_write_notify(
-            0, from, to, 1, at, size, 9, round, 3, LONG
-        ));
-        if !rest.is_empty() {
-            let (froms, ats, sizes) = columns(rest);
-            let (mine, theirs) = (vec![0u8; rest.len()], vec![1u8; rest.len()]);
-            ok!(gaspi_write_list(
-                rest.len() as u32,
-                mine.as_ptr(),
-                froms.as_ptr(),
-                to,
-                theirs.as_ptr(),
-                ats.as_ptr(),
-                sizes.as_ptr(),
-                3,
-                LONG
-            ));
-        }
-        ok!(gaspi_notify(1, to, 0, round, 3, LONG));
         Ok(())
     })
 }
@@ -325,28 +277,6 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
-    rounds(ctx, 10, few_small, |random, parts, to, round| {
-        let (froms, ats, sizes) = columns(parts);
-        let (mine, theirs) = (vec![0u8; parts.len()], vec![1u8; parts.len()]);
-        ok!(gaspi_write_list_notify(
-            parts.len() as u32,
-            mine.as_ptr(),
-            froms.as_ptr(),
-            to,
-            theirs.as_ptr(),
-            ats.as_ptr(),
-            sizes.as_ptr(),
-            1,
-            0,
-            round,
-            random.below(8) as u8,
-            LONG
-        ));
-        Ok(())
-    })
-}
-
 fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
     let (len, n) = (50_000usize, 12u32);
     let source = segment(0, len)?;
@@ -394,262 +324,6 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     (0..8).try_for_each(flush)
-}
-
-fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
-    let len = 20_000usize;
-    let source = segment(0, len)?;
-    let target = segment(1, len)?;
-    let mut all: Vec<Vec<u8>> = Vec::new();
-    for rank in 0..ctx.size {
-        all.push(random_bytes(&mut ctx.random(u64::from(rank)), len));
-    }
-    source.store(0, &all[ctx.rank as usize]);
-    barrier()?;
-    let mut random = ctx.random(90 + u64::from(ctx.rank));
-    for round in 0..8u32 {
-        target.fill(0);
-        let peer = random.below(u64::from(ctx.size)) as u16;
-        let mut at = 0;
-        let parts: Vec<(u64, u64, u64)> = (0..1 + random.below(12))
-            .map(|_| {
-                let size = 1 + random.below(1000);
-                let from = random.below(len as u64 - size);
-                at += size + 1;
-                (at - size, from, size)
-            })
-            .collect();
-        let (ats, froms, sizes) = columns(&parts);
-        let (mine, theirs) = (vec![1u8; parts.len()], vec![0u8; parts.len()]);
-        ok!(gaspi_read_list_notify(
-            parts.len() as u32,
-            mine.as_ptr(),
-            ats.as_ptr(),
-            peer,
-            theirs.as_ptr(),
-            froms.as_ptr(),
-            sizes.as_ptr(),
-            0,
-            round,
-            2,
-            LONG
-        ));
-        ensure_eq!(
-            notified(0, round)?,
-            1,
-            "the notification of a list of reads"
-        );
-        for (at, from, size) in &parts {
-            let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
-            target.holds(
-                *at as usize,
-                expected,
-                &format!("an element read from rank {peer}"),
-            )?;
-            target.all(*at as usize - 1, 1, 0, "the byte between two elements")?;
-        }
-        flush(2)?;
-    }
-    barrier()
-}
-
-fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
-    for id in 0..3 {
-        segment(id, 64)?;
-    }
-    let mut id = 0;
-    let (mine, theirs, zeros, eights) = ([0u8], [1u8], [0u64], [8u64]);
-    ok!(gaspi_read_list_notify(
-        1,
-        mine.as_ptr(),
-        zeros.as_ptr(),
-        right(ctx),
-        theirs.as_ptr(),
-        zeros.as_ptr(),
-        eights.as_ptr(),
-        2,
-        7,
-        0,
-        LONG
-    ));
-    ensure_eq!(notified(2, 7)?, 1, "the notification");
-    ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
-    ensure_eq!(
-        notified(1, 9)?,
-        1,
-        "the notification, in the local segment of the read"
-    );
-    flush(0)?;
-    barrier()?;
-    for segment in 0..3 {
-        gives!(
-            Timeout,
-            gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST)
-        );
-    }
-    barrier()
-}
-
-fn lists_are_writes(ctx: &Ctx) -> Verdict {
-    let segments: Vec<Memory> = (0..4)
-        .map(|id| segment(id, 4096))
-        .collect::<Result<_, _>>()?;
-    let mut random = ctx.random(2);
-    for round in 1..=6u32 {
-        let num = 1 + random.below(40) as usize;
-        let mut model = vec![vec![0u8; 4096]; 2];
-        let (mut mine, mut froms, mut theirs, mut ats, mut sizes) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let data: Vec<Vec<u8>> = (0..2).map(|_| random_bytes(&mut random, 4096)).collect();
-        let mut next = [0u64; 2];
-        for _ in 0..num {
-            let (from, to) = (random.below(2) as u8, random.below(2) as u8);
-            // Targets do not overlap: elements are not ordered among each other.
-            let size = random.below(80);
-            let at = next[usize::from(to)];
-            let source = random.below(4096 - size);
-            next[usize::from(to)] += size + random.below(4);
-            model[usize::from(to)][at as usize..][..size as usize]
-                .copy_from_slice(&data[usize::from(from)][source as usize..][..size as usize]);
-            mine.push(from);
-            froms.push(source);
-            theirs.push(2 + to);
-            ats.push(at);
-            sizes.push(size);
-        }
-        if ctx.rank == 0 {
-            segments[0].store(0, &data[0]);
-            segments[1].store(0, &data[1]);
-            ok!(gaspi_write_list(
-                num as u32,
-                mine.as_ptr(),
-                froms.as_ptr(),
-                1,
-                theirs.as_ptr(),
-                ats.as_ptr(),
-                sizes.as_ptr(),
-                0,
-                LONG
-            ));
-            ok!(gaspi_notify(2, 1, 3, round, 0, LONG));
-            flush(0)?;
-        } else {
-            ensure_eq!(notified(2, 3)?, round, "the notification");
-            for (i, model) in model.iter().enumerate() {
-                segments[2 + i].holds(
-                    0,
-                    model,
-                    &format!("target segment {i} of a list of {num}"),
-                )?;
-                segments[2 + i].fill(0);
-            }
-        }
-        barrier()?;
-    }
-    Ok(())
-}
-
-fn lists_are_reads(ctx: &Ctx) -> Verdict {
-    let source = segment(0, 4096)?;
-    let target = segment(1, 4096)?;
-    let data = |rank: u16| random_bytes(&mut ctx.random(u64::from(rank)), 4096);
-    source.store(0, &data(ctx.rank as u16));
-    barrier()?;
-    let theirs_data = data(right(ctx));
-    let mut random = ctx.random(77);
-    for _ in 0..6 {
-        target.fill(0);
-        let mut model = vec![0u8; 4096];
-        let num = 1 + random.below(40) as usize;
-        let (mut ats, mut froms, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut at = 0;
-        for _ in 0..num {
-            let size = random.below(90);
-            let from = random.below(4096 - size);
-            model[at as usize..][..size as usize]
-                .copy_from_slice(&theirs_data[from as usize..][..size as usize]);
-            ats.push(at);
-            froms.push(from);
-            sizes.push(size);
-            at += size + random.below(5);
-        }
-        let (mine, theirs) = (vec![1u8; num], vec![0u8; num]);
-        ok!(gaspi_read_list(
-            num as u32,
-            mine.as_ptr(),
-            ats.as_ptr(),
-            right(ctx),
-            theirs.as_ptr(),
-            froms.as_ptr(),
-            sizes.as_ptr(),
-            4,
-            LONG
-        ));
-        flush(4)?;
-        target.holds(0, &model, &format!("a list of {num} reads"))?;
-    }
-    barrier()
-}
-
-fn longest_list(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_rw_list_elem_max(&mut most));
-    let n = most as usize;
-    let source = segment(0, 16 * n)?;
-    let target = segment(1, 16 * n)?;
-    for i in 0..n {
-        source.set(16 * i, 3 * i as u64 + u64::from(ctx.rank));
-    }
-    barrier()?;
-    let (mine, theirs) = (vec![0u8; n], vec![1u8; n]);
-    let offsets: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
-    let backwards: Vec<u64> = offsets.iter().rev().copied().collect();
-    let eights = vec![8u64; n];
-    ok!(gaspi_write_list_notify(
-        most,
-        mine.as_ptr(),
-        offsets.as_ptr(),
-        right(ctx),
-        theirs.as_ptr(),
-        backwards.as_ptr(),
-        eights.as_ptr(),
-        1,
-        0,
-        1,
-        0,
-        LONG
-    ));
-    notified(1, 0)?;
-    for i in 0..n {
-        ensure_eq!(
-            target.get(16 * (n - 1 - i)),
-            3 * i as u64 + u64::from(left(ctx)),
-            "element {i}"
-        );
-        ensure_eq!(target.get(16 * i + 8), 0, "what lies behind element {i}");
-    }
-    flush(0)?;
-    barrier()?;
-    ok!(gaspi_read_list(
-        most,
-        theirs.as_ptr(),
-        backwards.as_ptr(),
-        right(ctx),
-        mine.as_ptr(),
-        offsets.as_ptr(),
-        eights.as_ptr(),
-        0,
-        LONG
-    ));
-    flush(0)?;
-    for i in 0..n {
-        ensure_eq!(
-            target.get(16 * (n - 1 - i)),
-            3 * i as u64 + u64::from(right(ctx)),
-            "element {i} read"
-        );
-    }
-    barrier()
 }
 
 fn nothing_to_transfer(ctx: &Ctx) -> Verdict {

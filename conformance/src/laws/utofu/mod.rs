@@ -43,6 +43,7 @@ mod prepare;
 mod processes;
 mod put_get;
 mod resources;
+mod resources_environment;
 mod session;
 mod tcq;
 mod threads;
@@ -81,6 +82,7 @@ pub fn laws() -> Vec<&'static Law> {
         model_session::laws(),
         model_relay::laws(),
         resources::laws(),
+        resources_environment::laws(),
         barrier::laws(),
         model_barrier::laws(),
         failure::laws(),

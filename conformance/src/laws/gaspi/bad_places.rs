@@ -1,0 +1,418 @@
+//! Places, notifications and lists that are none, and sizes and memory that are no segment: by which code they are refused, without an effect anywhere.
+
+use std::ptr::null_mut;
+
+use super::bad_input::untouched;
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::laws::no_memory;
+use crate::{ensure, ensure_eq};
+
+laws! {
+    past_the_end: "bad.offsets", "§5.7", 2,
+        [gaspi_write, gaspi_read, gaspi_write_notify, gaspi_read_notify],
+        "ranges that leave a segment are refused by GASPI_ERR_INV_LOC_OFF and GASPI_ERR_INV_REM_OFF, nothing is written";
+    overflowing: "bad.overflow", "§5.7", 2, [gaspi_write, gaspi_read, gaspi_write_notify, gaspi_read_notify],
+        "sizes and offsets near 2^64 do not wrap around";
+    notification_values: "bad.notifications", "§8.3.2", 2,
+        [gaspi_notify, gaspi_write_notify, gaspi_write_list_notify, gaspi_read_notify, gaspi_notify_waitsome, gaspi_notify_reset],
+        "the value 0 and ids out of range are refused; the data that goes with them is not written";
+    lists_are_all_or_nothing: "bad.lists", "§8.4.2", 2,
+        [gaspi_write_list, gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify],
+        "when one element of a list is invalid nothing is written at all, whichever element it is";
+    list_lengths: "bad.list-lengths", "§8.4.2", 2,
+        [gaspi_write_list, gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify],
+        "lists of no element, and of more than gaspi_rw_list_elem_max, are refused by GASPI_ERR_INV_NUM";
+    segment_sizes: "bad.segment-sizes", "§7.2.1", 1, [gaspi_segment_alloc, gaspi_segment_bind, gaspi_segment_create],
+        "segments of no byte, or of more than there can be, are refused and leave nothing behind";
+    segment_memory: "bad.segment-memory", "§7.2.4, §7.2.5", 1, [gaspi_segment_bind, gaspi_segment_use, gaspi_segment_num],
+        "memory that no process has, or that is not mapped throughout, makes no segment; other memory does as before";
+    segment_names: "bad.segment-names", "§7.2.1", 1, [gaspi_segment_alloc, gaspi_segment_bind, gaspi_segment_list],
+        "a name in use is refused; the segment that has it stays as it was";
+}
+
+fn past_the_end(ctx: &Ctx) -> Verdict {
+    untouched(ctx, |peer| {
+        // Offset and size of ranges that leave a segment of 256 bytes.
+        for (offset, size) in [
+            (256, 1),
+            (249, 8),
+            (0, 257),
+            (255, 2),
+            (257, 0),
+            (300, 8),
+            (1 << 20, 1),
+            (128, 129),
+            (1, 256),
+        ] {
+            gives!(
+                ErrInvLocOff,
+                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
+            );
+            if size <= 256 {
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+                );
+                gives!(
+                    ErrInvRemOff,
+                    gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+fn overflowing(ctx: &Ctx) -> Verdict {
+    untouched(ctx, |peer| {
+        for (offset, size) in [
+            (u64::MAX, 1),
+            (u64::MAX - 7, 8),
+            (u64::MAX - 7, 16),
+            (1 << 63, 8),
+            (i64::MAX as u64, 2),
+            (u64::MAX, 0),
+        ] {
+            gives!(
+                ErrInvLocOff,
+                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvLocOff,
+                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvRemOff,
+                gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
+            );
+        }
+        let mut most = 0;
+        ok!(gaspi_transfer_size_max(&mut most));
+        for size in [most + 1, 1 << 40, 1 << 63, u64::MAX - 255, u64::MAX] {
+            for offset in [0, 8, 256] {
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
+                );
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+fn notification_values(ctx: &Ctx) -> Verdict {
+    let mut num = 0;
+    ok!(gaspi_notification_num(&mut num));
+    untouched(ctx, |peer| {
+        let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
+        let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
+        gives!(ErrInvNotifVal, gaspi_notify(0, peer, 0, 0, 0, LONG));
+        gives!(
+            ErrInvNotifVal,
+            gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG)
+        );
+        gives!(
+            ErrInvNotifVal,
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG)
+        );
+        for id in [num, num + 1, 1 << 30, u32::MAX] {
+            gives!(ErrInvNotifId, gaspi_notify(0, peer, id, 1, 0, LONG));
+            gives!(
+                ErrInvNotifId,
+                gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNotifId,
+                gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG)
+            );
+            let mut value = 7;
+            gives!(ErrInvNotifId, gaspi_notify_reset(0, id, &mut value));
+            for timeout in [TEST, BLOCK] {
+                gives!(
+                    ErrInvNotifId,
+                    gaspi_notify_waitsome(0, id, 1, &mut value, timeout)
+                );
+            }
+            ensure_eq!(value, 7, "results of refused calls");
+        }
+        let mut first = 7;
+        for (begin, count) in [
+            (0, num + 1),
+            (num - 1, 2),
+            (1, u32::MAX),
+            (num - 1, u32::MAX),
+        ] {
+            let code = c!(gaspi_notify_waitsome(0, begin, count, &mut first, BLOCK));
+            ensure!(
+                is_error(code),
+                "waiting for {count} notifications from {begin} on gave {}",
+                code_name(code)
+            );
+        }
+        Ok(())
+    })
+}
+
+fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
+    untouched(ctx, |peer| {
+        let n = 5usize;
+        for bad in 0..n {
+            for fault in 0..6 {
+                let (mut mine, mut theirs) = (vec![0u8; n], vec![1u8; n]);
+                let mut from: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
+                let mut to: Vec<u64> = (0..n as u64).map(|i| 40 * i).collect();
+                let mut sizes = vec![8u64; n];
+                let expected = match fault {
+                    0 => {
+                        mine[bad] = 9;
+                        10
+                    }
+                    1 => {
+                        theirs[bad] = 9;
+                        10
+                    }
+                    2 => {
+                        from[bad] = 250;
+                        14
+                    }
+                    3 => {
+                        to[bad] = 250;
+                        15
+                    }
+                    4 => {
+                        to[bad] = u64::MAX - 3;
+                        15
+                    }
+                    _ => {
+                        sizes[bad] = u64::MAX;
+                        16
+                    }
+                };
+                let (mine, theirs, from, to, sizes) = (
+                    mine.as_ptr(),
+                    theirs.as_ptr(),
+                    from.as_ptr(),
+                    to.as_ptr(),
+                    sizes.as_ptr(),
+                );
+                let num = n as u32;
+                for (what, code) in [
+                    (
+                        "gaspi_write_list",
+                        c!(gaspi_write_list(
+                            num, mine, from, peer, theirs, to, sizes, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_read_list",
+                        c!(gaspi_read_list(
+                            num, mine, from, peer, theirs, to, sizes, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_write_list_notify",
+                        c!(gaspi_write_list_notify(
+                            num, mine, from, peer, theirs, to, sizes, 1, 0, 1, 0, LONG
+                        )),
+                    ),
+                    (
+                        "gaspi_read_list_notify",
+                        c!(gaspi_read_list_notify(
+                            num, mine, from, peer, theirs, to, sizes, 1, 0, 0, LONG
+                        )),
+                    ),
+                ] {
+                    ensure_eq!(
+                        code,
+                        expected,
+                        "{what} whose element {bad} has fault {fault}"
+                    );
+                }
+            }
+        }
+        // The elements are right, what comes after them is not.
+        let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
+        let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
+        gives!(
+            ErrInvSeg,
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG)
+        );
+        gives!(
+            ErrInvSeg,
+            gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG)
+        );
+        Ok(())
+    })
+}
+
+fn list_lengths(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_rw_list_elem_max(&mut most));
+    untouched(ctx, |peer| {
+        let n = most as usize + 1;
+        let (mine, theirs, at, size) = (vec![0u8; n], vec![1u8; n], vec![8u64; n], vec![8u64; n]);
+        let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
+        for num in [0, most + 1, 1 << 20, u32::MAX] {
+            gives!(
+                ErrInvNum,
+                gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG)
+            );
+            gives!(
+                ErrInvNum,
+                gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG)
+            );
+        }
+        Ok(())
+    })
+}
+
+fn segment_sizes(_: &Ctx) -> Verdict {
+    let mut own = [0u64; 8];
+    let base: *mut u8 = own.as_mut_ptr().cast();
+    gives!(ErrInvSegsize, gaspi_segment_alloc(0, 0, 0));
+    gives!(ErrInvSegsize, gaspi_segment_create(0, 0, ALL, LONG, 0));
+    gives!(ErrInvSegsize, gaspi_segment_bind(0, base, 0, 0));
+    gives!(ErrInvSegsize, gaspi_segment_use(0, base, 0, ALL, LONG, 0));
+    for size in [
+        u64::MAX,
+        u64::MAX - 4096,
+        1 << 63,
+        i64::MAX as u64,
+        1 << 60,
+        1 << 50,
+    ] {
+        let code = c!(gaspi_segment_alloc(0, size, 0));
+        ensure!(
+            is_error(code),
+            "a segment of {size} bytes gave {}",
+            code_name(code)
+        );
+        let code = c!(gaspi_segment_create(0, size, ALL, LONG, 0));
+        ensure!(
+            is_error(code),
+            "a collective segment of {size} bytes gave {}",
+            code_name(code)
+        );
+    }
+    let mut num = 9;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 0, "segments after refusals");
+    segment(0, 64)?.fill(1);
+    barrier()
+}
+
+fn segment_memory(_: &Ctx) -> Verdict {
+    for (base, len) in no_memory() {
+        let (base, len) = (base.cast(), len as u64);
+        let code = c!(gaspi_segment_bind(0, base, len, 0));
+        ensure!(
+            is_error(code),
+            "{len} bytes at {base:p} gave {}",
+            code_name(code)
+        );
+        let code = c!(gaspi_segment_use(0, base, len, ALL, LONG, 0));
+        ensure!(
+            is_error(code),
+            "{len} bytes at {base:p} for all gave {}",
+            code_name(code)
+        );
+    }
+    let mut num = 9;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 0, "segments after refusals");
+    let mut own = [0u64; 64];
+    ok!(gaspi_segment_bind(0, own.as_mut_ptr().cast(), 512, 0));
+    ok!(gaspi_segment_delete(0));
+    segment(0, 64)?.fill(1);
+    barrier()
+}
+
+fn segment_names(_: &Ctx) -> Verdict {
+    let memory = segment(3, 64)?;
+    memory.fill(8);
+    let mut own = [0u64; 8];
+    let base: *mut u8 = own.as_mut_ptr().cast();
+    gives!(ErrInvSeg, gaspi_segment_alloc(3, 64, 0));
+    gives!(ErrInvSeg, gaspi_segment_alloc(3, 128, 0));
+    gives!(ErrInvSeg, gaspi_segment_bind(3, base, 64, 0));
+    gives!(ErrInvSeg, gaspi_segment_create(3, 64, ALL, LONG, 0));
+    gives!(ErrInvSeg, gaspi_segment_use(3, base, 64, ALL, LONG, 0));
+    let (mut pointer, mut num) = (null_mut(), 0);
+    ok!(gaspi_segment_ptr(3, &mut pointer));
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(
+        (pointer, num),
+        (memory.base, 1),
+        "the segment after refusals"
+    );
+    memory.all(0, 64, 8, "the segment after refusals")?;
+    let mut ids = [0xee; 8];
+    let code = c!(gaspi_segment_list(2, ids.as_mut_ptr()));
+    ensure!(
+        is_error(code),
+        "a list of 2 of 1 segments gave {}",
+        code_name(code)
+    );
+    barrier()
+}

@@ -1,0 +1,320 @@
+//! §11.4: reductions by operations of the program.
+
+use std::ffi::c_void;
+
+use super::collective::patience;
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user, gaspi_reduce_operation] + ordering,
+        "the operation of the program, with number and size of elements as release 1.6 has it; the state is passed on";
+    users_operation_17: "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user, gaspi_allreduce_user_17, gaspi_reduce_operation] + ordering,
+        "the operation of the program in the form of the text: two operands and a result, one element at a time";
+    users_operation_continues: "allreduce_user.timeout", "§11.4.1", 3, [gaspi_allreduce_user] + ordering,
+        "a user's reduction that timed out is continued by the next call";
+    users_buffer: "allreduce_user.buf-size", "§11.4.1", 2, [gaspi_allreduce_user, gaspi_allreduce_buf_size],
+        "the data may be as large as gaspi_allreduce_buf_size, and not larger";
+    users_error: "allreduce_user.error", "§11.4.2", 2, [gaspi_allreduce_user],
+        "an operation that returns an error makes the reduction return one";
+}
+
+/// What a callback is to find in its state.
+#[repr(C)]
+struct State {
+    magic: u64,
+    calls: u64,
+    wrong: u64,
+    num: u32,
+    bytes: u64,
+}
+
+const MAGIC: u64 = 0x5eed_5eed_1234_5678;
+
+fn state(num: u32, bytes: u64) -> State {
+    State {
+        magic: MAGIC,
+        calls: 0,
+        wrong: 0,
+        num,
+        bytes,
+    }
+}
+
+/// Elements of two words: the maximum of the first, the exclusive-or of the second.
+extern "C" fn mixed(
+    one: *mut u8,
+    two: *mut u8,
+    result: *mut u8,
+    state: *mut c_void,
+    num: u32,
+    bytes: u64,
+    _: u64,
+) -> i32 {
+    // SAFETY:
+    // - the contract of the callback: `num` elements of `bytes` at each pointer, and the state that the law has passed.
+    unsafe {
+        let state = &mut *state.cast::<State>();
+        state.calls += 1;
+        if state.magic != MAGIC || num != state.num || bytes != state.bytes {
+            state.wrong += 1;
+            return -1;
+        }
+        let (one, two, result): (*const u64, *const u64, *mut u64) =
+            (one.cast(), two.cast(), result.cast());
+        for i in (0..2 * num as usize).step_by(2) {
+            let (a, b) = (one.add(i).read_unaligned(), two.add(i).read_unaligned());
+            result.add(i).write_unaligned(a.max(b));
+            let (a, b) = (
+                one.add(i + 1).read_unaligned(),
+                two.add(i + 1).read_unaligned(),
+            );
+            result.add(i + 1).write_unaligned(a ^ b);
+        }
+    }
+    0
+}
+
+extern "C" fn mixed_17(
+    one: *const u8,
+    two: *const u8,
+    result: *mut u8,
+    state: *mut c_void,
+    timeout: u64,
+) -> i32 {
+    // SAFETY:
+    // - one element at each pointer, and the state that the law has passed.
+    unsafe {
+        let known = (*state.cast::<State>()).num;
+        (*state.cast::<State>()).num = 1;
+        let code = mixed(
+            one.cast_mut(),
+            two.cast_mut(),
+            result,
+            state,
+            1,
+            16,
+            timeout,
+        );
+        (*state.cast::<State>()).num = known;
+        code
+    }
+}
+
+fn elements(ctx: &Ctx, rank: u32, num: usize, round: u64) -> Vec<[u64; 2]> {
+    let mut random = ctx.random(500 + round * 10 + u64::from(rank));
+    (0..num).map(|_| [random.next(), random.next()]).collect()
+}
+
+fn mixed_of_all(ctx: &Ctx, num: usize, round: u64) -> Vec<[u64; 2]> {
+    let mut all = elements(ctx, 0, num, round);
+    for rank in 1..ctx.size {
+        for (held, other) in all.iter_mut().zip(elements(ctx, rank, num, round)) {
+            *held = [held[0].max(other[0]), held[1] ^ other[1]];
+        }
+    }
+    all
+}
+
+fn users_operation(ctx: &Ctx) -> Verdict {
+    for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
+        let round = round as u64;
+        let send = elements(ctx, ctx.rank, num, round);
+        let mut receive = vec![[0u64; 2]; num];
+        let mut state = state(num as u32, 16);
+        ok!(gaspi_allreduce_user(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            num as u32,
+            16,
+            Some(mixed),
+            (&raw mut state).cast(),
+            ALL,
+            LONG
+        ));
+        ensure_eq!(
+            state.wrong,
+            0,
+            "calls of the operation with wrong number, size or state"
+        );
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, num, round),
+            "the result for {num} elements"
+        );
+    }
+    Ok(())
+}
+
+fn users_operation_17(ctx: &Ctx) -> Verdict {
+    for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
+        let round = round as u64;
+        let send = elements(ctx, ctx.rank, num, round);
+        let mut receive = vec![[0u64; 2]; num];
+        let mut state = state(num as u32, 16);
+        ok!(gaspi_allreduce_user_17(
+            send.as_ptr().cast(),
+            receive.as_mut_ptr().cast(),
+            num as u32,
+            16,
+            Some(mixed_17),
+            (&raw mut state).cast(),
+            ALL,
+            LONG
+        ));
+        ensure_eq!(state.wrong, 0, "calls of the operation with a wrong state");
+        ensure!(
+            state.calls.is_multiple_of(num as u64),
+            "{} calls for {num} elements",
+            state.calls
+        );
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, num, round),
+            "the result for {num} elements"
+        );
+    }
+    Ok(())
+}
+
+fn users_operation_continues(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    for round in 0..8u64 {
+        let send = elements(ctx, ctx.rank, 5, round);
+        let mut receive = vec![[0u64; 2]; 5];
+        let mut state = state(5, 16);
+        let state: *mut c_void = (&raw mut state).cast();
+        repeat("gaspi_allreduce_user", || {
+            c!(gaspi_allreduce_user(
+                send.as_ptr().cast(),
+                receive.as_mut_ptr().cast(),
+                5,
+                16,
+                Some(mixed),
+                state,
+                ALL,
+                patience(&mut random)
+            ))
+        })?;
+        ensure_eq!(
+            receive,
+            mixed_of_all(ctx, 5, round),
+            "the result of round {round}"
+        );
+    }
+    Ok(())
+}
+
+/// The byte-wise maximum.
+extern "C" fn greatest(
+    one: *mut u8,
+    two: *mut u8,
+    result: *mut u8,
+    _: *mut c_void,
+    num: u32,
+    bytes: u64,
+    _: u64,
+) -> i32 {
+    for i in 0..num as usize * bytes as usize {
+        // SAFETY:
+        // - the contract of the callback: `num` elements of `bytes` at each pointer.
+        unsafe { result.add(i).write((*one.add(i)).max(*two.add(i))) };
+    }
+    0
+}
+
+fn users_buffer(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_allreduce_buf_size(&mut most));
+    let len = most as usize;
+    let nothing = std::ptr::null_mut();
+    for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {
+        let send = vec![ctx.rank as u8 + 3; len];
+        let mut receive = vec![0u8; len];
+        ok!(gaspi_allreduce_user(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
+            num as u32,
+            bytes,
+            Some(greatest),
+            nothing,
+            ALL,
+            LONG
+        ));
+        let used = (num * bytes) as usize;
+        ensure!(
+            receive[..used].iter().all(|b| *b == 4),
+            "the greatest of bytes 3 and 4 in {num} elements of {bytes}"
+        );
+        ensure!(
+            receive[used..].iter().all(|b| *b == 0),
+            "bytes behind {num} elements of {bytes} changed"
+        );
+    }
+    let send = vec![1u8; len + 8];
+    let mut receive = vec![0u8; len + 8];
+    for (num, bytes) in [
+        (1, most + 1),
+        (most as u32 + 1, 1),
+        (2, most),
+        (u32::MAX, u64::MAX),
+        (u32::MAX, 1 << 33),
+    ] {
+        gives!(
+            ErrInvSize,
+            gaspi_allreduce_user(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
+                num,
+                bytes,
+                Some(greatest),
+                nothing,
+                ALL,
+                LONG
+            )
+        );
+    }
+    ensure!(
+        receive.iter().all(|b| *b == 0),
+        "a refused reduction has written its result"
+    );
+    barrier()
+}
+
+extern "C" fn refuse(
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut u8,
+    _: *mut c_void,
+    _: u32,
+    _: u64,
+    _: u64,
+) -> i32 {
+    ERROR
+}
+
+fn users_error(_: &Ctx) -> Verdict {
+    let pair = group_of(&[0, 1])?;
+    let send = [1u8; 8];
+    let mut receive = [0u8; 8];
+    let code = c!(gaspi_allreduce_user(
+        send.as_ptr(),
+        receive.as_mut_ptr(),
+        1,
+        8,
+        Some(refuse),
+        std::ptr::null_mut(),
+        pair,
+        LONG
+    ));
+    ensure!(
+        is_error(code),
+        "a reduction whose operation failed gave {}",
+        code_name(code)
+    );
+    // Other groups are as before.
+    barrier()?;
+    ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");
+    Ok(())
+}

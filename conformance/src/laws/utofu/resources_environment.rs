@@ -1,0 +1,552 @@
+//! §4.3.2: what the environment changes.
+
+use std::collections::BTreeSet;
+
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use super::processes::{Child, child};
+use super::resources::{exhaust, whereabouts};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    environment: "resources.environment", "§4.3.2.1", 1, [create_vcq] + bare,
+        "UTOFU_NUM_EXCLUSIVE_CQS and UTOFU_NUM_SESSION_MODE_CQS keep CQs, the first one with priority";
+    mrq_entries: "resources.mrq-entries", "§4.3.2.3", 1, [poll_mrq] + bare,
+        "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; so many notices fit";
+    swap_protect: "resources.swap-protect", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
+        "with UTOFU_SWAP_PROTECT memory is locked as long as a registration covers it; by default, or with 0, it is not";
+    own_locks: "resources.own-locks", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
+        "with UTOFU_SWAP_PROTECT, what the program has locked before stays locked when its registrations have ended";
+    no_locks: "resources.no-locks", "§4.3.2.5", 1, [reg_mem, put_piggyback8] + bare,
+        "where memory may not be locked, registrations succeed with UTOFU_SWAP_PROTECT, and one line says so";
+    wrong_environment: "resources.wrong-environment", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,
+        "a variable that means nothing is named in one line, and every function that needs the network gives an error";
+    shape: "resources.shape", "§2.4", 4, [query_my_coords, construct_vcq_id, put_piggyback8] + bare,
+        "UNIPGAS_TOFU_SHAPE gives the lengths of the axes: coordinates are within, differ, and lead to their processes";
+    shared_node: "resources.shared-node", "table 6.2", 4,
+        [query_my_coords, create_vcq, get_onesided_tnis, query_vcq_info, alloc_vbg, put_piggyback8, barrier, poll_barrier] + bare,
+        "with UNIPGAS_TOFU_PPN processes share a node: its coordinates, CQs and VBGs, no id twice; they reach each other";
+}
+
+/// A child that must succeed without a word.
+fn succeeds(environment: &[(&str, &str)], body: impl FnOnce() -> Verdict) -> Verdict {
+    Child::start(environment, body)?.succeeds(&format!("with {environment:?}"))
+}
+
+/// Free mode, session mode and exclusive VCQs that TNI 2 has.
+fn kinds() -> Result<[usize; 3], String> {
+    let (session, code) = exhaust(2, SESSION_MODE)?;
+    ensure_eq!(
+        code,
+        Code::NotAvailable as i32,
+        "after the session mode VCQs"
+    );
+    let (free, code) = exhaust(2, 0)?;
+    ensure_eq!(code, Code::Full as i32, "after the free mode VCQs");
+    let (exclusive, code) = exhaust(2, EXCLUSIVE)?;
+    ensure_eq!(code, Code::NotAvailable as i32, "after the exclusive VCQs");
+    Ok([free.len(), session.len(), exclusive.len()])
+}
+
+fn environment(_ctx: &Ctx) -> Verdict {
+    for (exclusive, session, expected) in [
+        ("0", "3", [48, 24, 0]),
+        ("2", "3", [32, 24, 2]),
+        ("0", "0", [72, 0, 0]),
+        ("1", "1", [56, 8, 1]),
+        ("100", "100", [8, 0, 8]),
+        ("6", "100", [8, 16, 6]),
+        ("", "", [48, 24, 0]),
+    ] {
+        let variables = [
+            ("UTOFU_NUM_EXCLUSIVE_CQS", exclusive),
+            ("UTOFU_NUM_SESSION_MODE_CQS", session),
+        ];
+        succeeds(&variables, || {
+            ensure_eq!(
+                kinds()?,
+                expected,
+                "free mode, session mode, exclusive VCQs"
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// How many notices an MRQ takes before it overflows: the child ends there.
+fn mrq_entries(_ctx: &Ctx) -> Verdict {
+    for (value, entries) in [
+        ("2048", 2048u64),
+        ("2ki", 2048),
+        ("0", 2048),
+        ("5119", 2048),
+        ("5120", 8192),
+        ("8Ki", 8192),
+        ("20000", 8192),
+        ("20480", 32768),
+        ("32KI", 32768),
+    ] {
+        // There may be room for some more, but not for as many as the next number would give.
+        for (posted, fits) in [(entries, true), (entries + entries / 2 + 1, false)] {
+            let (status, text) = child(&[("UTOFU_NUM_MRQ_ENTRIES", value)], || {
+                let queue = Queue::with_component(TNI, 0, 0)?;
+                let stadd = queue.register_as(Memory::new(256), STAG)?;
+                let mut sent = 0;
+                for nth in 0..posted {
+                    queue.post_seen(
+                        |_| sent += 1,
+                        || {
+                            c!(utofu_put_piggyback8(
+                                queue.hdl,
+                                queue.id,
+                                nth,
+                                stadd,
+                                8,
+                                0,
+                                REMOTE | TCQ,
+                                cb(0)
+                            ))
+                        },
+                    )?;
+                }
+                // All have been sent before the first notice is taken out.
+                while sent < posted {
+                    queue.tcq()?;
+                    sent += 1;
+                }
+                for _ in 0..posted {
+                    queue.mrq()?;
+                }
+                Ok(())
+            })?;
+            let overflowed = text.contains("MRQ Overflow on TNI 0 CQ 0");
+            ensure!(
+                overflowed != fits && (status == 0) == fits,
+                "{posted} notices with UTOFU_NUM_MRQ_ENTRIES={value}: status {status:#x}, {text:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// KiB of memory that the process has locked.
+fn locked() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+        .ok_or_else(|| "/proc/self/status without VmLck".into())
+}
+
+fn swap_protect(_ctx: &Ctx) -> Verdict {
+    for (value, protects) in [
+        ("", false),
+        ("0", false),
+        ("1", true),
+        ("17", true),
+        ("-3", true),
+    ] {
+        succeeds(&[("UTOFU_SWAP_PROTECT", value)], || {
+            let queue = Queue::create(0, 0)?;
+            let other = Queue::create(0, 0)?;
+            let before = locked()?;
+            let more = |expected: u64, what: &str| -> Verdict {
+                let expected = if protects { expected } else { 0 };
+                let more = locked()?.saturating_sub(before);
+                // What is locked are pages; other mappings are none of this.
+                ensure!(
+                    (expected..expected + 64).contains(&more),
+                    "{more} KiB locked after {what}, not {expected}"
+                );
+                Ok(())
+            };
+            let memory = Memory::new(1 << 20);
+            let part = Memory {
+                len: 1 << 18,
+                ..memory
+            };
+            let stadd = queue.register(memory)?;
+            more(1024, "the registration")?;
+            queue.register(memory)?;
+            let theirs = other.register(part)?;
+            queue.deregister(stadd)?;
+            more(1024, "one of two deregistrations")?;
+            queue.deregister(stadd)?;
+            more(256, "the deregistration of all but a part")?;
+            other.deregister(theirs)?;
+            more(0, "the last deregistration")?;
+            queue.register_as(memory, STAG)?;
+            more(1024, "a registration with a STag")?;
+            queue.free()?;
+            more(0, "the end of the VCQ")?;
+            other.free()
+        })?;
+    }
+    Ok(())
+}
+
+fn own_locks(_ctx: &Ctx) -> Verdict {
+    succeeds(&[("UTOFU_SWAP_PROTECT", "1")], || {
+        let queue = Queue::create(0, 0)?;
+        let before = locked()?;
+        let memory = Memory::pages(64 << 12)?;
+        // The program's: the second of four parts, and half of the third.
+        let part = |from: usize, pages: usize| Memory {
+            // In bounds.
+            base: memory.base.wrapping_add(from << 12),
+            len: pages << 12,
+        };
+        let own = part(16, 24);
+        // SAFETY:
+        // - mapped memory of this process.
+        let code = unsafe { libc::mlock(own.base.cast(), own.len) };
+        ensure_eq!(
+            code,
+            0,
+            "mlock of what a program without privileges may lock"
+        );
+        let more = |expected: u64, what: &str| -> Verdict {
+            let seen = locked()?.saturating_sub(before) / 4;
+            ensure!(
+                seen == expected,
+                "{seen} pages locked {what}, not {expected}"
+            );
+            Ok(())
+        };
+        more(24, "by the program")?;
+        let all = queue.register(memory)?;
+        more(64, "by the program and a registration around that")?;
+        let third = queue.register(part(32, 16))?;
+        queue.deregister(all)?;
+        more(
+            32,
+            "by the program and a registration that begins in the middle of that",
+        )?;
+        queue.deregister(third)?;
+        more(24, "after the last deregistration")?;
+        let all = queue.register(memory)?;
+        queue.deregister(all)?;
+        more(24, "after another registration")?;
+        // SAFETY:
+        // - as above.
+        let code = unsafe { libc::munlock(own.base.cast(), own.len) };
+        ensure_eq!(code, 0, "munlock");
+        let all = queue.register(memory)?;
+        more(64, "by a registration of what the program has unlocked")?;
+        queue.deregister(all)?;
+        more(0, "after that")?;
+        queue.free()
+    })
+}
+
+/// Takes from this process the right to lock memory.
+fn forbid_locks() -> Verdict {
+    const CAP_IPC_LOCK: u32 = 14;
+    #[repr(C)]
+    struct Header(u32, i32);
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let mut header = Header(0x2008_0522, 0);
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY:
+    // - the structures are those of capget(2) and setrlimit(2), version 3 of the former with two sets.
+    unsafe {
+        ensure_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &none), 0, "setrlimit");
+        let (get, set) = (libc::SYS_capget, libc::SYS_capset);
+        ensure_eq!(libc::syscall(get, &mut header, &mut sets), 0, "capget");
+        sets[0]
+            .iter_mut()
+            .for_each(|set| *set &= !(1 << CAP_IPC_LOCK));
+        ensure_eq!(libc::syscall(set, &mut header, &sets), 0, "capset");
+        let page = Memory::pages(4096)?;
+        ensure!(
+            libc::mlock(page.base.cast(), 4096) != 0,
+            "memory can be locked all the same"
+        );
+    }
+    Ok(())
+}
+
+fn no_locks(_ctx: &Ctx) -> Verdict {
+    let (status, text) = child(&[("UTOFU_SWAP_PROTECT", "1")], || {
+        forbid_locks()?;
+        let before = locked()?;
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let memory = Memory::pages(4096)?;
+        let stadd = queue.register(memory)?;
+        let other = queue.register(Memory::pages(8192)?)?;
+        ensure_eq!(locked()?, before, "KiB locked without the right to");
+        let data = null_mut();
+        ok!(utofu_put_piggyback8(
+            queue.hdl, queue.id, 5, stadd, 8, 0, LOCAL, data
+        ));
+        queue.notice(LCL_PUT)?;
+        ensure_eq!(memory.get(0), 5, "the word");
+        queue.deregister(other)?;
+        queue.deregister(stadd)?;
+        queue.free()
+    })?;
+    ensure!(
+        status == 0
+            && text.lines().count() == 1
+            && text.contains("UTOFU_SWAP_PROTECT")
+            && text.contains("RLIMIT_MEMLOCK"),
+        "status {status:#x}, {text:?}"
+    );
+    Ok(())
+}
+
+fn wrong_environment(_ctx: &Ctx) -> Verdict {
+    for (name, value) in [
+        ("UTOFU_NUM_EXCLUSIVE_CQS", "-1"),
+        ("UTOFU_NUM_SESSION_MODE_CQS", "three"),
+        ("UTOFU_NUM_MRQ_ENTRIES", "4Ki"),
+        ("UTOFU_NUM_MRQ_ENTRIES_SESSION", "0x800"),
+        ("UTOFU_SWAP_PROTECT", "yes"),
+        ("UNIPGAS_TOFU_SHAPE", "1x1x1x3x3x2"),
+        ("UNIPGAS_TOFU_SHAPE", "0x1x1x2x3x2"),
+        ("UNIPGAS_TOFU_PPN", "0"),
+        ("UNIPGAS_TOFU_PPN", "100000"),
+    ] {
+        let (status, text) = child(&[(name, value)], || {
+            let (mut hdl, mut at) = (0, [0; 6]);
+            for _ in 0..3 {
+                gives!(Fatal, utofu_create_vcq(0, 0, &mut hdl));
+                gives!(Fatal, utofu_query_my_coords(at.as_mut_ptr()));
+            }
+            Ok(())
+        })?;
+        ensure!(
+            status == 0 && text.lines().count() == 1 && text.contains(name),
+            "{name}={value}: status {status:#x}, {text:?}"
+        );
+    }
+    Ok(())
+}
+
+fn set(name: &str, value: &str) {
+    // SAFETY:
+    // - a process of a bare law has one thread.
+    unsafe { std::env::set_var(name, value) };
+}
+
+fn shape(ctx: &Ctx) -> Verdict {
+    set("UNIPGAS_TOFU_SHAPE", "2x1x3x1x3x2");
+    let queue = Queue::with_component(0, 0, 0)?;
+    let memory = Memory::new(256);
+    queue.register_as(memory, STAG)?;
+    let mut at = [9u8; 7];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    ensure_eq!(at[6], 9, "the byte behind the coordinates");
+    for (axis, length) in [2, 1, 3, 1, 3, 2].into_iter().enumerate() {
+        ensure!(
+            at[axis] < length,
+            "coordinates {at:?} are outside of the shape"
+        );
+    }
+    ensure_eq!(at[..6], coords(ctx.rank)?, "coordinates of the rank");
+    ctx.sync();
+    // By trying all coordinates there are, everybody is found where he says he is.
+    let mut found = 0;
+    for node in 0..36u8 {
+        let at = [node / 18, 0, node / 6 % 3, 0, node / 2 % 3, node % 2];
+        let mut id = 0;
+        ok!(utofu_construct_vcq_id(at.as_ptr(), 0, 0, 0, &mut id));
+        let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
+        ok!(utofu_put_piggyback8(
+            queue.hdl,
+            id,
+            1,
+            to,
+            8,
+            0,
+            LOCAL,
+            cb(0)
+        ));
+        match queue.next_mrq()?.0 {
+            SUCCESS => found += 1,
+            code => ensure_eq!(
+                code,
+                Code::MrqPeer as i32,
+                "a put to a node without a process"
+            ),
+        }
+    }
+    ensure_eq!(found, 4, "processes found");
+    ctx.sync();
+    for rank in 0..4 {
+        ensure_eq!(memory.get(8 * rank), 1, "the word of rank {rank}");
+    }
+    for outside in [
+        [2, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0],
+        [0, 0, 255, 0, 0, 0],
+    ] {
+        let mut id = 7;
+        gives!(
+            InvalidCoords,
+            utofu_construct_vcq_id(outside.as_ptr(), 0, 0, 0, &mut id)
+        );
+        ensure_eq!(id, 7, "the id after an error");
+    }
+    ctx.sync();
+    Ok(())
+}
+
+fn shared_node(ctx: &Ctx) -> Verdict {
+    set("UNIPGAS_TOFU_PPN", "2");
+    let mut at = [0u8; 6];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    ensure_eq!(at, coords(ctx.rank)?, "coordinates of the node");
+    let partner = coords(ctx.rank ^ 1)?;
+    ensure_eq!(at, partner, "coordinates of the other process of the node");
+    ensure!(
+        coords((ctx.rank + 2) % 4)? != at,
+        "both nodes are at {at:?}"
+    );
+    // CQs are dealt to the processes of a node.
+    let memory = Memory::new(4096);
+    let mut mine = BTreeSet::new();
+    let mut all = Vec::new();
+    // Two TNIs are enough to see it.
+    for tni in 0..2 {
+        let (queues, code) = exhaust(tni, 0)?;
+        ensure_eq!(code, Code::Full as i32, "after the last VCQ");
+        for queue in &queues {
+            mine.insert(whereabouts(queue.id)?);
+        }
+        all.extend(queues);
+    }
+    ensure!(!all.is_empty(), "no VCQ for this process");
+    let queue = all[0];
+    for queue in &all {
+        queue.register_as(memory, STAG)?;
+    }
+    ctx.sync();
+    // Every VCQ of every process is found by its coordinates; a node's are those of its two processes, and no more.
+    for node in 0..2 {
+        let at = coords(2 * node)?;
+        let mut reached = 0;
+        for place in 0..2 * 9 * 8u16 {
+            let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
+            let mut id = 0;
+            ok!(utofu_construct_vcq_id(
+                at.as_ptr(),
+                tni,
+                cq,
+                component,
+                &mut id
+            ));
+            let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
+            ok!(utofu_armw8(
+                queue.hdl,
+                id,
+                ADD,
+                1,
+                to,
+                0,
+                LOCAL | TCQ,
+                cb(0)
+            ));
+            queue.tcq()?;
+            match queue.next_mrq()?.0 {
+                SUCCESS => reached += 1,
+                code => {
+                    ensure_eq!(
+                        code,
+                        Code::MrqPeer as i32,
+                        "an add to a VCQ that is not there"
+                    );
+                    let own = at == coords(ctx.rank)? && mine.contains(&(tni, cq, component));
+                    ensure!(!own, "an own VCQ is not found: {tni}, {cq}, {component}");
+                }
+            }
+        }
+        ensure!(
+            reached > all.len(),
+            "{reached} VCQs at node {node}, {} are own",
+            all.len()
+        );
+    }
+    ctx.sync();
+    // Each VCQ of this process has taken one from everybody, so no id leads to two processes.
+    for rank in 0..4 {
+        ensure_eq!(
+            memory.get(8 * rank),
+            all.len() as u64,
+            "adds of rank {rank}"
+        );
+    }
+    ctx.sync();
+    // The VBGs of a TNI go to whoever comes first: 16 for both processes.
+    let mut ids = Vec::new();
+    loop {
+        let mut id = 0;
+        match c!(utofu_alloc_vbg(3, 1, 0, &mut id)) {
+            SUCCESS => ids.push(id),
+            code => {
+                ensure_eq!(code, Code::Full as i32, "after the last VBG");
+                break;
+            }
+        }
+        ensure!(ids.len() <= 16, "more than 16 VBGs start");
+    }
+    ctx.sync();
+    // How many each one has: to the other one of the node.
+    let peer = ctx.rank ^ 1;
+    let count = ids.len() as u64;
+    ensure!(count <= 16, "{count} VBGs of one process");
+    ctx.sync();
+    memory.set(1024, count);
+    ctx.sync();
+    let stadd = stadd_of(queue.id, STAG)?;
+    // Any VCQ of the other one: the first that answers and is not own.
+    let mut theirs = None;
+    for place in 0..2 * 9 * 8u16 {
+        let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
+        if mine.contains(&(tni, cq, component)) {
+            continue;
+        }
+        let mut id = 0;
+        ok!(utofu_construct_vcq_id(
+            at.as_ptr(),
+            tni,
+            cq,
+            component,
+            &mut id
+        ));
+        ok!(utofu_get(
+            queue.hdl,
+            id,
+            stadd + 2048,
+            stadd_of(id, STAG)? + 1024,
+            8,
+            0,
+            LOCAL,
+            cb(0)
+        ));
+        if queue.next_mrq()?.0 == SUCCESS {
+            theirs = Some(memory.get(2048));
+            break;
+        }
+    }
+    ensure_eq!(
+        theirs.map(|theirs| theirs + count),
+        Some(16),
+        "VBGs that start, of ranks {} and {peer}",
+        ctx.rank
+    );
+    ctx.sync();
+    for id in &ids {
+        ok!(utofu_free_vbg(id, 1));
+    }
+    ctx.sync();
+    Ok(())
+}
