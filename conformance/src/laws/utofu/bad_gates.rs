@@ -5,7 +5,7 @@ use std::ptr::{null, null_mut};
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
 
-use super::barrier::NULL;
+use super::circuit::NULL;
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};

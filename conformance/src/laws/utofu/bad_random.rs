@@ -3,7 +3,7 @@
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
 
-use super::barrier::NULL;
+use super::circuit::NULL;
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
 use crate::ensure;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use unipgas::utofu::ffi::MrqNotice;
 use unipgas::utofu::status::Code;
 
-use super::barrier::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
+use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
 use super::kit::*;
 use super::processes::child;
 use crate::law::{Ctx, Verdict};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use unipgas::utofu::status::Code;
 
-use super::barrier::completed;
+use super::circuit::completed;
 use super::kit::*;
 use super::processes::child;
 use crate::growth::stays_small;

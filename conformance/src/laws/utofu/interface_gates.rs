@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
 
-use super::barrier::{Circuit, NULL, TABLE, completed, ring};
+use super::circuit::{Circuit, NULL, TABLE, completed, ring};
 use super::interface_management::every_path;
 use super::kit::*;
 use crate::law::{Ctx, Verdict};

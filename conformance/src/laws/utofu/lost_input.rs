@@ -3,7 +3,7 @@
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
 
-use super::barrier::NULL;
+use super::circuit::NULL;
 use super::kit::*;
 use super::processes::child;
 use crate::law::{Ctx, Verdict};

@@ -6,6 +6,7 @@ mod bad_gates;
 mod bad_management;
 mod bad_random;
 mod barrier;
+mod circuit;
 mod dead_peer;
 mod delay;
 mod errors;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use unipgas::utofu::vbg::VbgSetting;
 
-use super::barrier::{BFPSUM, Circuit, NULL, SUM, TABLE, butterfly, completed, ring, tree};
+use super::circuit::{BFPSUM, Circuit, NULL, SUM, TABLE, butterfly, completed, ring, tree};
 use super::kit::*;
 use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};

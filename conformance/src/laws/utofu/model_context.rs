@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use super::barrier::{NULL, completed};
+use super::circuit::{NULL, completed};
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};

@@ -3,7 +3,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::barrier::{Circuit, TABLE, butterfly, completed};
+use super::circuit::{Circuit, TABLE, butterfly, completed};
 use super::kit::*;
 use super::processes::Child;
 use crate::law::{Ctx, Verdict};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas::utofu::status::Code;
 
-use super::barrier::completed;
+use super::circuit::completed;
 use super::kit::*;
 use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};

@@ -1,6 +1,6 @@
 //! Arguments that are wrong, for many functions.
 
-use super::barrier::NULL;
+use super::circuit::NULL;
 use super::kit::*;
 
 pub(super) const TOO_LONG: usize = 1 << 24;
