@@ -8,6 +8,7 @@ pub use unipgas_core as core;
 pub use unipgas_gaspi as gaspi;
 pub use unipgas_ircce as ircce;
 pub use unipgas_libfabric as libfabric;
+pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
 pub use unipgas_utofu as utofu;
 
@@ -29,6 +30,15 @@ pub fn init() {
         open: open_chaos,
         probe: unipgas_shm::probe,
     });
+    register(Backend {
+        name: "opaque",
+        open: open_opaque,
+        probe: unipgas_opaque::probe,
+    });
+}
+
+fn open_opaque(_: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_opaque::Opaque::from_env()?))
 }
 
 fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {

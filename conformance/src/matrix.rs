@@ -52,6 +52,20 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
+        name: "opaque",
+        backend: "opaque",
+        env: &[("UNIPGAS_OPAQUE", "")],
+        threads: false,
+        seeded: false,
+    },
+    Column {
+        name: "opaque-tcp",
+        backend: "opaque",
+        env: &[("UNIPGAS_OPAQUE", "tcp")],
+        threads: false,
+        seeded: false,
+    },
+    Column {
         name: "loopback",
         backend: "loopback",
         env: &[],

@@ -10,6 +10,8 @@ pub enum Tag {
     Loopback = 1,
     /// Shared memory of one machine.
     Shm = 2,
+    /// Streams between processes that share no memory.
+    Opaque = 3,
 }
 
 /// Bytes of a bundle.

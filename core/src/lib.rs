@@ -5,6 +5,7 @@
 //! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`](world::World) adds what programs
 //! with ranks need.
 
+pub mod agent;
 pub mod atomic;
 pub mod bell;
 #[cfg(not(loom))]

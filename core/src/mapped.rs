@@ -120,7 +120,7 @@ unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) ->
 /// # Safety
 /// As [`transfer`].
 #[inline(always)]
-unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags: Flags) {
+pub(crate) unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags: Flags) {
     // SAFETY:
     // - the caller's word.
     unsafe {

@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 20] = [
+pub const VARIABLES: [Variable; 21] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -43,6 +43,10 @@ pub const VARIABLES: [Variable; 20] = [
     variable(
         "UNIPGAS_CHAOS",
         "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0",
+    ),
+    variable(
+        "UNIPGAS_OPAQUE",
+        "what the opaque backend's streams are: tcp (Unix sockets)",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

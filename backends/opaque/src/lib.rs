@@ -1,0 +1,21 @@
+//! A transport between processes that share no memory with each other.
+//!
+//! Requests and answers go over streams (Unix sockets on one host, TCP between hosts); the target's agent carries them out, and every
+//! operation completes later. It is an instrument of the tests: what works over it needs neither mapped memory nor one host. It is
+//! not meant to be fast, and no network for users.
+//!
+//! - [`Opaque`]: this process's place; `region` its memory; `endpoint` the issue of operations; `completion` their ends
+//! - `stream`: sockets, addresses and the secret without which nobody gets an answer
+//! - `link`: the stream to a peer, with what has been asked there; `agent`: the thread that serves, and takes answers
+
+#![warn(missing_docs)]
+
+mod agent;
+mod completion;
+mod endpoint;
+mod link;
+mod region;
+mod stream;
+mod transport;
+
+pub use transport::{Opaque, probe};

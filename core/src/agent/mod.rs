@@ -1,0 +1,11 @@
+//! The target agent: what a process does for peers whose network cannot reach into its memory by itself.
+//!
+//! A backend that can send bytes to a peer, in order and without loss, carries [`Request`]s there and [`Answer`]s back, framed by
+//! [`wire`]. [`Registered`] is the memory that the requests name, [`Registered::serve`] the agent itself. It relies on nothing that
+//! a peer says: a malformed frame is an error, and a request for what is not registered is answered by one.
+
+mod registered;
+pub mod wire;
+
+pub use registered::{Place, Registered, land};
+pub use wire::{Answer, Elements, Failure, Malformed, Request};

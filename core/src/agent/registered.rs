@@ -1,0 +1,231 @@
+//! Registered memory, by the numbers that peers know it by, and the operations on it.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::wire::{Answer, Elements, Request};
+use crate::atomic::{AtomicForm, ElementLocks};
+use crate::bell::Bell;
+use crate::mapped::{MappedChannel, move_bytes};
+use crate::op::{AtomicRequest, Flags, Local, Notice, Remote};
+use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
+use crate::transport::Channel;
+use crate::{AtomicOp, Error, Result};
+
+/// A place in somebody's registered memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Place {
+    /// Number of the registration.
+    pub slot: u32,
+    /// How many registrations the slot had before, and this one.
+    pub generation: u32,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+/// What the requests of peers can reach.
+pub struct Registered {
+    shared: Arc<Shared>,
+    slots: RwLock<Vec<Slot>>,
+}
+
+/// What the regions need as long as anybody works on one.
+struct Shared {
+    bell: Bell,
+    locks: ElementLocks,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    region: Option<RemoteRegion>,
+}
+
+impl Default for Registered {
+    fn default() -> Self {
+        Registered {
+            shared: Arc::new(Shared {
+                bell: Bell::default(),
+                locks: ElementLocks::new(),
+            }),
+            slots: RwLock::default(),
+        }
+    }
+}
+
+impl Registered {
+    /// Rung when a request has changed something that this process may wait for.
+    pub fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+
+    /// Lets peers reach `len` bytes at `base`; gives the first one's place.
+    ///
+    /// # Safety
+    /// The bytes are valid until [`close`](Registered::close).
+    pub unsafe fn open(&self, base: *mut u8, len: usize, rights: Rights) -> Place {
+        let parts = RemoteParts {
+            base,
+            len,
+            generation: std::ptr::null(),
+            expected: 0,
+            rights,
+            bell: &self.shared.bell,
+            locks: &self.shared.locks,
+            peer: 0,
+            detail: [0; 2],
+        };
+        // SAFETY:
+        // - the bytes by the caller's word, as long as the slot has the region; bell and locks as long as `shared`.
+        let region = unsafe { RemoteRegion::new(parts, self.shared.clone()) };
+        let mut slots = self.slots.write();
+        let free = slots.iter().position(|slot| slot.region.is_none());
+        let number = free.unwrap_or_else(|| {
+            slots.push(Slot::default());
+            slots.len() - 1
+        });
+        let slot = &mut slots[number];
+        slot.generation += 1;
+        slot.region = Some(region);
+        Place {
+            slot: number as u32,
+            generation: slot.generation,
+            offset: 0,
+        }
+    }
+
+    /// No request reaches the memory any more once this returns.
+    pub fn close(&self, place: Place) {
+        let mut slots = self.slots.write();
+        if let Some(slot) = slots.get_mut(place.slot as usize)
+            && slot.generation == place.generation
+        {
+            slot.region = None;
+        }
+    }
+
+    /// Carries a request out.
+    pub fn serve(&self, request: &Request<'_>) -> Answer {
+        let slots = self.slots.read();
+        match carry_out(&slots, request) {
+            Ok(bytes) => Answer::Done(bytes),
+            Err(error) => Answer::Failed((&error).into()),
+        }
+    }
+}
+
+/// Writes bytes that have been read to where they were to go, as the reading operation's flags ask for.
+///
+/// # Safety
+/// `bytes.len()` bytes at `into` are valid for writes.
+pub unsafe fn land(bytes: &[u8], into: *mut u8, flags: Flags) {
+    // SAFETY:
+    // - the source is a slice, the destination by the caller's word.
+    unsafe { move_bytes(bytes.as_ptr(), into, bytes.len(), flags) };
+}
+
+fn find(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
+    let slot = slots.get(place.slot as usize).ok_or(Error::StaleRegion)?;
+    let region = slot.region.as_ref().ok_or(Error::StaleRegion)?;
+    if slot.generation != place.generation {
+        return Err(Error::StaleRegion);
+    }
+    let offset = usize::try_from(place.offset).map_err(|_| Error::StaleRegion)?;
+    Ok(Remote { region, offset })
+}
+
+fn local(bytes: *const u8) -> Local {
+    Local {
+        ptr: bytes.cast_mut(),
+        desc: 0,
+    }
+}
+
+/// Gives what goes back beside the success.
+fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
+    let here = MappedChannel;
+    match *request {
+        Request::Put {
+            to,
+            bytes,
+            flags,
+            notice,
+        } => {
+            let dst = find(slots, to)?;
+            let src = local(bytes.as_ptr());
+            // SAFETY:
+            // - the source is a slice; the destination is registered, and stays so while the slots are locked.
+            unsafe {
+                match notice {
+                    None => here.put(src, dst, bytes.len(), flags, 0),
+                    Some((slot, value)) => {
+                        let slot = find(slots, slot)?;
+                        here.put_notify(src, dst, bytes.len(), Notice { slot, value }, flags, 0)
+                    }
+                }
+            }?;
+        }
+        Request::Notify { slot, value } => {
+            let slot = find(slots, slot)?;
+            here.notify(Notice { slot, value }, Flags::empty(), 0)?;
+        }
+        Request::Get { from, len, flags } => {
+            let src = find(slots, from)?;
+            let len = usize::try_from(len).map_err(|_| Error::StaleRegion)?;
+            // Before room is made for what nobody has.
+            check_range(src.offset, len, src.region.len())?;
+            let mut bytes = vec![0; len];
+            // SAFETY:
+            // - the destination is a vector of that length; the source as above.
+            unsafe { here.get(local(bytes.as_mut_ptr()), src, len, flags, 0) }?;
+            return Ok(bytes);
+        }
+        Request::Atomic {
+            to,
+            ref elements,
+            flags,
+        } => return change(find(slots, to)?, elements, flags),
+        Request::Deliver { inbox, record } => {
+            let inbox = find(slots, inbox)?;
+            here.deliver(inbox.region, record, Flags::empty(), 0)?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> Result<Vec<u8>> {
+    let Elements {
+        op,
+        ty,
+        count,
+        operand,
+        compare,
+        fetch,
+    } = *elements;
+    let len = ty.size() * count as usize;
+    // Before room is made for what nobody has.
+    check_range(dst.offset, len, dst.region.len())?;
+    let needs_operand = op != AtomicOp::Read;
+    let needs_compare = op.form() == AtomicForm::Compare;
+    if (needs_operand && operand.len() != len) || (needs_compare && compare.len() != len) {
+        return Err(Error::Unsupported);
+    }
+    let mut before = vec![0u8; if fetch { len } else { 0 }];
+    let request = AtomicRequest {
+        op,
+        ty,
+        count: count as usize,
+        operand: operand.as_ptr(),
+        compare: compare.as_ptr(),
+        result: match fetch {
+            true => before.as_mut_ptr(),
+            false => std::ptr::null_mut(),
+        },
+    };
+    // SAFETY:
+    // - operand, comparand and result have `count` elements if they are used, as just seen; the target is registered.
+    unsafe { MappedChannel.atomic(dst, &request, flags, 0) }?;
+    Ok(before)
+}

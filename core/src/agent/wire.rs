@@ -1,0 +1,476 @@
+//! Requests and answers as bytes, for streams between processes of one kind of machine.
+//!
+//! A frame is its length (4 bytes, itself not counted), then the message: a fixed head and the bytes that belong to it. Answers come
+//! in the order of the requests, so neither carries a number.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::Place;
+use crate::inbox::Record;
+use crate::op::Flags;
+use crate::{AtomicOp, AtomicType, Error};
+
+/// Bytes of a frame's length.
+pub const PREFIX: usize = 4;
+/// The longest message: nobody puts more at once.
+pub const LONGEST: usize = 1 << 30;
+
+/// The peer does not speak this protocol, or not any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// The elements of an atomic operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elements<'a> {
+    /// The operation.
+    pub op: AtomicOp,
+    /// The element type.
+    pub ty: AtomicType,
+    /// Number of elements.
+    pub count: u32,
+    /// As many operands, or nothing for operations without.
+    pub operand: &'a [u8],
+    /// As many comparands, or nothing.
+    pub compare: &'a [u8],
+    /// Whether the previous values go back.
+    pub fetch: bool,
+}
+
+/// What the agent is asked to do; see [`Channel`](crate::transport::Channel) for what each means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "those of the operation")]
+pub enum Request<'a> {
+    Put {
+        to: Place,
+        bytes: &'a [u8],
+        flags: Flags,
+        notice: Option<(Place, u32)>,
+    },
+    Notify {
+        slot: Place,
+        value: u32,
+    },
+    Get {
+        from: Place,
+        len: u64,
+        flags: Flags,
+    },
+    Atomic {
+        to: Place,
+        elements: Elements<'a>,
+        flags: Flags,
+    },
+    Deliver {
+        inbox: Place,
+        record: Record,
+    },
+}
+
+/// What the agent answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done and visible; what was read.
+    Done(Vec<u8>),
+    /// Nothing has been done.
+    Failed(Failure),
+    /// No answer: the process leaves properly, and serves on until it has gone.
+    Leaving,
+}
+
+/// An [`Error`] as it goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Failure {
+    kind: u64,
+    details: [u64; 3],
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let (kind, details) = match *error {
+            Error::OutOfBounds {
+                offset,
+                len,
+                region_len,
+            } => (1, [offset as u64, len as u64, region_len as u64]),
+            Error::AccessDenied => (2, [0; 3]),
+            Error::Misaligned(to) => (3, [to as u64, 0, 0]),
+            Error::InboxFull => (4, [0; 3]),
+            Error::Unsupported => (5, [0; 3]),
+            // What else can be wrong with memory that was registered is that it is no more.
+            _ => (0, [0; 3]),
+        };
+        Failure { kind, details }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let [a, b, c] = failure.details.map(|detail| detail as usize);
+        match failure.kind {
+            1 => Error::OutOfBounds {
+                offset: a,
+                len: b,
+                region_len: c,
+            },
+            2 => Error::AccessDenied,
+            3 => Error::Misaligned(a),
+            4 => Error::InboxFull,
+            5 => Error::Unsupported,
+            _ => Error::StaleRegion,
+        }
+    }
+}
+
+const PUT: u32 = 1;
+const NOTIFY: u32 = 2;
+const GET: u32 = 3;
+const ATOMIC: u32 = 4;
+const DELIVER: u32 = 5;
+const DONE: u32 = 6;
+const FAILED: u32 = 7;
+const LEAVING: u32 = 8;
+
+/// The fixed part of every message; what a kind does not use is 0.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Head {
+    kind: u32,
+    flags: u32,
+    place: Place,
+    /// Of the notice.
+    slot: Place,
+    value: u32,
+    /// 1 if there is one.
+    has_notice: u32,
+    /// Bytes to read; number of elements.
+    len: u64,
+    op: u8,
+    ty: u8,
+    fetch: u8,
+    pad: [u8; 5],
+}
+
+const HEAD: usize = size_of::<Head>();
+
+fn head(kind: u32) -> Head {
+    Head {
+        kind,
+        ..Head::zeroed()
+    }
+}
+
+/// Appends a frame of these parts.
+fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    into.reserve(PREFIX + len);
+    into.extend_from_slice(&(len as u32).to_le_bytes());
+    for part in parts {
+        into.extend_from_slice(part);
+    }
+}
+
+impl Request<'_> {
+    /// Appends its frame.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        match *self {
+            Request::Put {
+                to,
+                bytes,
+                flags,
+                notice,
+            } => {
+                let (slot, value) = notice.unwrap_or((Place::zeroed(), 0));
+                let head = Head {
+                    place: to,
+                    flags: flags.bits(),
+                    slot,
+                    value,
+                    has_notice: notice.is_some().into(),
+                    ..head(PUT)
+                };
+                frame(into, &[bytemuck::bytes_of(&head), bytes]);
+            }
+            Request::Notify { slot, value } => {
+                let head = Head {
+                    slot,
+                    value,
+                    ..head(NOTIFY)
+                };
+                frame(into, &[bytemuck::bytes_of(&head)]);
+            }
+            Request::Get { from, len, flags } => {
+                let head = Head {
+                    place: from,
+                    len,
+                    flags: flags.bits(),
+                    ..head(GET)
+                };
+                frame(into, &[bytemuck::bytes_of(&head)]);
+            }
+            Request::Atomic {
+                to,
+                elements,
+                flags,
+            } => {
+                let head = Head {
+                    place: to,
+                    flags: flags.bits(),
+                    len: elements.count.into(),
+                    op: elements.op as u8,
+                    ty: elements.ty as u8,
+                    fetch: elements.fetch.into(),
+                    ..head(ATOMIC)
+                };
+                let head = bytemuck::bytes_of(&head);
+                frame(into, &[head, elements.operand, elements.compare]);
+            }
+            Request::Deliver { inbox, record } => {
+                let head = Head {
+                    place: inbox,
+                    ..head(DELIVER)
+                };
+                frame(
+                    into,
+                    &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&record)],
+                );
+            }
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// From a message without its length.
+    pub fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, bytes) = split(message)?;
+        let flags = Flags::from_bits(head.flags).ok_or(Malformed)?;
+        match head.kind {
+            PUT => Ok(Request::Put {
+                to: head.place,
+                bytes,
+                flags,
+                notice: (head.has_notice == 1).then_some((head.slot, head.value)),
+            }),
+            NOTIFY if bytes.is_empty() => Ok(Request::Notify {
+                slot: head.slot,
+                value: head.value,
+            }),
+            GET if bytes.is_empty() => Ok(Request::Get {
+                from: head.place,
+                len: head.len,
+                flags,
+            }),
+            ATOMIC => Ok(Request::Atomic {
+                to: head.place,
+                elements: elements(&head, bytes)?,
+                flags,
+            }),
+            DELIVER => Ok(Request::Deliver {
+                inbox: head.place,
+                record: bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?,
+            }),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+fn elements<'a>(head: &Head, bytes: &'a [u8]) -> Result<Elements<'a>, Malformed> {
+    let op = *AtomicOp::ALL.get(usize::from(head.op)).ok_or(Malformed)?;
+    let ty = *AtomicType::ALL.get(usize::from(head.ty)).ok_or(Malformed)?;
+    let count = u32::try_from(head.len).map_err(|_| Malformed)?;
+    let len = ty.size() * count as usize;
+    // Operands, if there are any, then comparands, if there are any.
+    let (operand, compare) = bytes.split_at(len.min(bytes.len()));
+    let whole = |part: &[u8]| part.is_empty() || part.len() == len;
+    if !whole(operand) || !whole(compare) {
+        return Err(Malformed);
+    }
+    Ok(Elements {
+        op,
+        ty,
+        count,
+        operand,
+        compare,
+        fetch: head.fetch == 1,
+    })
+}
+
+impl Answer {
+    /// Appends its frame.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let (kind, bytes) = match self {
+            Answer::Done(bytes) => (DONE, bytes.as_slice()),
+            Answer::Failed(failure) => (FAILED, bytemuck::bytes_of(failure)),
+            Answer::Leaving => (LEAVING, &[][..]),
+        };
+        frame(into, &[&kind.to_le_bytes(), bytes]);
+    }
+
+    /// From a message without its length: what was read is left where it is.
+    pub fn decode(message: &[u8]) -> Result<(Answer, &[u8]), Malformed> {
+        let (kind, bytes) = message.split_at_checked(4).ok_or(Malformed)?;
+        match u32::from_le_bytes(kind.try_into().map_err(|_| Malformed)?) {
+            DONE => Ok((Answer::Done(Vec::new()), bytes)),
+            FAILED => {
+                let failure = bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?;
+                Ok((Answer::Failed(failure), &[]))
+            }
+            LEAVING if bytes.is_empty() => Ok((Answer::Leaving, &[])),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+fn split(message: &[u8]) -> Result<(Head, &[u8]), Malformed> {
+    let (head, bytes) = message.split_at_checked(HEAD).ok_or(Malformed)?;
+    let head = bytemuck::try_pod_read_unaligned(head).map_err(|_| Malformed)?;
+    Ok((head, bytes))
+}
+
+/// The first message in `bytes`, and how many bytes its frame takes; `None` while it has not come whole.
+pub fn first_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let Some((prefix, rest)) = bytes.split_at_checked(PREFIX) else {
+        return Ok(None);
+    };
+    let len = u32::from_le_bytes(prefix.try_into().map_err(|_| Malformed)?) as usize;
+    if len > LONGEST + HEAD {
+        return Err(Malformed);
+    }
+    Ok(rest.get(..len).map(|message| (message, PREFIX + len)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(nth: u32) -> Place {
+        Place {
+            slot: nth,
+            generation: nth + 1,
+            offset: 1 << 40 | u64::from(nth),
+        }
+    }
+
+    fn requests() -> Vec<Request<'static>> {
+        let elements = Elements {
+            op: AtomicOp::Cswap,
+            ty: AtomicType::U64,
+            count: 2,
+            operand: &[3; 16],
+            compare: &[4; 16],
+            fetch: true,
+        };
+        vec![
+            Request::Put {
+                to: place(1),
+                bytes: b"some bytes",
+                flags: Flags::ORDERED | Flags::LINES,
+                notice: Some((place(2), 77)),
+            },
+            Request::Put {
+                to: place(1),
+                bytes: b"",
+                flags: Flags::empty(),
+                notice: None,
+            },
+            Request::Notify {
+                slot: place(9),
+                value: u32::MAX,
+            },
+            Request::Get {
+                from: place(3),
+                len: 1 << 35,
+                flags: Flags::LINES,
+            },
+            Request::Atomic {
+                to: place(4),
+                elements,
+                flags: Flags::WAKE,
+            },
+            Request::Deliver {
+                inbox: place(5),
+                record: Record {
+                    source: 1,
+                    kind: 2,
+                    len: 3,
+                    value: 4,
+                    offset: 5,
+                },
+            },
+        ]
+    }
+
+    #[test]
+    fn requests_come_back_from_one_stream() {
+        let mut stream = Vec::new();
+        for request in requests() {
+            request.encode(&mut stream);
+        }
+        let mut rest = stream.as_slice();
+        for request in requests() {
+            let (message, taken) = first_message(rest).unwrap().expect("a whole one");
+            assert_eq!(Request::decode(message), Ok(request));
+            rest = &rest[taken..];
+        }
+        assert_eq!(first_message(rest), Ok(None));
+    }
+
+    #[test]
+    fn answers_come_back() {
+        for answer in [
+            Answer::Failed((&Error::Misaligned(16)).into()),
+            Answer::Leaving,
+            Answer::Done(b"found".to_vec()),
+        ] {
+            let mut stream = Vec::new();
+            answer.encode(&mut stream);
+            let (message, taken) = first_message(&stream).unwrap().expect("a whole one");
+            assert_eq!(taken, stream.len());
+            let (found, bytes) = Answer::decode(message).unwrap();
+            match answer {
+                Answer::Done(read) => assert_eq!(bytes, read),
+                other => assert_eq!(found, other),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_come_back() {
+        for error in [
+            Error::StaleRegion,
+            Error::AccessDenied,
+            Error::InboxFull,
+            Error::Unsupported,
+            Error::Misaligned(4),
+            Error::OutOfBounds {
+                offset: 1,
+                len: 2,
+                region_len: 3,
+            },
+        ] {
+            assert_eq!(Error::from(Failure::from(&error)), error);
+        }
+    }
+
+    #[test]
+    fn frames_are_whole_or_awaited_or_refused() {
+        let mut stream = Vec::new();
+        requests()[0].encode(&mut stream);
+        for len in 0..stream.len() {
+            assert_eq!(first_message(&stream[..len]), Ok(None));
+        }
+        assert_eq!(first_message(&[0xff; 8]), Err(Malformed));
+        assert_eq!(Request::decode(&[]), Err(Malformed));
+        assert_eq!(Request::decode(&[0xff; HEAD]), Err(Malformed));
+        assert!(Answer::decode(&[1]).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_request_or_malformed(bytes: Vec<u8>) {
+            let _ = first_message(&bytes);
+            let _ = Request::decode(&bytes);
+            let _ = Answer::decode(&bytes);
+        }
+    }
+}
