@@ -1,12 +1,13 @@
 //! The thread that serves peers, and takes what they answer.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use unipgas_core::agent::{Answer, Request, wire};
+use unipgas_core::agent::{Answer, Place, Request, wire};
 use unipgas_core::panics::keep_going;
 use unipgas_core::{Error, Result, process};
 
@@ -59,6 +60,10 @@ struct Guest {
     /// He has said the secret.
     known: bool,
     told_of_leave: bool,
+    /// What he has imported, and has not been told the end of.
+    imported: HashSet<Place>,
+    /// What he has been told the end of, and may use still.
+    released: HashSet<Place>,
     incoming: Vec<u8>,
     outgoing: Outgoing,
 }
@@ -90,12 +95,15 @@ impl<'a> Server<'a> {
             let leaving = self.home.leaving.load(Ordering::Acquire);
             if leaving {
                 self.tell_of_leave();
+                self.home.releases.left();
             }
             if self.home.stop.load(Ordering::Acquire)
                 && self.guests.iter().all(|guest| guest.outgoing.is_empty())
             {
+                self.home.releases.close();
                 return;
             }
+            self.tell_of_releases();
             self.sleep();
             self.greet();
             self.serve();
@@ -139,6 +147,8 @@ impl<'a> Server<'a> {
                 socket,
                 known: false,
                 told_of_leave: false,
+                imported: HashSet::new(),
+                released: HashSet::new(),
                 incoming: Vec::new(),
                 outgoing: Outgoing::default(),
             });
@@ -155,6 +165,22 @@ impl<'a> Server<'a> {
         }
     }
 
+    fn tell_of_releases(&mut self) {
+        let guests = &mut self.guests;
+        self.home.releases.tell(|place| {
+            let mut told = 0;
+            for guest in guests.iter_mut() {
+                if guest.imported.remove(&place) {
+                    guest.released.insert(place);
+                    Answer::Released(place).encode(guest.outgoing.bytes());
+                    let _ = guest.outgoing.push(&guest.socket);
+                    told += 1;
+                }
+            }
+            told
+        });
+    }
+
     fn serve(&mut self) {
         let home = self.home;
         self.guests.retain_mut(|guest| {
@@ -164,7 +190,13 @@ impl<'a> Server<'a> {
             if sense.is_err() {
                 tracing::warn!("a process has sent what no peer sends: its stream is closed");
             }
-            sense.is_ok() && !ended && guest.outgoing.push(&guest.socket).is_ok()
+            let stays = sense.is_ok() && !ended && guest.outgoing.push(&guest.socket).is_ok();
+            if !stays {
+                for place in guest.released.drain() {
+                    home.releases.forgotten(place);
+                }
+            }
+            stays
         });
     }
 
@@ -202,9 +234,18 @@ impl Guest {
         }
         while let Some((message, len)) = wire::first_message(&self.incoming[at..])? {
             let request = Request::decode(message)?;
+            at += len;
+            if let Request::Forgotten { place } = request {
+                if self.released.remove(&place) {
+                    home.releases.forgotten(place);
+                }
+                continue;
+            }
             let answer = home.registered.serve(&request);
             answer.encode(self.outgoing.bytes());
-            at += len;
+            if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
+                self.imported.insert(place);
+            }
         }
         self.incoming.drain(..at);
         Ok(())

@@ -6,6 +6,7 @@
 //!
 //! - [`Opaque`]: this process's place; `region` its memory; `endpoint` the issue of operations; `completion` their ends
 //! - `stream`: sockets, addresses and the secret without which nobody gets an answer
+//! - `release`: the end of a registration that peers know
 //! - `link`: the stream to a peer, with what has been asked there; `agent`: the thread that serves, and takes answers
 
 #![warn(missing_docs)]
@@ -15,6 +16,7 @@ mod completion;
 mod endpoint;
 mod link;
 mod region;
+mod release;
 mod stream;
 mod transport;
 

@@ -1,13 +1,13 @@
 //! The stream to a peer, and what has been asked there.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use unipgas_core::agent::{Answer, Request, land, wire};
+use unipgas_core::agent::{Answer, Place, Request, land, wire};
 use unipgas_core::transport::Life;
 use unipgas_core::{Error, Flags, Result, process};
 
@@ -71,13 +71,16 @@ struct Asked {
     waiting: VecDeque<Waiting>,
 }
 
+/// Whether a region of the peer is still registered there: 0 when it is not.
+pub type Current = Arc<AtomicU32>;
+
 /// The stream to a peer.
 pub struct Link {
     socket: OwnedFd,
     process: u32,
     asked: Mutex<Asked>,
-    /// 1: nobody is there any more. Regions that were imported from the peer look at it.
-    gone: AtomicU32,
+    imported: Mutex<HashMap<Place, Current>>,
+    gone: AtomicBool,
     left: AtomicBool,
 }
 
@@ -87,7 +90,8 @@ impl Link {
             socket,
             process: process::id(),
             asked: Mutex::default(),
-            gone: AtomicU32::new(0),
+            imported: Mutex::default(),
+            gone: AtomicBool::new(false),
             left: AtomicBool::new(false),
         }
     }
@@ -96,13 +100,26 @@ impl Link {
         self.socket.as_fd()
     }
 
-    /// 0 as long as the peer is there.
-    pub fn gone(&self) -> &AtomicU32 {
-        &self.gone
+    /// Nobody is there any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire) != 0
+    /// The word of a region that the peer is asked for next. It is there before the answer, so that no end is missed.
+    pub fn watch(&self, place: Place) -> Current {
+        let mut imported = self.imported.lock();
+        let current = imported
+            .entry(place)
+            .or_insert_with(|| Arc::new(AtomicU32::new(1)));
+        if self.is_gone() {
+            current.store(0, Ordering::Release);
+        }
+        current.clone()
+    }
+
+    /// The peer has refused it.
+    pub fn unwatch(&self, place: Place) {
+        self.imported.lock().remove(&place);
     }
 
     pub fn life(&self) -> Life {
@@ -157,9 +174,21 @@ impl Link {
 
     fn answered(&self, message: &[u8]) -> Result<(), wire::Malformed> {
         let (answer, bytes) = Answer::decode(message)?;
-        if answer == Answer::Leaving {
-            self.left.store(true, Ordering::Release);
-            return Ok(());
+        match answer {
+            Answer::Leaving => {
+                self.left.store(true, Ordering::Release);
+                return Ok(());
+            }
+            Answer::Released(place) => {
+                if let Some(current) = self.imported.lock().remove(&place) {
+                    current.store(0, Ordering::Release);
+                }
+                let mut asked = self.asked.lock();
+                Request::Forgotten { place }.encode(asked.outgoing.bytes());
+                let _ = asked.outgoing.push(&self.socket);
+                return Ok(());
+            }
+            Answer::Done(_) | Answer::Failed(_) => {}
         }
         let waiting = self.asked.lock().waiting.pop_front();
         let waiting = waiting.ok_or(wire::Malformed)?;
@@ -186,7 +215,10 @@ impl Link {
     /// For the agent: nobody answers any more.
     pub fn bury(&self) {
         let mut asked = self.asked.lock();
-        self.gone.store(1, Ordering::Release);
+        self.gone.store(true, Ordering::Release);
+        for current in self.imported.lock().values() {
+            current.store(0, Ordering::Release);
+        }
         asked.outgoing = Outgoing::default();
         for waiting in asked.waiting.drain(..) {
             waiting

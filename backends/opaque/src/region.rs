@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use unipgas_core::agent::Place;
+use unipgas_core::agent::{Place, Request};
 use unipgas_core::region::{Memory, RemoteParts, RemoteRegion, Rights};
-use unipgas_core::{Error, Result};
+use unipgas_core::wait::Patience;
+use unipgas_core::{Deadline, Error, Result};
 
-use crate::link::Link;
+use crate::completion::Completions;
+use crate::link::{Link, Waiting};
 use crate::transport::Home;
 
 /// Memory that was allocated here. It stays mapped as long as the transport lives; what is given back is given out again.
@@ -127,7 +130,12 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.home.registered.close(self.place);
+        if self.home.registered.close(self.place) {
+            // Peers may have other things to do at once with what they hear of this.
+            self.home
+                .releases
+                .tell_and_wait(self.place, || self.home.wake());
+        }
         if self.allocated {
             self.home.heap.give_back(self.base, self.len);
         }
@@ -156,8 +164,9 @@ impl Memory for Registration {
 
 const KEY: usize = 20;
 
-/// The region of a peer that `key` names. Whether it is registered still, only the peer knows. Errors: [`Error::StaleRegion`].
-pub fn import(key: &[u8], peer: u32, link: &Arc<Link>) -> Result<RemoteRegion> {
+/// The region of a peer that `key` names, which is asked whether it is registered still. Errors: [`Error::StaleRegion`],
+/// [`Error::PeerDead`].
+pub fn import(key: &[u8], peer: u32, link: &Arc<Link>, home: &Home) -> Result<RemoteRegion> {
     let key: &[u8; KEY] = key.try_into().map_err(|_| Error::StaleRegion)?;
     let word = |at: usize| {
         u64::from(u32::from_le_bytes([
@@ -168,11 +177,21 @@ pub fn import(key: &[u8], peer: u32, link: &Arc<Link>) -> Result<RemoteRegion> {
         ]))
     };
     let len = word(8) | word(12) << 32;
+    let place = Place {
+        slot: word(0) as u32,
+        generation: word(4) as u32,
+        offset: 0,
+    };
+    let current = link.watch(place);
+    if let Err(error) = ask(&Request::Import { place }, link, home) {
+        link.unwatch(place);
+        return Err(error);
+    }
     let parts = RemoteParts {
         base: std::ptr::null_mut(),
         len: usize::try_from(len).map_err(|_| Error::StaleRegion)?,
-        generation: link.gone(),
-        expected: 0,
+        generation: &*current,
+        expected: 1,
         rights: Rights::from_bits(word(16) as u32).ok_or(Error::StaleRegion)?,
         bell: std::ptr::null(),
         locks: std::ptr::null(),
@@ -180,8 +199,35 @@ pub fn import(key: &[u8], peer: u32, link: &Arc<Link>) -> Result<RemoteRegion> {
         detail: [word(0), word(4)],
     };
     // SAFETY:
-    // - the link, which has the generation word, lives as long as the region.
-    Ok(unsafe { RemoteRegion::new(parts, link.clone()) })
+    // - the generation word lives as long as the region.
+    Ok(unsafe { RemoteRegion::new(parts, current) })
+}
+
+/// Asks a peer, and waits for the answer.
+fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
+    let completions = Arc::new(Completions::default());
+    completions.begin();
+    let waiting = Waiting {
+        completions: completions.clone(),
+        context: 0,
+        landing: None,
+    };
+    if link.ask(request, waiting)? {
+        home.wake();
+    }
+    let patience = Patience {
+        bell: home.registered.bell(),
+        crowded: true,
+        self_driven: false,
+        company: &AtomicU32::new(1),
+    };
+    let mut result = Ok(());
+    // The agent ends it, also when the peer dies.
+    patience.wait(Deadline::Never, &mut || Ok(()), || {
+        completions.report(&mut |completion| result = completion.result);
+        (completions.pending() == 0).then_some(())
+    })?;
+    result
 }
 
 /// Where a peer has what lies at `offset` of the region.

@@ -18,6 +18,7 @@ use crate::agent::Agent;
 use crate::endpoint::Endpoint;
 use crate::link::Link;
 use crate::region::{Heap, Registration, import};
+use crate::release::Releases;
 use crate::stream::{self, Listener};
 
 /// What everything of one process shares.
@@ -29,6 +30,7 @@ pub struct Home {
     pub alarm: OwnedFd,
     pub stop: AtomicBool,
     pub leaving: AtomicBool,
+    pub releases: Releases,
     /// Streams that the agent does not know yet.
     pub new_links: Mutex<Vec<Arc<Link>>>,
     links: RwLock<Vec<Arc<Link>>>,
@@ -79,6 +81,7 @@ impl Opaque {
             alarm: above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?,
             stop: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            releases: Releases::new(),
             new_links: Mutex::default(),
             links: RwLock::default(),
         });
@@ -119,6 +122,7 @@ impl Transport for Opaque {
         Ok(Arc::new(Neighbour {
             index: links.len() as u32 - 1,
             link,
+            home: self.home.clone(),
         }))
     }
 
@@ -149,6 +153,8 @@ impl Transport for Opaque {
     fn leave(&self) {
         self.home.leaving.store(true, Ordering::Release);
         self.home.wake();
+        // The process may end right after this.
+        self.home.releases.wait_until_left();
     }
 }
 
@@ -162,6 +168,7 @@ impl Drop for Opaque {
 struct Neighbour {
     index: u32,
     link: Arc<Link>,
+    home: Arc<Home>,
 }
 
 impl Peer for Neighbour {
@@ -169,7 +176,7 @@ impl Peer for Neighbour {
         if self.link.is_gone() {
             return Err(Error::PeerDead);
         }
-        import(key, self.index, &self.link)
+        import(key, self.index, &self.link, &self.home)
     }
 
     fn life(&self) -> Life {

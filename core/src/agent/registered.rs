@@ -1,6 +1,7 @@
 //! Registered memory, by the numbers that peers know it by, and the operations on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
@@ -14,7 +15,7 @@ use crate::transport::Channel;
 use crate::{AtomicOp, Error, Result};
 
 /// A place in somebody's registered memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Place {
     /// Number of the registration.
@@ -41,6 +42,8 @@ struct Shared {
 struct Slot {
     generation: u32,
     region: Option<RemoteRegion>,
+    /// Somebody has asked for it, and is to be told when it is closed.
+    imported: AtomicBool,
 }
 
 impl Default for Registered {
@@ -89,6 +92,7 @@ impl Registered {
         let slot = &mut slots[number];
         slot.generation += 1;
         slot.region = Some(region);
+        slot.imported = AtomicBool::new(false);
         Place {
             slot: number as u32,
             generation: slot.generation,
@@ -96,13 +100,15 @@ impl Registered {
         }
     }
 
-    /// No request reaches the memory any more once this returns.
-    pub fn close(&self, place: Place) {
+    /// No request reaches the memory any more once this returns. True: peers have imported it.
+    pub fn close(&self, place: Place) -> bool {
         let mut slots = self.slots.write();
-        if let Some(slot) = slots.get_mut(place.slot as usize)
-            && slot.generation == place.generation
-        {
-            slot.region = None;
+        match slots.get_mut(place.slot as usize) {
+            Some(slot) if slot.generation == place.generation => {
+                slot.region = None;
+                *slot.imported.get_mut()
+            }
+            _ => false,
         }
     }
 
@@ -191,6 +197,13 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             let inbox = find(slots, inbox)?;
             here.deliver(inbox.region, record, Flags::empty(), 0)?;
         }
+        Request::Import { place } => {
+            find(slots, place)?;
+            // The slots are locked, so whoever closes this one sees it.
+            let imported = &slots[place.slot as usize].imported;
+            imported.store(true, Ordering::Relaxed);
+        }
+        Request::Forgotten { .. } => {}
     }
     Ok(Vec::new())
 }

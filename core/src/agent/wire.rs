@@ -1,7 +1,7 @@
 //! Requests and answers as bytes, for streams between processes of one kind of machine.
 //!
 //! A frame is its length (4 bytes, itself not counted), then the message: a fixed head and the bytes that belong to it. Answers come
-//! in the order of the requests, so neither carries a number.
+//! in the order of the requests, so neither carries a number; between them comes what nobody has asked for.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -64,6 +64,14 @@ pub enum Request<'a> {
         inbox: Place,
         record: Record,
     },
+    /// Is it registered? Who asks is told when it no longer is.
+    Import {
+        place: Place,
+    },
+    /// Not answered: whoever has been told that a registration has ended uses it no more.
+    Forgotten {
+        place: Place,
+    },
 }
 
 /// What the agent answers.
@@ -75,6 +83,8 @@ pub enum Answer {
     Failed(Failure),
     /// No answer: the process leaves properly, and serves on until it has gone.
     Leaving,
+    /// No answer: what was imported is no longer registered.
+    Released(Place),
 }
 
 /// An [`Error`] as it goes back.
@@ -130,6 +140,9 @@ const DELIVER: u32 = 5;
 const DONE: u32 = 6;
 const FAILED: u32 = 7;
 const LEAVING: u32 = 8;
+const IMPORT: u32 = 9;
+const FORGOTTEN: u32 = 10;
+const RELEASED: u32 = 11;
 
 /// The fixed part of every message; what a kind does not use is 0.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -235,6 +248,20 @@ impl Request<'_> {
                     &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&record)],
                 );
             }
+            Request::Import { place } => {
+                let head = Head {
+                    place,
+                    ..head(IMPORT)
+                };
+                frame(into, &[bytemuck::bytes_of(&head)]);
+            }
+            Request::Forgotten { place } => {
+                let head = Head {
+                    place,
+                    ..head(FORGOTTEN)
+                };
+                frame(into, &[bytemuck::bytes_of(&head)]);
+            }
         }
     }
 }
@@ -269,6 +296,8 @@ impl<'a> Request<'a> {
                 inbox: head.place,
                 record: bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?,
             }),
+            IMPORT if bytes.is_empty() => Ok(Request::Import { place: head.place }),
+            FORGOTTEN if bytes.is_empty() => Ok(Request::Forgotten { place: head.place }),
             _ => Err(Malformed),
         }
     }
@@ -302,6 +331,7 @@ impl Answer {
             Answer::Done(bytes) => (DONE, bytes.as_slice()),
             Answer::Failed(failure) => (FAILED, bytemuck::bytes_of(failure)),
             Answer::Leaving => (LEAVING, &[][..]),
+            Answer::Released(place) => (RELEASED, bytemuck::bytes_of(place)),
         };
         frame(into, &[&kind.to_le_bytes(), bytes]);
     }
@@ -316,6 +346,10 @@ impl Answer {
                 Ok((Answer::Failed(failure), &[]))
             }
             LEAVING if bytes.is_empty() => Ok((Answer::Leaving, &[])),
+            RELEASED => {
+                let place = bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?;
+                Ok((Answer::Released(place), &[]))
+            }
             _ => Err(Malformed),
         }
     }
@@ -397,6 +431,8 @@ mod tests {
                     offset: 5,
                 },
             },
+            Request::Import { place: place(6) },
+            Request::Forgotten { place: place(8) },
         ]
     }
 
@@ -420,6 +456,7 @@ mod tests {
         for answer in [
             Answer::Failed((&Error::Misaligned(16)).into()),
             Answer::Leaving,
+            Answer::Released(place(7)),
             Answer::Done(b"found".to_vec()),
         ] {
             let mut stream = Vec::new();
