@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use unipgas::core::print;
 
-use crate::matrix::{self, COLUMNS, Column, Seeds};
+use crate::matrix::{self, COLUMNS, Column, Plan};
 use crate::runner::Runner;
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 
@@ -17,13 +17,15 @@ Checks that every interface keeps its laws on every backend. Exit status 0 only 
 Usage: unipgas conform [OPTIONS]
 
   --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
-  --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, loopback
+  --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
+                  mapped: everything goes over sockets), loopback
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
   --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
   --jobs N        runs so many laws at a time (one for each core)
   --json FILE     writes one record a line (- is standard output, without the table)
+  --pinned        runs laws, too, that are known to be broken in a column
   --list          shows the laws
   --coverage      shows which laws check which procedure
   --sentences     shows the normative sentences of the specifications (with --api: of one) and what keeps each
@@ -42,6 +44,7 @@ struct Wishes {
     limit: Option<u64>,
     jobs: Option<u64>,
     json: Option<String>,
+    pinned: bool,
     list: bool,
     coverage: bool,
     sentences: bool,
@@ -60,7 +63,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
         };
         let flag = matches!(
             name.as_str(),
-            "--list" | "--coverage" | "--sentences" | "--help" | "-h"
+            "--list" | "--pinned" | "--coverage" | "--sentences" | "--help" | "-h"
         );
         let known = [
             "--api",
@@ -83,6 +86,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
             }
             match name.as_str() {
                 "--list" => wishes.list = true,
+                "--pinned" => wishes.pinned = true,
                 "--coverage" => wishes.coverage = true,
                 "--sentences" => wishes.sentences = true,
                 _ => wishes.help = true,
@@ -234,10 +238,11 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
     }
     let columns = columns(wishes)?;
     let alone = wishes.seed.is_some() && wishes.seeds.is_none();
-    let seeds = Seeds {
+    let plan = Plan {
         first: wishes.seed.unwrap_or(1),
         count: wishes.seeds.unwrap_or(if alone { 1 } else { 20 }),
         all: alone,
+        broken: wishes.pinned,
     };
     let mut json = match wishes.json.as_deref() {
         None => None,
@@ -247,7 +252,7 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
         ) as Box<dyn Write>),
     };
     let runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
-    let bar = progress_bar(matrix::work(&laws, &columns, &seeds));
+    let bar = progress_bar(matrix::work(&laws, &columns, &plan));
     let at_a_time = match wishes.jobs {
         Some(jobs) => jobs as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
@@ -256,7 +261,7 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
         &runner,
         &laws,
         &columns,
-        &seeds,
+        &plan,
         at_a_time,
         &|column, done| {
             bar.set_message(column.name);

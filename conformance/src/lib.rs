@@ -12,6 +12,7 @@ pub(crate) mod kit;
 pub mod law;
 pub mod laws;
 pub mod matrix;
+pub mod pinned;
 mod place;
 pub mod report;
 pub mod runner;

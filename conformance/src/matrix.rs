@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use unipgas::core::registry;
 
-use crate::runner::{Ran, Runner, Verdict};
+use crate::pinned::{self, Why};
+use crate::runner::{Failure, FailureKind, Ran, Runner, Verdict};
 use crate::worker::Item;
 use crate::{Api, Law};
 
@@ -86,8 +87,12 @@ impl Column {
         }
     }
 
-    /// Why this law cannot run in it.
-    pub fn refuses(&self, law: &Law) -> Option<&'static str> {
+    /// Why this law does not run in it.
+    fn refuses(&self, law: &Law, plan: &Plan) -> Option<&'static str> {
+        let pin = pinned::find(self, law).filter(|pin| pin.why == Why::Broken && !plan.broken);
+        if let Some(pin) = pin {
+            return Some(pin.reason);
+        }
         match law {
             _ if !self.threads => None,
             Law {
@@ -111,18 +116,20 @@ impl Column {
     }
 }
 
-/// Which seeds laws run under.
+/// Which seeds laws run under, and which run at all.
 #[derive(Debug, Clone, Copy)]
-pub struct Seeds {
+pub struct Plan {
     /// The first one.
     pub first: u64,
     /// How many, for laws about order.
     pub count: u64,
     /// As many for every law.
     pub all: bool,
+    /// Those that are pinned as broken, too.
+    pub broken: bool,
 }
 
-impl Seeds {
+impl Plan {
     fn of(&self, law: &Law, column: &Column) -> u64 {
         match (law.ordering, column.seeded) {
             _ if self.all => self.count,
@@ -144,13 +151,13 @@ pub struct Cell {
 }
 
 /// How many seeds `run` will go through.
-pub fn work(laws: &[&'static Law], columns: &[&'static Column], seeds: &Seeds) -> u64 {
+pub fn work(laws: &[&'static Law], columns: &[&'static Column], plan: &Plan) -> u64 {
     columns
         .iter()
         .filter(|column| column.missing().is_none())
         .flat_map(|column| laws.iter().map(move |law| (column, law)))
-        .filter(|(column, law)| column.refuses(law).is_none())
-        .map(|(column, law)| seeds.of(law, column))
+        .filter(|(column, law)| column.refuses(law, plan).is_none())
+        .map(|(column, law)| plan.of(law, column))
         .sum()
 }
 
@@ -160,7 +167,7 @@ pub fn run(
     runner: &Runner,
     laws: &[&'static Law],
     columns: &[&'static Column],
-    seeds: &Seeds,
+    plan: &Plan,
     at_a_time: usize,
     progress: &(dyn Fn(&'static Column, u64) + Sync),
 ) -> Result<Vec<Cell>, String> {
@@ -170,7 +177,12 @@ pub fn run(
         let missing = column.missing();
         let (refused, wanted): (Vec<_>, Vec<_>) = laws
             .iter()
-            .map(|law| (*law, missing.as_deref().or_else(|| column.refuses(law))))
+            .map(|law| {
+                (
+                    *law,
+                    missing.as_deref().or_else(|| column.refuses(law, plan)),
+                )
+            })
             .partition(|(_, reason)| reason.is_some());
         cells.extend(refused.into_iter().filter_map(|(law, reason)| {
             let ran = Ran {
@@ -182,7 +194,7 @@ pub fn run(
             Some(Cell { column, ran })
         }));
         let wanted: Vec<_> = wanted.into_iter().map(|(law, _)| law).collect();
-        let batches = batches(&wanted, column, seeds);
+        let batches = batches(&wanted, column, plan);
         jobs.extend(batches.into_iter().map(|batch| (column, batch)));
     }
     for (column, ran) in beside_each_other(runner, &jobs, at_a_time, progress)? {
@@ -201,7 +213,27 @@ pub fn run(
             _ => cells.push(Cell { column, ran }),
         }
     }
+    for cell in &mut cells {
+        if missing_pin(cell) {
+            let text = format!("{:?}: nobody has pinned that", cell.ran.verdict);
+            cell.ran.verdict = Verdict::Fail(Failure {
+                seed: plan.first,
+                kind: FailureKind::Fails,
+                text,
+            });
+        }
+    }
     Ok(cells)
+}
+
+/// Whether a law has run and says that something is not offered which the column is known to have, or the other way round.
+fn missing_pin(cell: &Cell) -> bool {
+    let absent = pinned::find(cell.column, cell.ran.law).is_some_and(|pin| pin.why == Why::Absent);
+    match cell.ran.verdict {
+        Verdict::NotOffered(_) => cell.ran.seeds > 0 && !absent,
+        Verdict::Pass => absent,
+        Verdict::Fail(_) => false,
+    }
 }
 
 /// What came of the jobs, in their order.
@@ -254,19 +286,19 @@ fn beside_each_other(
 /// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a
 /// job of its own; one that kills even under each seed, and likewise one of uTofu or libfabric where the seed matters: their processes
 /// open the backend once and for all.
-fn batches(laws: &[&'static Law], column: &Column, seeds: &Seeds) -> Vec<Vec<Item>> {
+fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>> {
     let mut batches: Vec<Vec<Item>> = Vec::new();
     for &law in laws {
         let item = Item {
             law,
-            first: seeds.first,
-            count: seeds.of(law, column),
+            first: plan.first,
+            count: plan.of(law, column),
         };
         let once = [Api::Utofu, Api::Libfabric].contains(&law.api);
         let alone = |law: &Law| law.needs_kill || once && column.seeded;
         if alone(law) {
             let one = |nth| Item {
-                first: seeds.first.wrapping_add(nth),
+                first: plan.first.wrapping_add(nth),
                 count: 1,
                 ..item
             };

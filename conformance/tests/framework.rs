@@ -214,10 +214,11 @@ fn the_others_are_not_spoiled() {
         .iter()
         .filter(|column| column.name == "shm")
         .collect();
-    let seeds = unipgas_conformance::matrix::Seeds {
+    let seeds = unipgas_conformance::matrix::Plan {
         first: 1,
         count: 2,
         all: true,
+        broken: false,
     };
     // One job after the other, and beside each other: the same, in the same order.
     for at_a_time in [1, 4] {

@@ -11,6 +11,8 @@ pub struct Completions {
     ended: SegQueue<Completion>,
     /// Posted, and not reported.
     pending: AtomicUsize,
+    /// Those whose bytes have not come.
+    reads: AtomicUsize,
 }
 
 impl Completions {
@@ -22,6 +24,21 @@ impl Completions {
     /// It was not posted after all.
     pub fn take_back(&self) {
         self.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// It reads: what is to come after it waits for [`landed`](Completions::landed).
+    pub fn reads(&self) {
+        self.reads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What an operation reads has come, or never will.
+    pub fn landed(&self) {
+        self.reads.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether an operation that reads is under way.
+    pub fn is_reading(&self) -> bool {
+        self.reads.load(Ordering::Acquire) > 0
     }
 
     /// It has ended.

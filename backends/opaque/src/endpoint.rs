@@ -1,7 +1,9 @@
 //! The issue of operations: each becomes a request, and ends with its answer.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use unipgas_core::agent::{Elements, Request};
 use unipgas_core::atomic::AtomicForm;
 use unipgas_core::inbox::Record;
@@ -15,10 +17,42 @@ use crate::link::{Landing, Waiting};
 use crate::region::place;
 use crate::transport::Home;
 
-/// An issue context. A stream keeps its order, so every operation is ordered.
+/// An issue context. A stream keeps its order, so every operation is ordered at the target; a put that is ordered after a read, and may
+/// send what is read, waits here until that has come.
 pub struct Endpoint {
     home: Arc<Home>,
     completions: Arc<Completions>,
+    late: Mutex<VecDeque<Put>>,
+}
+
+/// A put that may have to wait for earlier reads.
+struct Put {
+    src: Local,
+    len: usize,
+    to: RemoteRegion,
+    offset: usize,
+    notice: Option<(RemoteRegion, usize, u32)>,
+    flags: Flags,
+    context: u64,
+}
+
+// SAFETY:
+// - the source is valid until the operation is complete, on any thread: the contract of the operation.
+unsafe impl Send for Put {}
+
+impl Put {
+    fn request(&self) -> Request<'_> {
+        let slot =
+            |(region, offset, value): &(RemoteRegion, usize, u32)| (place(region, *offset), *value);
+        Request::Put {
+            to: place(&self.to, self.offset),
+            // SAFETY:
+            // - valid until the operation is complete (contract of the operation).
+            bytes: unsafe { bytes(self.src.ptr, self.len) },
+            flags: self.flags,
+            notice: self.notice.as_ref().map(slot),
+        }
+    }
 }
 
 impl Endpoint {
@@ -26,6 +60,42 @@ impl Endpoint {
         Endpoint {
             home: home.clone(),
             completions: Arc::default(),
+            late: Mutex::default(),
+        }
+    }
+
+    fn put_in_order(&self, put: Put) -> Result<Outcome> {
+        let mut late = self.late.lock();
+        let after_reads = put.flags.contains(Flags::ORDERED) && !put.flags.contains(Flags::INLINE);
+        if late.is_empty() && !(after_reads && self.completions.is_reading()) {
+            return self.ask(&put.to, &put.request(), None, put.context);
+        }
+        self.completions.begin();
+        late.push_back(put);
+        Ok(Outcome::Pending)
+    }
+
+    fn send_late(&self) {
+        let mut late = self.late.lock();
+        while !self.completions.is_reading()
+            && let Some(put) = late.pop_front()
+        {
+            match self.ask(&put.to, &put.request(), None, put.context) {
+                // Counted since it was posted.
+                Ok(_) => self.completions.take_back(),
+                Err(error) => self.completions.end(put.context, Err(error)),
+            }
+        }
+    }
+
+    /// Nothing overtakes the puts that wait; the agent brings what they wait for.
+    fn after_late_puts(&self) {
+        loop {
+            self.send_late();
+            if self.late.lock().is_empty() {
+                return;
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -38,6 +108,10 @@ impl Endpoint {
     ) -> Result<Outcome> {
         let link = self.home.link(region.parts().peer)?;
         self.completions.begin();
+        let reads = landing.is_some();
+        if reads {
+            self.completions.reads();
+        }
         let waiting = Waiting {
             completions: self.completions.clone(),
             context,
@@ -51,6 +125,9 @@ impl Endpoint {
                 Ok(Outcome::Pending)
             }
             Err(error) => {
+                if reads {
+                    self.completions.landed();
+                }
                 self.completions.take_back();
                 Err(error)
             }
@@ -89,15 +166,15 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
-        let request = Request::Put {
-            to: place(dst.region, dst.offset),
-            // SAFETY:
-            // - the caller's word; they are copied into the stream before this returns.
-            bytes: unsafe { bytes(src.ptr, len) },
-            flags,
+        self.put_in_order(Put {
+            src,
+            len,
+            to: dst.region.clone(),
+            offset: dst.offset,
             notice: None,
-        };
-        self.ask(dst.region, &request, None, context)
+            flags,
+            context,
+        })
     }
 
     unsafe fn get(
@@ -109,6 +186,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
+        self.after_late_puts();
         let request = Request::Get {
             from: place(src.region, src.offset),
             len: len as u64,
@@ -124,6 +202,7 @@ impl Channel for Endpoint {
 
     fn notify(&self, notice: Notice<'_>, _flags: Flags, context: u64) -> Result<Outcome> {
         check_notice(&notice)?;
+        self.after_late_puts();
         let request = Request::Notify {
             slot: place(notice.slot.region, notice.slot.offset),
             value: notice.value,
@@ -142,15 +221,16 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         check_notice(&notice)?;
-        let request = Request::Put {
-            to: place(dst.region, dst.offset),
-            // SAFETY:
-            // - the caller's word; they are copied into the stream before this returns.
-            bytes: unsafe { bytes(src.ptr, len) },
+        let slot = notice.slot;
+        self.put_in_order(Put {
+            src,
+            len,
+            to: dst.region.clone(),
+            offset: dst.offset,
+            notice: Some((slot.region.clone(), slot.offset, notice.value)),
             flags,
-            notice: Some((place(notice.slot.region, notice.slot.offset), notice.value)),
-        };
-        self.ask(dst.region, &request, None, context)
+            context,
+        })
     }
 
     unsafe fn atomic(
@@ -172,6 +252,7 @@ impl Channel for Endpoint {
         if !atomic::supported(op, ty) || (op == AtomicOp::Read && !fetch) {
             return Err(Error::Unsupported);
         }
+        self.after_late_puts();
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
         // - where the operation reads them there are `count` elements (the caller's word); they are copied before this returns.
@@ -209,6 +290,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         inbox.check(0, inbox.len(), Rights::WRITE)?;
+        self.after_late_puts();
         let request = Request::Deliver {
             inbox: place(inbox, 0),
             record,
@@ -217,6 +299,7 @@ impl Channel for Endpoint {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.send_late();
         self.completions.report(sink);
     }
 

@@ -61,6 +61,15 @@ pub struct Waiting {
     pub landing: Option<Landing>,
 }
 
+impl Waiting {
+    fn end(self, result: Result<()>) {
+        if self.landing.is_some() {
+            self.completions.landed();
+        }
+        self.completions.end(self.context, result);
+    }
+}
+
 // SAFETY:
 // - the landing is valid until the operation is complete, on any thread: the contract of the operation.
 unsafe impl Send for Waiting {}
@@ -202,13 +211,11 @@ impl Link {
                 Ok(())
             }
             _ => {
-                waiting
-                    .completions
-                    .end(waiting.context, Err(Error::PeerDead));
+                waiting.end(Err(Error::PeerDead));
                 return Err(wire::Malformed);
             }
         };
-        waiting.completions.end(waiting.context, result);
+        waiting.end(result);
         Ok(())
     }
 
@@ -221,9 +228,7 @@ impl Link {
         }
         asked.outgoing = Outgoing::default();
         for waiting in asked.waiting.drain(..) {
-            waiting
-                .completions
-                .end(waiting.context, Err(Error::PeerDead));
+            waiting.end(Err(Error::PeerDead));
         }
     }
 }

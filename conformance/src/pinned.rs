@@ -1,0 +1,68 @@
+//! What is known not to hold in a column, law by law, with the reason. What is not listed here has to hold: a law that says by itself that
+//! something is not offered fails where nobody has pinned that.
+
+use crate::Law;
+use crate::matrix::Column;
+
+/// What becomes of a pinned law.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It looks for something that the backend cannot have, and says so itself.
+    Absent,
+    /// It is broken there for now: it runs with `--pinned` only.
+    Broken,
+}
+
+/// A law, or all whose names begin alike, on a backend.
+pub struct Pin {
+    /// As in UNIPGAS_BACKEND.
+    pub backend: &'static str,
+    /// The law's name; with a * at its end the beginning of names.
+    pub law: &'static str,
+    /// What becomes of it.
+    pub why: Why,
+    /// What it lacks.
+    pub reason: &'static str,
+}
+
+const fn absent(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
+    Pin {
+        backend,
+        law,
+        why: Why::Absent,
+        reason,
+    }
+}
+
+const fn broken(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
+    Pin {
+        backend,
+        law,
+        why: Why::Broken,
+        reason,
+    }
+}
+
+const NOT_MAPPED: &str =
+    "RCCE_shmalloc gives addresses of memory that all UEs share, and there is none";
+
+/// All of them.
+pub const PINS: &[Pin] = &[
+    absent("shm", "selftest.not-offered", "nobody has it"),
+    absent("opaque", "rcce.shared.*", NOT_MAPPED),
+];
+
+impl Pin {
+    fn is_of(&self, column: &Column, law: &Law) -> bool {
+        let named = match self.law.strip_suffix('*') {
+            Some(beginning) => law.id.starts_with(beginning),
+            None => law.id == self.law,
+        };
+        named && self.backend == column.backend
+    }
+}
+
+/// What is pinned of a law in a column.
+pub fn find(column: &Column, law: &Law) -> Option<&'static Pin> {
+    PINS.iter().find(|pin| pin.is_of(column, law))
+}
