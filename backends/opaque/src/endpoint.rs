@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::agent::{Elements, Request};
+use unipgas_core::agent::{Elements, Place, Request};
 use unipgas_core::atomic::AtomicForm;
 use unipgas_core::inbox::Record;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
@@ -17,40 +17,50 @@ use crate::link::{Landing, Waiting};
 use crate::region::place;
 use crate::transport::Home;
 
-/// An issue context. A stream keeps its order, so every operation is ordered at the target; a put that is ordered after a read, and may
-/// send what is read, waits here until that has come.
+/// An issue context. A stream keeps its order, so every operation is ordered at the target. What is ordered after a read waits here until
+/// what was read has come, and whatever is posted meanwhile behind it.
 pub struct Endpoint {
     home: Arc<Home>,
     completions: Arc<Completions>,
-    late: Mutex<VecDeque<Put>>,
+    late: Mutex<VecDeque<Late>>,
 }
 
-/// A put that may have to wait for earlier reads.
-struct Put {
-    src: Local,
-    len: usize,
-    to: RemoteRegion,
-    offset: usize,
-    notice: Option<(RemoteRegion, usize, u32)>,
-    flags: Flags,
+/// An operation that waits for earlier reads.
+struct Late {
+    peer: u32,
+    what: What,
+    landing: Option<Landing>,
     context: u64,
 }
 
+enum What {
+    /// A request's frame.
+    Frame(Vec<u8>),
+    /// A put, whose source may be what is read.
+    Put(Put),
+}
+
+struct Put {
+    src: Local,
+    len: usize,
+    to: Place,
+    notice: Option<(Place, u32)>,
+    flags: Flags,
+}
+
 // SAFETY:
-// - the source is valid until the operation is complete, on any thread: the contract of the operation.
-unsafe impl Send for Put {}
+// - source and landing are valid until the operation is complete, on any thread: the contract of the operation.
+unsafe impl Send for Late {}
 
 impl Put {
     fn request(&self) -> Request<'_> {
-        let slot =
-            |(region, offset, value): &(RemoteRegion, usize, u32)| (place(region, *offset), *value);
         Request::Put {
-            to: place(&self.to, self.offset),
+            to: self.to,
             // SAFETY:
             // - valid until the operation is complete (contract of the operation).
             bytes: unsafe { bytes(self.src.ptr, self.len) },
             flags: self.flags,
-            notice: self.notice.as_ref().map(slot),
+            notice: self.notice,
         }
     }
 }
@@ -64,49 +74,86 @@ impl Endpoint {
         }
     }
 
-    fn put_in_order(&self, put: Put) -> Result<Outcome> {
+    fn post(
+        &self,
+        region: &RemoteRegion,
+        request: &Request<'_>,
+        landing: Option<Landing>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let peer = region.parts().peer;
         let mut late = self.late.lock();
-        let after_reads = put.flags.contains(Flags::ORDERED) && !put.flags.contains(Flags::INLINE);
-        if late.is_empty() && !(after_reads && self.completions.is_reading()) {
-            return self.ask(&put.to, &put.request(), None, put.context);
+        if !self.is_late(&late, flags) {
+            return self.ask(peer, |into| request.encode(into), landing, context);
+        }
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        self.completions.begin();
+        late.push_back(Late {
+            peer,
+            what: What::Frame(frame),
+            landing,
+            context,
+        });
+        Ok(Outcome::Pending)
+    }
+
+    fn post_put(&self, region: &RemoteRegion, put: Put, context: u64) -> Result<Outcome> {
+        let flags = put.flags;
+        if flags.contains(Flags::INLINE) {
+            return self.post(region, &put.request(), None, flags, context);
+        }
+        let peer = region.parts().peer;
+        let mut late = self.late.lock();
+        if !self.is_late(&late, flags) {
+            return self.ask(peer, |into| put.request().encode(into), None, context);
         }
         self.completions.begin();
-        late.push_back(put);
+        late.push_back(Late {
+            peer,
+            what: What::Put(put),
+            landing: None,
+            context,
+        });
         Ok(Outcome::Pending)
+    }
+
+    fn is_late(&self, late: &VecDeque<Late>, flags: Flags) -> bool {
+        !late.is_empty() || (flags.contains(Flags::ORDERED) && self.completions.is_reading())
     }
 
     fn send_late(&self) {
         let mut late = self.late.lock();
         while !self.completions.is_reading()
-            && let Some(put) = late.pop_front()
+            && let Some(next) = late.pop_front()
         {
-            match self.ask(&put.to, &put.request(), None, put.context) {
+            let Late {
+                peer,
+                what,
+                landing,
+                context,
+            } = next;
+            let encode = |into: &mut Vec<u8>| match &what {
+                What::Frame(frame) => into.extend_from_slice(frame),
+                What::Put(put) => put.request().encode(into),
+            };
+            match self.ask(peer, encode, landing, context) {
                 // Counted since it was posted.
                 Ok(_) => self.completions.take_back(),
-                Err(error) => self.completions.end(put.context, Err(error)),
+                Err(error) => self.completions.end(context, Err(error)),
             }
-        }
-    }
-
-    /// Nothing overtakes the puts that wait; the agent brings what they wait for.
-    fn after_late_puts(&self) {
-        loop {
-            self.send_late();
-            if self.late.lock().is_empty() {
-                return;
-            }
-            std::thread::yield_now();
         }
     }
 
     fn ask(
         &self,
-        region: &RemoteRegion,
-        request: &Request<'_>,
+        peer: u32,
+        encode: impl FnOnce(&mut Vec<u8>),
         landing: Option<Landing>,
         context: u64,
     ) -> Result<Outcome> {
-        let link = self.home.link(region.parts().peer)?;
+        let link = self.home.link(peer)?;
         self.completions.begin();
         let reads = landing.is_some();
         if reads {
@@ -117,7 +164,7 @@ impl Endpoint {
             context,
             landing,
         };
-        match link.ask(request, waiting) {
+        match link.ask(encode, waiting) {
             Ok(more) => {
                 if more {
                     self.home.wake();
@@ -166,15 +213,14 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
-        self.put_in_order(Put {
+        let put = Put {
             src,
             len,
-            to: dst.region.clone(),
-            offset: dst.offset,
+            to: place(dst.region, dst.offset),
             notice: None,
             flags,
-            context,
-        })
+        };
+        self.post_put(dst.region, put, context)
     }
 
     unsafe fn get(
@@ -186,7 +232,6 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
-        self.after_late_puts();
         let request = Request::Get {
             from: place(src.region, src.offset),
             len: len as u64,
@@ -197,17 +242,16 @@ impl Channel for Endpoint {
             len,
             flags,
         };
-        self.ask(src.region, &request, Some(landing), context)
+        self.post(src.region, &request, Some(landing), flags, context)
     }
 
-    fn notify(&self, notice: Notice<'_>, _flags: Flags, context: u64) -> Result<Outcome> {
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         check_notice(&notice)?;
-        self.after_late_puts();
         let request = Request::Notify {
             slot: place(notice.slot.region, notice.slot.offset),
             value: notice.value,
         };
-        self.ask(notice.slot.region, &request, None, context)
+        self.post(notice.slot.region, &request, None, flags, context)
     }
 
     unsafe fn put_notify(
@@ -221,16 +265,15 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         check_notice(&notice)?;
-        let slot = notice.slot;
-        self.put_in_order(Put {
+        let slot = place(notice.slot.region, notice.slot.offset);
+        let put = Put {
             src,
             len,
-            to: dst.region.clone(),
-            offset: dst.offset,
-            notice: Some((slot.region.clone(), slot.offset, notice.value)),
+            to: place(dst.region, dst.offset),
+            notice: Some((slot, notice.value)),
             flags,
-            context,
-        })
+        };
+        self.post_put(dst.region, put, context)
     }
 
     unsafe fn atomic(
@@ -252,7 +295,6 @@ impl Channel for Endpoint {
         if !atomic::supported(op, ty) || (op == AtomicOp::Read && !fetch) {
             return Err(Error::Unsupported);
         }
-        self.after_late_puts();
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
         // - where the operation reads them there are `count` elements (the caller's word); they are copied before this returns.
@@ -279,23 +321,22 @@ impl Channel for Endpoint {
             len,
             flags: Flags::empty(),
         });
-        self.ask(dst.region, &asked, landing, context)
+        self.post(dst.region, &asked, landing, flags, context)
     }
 
     fn deliver(
         &self,
         inbox: &RemoteRegion,
         record: Record,
-        _flags: Flags,
+        flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         inbox.check(0, inbox.len(), Rights::WRITE)?;
-        self.after_late_puts();
         let request = Request::Deliver {
             inbox: place(inbox, 0),
             record,
         };
-        self.ask(inbox, &request, None, context)
+        self.post(inbox, &request, None, flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

@@ -139,8 +139,8 @@ impl Link {
         }
     }
 
-    /// Asks the peer; true: the agent has to send the rest. Errors: [`Error::PeerDead`], also in the child of a fork.
-    pub fn ask(&self, request: &Request<'_>, waiting: Waiting) -> Result<bool> {
+    /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: [`Error::PeerDead`], also in the child of a fork.
+    pub fn ask(&self, encode: impl FnOnce(&mut Vec<u8>), waiting: Waiting) -> Result<bool> {
         if self.process != process::id() {
             return Err(Error::PeerDead);
         }
@@ -149,7 +149,7 @@ impl Link {
             return Err(Error::PeerDead);
         }
         let was_empty = asked.outgoing.is_empty();
-        request.encode(asked.outgoing.bytes());
+        encode(asked.outgoing.bytes());
         asked.waiting.push_back(waiting);
         if !was_empty {
             // The agent sends it after what comes before.

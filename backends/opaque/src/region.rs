@@ -212,7 +212,7 @@ fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
         context: 0,
         landing: None,
     };
-    if link.ask(request, waiting)? {
+    if link.ask(|into| request.encode(into), waiting)? {
         home.wake();
     }
     let patience = Patience {
