@@ -307,7 +307,7 @@ impl State {
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
                 let channel = &self.channel;
-                match channel.deliver(&target.inbox, notice, Flags::ORDERED, context) {
+                match channel.deliver((&target.inbox).into(), notice, Flags::ORDERED, context) {
                     Err(Error::InboxFull) if !target.has_gone() => Ok(None),
                     Err(Error::InboxFull) => Err(Errno::CONNRESET),
                     Ok(outcome) => Ok(Some(outcome)),

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
-use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
@@ -512,12 +512,13 @@ impl Endpoint {
     /// See [`Channel::deliver`].
     pub fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.channel(inbox).deliver(inbox, record, flags, context)
+        self.channel(inbox.first)
+            .deliver(inbox, record, flags, context)
     }
 
     /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned.

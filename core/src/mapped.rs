@@ -7,7 +7,7 @@ use crate::atomic::{self, Exclusion};
 use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
 use crate::lines::copy_lines;
-use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::Channel;
 use crate::{Error, Result, prefetch};
@@ -140,9 +140,25 @@ fn set_word(notice: &Notice<'_>, word: *mut u8) {
     ring(notice.slot.region);
 }
 
+fn writer(inbox: &RemoteRegion) -> Result<InboxWriter> {
+    let whole = Remote {
+        region: inbox,
+        offset: 0,
+    };
+    let at = place(whole, inbox.len(), Rights::WRITE)?;
+    // SAFETY:
+    // - the whole region is mapped here for as long as it lives, which the caller's borrow outlives the writer.
+    unsafe { InboxWriter::attach(at, inbox.len()) }
+}
+
 #[inline(always)]
 fn notice_word(notice: &Notice<'_>) -> Result<*mut u8> {
-    let word = place(notice.slot, 4, Rights::WRITE)?;
+    aligned_word(notice.slot)
+}
+
+#[inline(always)]
+fn aligned_word(slot: Remote<'_>) -> Result<*mut u8> {
+    let word = place(slot, 4, Rights::WRITE)?;
     if (word as usize) & 3 != 0 {
         return Err(Error::Misaligned(4));
     }
@@ -459,24 +475,31 @@ impl Channel for MappedChannel {
 
     fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {
-        let at = place(
-            Remote {
-                region: inbox,
-                offset: 0,
-            },
-            inbox.len(),
-            Rights::WRITE,
-        )?;
-        // SAFETY:
-        // - the whole region is mapped here for as long as `inbox` lives.
-        unsafe { InboxWriter::attach(at, inbox.len())?.push(record)? };
-        ring(inbox);
-        Ok(Outcome::Complete)
+        let first = writer(inbox.first)?;
+        let delivered = match inbox.second {
+            None => first.push(record),
+            Some(second) => {
+                let second = writer(second)?;
+                if second.is_drained() {
+                    first.push(record).or_else(|_| second.push(record))
+                } else {
+                    second.push(record)
+                }
+            }
+        };
+        if let (Err(Error::InboxFull), Some(overflow)) = (&delivered, inbox.overflow) {
+            let word = aligned_word(overflow)?;
+            // SAFETY:
+            // - 4 aligned bytes in bounds of a live mapping, as just seen.
+            unsafe { AtomicU32::from_ptr(word.cast()) }.store(1, Ordering::Release);
+        }
+        ring(inbox.first);
+        delivered.map(|()| Outcome::Complete)
     }
 
     fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}

@@ -49,6 +49,28 @@ impl Remote<'_> {
     }
 }
 
+/// Where records go.
+#[derive(Debug, Clone, Copy)]
+pub struct Inbox<'a> {
+    /// The ring that is filled first.
+    pub first: &'a RemoteRegion,
+    /// The ring for what the first one has no room for. What is in it is never overtaken: until it has been emptied, all goes there.
+    pub second: Option<&'a RemoteRegion>,
+    /// A word of 4 bytes that becomes 1 when a record finds no room at all: so its owner learns of that.
+    pub overflow: Option<Remote<'a>>,
+}
+
+impl<'a> From<&'a RemoteRegion> for Inbox<'a> {
+    /// One ring, and nobody is told when it is full.
+    fn from(first: &'a RemoteRegion) -> Self {
+        Inbox {
+            first,
+            second: None,
+            overflow: None,
+        }
+    }
+}
+
 /// A notification: the u32 at `slot` becomes `value`, and whoever waits there is woken.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice<'a> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::region::{Memory, RemoteRegion, Rights};
 use crate::{Error, Result};
 
@@ -141,10 +141,11 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Delivers `record` into the inbox that `inbox` was allocated for. Errors: [`Error::InboxFull`].
+    /// Delivers `record`. All of the inbox belongs to one peer, where it is decided which ring takes the record. Errors:
+    /// [`Error::InboxFull`]; then the word of the inbox that says so has been set.
     fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,

@@ -9,9 +9,9 @@ use unipgas_core::atomic::{self, AtomicForm};
 use unipgas_core::driver::{Driven, Driver};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
-use unipgas_core::{AtomicOp, Error, RemoteRegion, Result, Rights, copy};
+use unipgas_core::{AtomicOp, Error, Result, Rights, copy};
 
 use crate::plan::{Plan, Shape};
 use crate::queue::{Means, Posted, Queue};
@@ -367,15 +367,19 @@ impl Channel for ChaosChannel {
 
     fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        inbox.check(0, inbox.len(), Rights::WRITE)?;
+        let first = inbox.first;
+        first.check(0, first.len(), Rights::WRITE)?;
         let work = Work::Deliver {
-            inbox: inbox.clone(),
+            first: first.clone(),
+            second: inbox.second.cloned(),
+            overflow: inbox.overflow.map(Place::of),
             record,
+            last_try: true,
         };
         self.state.post(work, INDIVISIBLE, flags, context)
     }

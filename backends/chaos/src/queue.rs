@@ -278,6 +278,8 @@ fn step(op: &mut Posted, index: usize, means: &Means<'_>) -> Result<Outcome> {
     if waiting > 1 {
         flags.remove(Flags::WAKE);
     }
+    op.work
+        .set_last_try(op.retries >= means.config.inbox_retries);
     // SAFETY:
     // - the operation has not been reported as complete, so the user's word still holds.
     let outcome = unsafe {

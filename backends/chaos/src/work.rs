@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unipgas_core::inbox::Record;
-use unipgas_core::op::{AtomicRequest, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, AtomicType, RemoteRegion, Result};
 
@@ -86,8 +86,12 @@ pub enum Work {
         result: *mut u8,
     },
     Deliver {
-        inbox: RemoteRegion,
+        first: RemoteRegion,
+        second: Option<RemoteRegion>,
+        overflow: Option<Place>,
         record: Record,
+        /// If there is no room now, its owner is told so.
+        last_try: bool,
     },
 }
 
@@ -106,15 +110,15 @@ impl Work {
             Work::Put { dst, .. } | Work::Atomic { dst, .. } => &dst.region,
             Work::Get { src, .. } => &src.region,
             Work::Notify { slot, .. } => &slot.region,
-            Work::Deliver { inbox, .. } => inbox,
+            Work::Deliver { first, .. } => first,
         }
     }
 
     /// The inbox that the operation delivers to, if it does.
     pub fn inbox(&self) -> Option<InboxId> {
         match self {
-            Work::Deliver { inbox, .. } => {
-                let parts = inbox.parts();
+            Work::Deliver { first, .. } => {
+                let parts = first.parts();
                 Some((
                     parts.peer,
                     parts.base as usize,
@@ -123,6 +127,13 @@ impl Work {
                 ))
             }
             _ => None,
+        }
+    }
+
+    /// Whether a record that finds no room is not offered again.
+    pub fn set_last_try(&mut self, last: bool) {
+        if let Work::Deliver { last_try, .. } = self {
+            *last_try = last;
         }
     }
 
@@ -227,7 +238,21 @@ impl Work {
                 // - see above.
                 unsafe { inner.atomic(dst.at(skip), &request, flags, context) }
             }
-            Work::Deliver { inbox, record } => inner.deliver(inbox, *record, flags, context),
+            Work::Deliver {
+                first,
+                second,
+                overflow,
+                record,
+                last_try,
+            } => {
+                let overflow = overflow.as_ref().filter(|_| *last_try);
+                let inbox = Inbox {
+                    first,
+                    second: second.as_ref(),
+                    overflow: overflow.map(|word| word.at(0)),
+                };
+                inner.deliver(inbox, *record, flags, context)
+            }
         }
     }
 }

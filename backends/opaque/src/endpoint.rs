@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use unipgas_core::agent::{Elements, Place, Request};
 use unipgas_core::atomic::AtomicForm;
 use unipgas_core::inbox::Record;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use unipgas_core::region::{RemoteRegion, Rights};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, Error, Result, atomic};
@@ -326,17 +326,20 @@ impl Channel for Endpoint {
 
     fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        inbox.check(0, inbox.len(), Rights::WRITE)?;
+        let first = inbox.first;
+        first.check(0, first.len(), Rights::WRITE)?;
         let request = Request::Deliver {
-            inbox: place(inbox, 0),
+            first: place(first, 0),
+            second: inbox.second.map(|second| place(second, 0)),
+            overflow: inbox.overflow.map(|word| place(word.region, word.offset)),
             record,
         };
-        self.post(inbox, &request, None, flags, context)
+        self.post(first, &request, None, flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::{last_word, rest_of_line};
 use unipgas_core::mapped::MappedChannel;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
@@ -242,12 +242,12 @@ impl Channel for ShmChannel {
 
     fn deliver(
         &self,
-        inbox: &RemoteRegion,
+        inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        if mapped(inbox) {
+        if mapped(inbox.first) {
             return MappedChannel.deliver(inbox, record, flags, context);
         }
         Err(Error::InvalidArgument(

@@ -9,7 +9,7 @@ use super::wire::{Answer, Elements, Request};
 use crate::atomic::{AtomicForm, ElementLocks};
 use crate::bell::Bell;
 use crate::mapped::{MappedChannel, move_bytes};
-use crate::op::{AtomicRequest, Flags, Local, Notice, Remote};
+use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
 use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
 use crate::transport::Channel;
 use crate::{AtomicOp, Error, Result};
@@ -193,9 +193,19 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             ref elements,
             flags,
         } => return change(find(slots, to)?, elements, flags),
-        Request::Deliver { inbox, record } => {
-            let inbox = find(slots, inbox)?;
-            here.deliver(inbox.region, record, Flags::empty(), 0)?;
+        Request::Deliver {
+            first,
+            second,
+            overflow,
+            record,
+        } => {
+            let second = second.map(|place| find(slots, place)).transpose()?;
+            let inbox = Inbox {
+                first: find(slots, first)?.region,
+                second: second.map(|second| second.region),
+                overflow: overflow.map(|word| find(slots, word)).transpose()?,
+            };
+            here.deliver(inbox, record, Flags::empty(), 0)?;
         }
         Request::Import { place } => {
             find(slots, place)?;

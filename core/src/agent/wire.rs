@@ -61,7 +61,9 @@ pub enum Request<'a> {
         flags: Flags,
     },
     Deliver {
-        inbox: Place,
+        first: Place,
+        second: Option<Place>,
+        overflow: Option<Place>,
         record: Record,
     },
     /// Is it registered? Who asks is told when it no longer is.
@@ -164,6 +166,15 @@ struct Head {
     pad: [u8; 5],
 }
 
+/// What follows the head of a delivery; of no generation: there is none.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Delivery {
+    record: Record,
+    second: Place,
+    overflow: Place,
+}
+
 const HEAD: usize = size_of::<Head>();
 
 fn head(kind: u32) -> Head {
@@ -238,14 +249,24 @@ impl Request<'_> {
                 let head = bytemuck::bytes_of(&head);
                 frame(into, &[head, elements.operand, elements.compare]);
             }
-            Request::Deliver { inbox, record } => {
+            Request::Deliver {
+                first,
+                second,
+                overflow,
+                record,
+            } => {
                 let head = Head {
-                    place: inbox,
+                    place: first,
                     ..head(DELIVER)
+                };
+                let rest = Delivery {
+                    record,
+                    second: second.unwrap_or(Place::zeroed()),
+                    overflow: overflow.unwrap_or(Place::zeroed()),
                 };
                 frame(
                     into,
-                    &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&record)],
+                    &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest)],
                 );
             }
             Request::Import { place } => {
@@ -292,10 +313,18 @@ impl<'a> Request<'a> {
                 elements: elements(&head, bytes)?,
                 flags,
             }),
-            DELIVER => Ok(Request::Deliver {
-                inbox: head.place,
-                record: bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?,
-            }),
+            DELIVER => {
+                let rest: Delivery =
+                    bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?;
+                // Generations begin with 1.
+                let there = |place: &Place| place.generation != 0;
+                Ok(Request::Deliver {
+                    first: head.place,
+                    second: Some(rest.second).filter(there),
+                    overflow: Some(rest.overflow).filter(there),
+                    record: rest.record,
+                })
+            }
             IMPORT if bytes.is_empty() => Ok(Request::Import { place: head.place }),
             FORGOTTEN if bytes.is_empty() => Ok(Request::Forgotten { place: head.place }),
             _ => Err(Malformed),
@@ -422,7 +451,9 @@ mod tests {
                 flags: Flags::WAKE,
             },
             Request::Deliver {
-                inbox: place(5),
+                first: place(5),
+                second: Some(place(11)),
+                overflow: None,
                 record: Record {
                     source: 1,
                     kind: 2,

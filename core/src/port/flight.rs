@@ -25,10 +25,8 @@ pub(super) struct Flight {
 pub(super) enum Stage {
     Moving,
     Moved,
-    /// The notice is on its way to the small part of the inbox, or (true) to the large one.
-    Telling(bool),
-    /// There was no room in that part.
-    NoRoom(bool),
+    /// The notice is on its way.
+    Telling,
     Told,
     NotSent(Fault),
     Failed(Fault),
@@ -87,8 +85,8 @@ impl Port {
                     flight.has_moved();
                     return;
                 }
-                (Stage::Telling(_), Ok(())) => Stage::Told,
-                (Stage::Telling(full), Err(Error::InboxFull)) => Stage::NoRoom(full),
+                // A full inbox is its owner's failure, who has been told.
+                (Stage::Telling, Ok(()) | Err(Error::InboxFull)) => Stage::Told,
                 (_, Err(error)) => Stage::Failed(self.why(&flight.command, error)),
                 (stage, Ok(())) => stage,
             };
@@ -104,18 +102,10 @@ impl Port {
         while let Some(flight) = queues.flights.front_mut() {
             let command = flight.command;
             match flight.stage {
-                Stage::Moving | Stage::Telling(_) => return Ok(()),
-                Stage::Moved | Stage::NoRoom(false) => {
-                    let full = flight.stage == Stage::NoRoom(false);
+                Stage::Moving | Stage::Telling => return Ok(()),
+                Stage::Moved => {
                     let number = queues.first_flight + 1;
-                    flight.stage = self.tell_later(&command, number, full);
-                    continue;
-                }
-                Stage::NoRoom(true) => {
-                    if let Ok(target) = self.network.port(command.place(), command.port()) {
-                        target.overflowed();
-                    }
-                    flight.stage = Stage::Told;
+                    flight.stage = self.tell_later(&command, number);
                     continue;
                 }
                 Stage::Told | Stage::NotSent(_) | Stage::Failed(_) => {}
@@ -152,7 +142,7 @@ impl Port {
         Ok(())
     }
 
-    pub(super) fn tell_later(&self, command: &Command, number: u64, full: bool) -> Stage {
+    pub(super) fn tell_later(&self, command: &Command, number: u64) -> Stage {
         if command.kind() == Some(CommandKind::Nop)
             || !command.flags().contains(CommandFlags::REMOTE_NOTICE)
         {
@@ -165,11 +155,10 @@ impl Port {
         let record = self.remote_notice(command).to_record();
         match self
             .endpoint
-            .deliver(target.inbox(full), record, Flags::ORDERED, number)
+            .deliver(target.inbox(), record, Flags::ORDERED, number)
         {
-            Ok(Outcome::Complete) => Stage::Told,
-            Ok(Outcome::Pending) => Stage::Telling(full),
-            Err(Error::InboxFull) => Stage::NoRoom(full),
+            Ok(Outcome::Complete) | Err(Error::InboxFull) => Stage::Told,
+            Ok(Outcome::Pending) => Stage::Telling,
             Err(error) => Stage::Failed(self.why(command, error)),
         }
     }

@@ -332,17 +332,8 @@ impl Network {
 
     /// Delivers a notice, waiting for that. A full inbox is its owner's failure.
     pub(super) fn tell(&self, port: &RemotePort, notice: PortNotice) {
-        let mut told = Err(Error::InboxFull);
-        for full in [false, true] {
-            if told == Err(Error::InboxFull) {
-                told = self
-                    .service
-                    .deliver(&self.engine, port.inbox(full), notice.to_record());
-            }
-        }
-        if told == Err(Error::InboxFull) {
-            port.overflowed();
-        }
+        let record = notice.to_record();
+        let _ = self.service.deliver(&self.engine, port.inbox(), record);
     }
 
     /// Leaves the job: others find nothing here any more.

@@ -11,7 +11,7 @@ use crate::bundle::RegionKey;
 use crate::directory::read_listed;
 use crate::engine::Connection;
 use crate::inbox::InboxWriter;
-use crate::op::Remote;
+use crate::op::{Inbox, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::Life;
 use crate::{Error, Result};
@@ -132,16 +132,15 @@ impl RemotePort {
         Ok(())
     }
 
-    /// The part of the inbox that the next notice goes to, or the large one where the small one was `full`.
-    pub(super) fn inbox(&self, full: bool) -> &RemoteRegion {
-        let spilled = match &self.writers {
-            Some([_, large]) => !large.is_drained(),
-            None => false,
-        };
-        if full | spilled {
-            &self.spill
-        } else {
-            &self.inbox
+    /// Both parts of the inbox, as [`RemotePort::push`] has them.
+    pub(super) fn inbox(&self) -> Inbox<'_> {
+        Inbox {
+            first: &self.inbox,
+            second: Some(&self.spill),
+            overflow: Some(Remote {
+                region: &self.table,
+                offset: Header::OVERFLOW,
+            }),
         }
     }
 

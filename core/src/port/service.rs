@@ -3,8 +3,8 @@
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
-use crate::op::{Flags, Outcome, Remote};
-use crate::region::{Region, RemoteRegion, Rights};
+use crate::op::{Flags, Inbox, Outcome, Remote};
+use crate::region::{Region, Rights};
 use crate::{Deadline, Result};
 use parking_lot::Mutex;
 
@@ -133,7 +133,7 @@ impl Service {
     }
 
     /// Delivers a record.
-    pub fn deliver(&self, engine: &Engine, inbox: &RemoteRegion, record: Record) -> Result<()> {
+    pub fn deliver(&self, engine: &Engine, inbox: Inbox<'_>, record: Record) -> Result<()> {
         let outcome = self.endpoint.deliver(inbox, record, Flags::empty(), 0);
         self.settled(engine, outcome)
     }

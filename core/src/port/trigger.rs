@@ -43,6 +43,8 @@ pub(super) struct Header {
 impl Header {
     /// Where the key of the inbox's larger part lies.
     pub const SPILL: usize = std::mem::offset_of!(Header, spill);
+    /// Where the word is that says that the inbox was full.
+    pub const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
 
     /// Tells where the inbox's larger part is.
     pub fn set_spill(&self, key: &RegionKey) {

@@ -312,7 +312,7 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
                 value,
                 ..Record::default()
             };
-            endpoint.deliver(&remote, record, Flags::empty(), value)
+            endpoint.deliver((&remote).into(), record, Flags::empty(), value)
         };
 
         // With a reader that keeps up all arrive, one after the other.

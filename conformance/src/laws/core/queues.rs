@@ -191,9 +191,9 @@ fn once_in_order(ctx: &Ctx) -> Verdict {
         ctx.sync();
         let inbox = rank.listed(0, EXTRA)?;
         for number in 0..RECORDS {
-            let posted = rank
-                .endpoint
-                .deliver(&inbox, record(ctx.rank, number), Flags::ORDERED, 0);
+            let posted =
+                rank.endpoint
+                    .deliver((&inbox).into(), record(ctx.rank, number), Flags::ORDERED, 0);
             posted.says("record")?;
             if number % 16 == 0 {
                 rank.drain().says("drain")?;
@@ -226,16 +226,16 @@ fn full(ctx: &Ctx) -> Verdict {
             ctx.sync();
             let inbox = rank.listed(0, EXTRA)?;
             for number in 0..CAPACITY {
-                let posted = rank
-                    .endpoint
-                    .deliver(&inbox, record(1, number), Flags::empty(), 0);
+                let posted =
+                    rank.endpoint
+                        .deliver((&inbox).into(), record(1, number), Flags::empty(), 0);
                 rank.end(posted)
                     .says(&format!("record {number} of {CAPACITY}"))?;
             }
             for _ in 0..3 {
-                let posted = rank
-                    .endpoint
-                    .deliver(&inbox, record(1, 99), Flags::empty(), 0);
+                let posted =
+                    rank.endpoint
+                        .deliver((&inbox).into(), record(1, 99), Flags::empty(), 0);
                 refused(
                     rank.end(posted),
                     |e| *e == Error::InboxFull,
