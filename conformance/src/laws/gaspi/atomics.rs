@@ -55,7 +55,7 @@ fn swap(segment: u8, at: u64, rank: u16, comparator: u64, new: u64) -> Result<u6
 
 /// How often: as often as the ranks need to meet, where an operation takes nanoseconds.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
-    if ctx.backend == "shm" {
+    if ctx.is_quick() {
         50 * at_least
     } else {
         at_least

@@ -279,7 +279,7 @@ fn arrays(ctx: &Ctx) -> Verdict {
 fn borders(ctx: &Ctx) -> Verdict {
     const DOUBLE: c_int = 9;
     const DOUBLE_COMPLEX: c_int = 11;
-    let each = if ctx.backend == "chaos" { 10 } else { 30_000 };
+    let each = if ctx.is_quick() { 30_000 } else { 10 };
     with(ctx, &Plan::default(), 8192, |job| {
         for at in [248, 504, 4088, 64] {
             let one = [1f64.to_le_bytes(), 1f64.to_le_bytes()].concat();

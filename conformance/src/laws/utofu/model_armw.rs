@@ -26,7 +26,7 @@ laws! {
 
 /// Fewer where an operation takes long.
 fn rounds(ctx: &Ctx) -> u64 {
-    if ctx.backend == "chaos" { 15 } else { 600 }
+    if ctx.is_quick() { 600 } else { 15 }
 }
 
 /// Runs `step(op, operand)`, which gives the value before, on bits that nobody else changes.

@@ -125,7 +125,7 @@ fn of_stride(ctx: &Ctx) -> Verdict {
 }
 
 fn of_get(ctx: &Ctx) -> Verdict {
-    let rounds = if ctx.backend == "chaos" { 30 } else { 300 };
+    let rounds = if ctx.is_quick() { 300 } else { 30 };
     with(ctx, 131_072, |job| {
         // What is got, for each parity of the round.
         job.memory.fill_range(65_536, 32_768, 1);

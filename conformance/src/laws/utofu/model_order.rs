@@ -51,7 +51,7 @@ fn line_of_get(ctx: &Ctx) -> Verdict {
 }
 
 fn other_thread(ctx: &Ctx) -> Verdict {
-    let rounds = if ctx.backend == "chaos" { 30 } else { 1000 };
+    let rounds = if ctx.is_quick() { 1000 } else { 30 };
     // Within a line, and longer ones that are strongly ordered.
     let shapes = [
         (256, 256, 0),

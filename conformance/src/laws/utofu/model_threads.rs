@@ -219,7 +219,7 @@ fn first(_: &Ctx) -> Verdict {
 }
 
 fn counting(ctx: &Ctx) -> Verdict {
-    let rounds = if ctx.backend == "chaos" { 50 } else { 500 };
+    let rounds = if ctx.is_quick() { 500 } else { 50 };
     let queue = Queue::with_component(TNI, 0, 0)?;
     for nth in 1..=3 {
         ok!(utofu_nop(queue.hdl, TCQ, cb(nth)));

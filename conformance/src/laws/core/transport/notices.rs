@@ -165,7 +165,7 @@ fn deliver_ordered(ctx: &Ctx) -> Verdict {
                     channel.put(node.local(at), to, 8, Flags::empty(), context)
                 })?;
                 node.begin("deliver", |channel, context| {
-                    channel.deliver(right, record(ctx.rank, nth), Flags::ORDERED, context)
+                    channel.deliver(right.into(), record(ctx.rank, nth), Flags::ORDERED, context)
                 })?;
             }
             let from = node.left() as u32;
@@ -202,7 +202,12 @@ fn deliver(ctx: &Ctx) -> Verdict {
                     continue;
                 };
                 match node.end(|channel, context| {
-                    channel.deliver(inbox, record(ctx.rank, *nth), Flags::ORDERED, context)
+                    channel.deliver(
+                        inbox.into(),
+                        record(ctx.rank, *nth),
+                        Flags::ORDERED,
+                        context,
+                    )
                 })? {
                     Ok(()) => *nth += 1,
                     Err(Error::InboxFull) => {}
@@ -232,7 +237,7 @@ fn full(ctx: &Ctx) -> Verdict {
         let right = inboxes[node.right()].as_ref().expect("another rank");
         let deliver = |nth| {
             node.end(|channel, context| {
-                channel.deliver(right, record(ctx.rank, nth), Flags::ORDERED, context)
+                channel.deliver(right.into(), record(ctx.rank, nth), Flags::ORDERED, context)
             })
         };
         for nth in 0..8 {
