@@ -48,6 +48,8 @@ const NOT_MAPPED: &str =
 
 const GATES: &str = "a gate takes its inputs, and is executed, where its memory is mapped";
 const TRIGGERS: &str = "a triggered command is started by whoever brings the arrival, where the port's memory is mapped";
+const DESCRIPTORS: &str =
+    "every peer costs a stream when it is talked to first: where none is left, that call fails";
 const ACCESS: &str = "whether a program may write what it registers is not looked at";
 
 /// All of them.
@@ -116,6 +118,7 @@ pub const PINS: &[Pin] = &[
     broken("opaque", "utofu.session.strong", TRIGGERS),
     broken("opaque", "utofu.session.waits", TRIGGERS),
     broken("opaque", "utofu.bad.memory", ACCESS),
+    broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),
     broken("opaque", "libfabric.mr.read-only", ACCESS),
 ];
 
