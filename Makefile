@@ -34,7 +34,7 @@ DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall demo test lint prepare clean help
+.PHONY: build install uninstall demo test test-all lint prepare clean help
 
 build: prepare ## the command and the libraries, optimised (the default)
 	$(CARGO) build --release -p unipgas-command
@@ -98,12 +98,17 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	# As most people run it; where this is root, as a user without privileges.
 	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
 	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
+	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce utofu
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
+
+test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP
+	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
+	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare
