@@ -26,7 +26,7 @@ laws! {
 }
 
 /// Seconds after which an operation that still succeeds would do so for ever.
-const FOREVER: u64 = 30;
+const FOREVER: u64 = 200;
 /// Operations with a pause after each that may succeed after the death.
 const FEW: u64 = 100;
 const PAUSE: u64 = 20;

@@ -20,7 +20,7 @@ laws! {
 
 const PEER: i32 = Code::MrqPeer as i32;
 /// Seconds after which a command that still succeeds would do so for ever.
-const FOREVER: u64 = 30;
+const FOREVER: u64 = 200;
 /// Commands with a pause after each that may succeed after the death.
 const FEW: u64 = 100;
 const PAUSE: u64 = 20;
