@@ -98,7 +98,7 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	# As most people run it; where this is root, as a user without privileges.
 	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
 	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
-	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce utofu
+	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"

@@ -1,5 +1,6 @@
 //! §3.7.9.1 UTOFU_ONESIDED_FLAG_DELAY_START.
 
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::kit::*;
@@ -134,13 +135,13 @@ fn full(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         const COUNT: usize = 10_000;
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let mut next = 1;
+        let next = Cell::new(1);
         let mut verdict = Ok(());
         let mut seen = |cbdata: usize| {
-            if cbdata != next && verdict.is_ok() {
-                verdict = Err(format!("cbdata {cbdata} instead of {next}"));
+            let expected = next.replace(next.get() + 1);
+            if cbdata != expected && verdict.is_ok() {
+                verdict = Err(format!("cbdata {cbdata} instead of {expected}"));
             }
-            next += 1;
         };
         for nth in 1..=COUNT {
             job.queue.post_seen(&mut seen, || {
@@ -164,11 +165,15 @@ fn full(ctx: &Ctx) -> Verdict {
             job.memory.get(0) >= COUNT as u64
         })?;
         job.meet();
-        while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-            seen(cbdata);
-        }
+        // The last ones may come after what they stand for.
+        until("all entries of the TCQ", || {
+            while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+                seen(cbdata);
+            }
+            next.get() > COUNT
+        })?;
         verdict?;
-        ensure_eq!(next, COUNT + 1, "entries of the TCQ");
+        ensure_eq!(next.get(), COUNT + 1, "entries of the TCQ");
         ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
         Ok(())
     })
