@@ -95,20 +95,24 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols
 	@$(STEP) "laws on shm" "$(STAGE)/bin/unipgas" conform --backend shm
+	@$(STEP) "instructions of fast paths" packaging/run-instructions "$(STAGE)"
 	# As most people run it; where this is root, as a user without privileges.
 	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
 	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
+	@$(STEP) "laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor --api core --seeds 2
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
+	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 
 test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP
 	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
+	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare

@@ -24,21 +24,24 @@ pub fn init() {
         name: "shm",
         open: open_shm,
         probe: unipgas_shm::probe,
+        network: false,
     });
     register(Backend {
         name: "chaos",
         open: open_chaos,
         probe: unipgas_shm::probe,
+        network: false,
     });
     register(Backend {
         name: "opaque",
         open: open_opaque,
         probe: unipgas_opaque::probe,
+        network: true,
     });
 }
 
-fn open_opaque(_: &Opening) -> Result<Arc<dyn Transport>> {
-    Ok(Arc::new(unipgas_opaque::Opaque::from_env()?))
+fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_opaque::Opaque::from_env(opening)?))
 }
 
 fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {

@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use unipgas::core::atomic::ElementLocks;
 use unipgas::core::bell::Bell;
 use unipgas::core::bundle::Tag;
 use unipgas::core::region::Memory;
@@ -69,6 +70,10 @@ impl Transport for Brittle {
         self.0.bell()
     }
 
+    fn locks(&self) -> &ElementLocks {
+        self.0.locks()
+    }
+
     fn leave(&self) {
         self.0.leave();
     }
@@ -92,6 +97,7 @@ fn one_panic_costs_one_call() {
         name: "shm",
         open,
         probe: || Ok(()),
+        network: false,
     });
     let mut memory = vec![0u64; 1024];
     let base = memory.as_mut_ptr();

@@ -73,11 +73,9 @@ impl Initialising {
     /// Joins the job. Errors: [`Status::ErrEnv`], [`Status::ErrSn`], [`Status::ErrMemalloc`].
     pub fn begin(config: &Config) -> Result<Self> {
         let job = Job::from_env().map_err(|e| tell(&e, Status::ErrEnv))?;
-        let opening = Opening {
-            local_processes: job.size() as usize,
-        };
-        let transport = open_from_env(&opening).map_err(|e| tell(&e, Status::ErrEnv))?;
-        let engine = Engine::new(vec![transport]).map_err(from_engine)?;
+        let opening = Opening::of(&job);
+        let transports = open_from_env(&opening).map_err(|e| tell(&e, Status::ErrEnv))?;
+        let engine = Engine::new(transports).map_err(from_engine)?;
         let world = World::join(engine, job).map_err(|e| tell(&e, code_of(&e)))?;
         let world = Arc::new(world);
         let process = Process::new(&world, *config)?;

@@ -30,7 +30,7 @@ impl Process {
     /// Moves pending requests of all queues on, where the backend needs that.
     #[inline]
     pub(crate) fn progress(&self) {
-        if self.world.engine().asynchronous() {
+        if self.world.engine().is_driven() {
             for queue in self.all_queues() {
                 queue.progress();
             }

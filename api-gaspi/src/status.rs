@@ -112,7 +112,7 @@ pub fn from_engine(error: Error) -> Status {
 pub(crate) fn code_of(error: &Error) -> Status {
     match error {
         Error::Timeout => Status::Timeout,
-        Error::QueueFull => Status::QueueFull,
+        Error::QueueFull | Error::NotNow => Status::QueueFull,
         Error::OutOfBounds { .. } => Status::ErrInvRemOff,
         Error::Misaligned(_) => Status::ErrUnalignOff,
         Error::StaleRegion | Error::AccessDenied => Status::ErrInvSeg,
@@ -122,6 +122,7 @@ pub(crate) fn code_of(error: &Error) -> Status {
         Error::PeerDead
         | Error::RankDead(_)
         | Error::InboxFull
+        | Error::Refused(_)
         | Error::Unsupported
         | Error::InvalidArgument(_)
         | Error::Os(_) => Status::Error,

@@ -295,7 +295,7 @@ impl Process {
         if num == 0 {
             return Ok(begin);
         }
-        let driven = self.world.engine().asynchronous();
+        let driven = self.world.engine().is_driven();
         words
             .wait_some(
                 self.world.engine(),

@@ -50,11 +50,7 @@ impl Ue {
     #[inline]
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
-        if self
-            .endpoint
-            .at_once()
-            .is_some_and(|now| now.notify(notice))
-        {
+        if self.endpoint.at_once().notify(notice) {
             return self.reached();
         }
         self.endpoint
@@ -89,11 +85,8 @@ impl Ue {
         // SAFETY:
         // - `line` lives until what is posted is over.
         unsafe {
-            if self
-                .endpoint
-                .at_once()
-                .is_some_and(|now| now.put_notify(source, to, MAX_TAGGED_LEN, notice))
-            {
+            let now = self.endpoint.at_once();
+            if now.put_notify(source, to, MAX_TAGGED_LEN, notice) {
                 return self.reached();
             }
             self.endpoint

@@ -104,11 +104,7 @@ impl Ue {
             slot: Remote { region, offset },
             value: self.id() + 1,
         };
-        if self
-            .endpoint
-            .at_once()
-            .is_some_and(|now| now.notify(notice))
-        {
+        if self.endpoint.at_once().notify(notice) {
             return Ok(());
         }
         match self.endpoint.notify(notice, Flags::empty(), 0) {

@@ -100,7 +100,7 @@ impl Ue {
         let now = self.endpoint.at_once();
         // SAFETY:
         // - the caller's word.
-        if !now.is_some_and(|now| unsafe { now.put(src, dst, len) }) {
+        if !unsafe { now.put(src, dst, len) } {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.put_slowly(src, dst, len, id) };
@@ -195,7 +195,7 @@ impl Ue {
         let now = self.endpoint.at_once();
         // SAFETY:
         // - the caller's word.
-        if !now.is_some_and(|now| unsafe { now.get(into, from, len) }) {
+        if !unsafe { now.get(into, from, len) } {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.fetch_slowly(into, from, len, id) };

@@ -86,10 +86,7 @@ impl Ue {
             ))
             .into());
         }
-        let transport = open_from_env(&Opening {
-            local_processes: size,
-        })?;
-        let engine = Engine::new(vec![transport])?;
+        let engine = Engine::new(open_from_env(&Opening::of(&job))?)?;
         let world = Arc::new(World::join(engine, job)?);
         Ue::among(world.clone(), wishes, cores).map_err(|failure| match failure {
             Failure::Engine(error) => Failure::Engine(name_the_dead(&world, error)),

@@ -14,6 +14,7 @@ fn start() -> Ue {
         name: "shm",
         open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
         probe: unipgas_shm::probe,
+        network: false,
     });
     Ue::start(&Wishes::from_env().unwrap(), &[]).unwrap()
 }

@@ -13,6 +13,7 @@ fn start() -> Ue {
         name: "shm",
         open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
         probe: unipgas_shm::probe,
+        network: false,
     });
     let wishes = Wishes {
         mpb: 1024,

@@ -42,10 +42,8 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
     let processes = JobName::from_env()?
         .size()
         .map_or(UNKNOWN, |size| size as usize);
-    let opening = Opening {
-        local_processes: processes,
-    };
-    let engine = Arc::new(Engine::new(vec![open_from_env(&opening)?])?);
+    let opening = Opening::on_one_host(processes);
+    let engine = Arc::new(Engine::new(open_from_env(&opening)?)?);
     engine.set_crowded(processes > cores_of_a_job());
     let before = opened.replace(Opened {
         pid,

@@ -207,7 +207,7 @@ impl State {
         if self.look_is_due | self.pace.is_due() {
             self.look_at_peers(reports);
         }
-        let asynchronous = self.domain.engine().asynchronous();
+        let asynchronous = self.domain.engine().is_driven();
         if let Err(errno) = self.target(job.to)? {
             return reports.fail(&job.report, errno);
         }
@@ -366,7 +366,7 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, reports: &Reports) {
         // Nothing is ever pending elsewhere, and to ask costs a call.
-        if self.domain.engine().asynchronous() && self.channel.pending() > 0 {
+        if self.domain.engine().is_driven() && self.channel.pending() > 0 {
             self.poll(reports);
         }
         if !self.notices.is_empty() {

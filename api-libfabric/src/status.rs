@@ -72,11 +72,11 @@ impl From<Error> for Errno {
             Error::PeerDead | Error::RankDead(_) => Errno::CONNRESET,
             Error::Unreachable(_) => Errno::HOSTUNREACH,
             Error::Timeout => Errno::TIMEDOUT,
-            Error::QueueFull | Error::InboxFull | Error::Busy => Errno::AGAIN,
+            Error::QueueFull | Error::NotNow | Error::InboxFull | Error::Busy => Errno::AGAIN,
             Error::Unsupported => Errno::OPNOTSUPP,
             Error::Exhausted(_) => Errno::NOMEM,
             Error::Taken(_) => Errno::NOKEY,
-            Error::Os(_) => Errno::IO,
+            Error::Refused(_) | Error::Os(_) => Errno::IO,
         }
     }
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use unipgas_core::panics::keep_going;
-use unipgas_core::{Deadline, Engine, Error};
+use unipgas_core::{Deadline, Engine, own_thread};
 
 use crate::status::Result;
 
@@ -50,7 +49,10 @@ impl Watcher {
         watched.push(what);
         drop(watched);
         if thread.is_none() {
-            *thread = Some(start(self.engine.clone(), self.shared.clone())?);
+            let (engine, shared) = (self.engine.clone(), self.shared.clone());
+            *thread = Some(own_thread::start("unipgas-fabric", move || {
+                look_after(&engine, &shared)
+            })?);
         }
         self.engine.ring();
         Ok(())
@@ -78,17 +80,6 @@ impl Drop for Watcher {
     }
 }
 
-fn start(engine: Arc<Engine>, shared: Arc<Shared>) -> Result<JoinHandle<()>> {
-    let blocked = SignalsBlocked::new();
-    let thread = std::thread::Builder::new()
-        .name("unipgas-fabric".into())
-        .stack_size(512 << 10)
-        .spawn(move || keep_going(|| look_after(&engine, &shared)))
-        .map_err(|e| Error::os("start of the progress thread", e))?;
-    drop(blocked);
-    Ok(thread)
-}
-
 fn look_after(engine: &Engine, shared: &Shared) {
     let look = || {
         if shared.stop.load(Ordering::Acquire) {
@@ -111,29 +102,4 @@ fn look_after(engine: &Engine, shared: &Shared) {
         None
     };
     let _ = engine.wait_for(Deadline::Never, &mut || Ok(()), look);
-}
-
-/// Blocks all signals of the calling thread while it lives: a thread started meanwhile inherits that, and signals stay the program's.
-struct SignalsBlocked(libc::sigset_t);
-
-impl SignalsBlocked {
-    fn new() -> Self {
-        // SAFETY:
-        // - both sets are plain data that the calls fill; the mask of the calling thread is restored on drop.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            SignalsBlocked(old)
-        }
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY:
-        // - the mask that `new` saved.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
 }

@@ -107,10 +107,8 @@ impl Process {
             return Err(format!("all nodes of the network {shape} are taken"));
         }
         let others = job.size().unwrap_or(2);
-        let opening = Opening {
-            local_processes: others as usize,
-        };
-        let engine = Engine::new(vec![open_from_env(&opening).map_err(told)?]).map_err(told)?;
+        let opening = Opening::on_one_host(others as usize);
+        let engine = Engine::new(open_from_env(&opening).map_err(told)?).map_err(told)?;
         engine.set_crowded(others as usize > cores_of_a_job());
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
@@ -389,6 +387,9 @@ fn leave_at_exit(network: &Arc<Network>) {
         if let Some(network) = LEAVING.get()
             && !is_child()
         {
+            if let Some(Ok(process)) = PROCESS.get() {
+                process.drain_gates();
+            }
             network.leave();
         }
     }

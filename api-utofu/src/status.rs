@@ -152,7 +152,7 @@ pub type Result<T> = std::result::Result<T, Code>;
 pub fn from_engine(error: Error) -> Code {
     tell_refusal(&error);
     match error {
-        Error::QueueFull | Error::Busy => Code::Busy,
+        Error::QueueFull | Error::NotNow | Error::Busy => Code::Busy,
         Error::Taken(_) => Code::Used,
         Error::Exhausted(_) => Code::Full,
         Error::StaleRegion => Code::InvalidStadd,
@@ -166,6 +166,7 @@ pub fn from_engine(error: Error) -> Code {
         | Error::Unreachable(_)
         | Error::Timeout
         | Error::InboxFull
+        | Error::Refused(_)
         | Error::Os(_) => Code::Fatal,
     }
 }

@@ -6,14 +6,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use unipgas_core::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
-use unipgas_core::port::{LOOK_PART, Turns};
+use unipgas_core::gate::{
+    self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
+};
+use unipgas_core::port::{Gates, LOOK_PART, Names, Turns};
 use unipgas_core::{Region, Rights};
 
 use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
 use crate::ids::VbgId;
-use crate::process::{Process, is_child};
+use crate::process::{Process, current, is_child};
 use crate::status::{Code, Result, from_engine};
 
 /// `UTOFU_VBG_ID_NULL`.
@@ -94,6 +96,8 @@ struct Looks {
 pub struct Vbgs {
     /// The gates, made when the first is allocated.
     region: OnceLock<Region>,
+    /// Where peers do not map them.
+    unmapped: OnceLock<Arc<Gates<Nodes>>>,
     /// By the start/end VBG.
     sets: OnceLock<Box<[AtomicPtr<Set>]>>,
     changes: Mutex<()>,
@@ -147,6 +151,26 @@ impl Process {
         Ok(unsafe { Gate::at(region.base(), word(id) as usize) })
     }
 
+    fn serve_gates(&'static self, region: Region) -> unipgas_core::Result<()> {
+        let vbgs = self.vbgs();
+        let key = region.key();
+        let region = vbgs.region.get_or_init(|| region);
+        if !self.network().engine().is_mapped() {
+            let nodes = Nodes(self);
+            let _ = vbgs
+                .unmapped
+                .set(Gates::open(self.network(), nodes, region)?);
+        }
+        self.directory().list_gates(&key)
+    }
+
+    /// Waits until what the VBGs have sent has come, where that takes time.
+    pub(crate) fn drain_gates(&self) {
+        if let Some(gates) = self.vbgs().unmapped.get() {
+            gates.drain();
+        }
+    }
+
     /// Allocates `number` VBGs, the first of them to start and end a circuit (§3.4.1.1). Errors: [`Code::InvalidTniId`],
     /// [`Code::InvalidNumber`], [`Code::Full`].
     pub fn alloc_vbg(&self, tni: u16, number: usize) -> Result<Vec<u64>> {
@@ -165,9 +189,7 @@ impl Process {
             let gates = usize::from(TNIS * VBGS) * size_of::<Gate>();
             let region = self.network().engine().allocate(gates, Rights::FULL);
             let region = region.map_err(from_engine)?;
-            let listed = self.directory().list_gates(&region.key());
-            listed.map_err(from_engine)?;
-            let _ = vbgs.region.set(region);
+            current()?.serve_gates(region).map_err(from_engine)?;
         }
         let node = self.own_node();
         let rendezvous = self.network().rendezvous();
@@ -222,6 +244,7 @@ impl Process {
             return Err(Code::InvalidVbgId);
         }
         let place = vbgs.place(first).ok_or(Code::InvalidVbgId)?;
+        self.drain_gates();
         for id in &set.ids {
             gate::clear(self.own_gate(*id)?);
             let released = self
@@ -278,6 +301,7 @@ impl Process {
             };
             gates.push((self.own_gate(id)?, settings));
         }
+        self.drain_gates();
         for (gate, settings) in gates {
             gate::configure(gate, &settings);
         }
@@ -359,6 +383,9 @@ impl Process {
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
+        if let Some(gates) = self.vbgs().unmapped.get() {
+            gates.look();
+        }
         std::thread::yield_now();
         let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());
@@ -408,9 +435,9 @@ impl Process {
             }
             // SAFETY:
             // - within a walk, which is counted.
-            if let Ok(gate) = unsafe { self.gate(name) } {
-                names.extend(gate::neighbours(gate).filter(|other| seen.insert(*other)));
-            }
+            let neighbours = unsafe { self.gate_neighbours(name) };
+            let neighbours = neighbours.unwrap_or_default().into_iter();
+            names.extend(neighbours.filter(|other| seen.insert(*other)));
         }
         false
     }
@@ -421,6 +448,31 @@ impl Process {
             return Some(node);
         }
         self.network().rendezvous().owner(node, word(id))
+    }
+
+    /// The VBGs that one is set to get inputs from and to send outputs to.
+    ///
+    /// # Safety
+    /// As for [`gate`](Self::gate).
+    unsafe fn gate_neighbours(&self, name: u64) -> unipgas_core::Result<Vec<u64>> {
+        let unknown = unipgas_core::Error::StaleRegion;
+        // SAFETY:
+        // - the caller's word.
+        match unsafe { self.gate(name) } {
+            Err(unipgas_core::Error::Unsupported) => {
+                let (place, index) = self.find_gate(name).ok_or(unknown)?;
+                // SAFETY:
+                // - the caller's word.
+                unsafe { self.network().gate_neighbours(place, index) }
+            }
+            gate => gate.map(|gate| gate::neighbours(gate).collect()),
+        }
+    }
+
+    fn find_gate(&self, name: u64) -> Option<(u16, usize)> {
+        let id = VbgId::from_bits(name)?;
+        let place = u16::try_from(self.place_of_gate(id)?).ok()?;
+        Some((place, word(id) as usize))
     }
 
     /// # Safety
@@ -437,6 +489,15 @@ impl Process {
     }
 }
 
+/// The network's nodes, whose processes have the gates.
+struct Nodes(&'static Process);
+
+impl Names for Nodes {
+    fn find(&self, name: u64) -> Option<(u16, usize)> {
+        self.0.find_gate(name)
+    }
+}
+
 /// The gates that a round leads to.
 struct Circuit<'a> {
     process: &'a Process,
@@ -449,6 +510,16 @@ impl Resolve for Circuit<'_> {
         // SAFETY:
         // - asked for between `begin` and `end` only, as the trait says.
         unsafe { self.process.gate(name) }
+    }
+
+    #[cold]
+    fn send(&self, packet: &Packet, sender: Sender) -> unipgas_core::Result<()> {
+        let gates = self.process.vbgs().unmapped.get();
+        let gates = gates.ok_or(unipgas_core::Error::Unsupported)?;
+        gates.settle(sender.name);
+        // SAFETY:
+        // - as for `gate`.
+        unsafe { gates.send(packet, sender) }
     }
 
     #[inline(always)]

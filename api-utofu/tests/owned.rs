@@ -22,6 +22,7 @@ fn join() {
         name: "shm",
         open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
         probe: unipgas_shm::probe,
+        network: false,
     });
 }
 

@@ -21,6 +21,8 @@ pub struct Column {
     pub name: &'static str,
     /// As in UNIPGAS_BACKEND.
     pub backend: &'static str,
+    /// Whose [pins](crate::pinned) hold in it.
+    pub pins: &'static [&'static str],
     /// Environment that makes the mode.
     pub env: &'static [(&'static str, &'static str)],
     /// Ranks are threads of one process.
@@ -34,6 +36,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "shm",
         backend: "shm",
+        pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
         threads: false,
         seeded: false,
@@ -41,6 +44,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "shm-copy",
         backend: "shm",
+        pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "0")],
         threads: false,
         seeded: false,
@@ -48,6 +52,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "chaos",
         backend: "chaos",
+        pins: &["chaos"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
         threads: false,
         seeded: true,
@@ -55,6 +60,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "opaque",
         backend: "opaque",
+        pins: &["opaque"],
         env: &[("UNIPGAS_OPAQUE", "")],
         threads: false,
         seeded: false,
@@ -62,13 +68,34 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "opaque-tcp",
         backend: "opaque",
+        pins: &["opaque"],
         env: &[("UNIPGAS_OPAQUE", "tcp")],
+        threads: false,
+        seeded: false,
+    },
+    Column {
+        name: "opaque-poor",
+        backend: "opaque",
+        pins: &["opaque"],
+        env: &[(
+            "UNIPGAS_OPAQUE",
+            "unordered,no-lines,inline=8,largest=4096,depth=4",
+        )],
+        threads: false,
+        seeded: true,
+    },
+    Column {
+        name: "mixed",
+        backend: "shm",
+        pins: &["opaque", "mixed"],
+        env: &[("UNIPGAS_SHM_ADOPT", "1"), ("UNIPGAS_TEST_HOSTS", "2")],
         threads: false,
         seeded: false,
     },
     Column {
         name: "loopback",
         backend: "loopback",
+        pins: &["loopback"],
         env: &[],
         threads: true,
         seeded: false,

@@ -109,7 +109,7 @@ impl CentralBarrier {
                 self.tell((child + home) % n, number);
             }
         }
-        if self.world.engine().asynchronous() {
+        if self.world.engine().is_driven() {
             self.settle();
         }
     }
@@ -150,7 +150,7 @@ impl CentralBarrier {
         deadline: Deadline,
     ) -> Result<()> {
         let engine = self.world.engine();
-        let mapped = self.endpoint.is_direct(counter.region);
+        let mapped = counter.region.is_direct();
         let mut since = None;
         engine.wait_for(
             deadline,

@@ -1,5 +1,6 @@
 //! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
@@ -11,6 +12,7 @@ use crate::inbox::Record;
 use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::operands::Operands;
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
@@ -177,8 +179,10 @@ const UNBOUNDED: u64 = 1 << 60;
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     channels: Box<[Box<dyn Channel>]>,
-    /// The engine itself serves regions that are mapped here, and nothing is ever pending.
-    direct: bool,
+    /// Where there are several channels.
+    operands: Option<Arc<Operands>>,
+    /// Operations across one of the engine's routes may be pending after their calls.
+    driven: bool,
     depth: u64,
     /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
     limit: AtomicU64,
@@ -188,10 +192,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(channels: Box<[Box<dyn Channel>]>, direct: bool, depth: u32) -> Self {
+    pub(crate) fn new(
+        channels: Box<[Box<dyn Channel>]>,
+        operands: Option<Arc<Operands>>,
+        driven: bool,
+        depth: u32,
+    ) -> Self {
         Endpoint {
             channels,
-            direct,
+            operands,
+            driven,
             depth: match depth {
                 u32::MAX => UNBOUNDED,
                 depth => depth.into(),
@@ -208,9 +218,13 @@ impl Endpoint {
         &*self.channels[region.route()]
     }
 
+    /// Memory of this process, as the transport that leads to `region` knows it.
     #[inline(always)]
-    pub(crate) fn is_direct(&self, region: &RemoteRegion) -> bool {
-        self.direct && !region.parts().base.is_null()
+    fn operand(&self, local: Local, region: &RemoteRegion) -> Local {
+        match &self.operands {
+            Some(operands) => operands.seen_by(region.route(), local),
+            None => local,
+        }
     }
 
     /// Asks for `requests` places of the queue, before posting. Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains
@@ -220,7 +234,7 @@ impl Endpoint {
     /// counted afterwards, so that the count is not in the way of the data.
     #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
-        if !self.direct {
+        if self.driven {
             return self.posted.try_add(requests, self.depth).map_err(refusal);
         }
         let before = self.posted.look();
@@ -230,17 +244,16 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Operations that are over when they return, and that no queue counts; `None` where operations are carried out otherwise.
+    /// Operations that are over when they return, and that no queue counts.
     #[inline(always)]
-    pub fn at_once(&self) -> Option<AtOnce> {
-        self.direct.then_some(AtOnce(()))
+    pub fn at_once(&self) -> AtOnce {
+        AtOnce(())
     }
 
     /// Begins to post an operation that is over when it returns, claimed and counted as one request. `None`, for whatever reason: the calls
     /// one by one tell it.
     #[inline(always)]
     pub fn post_at_once(&self) -> Option<Posting<'_>> {
-        // Where operations are carried out otherwise, the limit stays 0.
         let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
         Some(Posting {
             posted: &self.posted,
@@ -258,7 +271,7 @@ impl Endpoint {
     /// so.
     pub fn is_look_due(&self) -> bool {
         let count = self.posted.doubled();
-        if !self.direct || count < self.limit.load(Ordering::Relaxed) {
+        if count < self.limit.load(Ordering::Relaxed) {
             return false;
         }
         let (due, more) = self.pace.end_count(now());
@@ -271,7 +284,7 @@ impl Endpoint {
     /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
     #[inline(always)]
     pub fn posted_or_not(&self, claimed: u32, posted: u32) {
-        if self.direct {
+        if !self.driven {
             self.posted.count(posted);
         } else if posted < claimed {
             self.posted.take_back(claimed - posted);
@@ -326,7 +339,7 @@ impl Endpoint {
     /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
     #[inline]
     pub fn progress(&self) {
-        if self.direct {
+        if !self.driven {
             return;
         }
         for channel in &self.channels {
@@ -357,7 +370,7 @@ impl Endpoint {
         parts: impl Iterator<Item = (Local, Remote<'a>, usize)>,
         word: *const AtomicU32,
     ) -> Result<()> {
-        if !engine.asynchronous() {
+        if !self.driven {
             for (dst, src, len) in parts {
                 // SAFETY:
                 // - the caller's word.
@@ -421,9 +434,10 @@ impl Endpoint {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            if self.is_direct(dst.region) {
+            if dst.region.is_direct() {
                 MappedChannel.put(src, dst, len, flags, context)
             } else {
+                let src = self.operand(src, dst.region);
                 self.channel(dst.region).put(src, dst, len, flags, context)
             }
         }
@@ -445,9 +459,10 @@ impl Endpoint {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            if self.is_direct(src.region) {
+            if src.region.is_direct() {
                 MappedChannel.get(dst, src, len, flags, context)
             } else {
+                let dst = self.operand(dst, src.region);
                 self.channel(src.region).get(dst, src, len, flags, context)
             }
         }
@@ -456,7 +471,7 @@ impl Endpoint {
     /// See [`Channel::notify`].
     #[inline]
     pub fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        if self.is_direct(notice.slot.region) {
+        if notice.slot.region.is_direct() {
             return MappedChannel.notify(notice, flags, context);
         }
         self.channel(notice.slot.region)
@@ -480,9 +495,10 @@ impl Endpoint {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            if self.is_direct(dst.region) && self.is_direct(notice.slot.region) {
+            if dst.region.is_direct() && notice.slot.region.is_direct() {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
             } else {
+                let src = self.operand(src, dst.region);
                 self.channel(dst.region)
                     .put_notify(src, dst, len, notice, flags, context)
             }
@@ -521,10 +537,22 @@ impl Endpoint {
             .deliver(inbox, record, flags, context)
     }
 
+    /// See [`Channel::active_message`].
+    pub fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.channel(to.region)
+            .active_message(to, message, flags, context)
+    }
+
     /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned.
     #[inline]
     pub fn load(&self, engine: &Engine, src: Remote<'_>, deadline: Deadline) -> Result<u64> {
-        if self.is_direct(src.region) {
+        if src.region.is_direct() {
             return Ok(mapped::value(src)?.load(Ordering::Acquire));
         }
         self.fetch(engine, src, AtomicOp::Sum, 0, 0, deadline)
@@ -539,7 +567,7 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
-        if self.is_direct(dst.region) && !dst.region.is_exclusive() {
+        if dst.region.is_direct() && !dst.region.is_exclusive() {
             return Ok(mapped::value(dst)?.fetch_add(value, Ordering::AcqRel));
         }
         self.fetch(engine, dst, AtomicOp::Sum, value, 0, deadline)
@@ -555,7 +583,7 @@ impl Endpoint {
         value: u64,
         deadline: Deadline,
     ) -> Result<u64> {
-        if self.is_direct(dst.region) && !dst.region.is_exclusive() {
+        if dst.region.is_direct() && !dst.region.is_exclusive() {
             let at = mapped::value(dst)?;
             return Ok(
                 match at.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire) {

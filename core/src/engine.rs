@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
 use crate::endpoint::Endpoint;
-use crate::region::{Region, RemoteRegion, Rights};
-use crate::transport::{Life, Peer, Transport};
+use crate::limited::Limited;
+use crate::operands::Operands;
+use crate::region::{Memory, Region, RemoteRegion, Rights};
+use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::Patience;
 use crate::{Deadline, Error, Result, user_memory};
 
@@ -16,10 +18,11 @@ pub struct Engine {
     transports: Box<[Arc<dyn Transport>]>,
     /// Of the first transport, which lives as long as the engine.
     bell: *const Bell,
+    operands: Arc<Operands>,
     crowded: AtomicBool,
     /// Processes that take part.
     company: AtomicU32,
-    self_driven: bool,
+    driven: bool,
 }
 
 /// A process that this one has connected to.
@@ -28,6 +31,7 @@ pub struct Connection {
     route: u8,
     peer: Arc<dyn Peer>,
     tag: crate::bundle::Tag,
+    capabilities: Capabilities,
 }
 
 // SAFETY:
@@ -46,8 +50,9 @@ impl Engine {
         }
         Ok(Engine {
             bell: transports[0].bell(),
-            self_driven: transports.iter().any(|t| t.capabilities().asynchronous),
+            driven: transports.iter().any(|t| t.capabilities().asynchronous),
             transports: transports.into(),
+            operands: Arc::default(),
             crowded: AtomicBool::new(false),
             company: AtomicU32::new(1),
         })
@@ -105,6 +110,7 @@ impl Engine {
                         route: route as u8,
                         peer,
                         tag: transport.tag(),
+                        capabilities: transport.capabilities(),
                     });
                 }
                 Err(error) => why = error,
@@ -120,7 +126,12 @@ impl Engine {
                 "a region needs at least 1 byte".into(),
             ));
         }
-        self.name(self.transports[0].allocate(len, rights)?)
+        let memory = self.transports[0].allocate(len, rights)?;
+        // SAFETY:
+        // - what was just allocated, which ends after its other registrations.
+        self.name(memory, |other, base, len| unsafe {
+            other.register(base, len, rights)
+        })
     }
 
     /// Registers memory of the user, in place. Errors: [`Error::InvalidArgument`] for a range that this process has not mapped
@@ -132,7 +143,9 @@ impl Engine {
         user_memory::check(base, len, "to register")?;
         // SAFETY:
         // - the caller's word.
-        self.name(unsafe { self.transports[0].register(base, len, rights) }?)
+        let register =
+            |transport: &dyn Transport, base, len| unsafe { transport.register(base, len, rights) };
+        self.name(register(&*self.transports[0], base, len)?, register)
     }
 
     /// Lets peers read memory of the user for the time of one transfer. Errors: as for [`register`](Engine::register).
@@ -143,24 +156,64 @@ impl Engine {
         user_memory::check(base, len, "to send from")?;
         // SAFETY:
         // - the caller's word; peers only read.
-        self.name(unsafe { self.transports[0].expose(base.cast_mut(), len) }?)
+        let expose = |transport: &dyn Transport, base, len| unsafe { transport.expose(base, len) };
+        self.name(expose(&*self.transports[0], base.cast_mut(), len)?, expose)
     }
 
-    fn name(&self, memory: Box<dyn crate::region::Memory>) -> Result<Region> {
-        let key = RegionKey::pack([(self.transports[0].tag(), memory.key().as_slice())])?;
-        Ok(Region::new(memory, key))
+    /// What the first transport has registered, registered by `register` with the others, too: so its key has a part for each.
+    fn name(
+        &self,
+        first: Box<dyn Memory>,
+        register: impl Fn(&dyn Transport, *mut u8, usize) -> Result<Box<dyn Memory>>,
+    ) -> Result<Region> {
+        let others = self.transports[1..].iter();
+        let others: Result<Box<[_]>> = others
+            .map(|other| register(&**other, first.base(), first.len()))
+            .collect();
+        let others = others?;
+        let memories = std::iter::once(&first).chain(&others);
+        let parts: Vec<_> = self
+            .transports
+            .iter()
+            .zip(memories)
+            .map(|(transport, memory)| (transport.tag(), memory.key()))
+            .collect();
+        let key = RegionKey::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice())))?;
+        Ok(Region::new(first, others, key, &self.operands))
     }
 
     /// A new endpoint whose queue holds `depth` requests.
     pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
-        let channels: Result<Vec<_>> = self.transports.iter().map(|t| t.open_channel()).collect();
-        let direct = !self.self_driven && self.transports.iter().all(|t| t.capabilities().direct);
-        Ok(Endpoint::new(channels?.into(), direct, depth))
+        let open = |transport: &Arc<dyn Transport>| {
+            let channel = transport.open_channel()?;
+            match transport.capabilities().limits {
+                Limits::NONE => Ok(channel),
+                limits => Ok(Box::new(Limited::over(channel, limits)?) as Box<dyn Channel>),
+            }
+        };
+        let channels: Result<Vec<_>> = self.transports.iter().map(open).collect();
+        let operands = match self.transports.len() {
+            1 => None,
+            _ => Some(self.operands.clone()),
+        };
+        Ok(Endpoint::new(
+            channels?.into(),
+            operands,
+            self.driven,
+            depth,
+        ))
     }
 
-    /// Whether operations may be pending after their calls.
-    pub fn asynchronous(&self) -> bool {
-        self.self_driven
+    /// Whether operations across any route may be pending after their calls, so that whoever waits has to move them on. Of one route its
+    /// regions tell ([`RemoteRegion::is_asynchronous`]).
+    #[inline(always)]
+    pub fn is_driven(&self) -> bool {
+        self.driven
+    }
+
+    /// Whether peers, whichever way leads to them, have mapped what this process allocates.
+    pub fn is_mapped(&self) -> bool {
+        self.transports.iter().all(|t| t.capabilities().maps)
     }
 
     /// Waits as [`Patience::wait`] does, at this engine's bell; an error of `poll` ends the wait.
@@ -185,7 +238,6 @@ impl Engine {
         Patience {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
-            self_driven: self.self_driven,
             company: &self.company,
         }
         .wait(deadline, check, poll)
@@ -208,7 +260,7 @@ impl Connection {
     /// Resolves a region of that process. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
     pub fn import(&self, key: &RegionKey) -> Result<RemoteRegion> {
         let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
-        Ok(self.peer.import(part)?.with_route(self.route))
+        Ok(self.peer.import(part)?.by(self.route, self.capabilities))
     }
 
     /// Whether the process lives; may make a system call.

@@ -38,9 +38,16 @@ pub enum Error {
     /// The endpoint's queue has no free place.
     #[error("the queue is full")]
     QueueFull,
+    /// A channel has as many operations to the peer under way as its network takes: the same call may succeed when one of them has ended.
+    /// Given by [channels](crate::transport::Channel) alone; what comes through an [`Endpoint`](crate::Endpoint) waits there.
+    #[error("the network takes no more operations now")]
+    NotNow,
     /// The target's inbox has no free place; the record was not delivered.
     #[error("the target's inbox is full")]
     InboxFull,
+    /// The peer's [handler](crate::transport::Handler) has refused the message; the number is its own.
+    #[error("the peer has refused the message ({0})")]
+    Refused(u32),
     /// The combination of operation and type is not defined.
     #[error("this operation is not defined for this type")]
     Unsupported,

@@ -359,6 +359,16 @@ impl InboxWriter {
         self.ring.capacity()
     }
 
+    /// Delivers a record to this inbox, or to `second` what this one has no room for. What is in that one is never overtaken: until it has
+    /// been emptied, all goes there. Errors: as [`push`](InboxWriter::push), of the second.
+    #[inline(always)]
+    pub fn push_or(&self, second: &InboxWriter, record: Record) -> Result<()> {
+        if !second.is_drained() || self.push(record).is_err() {
+            second.push(record)?;
+        }
+        Ok(())
+    }
+
     /// Asks for the line that the next record will go to, so that it comes while other stores are under way.
     #[inline(always)]
     pub fn prefetch(&self) {

@@ -19,7 +19,6 @@ mod copy;
 pub mod deadline;
 pub mod descriptor;
 pub mod directory;
-#[cfg(not(loom))]
 pub mod driver;
 pub mod endpoint;
 pub mod engine;
@@ -27,6 +26,7 @@ pub mod error;
 mod exclusive;
 pub mod gate;
 pub mod group;
+pub mod host;
 pub mod inbox;
 pub mod job;
 #[cfg(not(loom))]
@@ -34,6 +34,7 @@ pub mod keyring;
 #[cfg(not(loom))]
 pub mod lanes;
 pub mod limbo;
+mod limited;
 pub mod lines;
 pub mod loopback;
 pub mod mapped;
@@ -42,6 +43,8 @@ pub mod message;
 pub mod notification;
 pub mod numa;
 pub mod op;
+mod operands;
+pub mod own_thread;
 pub mod pace;
 pub mod panics;
 #[cfg(not(loom))]

@@ -4,14 +4,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
+use crate::inbox::Record;
 use crate::mapped::MappedChannel;
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
-use crate::transport::{Capabilities, Channel, Life, Peer, Transport};
+use crate::transport::{
+    Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
+};
 use crate::{Error, Result};
 
 const PAGE: usize = 4096;
@@ -38,6 +42,8 @@ struct Block {
     owned: bool,
     /// 1 while registered.
     generation: AtomicU32,
+    /// Takes messages while it is registered.
+    handler: RwLock<Option<Arc<dyn Handler>>>,
 }
 
 // SAFETY:
@@ -78,11 +84,17 @@ impl Memory for Registration {
     fn key(&self) -> Vec<u8> {
         self.index.to_le_bytes().to_vec()
     }
+    fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        *self.block.handler.write() = Some(handler);
+        Ok(())
+    }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         self.block.generation.store(0, Ordering::SeqCst);
+        let handler = self.block.handler.write().take();
+        drop(handler);
         let _ = &self.node;
     }
 }
@@ -137,7 +149,9 @@ impl Transport for Loopback {
         Capabilities {
             asynchronous: false,
             registers_user_memory: true,
+            maps: true,
             direct: true,
+            limits: Limits::NONE,
         }
     }
 
@@ -172,6 +186,7 @@ impl Transport for Loopback {
             rights,
             owned: true,
             generation: AtomicU32::new(1),
+            handler: RwLock::default(),
         }))
     }
 
@@ -187,15 +202,22 @@ impl Transport for Loopback {
             rights,
             owned: false,
             generation: AtomicU32::new(1),
+            handler: RwLock::default(),
         }))
     }
 
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
-        Ok(Box::new(MappedChannel))
+        Ok(Box::new(Endpoint {
+            net: self.net.clone(),
+        }))
     }
 
     fn bell(&self) -> &Bell {
         &self.node.bell
+    }
+
+    fn locks(&self) -> &ElementLocks {
+        &self.node.locks
     }
 
     fn leave(&self) {
@@ -209,6 +231,112 @@ impl Drop for Loopback {
     }
 }
 
+/// An issue context: everything but messages goes through the mapped memory.
+struct Endpoint {
+    net: Arc<LoopbackNet>,
+}
+
+impl Endpoint {
+    fn block(&self, region: &RemoteRegion) -> Option<Arc<Block>> {
+        let parts = region.parts();
+        let node = self.net.nodes.lock().get(parts.peer as usize)?.upgrade()?;
+        let regions = node.regions.lock();
+        regions.get(parts.detail[0] as usize).cloned()
+    }
+}
+
+impl Channel for Endpoint {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { MappedChannel.put(src, dst, len, flags, context) }
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { MappedChannel.get(dst, src, len, flags, context) }
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        MappedChannel.notify(notice, flags, context)
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { MappedChannel.put_notify(src, dst, len, notice, flags, context) }
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { MappedChannel.atomic(dst, request, flags, context) }
+    }
+
+    fn deliver(
+        &self,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        MappedChannel.deliver(inbox, record, flags, context)
+    }
+
+    /// In the thread that sends.
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        check_message(to, message)?;
+        let block = self.block(to.region).ok_or(Error::PeerDead)?;
+        let handler = block.handler.read();
+        match &*handler {
+            Some(handler) => handler.handle(to.offset, message).map_err(Error::Refused)?,
+            None => return Err(Error::Unsupported),
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
+
+    fn pending(&self) -> usize {
+        0
+    }
+}
+
 /// Another process, as seen from one.
 struct Neighbour {
     node: Arc<Node>,
@@ -218,9 +346,8 @@ struct Neighbour {
 impl Peer for Neighbour {
     fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
         let regions = self.node.regions.lock();
-        let block = regions
-            .get(parse(key)? as usize)
-            .ok_or(Error::StaleRegion)?;
+        let index = parse(key)?;
+        let block = regions.get(index as usize).ok_or(Error::StaleRegion)?;
         if block.generation.load(Ordering::Acquire) != 1 {
             return Err(Error::StaleRegion);
         }
@@ -233,7 +360,7 @@ impl Peer for Neighbour {
             bell: &self.node.bell,
             locks: &self.node.locks,
             peer: self.index,
-            detail: [0; 2],
+            detail: [u64::from(index), 0],
         };
         let alive: Arc<(Arc<Block>, Arc<Node>)> = Arc::new((block.clone(), self.node.clone()));
         // SAFETY:

@@ -9,7 +9,7 @@ use crate::inbox::{InboxWriter, Record};
 use crate::lines::copy_lines;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::region::{RemoteRegion, Rights};
-use crate::transport::Channel;
+use crate::transport::{Channel, check_message};
 use crate::{Error, Result, prefetch};
 
 /// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns, so
@@ -483,14 +483,7 @@ impl Channel for MappedChannel {
         let first = writer(inbox.first)?;
         let delivered = match inbox.second {
             None => first.push(record),
-            Some(second) => {
-                let second = writer(second)?;
-                if second.is_drained() {
-                    first.push(record).or_else(|_| second.push(record))
-                } else {
-                    second.push(record)
-                }
-            }
+            Some(second) => first.push_or(&writer(second)?, record),
         };
         if let (Err(Error::InboxFull), Some(overflow)) = (&delivered, inbox.overflow) {
             let word = aligned_word(overflow)?;
@@ -500,6 +493,18 @@ impl Channel for MappedChannel {
         }
         ring(inbox.first);
         delivered.map(|()| Outcome::Complete)
+    }
+
+    /// Memory has no handler: a backend's own channel knows who takes messages.
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        check_message(to, message)?;
+        Err(Error::Unsupported)
     }
 
     fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}

@@ -27,7 +27,8 @@ bitflags::bitflags! {
 pub struct Local {
     /// First byte.
     pub ptr: *mut u8,
-    /// The backend's descriptor of the registration (`Region::desc`), 0 where a backend needs none.
+    /// Names the registration ([`Region::local`](crate::Region::local)); 0 where no backend needs that. Backends get their own
+    /// descriptor here ([`Memory::desc`](crate::region::Memory::desc)).
     pub desc: u64,
 }
 

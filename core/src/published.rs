@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
+use crate::Result;
 use crate::region::RemoteRegion;
-use crate::world::World;
-use crate::{Error, Result};
+use crate::world::{World, no_such_rank};
 
 /// A region of every rank, each looked up when it is first used: who talks to few ranks connects to few.
 pub struct PublishedRegions {
@@ -36,9 +36,10 @@ impl PublishedRegions {
 
     #[cold]
     fn find(&self, rank: u32) -> Result<&RemoteRegion> {
-        let place = self.found.get(rank as usize).ok_or_else(|| {
-            Error::InvalidArgument(format!("there is no rank {rank} in this job"))
-        })?;
+        let place = self
+            .found
+            .get(rank as usize)
+            .ok_or_else(|| no_such_rank(rank, self.world.size()))?;
         place.get_or_try_init(|| self.world.published_region(rank, self.name))
     }
 }

@@ -9,6 +9,8 @@ use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::RegionKey;
 use crate::op::Local;
+use crate::operands::Operands;
+use crate::transport::{Capabilities, Handler};
 use crate::{Error, Result};
 
 bitflags::bitflags! {
@@ -45,6 +47,8 @@ pub trait Memory: Send + Sync {
     fn desc(&self) -> u64 {
         0
     }
+    /// Has `handler` take the active messages that peers send there, until the registration ends. Errors: [`Error::Os`].
+    fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()>;
 }
 
 /// Registered memory of this process. Dropping it ends the registration: peers' later operations get
@@ -54,7 +58,11 @@ pub struct Region {
     first: Local,
     len: usize,
     key: RegionKey,
-    _memory: Box<dyn Memory>,
+    /// The registrations with the engine's other transports, which end before the first one.
+    others: Box<[Box<dyn Memory>]>,
+    memory: Box<dyn Memory>,
+    /// Where other transports find their own descriptors.
+    operands: Option<Arc<Operands>>,
 }
 
 // SAFETY:
@@ -65,15 +73,31 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    pub(crate) fn new(memory: Box<dyn Memory>, key: RegionKey) -> Self {
+    pub(crate) fn new(
+        memory: Box<dyn Memory>,
+        others: Box<[Box<dyn Memory>]>,
+        key: RegionKey,
+        operands: &Arc<Operands>,
+    ) -> Self {
+        let all = || {
+            std::iter::once(&memory)
+                .chain(&others)
+                .map(|one| one.desc())
+        };
+        let several = !others.is_empty() && all().any(|desc| desc != 0);
         Region {
             first: Local {
                 ptr: memory.base(),
-                desc: memory.desc(),
+                desc: match several {
+                    true => operands.enter(all().collect()),
+                    false => memory.desc(),
+                },
             },
+            operands: several.then(|| operands.clone()),
             len: memory.len(),
             key,
-            _memory: memory,
+            others,
+            memory,
         }
     }
 
@@ -99,6 +123,14 @@ impl Region {
         self.key
     }
 
+    /// Has `handler` take the active messages that peers send there. Errors: [`Error::Os`].
+    pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        for other in &self.others {
+            other.handle_by(handler.clone())?;
+        }
+        self.memory.handle_by(handler)
+    }
+
     /// `len` bytes at `offset` as an operand. Errors: [`Error::OutOfBounds`].
     #[inline]
     pub fn local(&self, offset: usize, len: usize) -> Result<Local> {
@@ -122,6 +154,14 @@ impl Region {
         // - in bounds and aligned, as just checked; the memory lives as long as self.
         // - peers and other threads change it by atomic operations only (the contract of notices).
         Ok(unsafe { AtomicU32::from_ptr(ptr.cast()) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(operands) = &self.operands {
+            operands.leave(self.first.desc);
+        }
     }
 }
 
@@ -152,10 +192,12 @@ fn out_of_bounds(offset: usize, len: usize, region_len: usize) -> Error {
 #[derive(Clone)]
 pub struct RemoteRegion {
     parts: RemoteParts,
-    /// For each right, one more than the length where it is given and the region is mapped here, else 0: see
+    /// For each right, one more than the length where it is given and the region is direct, else 0: see
     /// [`is_open`](RemoteRegion::is_open).
     open: [usize; 3],
     route: u8,
+    direct: bool,
+    asynchronous: bool,
     _alive: Arc<dyn Any + Send + Sync>,
 }
 
@@ -210,13 +252,33 @@ impl RemoteRegion {
             parts,
             open: [Rights::READ, Rights::WRITE, Rights::ATOMIC].map(open),
             route: 0,
+            direct: !parts.base.is_null(),
+            asynchronous: false,
             _alive: alive,
         }
     }
 
-    pub(crate) fn with_route(mut self, route: u8) -> Self {
+    /// As it is reached by the engine's transport number `route`.
+    pub(crate) fn by(mut self, route: u8, capabilities: Capabilities) -> Self {
         self.route = route;
+        self.direct &= capabilities.direct;
+        self.asynchronous = capabilities.asynchronous;
+        if !self.direct {
+            self.open = [0; 3];
+        }
         self
+    }
+
+    /// Whether the engine carries operations out itself, by loads and stores, so that they are over when they return.
+    #[inline(always)]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether operations may be pending after their calls.
+    #[inline(always)]
+    pub fn is_asynchronous(&self) -> bool {
+        self.asynchronous
     }
 
     /// Which of the engine's transports leads there.
@@ -275,7 +337,7 @@ impl RemoteRegion {
         unsafe { (*self.parts.generation).load(Ordering::Relaxed) == self.parts.expected }
     }
 
-    /// Whether an access that needs one right needs nothing but loads and stores here: mapped, within bounds, allowed, current. One answer
+    /// Whether an access that needs one right needs nothing but loads and stores here: direct, within bounds, allowed, current. One answer
     /// without branches; [`RemoteRegion::check`] says what is wrong.
     #[inline(always)]
     pub(crate) fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {

@@ -1,19 +1,44 @@
 //! Which backends this program has. The engine knows none by name; the facade library fills this table, and interfaces
-//! open what the environment asks for.
+//! open what the job needs and the environment asks for.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::host;
+use crate::job::Job;
 use crate::rendezvous::{JobName, Launcher};
 use crate::transport::Transport;
 use crate::{Error, Result, variables};
 
 /// What a backend is told when it is opened.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Opening {
-    /// Processes of the job that run on this machine.
+    /// Processes of the job that run on this host.
     pub local_processes: usize,
+    /// The job has processes on other hosts.
+    pub other_hosts: bool,
+    /// The process's first transport, whose memory this one reaches too; none for the first one.
+    pub beside: Option<Arc<dyn Transport>>,
+}
+
+impl Opening {
+    /// For one host with so many processes of the job.
+    pub fn on_one_host(processes: usize) -> Self {
+        Opening {
+            local_processes: processes,
+            other_hosts: false,
+            beside: None,
+        }
+    }
+
+    /// For a process of `job`.
+    pub fn of(job: &Job) -> Self {
+        Opening {
+            other_hosts: job.neighbours() < job.size(),
+            ..Opening::on_one_host(job.neighbours() as usize)
+        }
+    }
 }
 
 /// One row of the table.
@@ -25,11 +50,14 @@ pub struct Backend {
     pub open: fn(&Opening) -> Result<Arc<dyn Transport>>,
     /// Says what is missing where it cannot work.
     pub probe: fn() -> std::result::Result<(), String>,
+    /// It reaches other hosts.
+    pub network: bool,
 }
 
 static BACKENDS: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
 
-/// Adds a backend; a second one of the same name replaces the first. The first one added is the default.
+/// Adds a backend; a second one of the same name replaces the first. The first one added is the default, and networks are preferred in
+/// this order.
 pub fn register(backend: Backend) {
     let mut backends = BACKENDS.lock();
     match backends.iter_mut().find(|b| b.name == backend.name) {
@@ -43,9 +71,10 @@ pub fn backends() -> Vec<Backend> {
     BACKENDS.lock().clone()
 }
 
-/// Opens the backend that UNIPGAS_BACKEND names, or the default. Errors: [`Error::InvalidArgument`] for a name that is not in
-/// the table.
-pub fn open_from_env(opening: &Opening) -> Result<Arc<dyn Transport>> {
+/// Opens what a process of the job communicates by, in order of preference: the backend that UNIPGAS_BACKEND names, or the default; beside
+/// it, where that reaches this host only and the job has processes on others, the networks that there are, or that UNIPGAS_NETWORKS
+/// names. Errors: [`Error::InvalidArgument`] for a name that is not in the table; [`Error::Unreachable`] where no network is left.
+pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     // One process of a job tells; that is `unipgas run` if it has started it.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
     if JobName::from_env().is_ok_and(|job| tells(&job)) {
@@ -65,5 +94,94 @@ pub fn open_from_env(opening: &Opening) -> Result<Arc<dyn Transport>> {
             names.join(", ")
         ))
     })?;
-    (backend.open)(opening)
+    let networks = networks(variables::get("UNIPGAS_NETWORKS")?.as_deref(), &backends)?;
+    let opening = Opening {
+        other_hosts: opening.other_hosts || host::played()?.is_some(),
+        ..opening.clone()
+    };
+    let mut open = vec![(backend.open)(&opening)?];
+    if backend.network || !opening.other_hosts {
+        return Ok(open);
+    }
+    let beside = Opening {
+        beside: Some(open[0].clone()),
+        ..opening
+    };
+    let mut missing = Vec::new();
+    for network in networks {
+        match (network.probe)() {
+            Ok(()) => open.push((network.open)(&beside)?),
+            Err(reason) => missing.push(format!("{}: {reason}", network.name)),
+        }
+    }
+    if open.len() > 1 {
+        return Ok(open);
+    }
+    if missing.is_empty() {
+        missing.push("UNIPGAS_NETWORKS names none".into());
+    }
+    Err(Error::Unreachable(format!(
+        "the job has processes on other hosts, and there is no network to reach them ({})",
+        missing.join("; ")
+    )))
+}
+
+/// The networks among `backends` that `wish` names, in its order; all of them without one. Errors: [`Error::InvalidArgument`].
+pub fn networks(wish: Option<&str>, backends: &[Backend]) -> Result<Vec<Backend>> {
+    let all = || backends.iter().filter(|backend| backend.network);
+    let Some(wish) = wish else {
+        return Ok(all().copied().collect());
+    };
+    let names = wish
+        .split(',')
+        .map(str::trim)
+        .filter(|name| *name != "none");
+    names
+        .map(|name| {
+            let found = all().find(|backend| backend.name == name);
+            found.copied().ok_or_else(|| {
+                let known: Vec<_> = all().map(|backend| backend.name).collect();
+                let must = format!(
+                    "must be networks of this library, with commas between them, or none; it has: {}",
+                    known.join(", ")
+                );
+                variables::wrong("UNIPGAS_NETWORKS", wish, &must)
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backend(name: &'static str, network: bool) -> Backend {
+        Backend {
+            name,
+            open: |_| Err(Error::Unsupported),
+            probe: || Ok(()),
+            network,
+        }
+    }
+
+    #[test]
+    fn networks_are_narrowed_and_ordered() {
+        let table = [
+            backend("near", false),
+            backend("one", true),
+            backend("two", true),
+        ];
+        let named = |wish| {
+            let found = networks(wish, &table)?;
+            Ok::<_, Error>(found.iter().map(|backend| backend.name).collect::<Vec<_>>())
+        };
+        assert_eq!(named(None).unwrap(), ["one", "two"]);
+        assert_eq!(named(Some("two, one")).unwrap(), ["two", "one"]);
+        assert_eq!(named(Some("two")).unwrap(), ["two"]);
+        assert!(named(Some("none")).unwrap().is_empty());
+        for wrong in ["near", "three", "one,,two"] {
+            let text = named(Some(wrong)).unwrap_err().to_string();
+            assert!(text.contains(wrong) && text.contains("one, two"), "{text}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::inbox::Record;
@@ -20,9 +21,47 @@ pub struct Capabilities {
     pub asynchronous: bool,
     /// Memory of the user can be registered.
     pub registers_user_memory: bool,
+    /// What this process allocates is mapped by its peers, which can load and store it.
+    pub maps: bool,
     /// Operations on regions that are mapped here ([`RemoteParts::base`](crate::region::RemoteParts::base)) need nothing of the
     /// backend: the engine carries them out itself, in the call. An indirect call would cost more than an 8-byte put.
     pub direct: bool,
+    /// What its operations are confined to.
+    pub limits: Limits,
+}
+
+/// What a network does not do by itself. The engine does it instead; [channels](Channel) refuse what goes beyond, and nothing has been
+/// done then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// [`Flags::LINES`] is kept. Otherwise refused: [`Error::Unsupported`].
+    pub lines: bool,
+    /// The most bytes that [`Flags::INLINE`] takes. More are refused: [`Error::Unsupported`].
+    pub inline: usize,
+    /// The longest put, get and array of an atomic operation, in bytes; at least [`Limits::SHORTEST`]. Longer ones are refused:
+    /// [`Error::Unsupported`].
+    pub largest: usize,
+    /// Operations of one channel to one peer that have not been reported by [`Channel::poll`]; at least 1. One more is refused:
+    /// [`Error::NotNow`].
+    pub depth: usize,
+}
+
+impl Limits {
+    /// What every network moves at once, in bytes.
+    pub const SHORTEST: usize = 64;
+    /// There are none.
+    pub const NONE: Limits = Limits {
+        lines: true,
+        inline: usize::MAX,
+        largest: usize::MAX,
+        depth: usize::MAX,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::NONE
+    }
 }
 
 /// This process's place in a network.
@@ -60,6 +99,8 @@ pub trait Transport: Send + Sync {
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
     /// The bell that this process's waiters sleep at and that peers ring.
     fn bell(&self) -> &Bell;
+    /// The locks of this process for elements that no CPU changes atomically: one set for all that operate on its memory, by whatever way.
+    fn locks(&self) -> &ElementLocks;
     /// Leaves properly: peers learn that this process has gone and has not died.
     fn leave(&self) {}
 }
@@ -70,6 +111,17 @@ pub trait Peer: Send + Sync {
     fn import(&self, key: &[u8]) -> Result<RemoteRegion>;
     /// Whether the process lives. May make a system call. Once it has ended, what was imported from it is refused.
     fn life(&self) -> Life;
+}
+
+/// The most bytes of an active message.
+pub const LONGEST_MESSAGE: usize = 1024;
+
+/// Takes the active messages that peers send to a region ([`Channel::active_message`]).
+pub trait Handler: Send + Sync {
+    /// Called by whoever serves peers in this process, for messages of one peer in the order in which they arrive; `offset` says where in
+    /// the region. It must not wait for anything, nor register or release memory: nobody is served meanwhile. Errors: a number, which
+    /// the sender gets as [`Error::Refused`].
+    fn handle(&self, offset: usize, message: &[u8]) -> std::result::Result<(), u32>;
 }
 
 /// What is known of another process.
@@ -84,7 +136,8 @@ pub enum Life {
 }
 
 /// An issue context. Operations of one channel to one peer may overtake each other unless [`Flags::ORDERED`] says otherwise;
-/// a notice never overtakes the data of its own operation. All calls may come from any thread.
+/// a notice never overtakes the data of its own operation; records of one channel to one inbox stay in order. All calls may come from any
+/// thread. What goes beyond the network's [`Limits`] is refused.
 pub trait Channel: Send + Sync {
     /// Writes `len` bytes from `src` to `dst`.
     ///
@@ -151,6 +204,17 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
+    /// Hands `message`, which is taken before the call returns, to the [`Handler`] of the region at `to`, after the data of earlier
+    /// operations if flagged so. Its end says that the handler has taken it. Errors: [`Error::Refused`], [`Error::Unsupported`] where
+    /// nobody handles messages, [`Error::InvalidArgument`] for more than [`LONGEST_MESSAGE`] bytes.
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome>;
+
     /// Moves pending operations on and reports those that have ended.
     fn poll(&self, sink: &mut dyn FnMut(Completion));
 
@@ -163,4 +227,15 @@ pub fn no_user_memory(name: &str) -> Error {
     Error::InvalidArgument(format!(
         "the {name} backend cannot register memory of the user; allocate it through the library"
     ))
+}
+
+/// For channels: whether an active message may leave. Errors: those of [`RemoteRegion::check`]; [`Error::InvalidArgument`].
+pub fn check_message(to: Remote<'_>, message: &[u8]) -> Result<()> {
+    to.region.check(to.offset, 0, Rights::WRITE)?;
+    if message.len() > LONGEST_MESSAGE {
+        return Err(Error::InvalidArgument(format!(
+            "an active message has at most {LONGEST_MESSAGE} bytes"
+        )));
+    }
+    Ok(())
 }

@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 21] = [
+pub const VARIABLES: [Variable; 22] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -35,6 +35,10 @@ pub const VARIABLES: [Variable; 21] = [
         "what processes are bound to, set by unipgas run",
     ),
     variable("UNIPGAS_BACKEND", "the backend: --backend"),
+    variable(
+        "UNIPGAS_NETWORKS",
+        "what reaches other hosts, the preferred one first, with commas between them; none (all that there are)",
+    ),
     variable("UNIPGAS_SEED", "the seed of the chaos backend: --seed"),
     variable(
         "UNIPGAS_SHM_ADOPT",
@@ -46,7 +50,7 @@ pub const VARIABLES: [Variable; 21] = [
     ),
     variable(
         "UNIPGAS_OPAQUE",
-        "what the opaque backend's streams are: tcp (Unix sockets)",
+        "what the opaque backend is: tcp,unordered,no-lines,inline=N,largest=N,depth=N,lose=RANK@OP",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bell::{Bell, slice_of};
-use crate::{Deadline, Error, Result};
+use crate::bell::{Bell, SLICE, slice_of};
+use crate::{Deadline, Error, Result, driver};
 
 /// Polls between two looks at the clock while spinning.
 const BURST: u32 = 128;
@@ -13,8 +13,6 @@ const SPIN: Duration = Duration::from_micros(20);
 /// How long it then offers its core to others before it sleeps. Beyond the round trip of a barrier of processes that share a
 /// core, so that such a barrier never sleeps.
 const YIELD: Duration = Duration::from_micros(300);
-/// The longest sleep of a process that has to move its own pending operations on.
-const PROGRESS_SLICE: Duration = Duration::from_micros(500);
 
 /// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
 #[repr(C, align(64))]
@@ -74,8 +72,6 @@ pub struct Patience<'a> {
     pub bell: &'a Bell,
     /// More processes than cores: spinning would keep the awaited peer from running.
     pub crowded: bool,
-    /// The poll moves operations on that nobody else would.
-    pub self_driven: bool,
     /// Processes that take part: the longest sleep between two looks at the world is [theirs](slice_of).
     pub company: &'a AtomicU32,
 }
@@ -116,6 +112,18 @@ impl Patience<'_> {
         check: &mut dyn FnMut() -> Result<()>,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
+        if let Some(progress) = driver::of_this_thread() {
+            loop {
+                check()?;
+                progress.turn(deadline.remaining().unwrap_or(SLICE).min(SLICE));
+                if let Some(value) = poll() {
+                    return Ok(value);
+                }
+                if deadline.expired() {
+                    return Err(Error::Timeout);
+                }
+            }
+        }
         let mut start = Instant::now();
         while !self.crowded && start.elapsed() < SPIN {
             for _ in 0..BURST {
@@ -144,11 +152,7 @@ impl Patience<'_> {
                 return Err(Error::Timeout);
             }
         }
-        let slice = if self.self_driven {
-            PROGRESS_SLICE
-        } else {
-            slice_of(self.company.load(Ordering::Relaxed))
-        };
+        let slice = slice_of(self.company.load(Ordering::Relaxed));
         loop {
             check()?;
             let listening = self.bell.listen();

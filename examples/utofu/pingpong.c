@@ -46,7 +46,16 @@ receive (struct court *court)
   WAIT_UNTIL (court->job, court->job->notices.arrived[MESSAGE_EDATA] >= court->expected, "a message");
 }
 
-/** Messages with contents of their own, both ways. The answer tells that the own message has left the buffer. */
+/** Sends a message with contents of its own. What the peer sent last tells that the message before has left the buffer. */
+static void
+serve_message (struct court *court, uint64_t message, size_t bytes)
+{
+  for (size_t i = 0; i < bytes; i++)
+    court->send[i] = byte_of (message, court->job->rank, i);
+  serve (court, bytes);
+}
+
+/** Messages with contents of their own, both ways. */
 static void
 checked_rounds (struct court *court, size_t bytes, long rounds)
 {
@@ -54,16 +63,14 @@ checked_rounds (struct court *court, size_t bytes, long rounds)
   for (long round = 0; round < rounds; round++)
     {
       const uint64_t message = court->expected + 1;
-      for (size_t i = 0; i < bytes; i++)
-        court->send[i] = byte_of (message, me, i);
       if (me == 0)
-        serve (court, bytes);
+        serve_message (court, message, bytes);
       receive (court);
       for (size_t i = 0; i < bytes; i++)
         if (court->receive[i] != byte_of (message, 1 - me, i))
           die ("pingpong: byte %zu of %zu is wrong in message %ld at rank %ld", i, bytes, (long) message, me);
       if (me == 1)
-        serve (court, bytes);
+        serve_message (court, message, bytes);
     }
 }
 

@@ -10,7 +10,7 @@ use unipgas_core::driver::{Driven, Driver};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
-use unipgas_core::transport::Channel;
+use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, Error, Result, Rights, copy};
 
 use crate::plan::{Plan, Shape};
@@ -380,6 +380,21 @@ impl Channel for ChaosChannel {
             overflow: inbox.overflow.map(Place::of),
             record,
             last_try: true,
+        };
+        self.state.post(work, INDIVISIBLE, flags, context)
+    }
+
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        check_message(to, message)?;
+        let work = Work::Message {
+            to: Place::of(to),
+            bytes: message.into(),
         };
         self.state.post(work, INDIVISIBLE, flags, context)
     }

@@ -15,7 +15,7 @@
 //! let net = Arc::new(LoopbackNet::default());
 //! let chaos = Chaos::wrap(Arc::new(Loopback::join(&net)), ChaosConfig::seeded(7));
 //! let engine = Engine::new(vec![Arc::new(chaos)])?;
-//! assert!(engine.asynchronous());
+//! assert!(engine.is_driven());
 //! # Ok::<(), unipgas_core::Error>(())
 //! ```
 

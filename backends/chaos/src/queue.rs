@@ -167,6 +167,7 @@ impl Queue {
                 stepped = true;
                 match step(op, index, means) {
                     Ok(_) => {}
+                    Err(Error::NotNow) => op.steps[index].due = self.now + 1,
                     Err(Error::InboxFull) if op.retries < means.config.inbox_retries => {
                         op.retries += 1;
                         let delay = u64::from(means.config.max_delay_polls).max(1);

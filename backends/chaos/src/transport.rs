@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use unipgas_core::Result;
+use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
 use unipgas_core::region::{Memory, Rights};
-use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
+use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
 
 use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;
@@ -49,11 +50,17 @@ impl Transport for Chaos {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let inner = self.shared.inner.capabilities();
         Capabilities {
             asynchronous: true,
             // Else the engine would carry operations out without asking.
             direct: false,
-            ..self.shared.inner.capabilities()
+            limits: Limits {
+                // What is not taken below waits here.
+                depth: usize::MAX,
+                ..inner.limits
+            },
+            ..inner
         }
     }
 
@@ -94,6 +101,10 @@ impl Transport for Chaos {
 
     fn bell(&self) -> &Bell {
         self.shared.inner.bell()
+    }
+
+    fn locks(&self) -> &ElementLocks {
+        self.shared.inner.locks()
     }
 
     fn leave(&self) {

@@ -93,6 +93,10 @@ pub enum Work {
         /// If there is no room now, its owner is told so.
         last_try: bool,
     },
+    Message {
+        to: Place,
+        bytes: Box<[u8]>,
+    },
 }
 
 // SAFETY:
@@ -111,6 +115,7 @@ impl Work {
             Work::Get { src, .. } => &src.region,
             Work::Notify { slot, .. } => &slot.region,
             Work::Deliver { first, .. } => first,
+            Work::Message { to, .. } => &to.region,
         }
     }
 
@@ -253,6 +258,7 @@ impl Work {
                 };
                 inner.deliver(inbox, *record, flags, context)
             }
+            Work::Message { to, bytes } => inner.active_message(to.at(0), bytes, flags, context),
         }
     }
 }

@@ -1,178 +1,176 @@
-//! The thread that serves peers, and takes what they answer.
+//! Serving peers, and taking what they answer: by turns that never wait. The process's progress thread does both; who waits takes answers.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::epoll;
 use unipgas_core::agent::{Answer, Place, Request, wire};
-use unipgas_core::panics::keep_going;
-use unipgas_core::{Error, Result, process};
+use unipgas_core::descriptor::above;
+use unipgas_core::{Error, Result};
 
-use crate::link::{Link, Outgoing};
-use crate::stream::{self, HELLO};
+use crate::envelope::{self, Answered, Envelope};
+use crate::link::{Link, Outgoing, parts};
+use crate::stream::{self, ADDRESS, HELLO};
 use crate::transport::Home;
+use crate::window::Window;
 
-/// The running agent; dropping it ends the thread, after the last answer has left.
-pub struct Agent {
-    home: Arc<Home>,
-    process: u32,
-    thread: Option<JoinHandle<()>>,
-}
+/// The descriptors whose events call for a turn: itself one that can be polled.
+pub struct Events(OwnedFd);
 
-impl Agent {
-    pub fn start(home: &Arc<Home>) -> Result<Self> {
-        let serving = home.clone();
-        let thread = std::thread::Builder::new()
-            .name("unipgas-agent".into())
-            .spawn(move || {
-                let mut server = Server::new(&serving);
-                keep_going(|| server.run());
-            })
-            .map_err(|error| Error::os("starting the agent's thread", error))?;
-        Ok(Agent {
-            home: home.clone(),
-            process: process::id(),
-            thread: Some(thread),
-        })
+impl Events {
+    pub fn new() -> Result<Self> {
+        let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
+        Ok(Events(events.map_err(|e| Error::os("epoll_create", e))?))
+    }
+
+    /// Errors: [`Error::Os`].
+    pub fn watch(&self, what: impl AsFd) -> Result<()> {
+        epoll::add(
+            &self.0,
+            what,
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN,
+        )
+        .map_err(|e| Error::os("epoll_ctl", e))
+    }
+
+    fn watch_output(&self, what: impl AsFd, wanted: bool) {
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, wanted);
+        let _ = epoll::modify(&self.0, what, epoll::EventData::new_u64(0), flags);
+    }
+
+    /// Before it is closed: the child of a fork may have it, too, and then it would stay.
+    fn forget(&self, what: impl AsFd) {
+        let _ = epoll::delete(&self.0, what);
     }
 }
 
-impl Drop for Agent {
-    fn drop(&mut self) {
-        if self.process != process::id() {
-            // The child of a fork has no such thread.
-            return;
-        }
-        self.home.stop.store(true, Ordering::Release);
-        self.home.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
 /// Somebody who has connected to this process.
 struct Guest {
     socket: OwnedFd,
-    /// He has said the secret.
-    known: bool,
+    /// Where he listens, who has said the secret.
+    known: Option<[u8; ADDRESS]>,
     told_of_leave: bool,
     /// What he has imported, and has not been told the end of.
     imported: HashSet<Place>,
     /// What he has been told the end of, and may use still.
     released: HashSet<Place>,
     incoming: Vec<u8>,
+    window: Window,
     outgoing: Outgoing,
+    /// The end of a full socket is waited for.
+    blocked: bool,
 }
 
 /// A stream to a peer, and what has come from there in part.
 struct Host {
     link: Arc<Link>,
     incoming: Vec<u8>,
+    blocked: bool,
 }
 
-struct Server<'a> {
-    home: &'a Home,
+/// What a turn works on.
+#[derive(Default)]
+pub struct Agent {
     guests: Vec<Guest>,
     hosts: Vec<Host>,
 }
 
-impl<'a> Server<'a> {
-    fn new(home: &'a Home) -> Self {
-        Server {
-            home,
-            guests: Vec::new(),
-            hosts: Vec::new(),
+impl Agent {
+    /// Takes what has been answered. Runs nobody's code, so that it may be called whatever the caller holds.
+    pub fn take_answers(&mut self, home: &Home) {
+        self.meet_new_hosts(home);
+        self.hear_hosts(home);
+    }
+
+    /// Does what there is to do.
+    pub fn turn(&mut self, home: &Home) {
+        let _ = rustix::io::read(&home.alarm, &mut [0u8; 8]);
+        self.meet_new_hosts(home);
+        if home.leaving.load(Ordering::Acquire) {
+            self.tell_of_leave();
+            home.releases.left();
+        }
+        self.tell_of_releases(home);
+        self.greet(home);
+        self.serve(home);
+        self.hear_hosts(home);
+        if self.guests.iter().any(|guest| !guest.window.is_empty()) {
+            // What is held back goes on without an event.
+            home.wake();
+        }
+        if home.releases.have_changed() {
+            home.registered.bell().ring_if_heard();
         }
     }
 
-    fn run(&mut self) {
-        loop {
-            self.meet_new_hosts();
-            let leaving = self.home.leaving.load(Ordering::Acquire);
-            if leaving {
-                self.tell_of_leave();
-                self.home.releases.left();
+    /// Whether everything that peers are told has left.
+    pub fn has_sent_all(&self) -> bool {
+        self.guests.iter().all(|guest| guest.outgoing.is_empty())
+    }
+
+    fn meet_new_hosts(&mut self, home: &Home) {
+        for link in home.new_links.lock().drain(..) {
+            if let Err(error) = home.events.watch(link.socket()) {
+                tracing::warn!("a peer cannot be heard: {error}");
+                link.close();
+                continue;
             }
-            if self.home.stop.load(Ordering::Acquire)
-                && self.guests.iter().all(|guest| guest.outgoing.is_empty())
-            {
-                self.home.releases.close();
-                return;
+            self.hosts.push(Host {
+                link,
+                incoming: Vec::new(),
+                blocked: false,
+            });
+        }
+    }
+
+    fn greet(&mut self, home: &Home) {
+        while let Some(socket) = home.listener.accept() {
+            if let Err(error) = home.events.watch(&socket) {
+                tracing::warn!("a process that has connected cannot be heard: {error}");
+                continue;
             }
-            self.tell_of_releases();
-            self.sleep();
-            self.greet();
-            self.serve();
-            self.take_answers();
-        }
-    }
-
-    fn meet_new_hosts(&mut self) {
-        let mut new = self.home.new_links.lock();
-        self.hosts.extend(new.drain(..).map(|link| Host {
-            link,
-            incoming: Vec::new(),
-        }));
-    }
-
-    /// Until there is something to do.
-    fn sleep(&self) {
-        fn of(socket: BorrowedFd<'_>, more_to_send: bool) -> PollFd<'_> {
-            let wanted = match more_to_send {
-                true => PollFlags::IN | PollFlags::OUT,
-                false => PollFlags::IN,
-            };
-            PollFd::from_borrowed_fd(socket, wanted)
-        }
-        let mut all = vec![
-            of(self.home.alarm.as_fd(), false),
-            of(self.home.listener.socket.as_fd(), false),
-        ];
-        let guests = self.guests.iter();
-        all.extend(guests.map(|guest| of(guest.socket.as_fd(), !guest.outgoing.is_empty())));
-        let hosts = self.hosts.iter();
-        all.extend(hosts.map(|host| of(host.link.socket(), host.link.has_more_to_send())));
-        // Interrupted or not: what there is to do is seen below.
-        let _ = poll(&mut all, None);
-        let _ = rustix::io::read(&self.home.alarm, &mut [0u8; 8]);
-    }
-
-    fn greet(&mut self) {
-        while let Some(socket) = self.home.listener.accept() {
             self.guests.push(Guest {
                 socket,
-                known: false,
+                known: None,
                 told_of_leave: false,
                 imported: HashSet::new(),
                 released: HashSet::new(),
                 incoming: Vec::new(),
+                window: Window::new(home.options.seed),
                 outgoing: Outgoing::default(),
+                blocked: false,
             });
         }
     }
 
     fn tell_of_leave(&mut self) {
-        for guest in self.guests.iter_mut().filter(|guest| guest.known) {
+        for guest in self.guests.iter_mut().filter(|guest| guest.known.is_some()) {
             if !guest.told_of_leave {
                 guest.told_of_leave = true;
-                Answer::Leaving.encode(guest.outgoing.bytes());
+                guest.answer(0, &Answer::Leaving);
                 let _ = guest.outgoing.push(&guest.socket);
             }
         }
     }
 
-    fn tell_of_releases(&mut self) {
+    fn tell_of_releases(&mut self, home: &Home) {
         let guests = &mut self.guests;
-        self.home.releases.tell(|place| {
+        home.releases.tell(|place| {
             let mut told = 0;
             for guest in guests.iter_mut() {
                 if guest.imported.remove(&place) {
                     guest.released.insert(place);
-                    Answer::Released(place).encode(guest.outgoing.bytes());
+                    guest.answer(0, &Answer::Released(place));
                     let _ = guest.outgoing.push(&guest.socket);
                     told += 1;
                 }
@@ -181,36 +179,47 @@ impl<'a> Server<'a> {
         });
     }
 
-    fn serve(&mut self) {
-        let home = self.home;
+    fn serve(&mut self, home: &Home) {
         self.guests.retain_mut(|guest| {
             let ended = stream::pull(&guest.socket, &mut guest.incoming).is_err();
             // What came before the end counts.
-            let sense = guest.serve(home);
+            let sense = guest.serve(home, ended);
             if sense.is_err() {
                 tracing::warn!("a process has sent what no peer sends: its stream is closed");
             }
-            let stays = sense.is_ok() && !ended && guest.outgoing.push(&guest.socket).is_ok();
+            let lost = guest.known.is_some_and(|address| home.is_lost(&address));
+            let stays =
+                sense.is_ok() && !ended && !lost && guest.outgoing.push(&guest.socket).is_ok();
             if !stays {
+                home.events.forget(&guest.socket);
                 for place in guest.released.drain() {
                     home.releases.forgotten(place);
                 }
+            } else if guest.blocked == guest.outgoing.is_empty() {
+                guest.blocked = !guest.blocked;
+                home.events.watch_output(&guest.socket, guest.blocked);
             }
             stays
         });
     }
 
-    fn take_answers(&mut self) {
-        let home = self.home;
+    fn hear_hosts(&mut self, home: &Home) {
         self.hosts.retain_mut(|host| {
-            host.link.push();
+            let blocked = host.link.push();
             let ended = stream::pull(host.link.socket(), &mut host.incoming).is_err();
-            let taken = host.link.take(&mut host.incoming);
+            let taken = host
+                .link
+                .take(&mut host.incoming, !home.options.limits.lines);
             let lost = ended || taken.is_err();
             if lost {
-                host.link.bury();
+                home.events.forget(host.link.socket());
+                host.link.close();
+            } else if host.blocked != blocked {
+                host.blocked = blocked;
+                home.events.watch_output(host.link.socket(), blocked);
             }
             if lost || taken.is_ok_and(|news| news) {
+                home.send_late();
                 home.registered.bell().ring_if_heard();
             }
             !lost
@@ -219,35 +228,92 @@ impl<'a> Server<'a> {
 }
 
 impl Guest {
-    /// Carries out what has come whole. Errors: he makes no sense, or does not know the secret.
-    fn serve(&mut self, home: &Home) -> Result<(), wire::Malformed> {
+    /// Carries out what has come whole; all of it where that is the `last`. Errors: he makes no sense, or does not know the secret.
+    fn serve(&mut self, home: &Home, last: bool) -> Result<(), wire::Malformed> {
+        let incoming = std::mem::take(&mut self.incoming);
         let mut at = 0;
-        if !self.known {
-            let Some(said) = self.incoming.first_chunk::<HELLO>() else {
+        if self.known.is_none() {
+            let Some(said) = incoming.first_chunk::<HELLO>() else {
+                self.incoming = incoming;
                 return Ok(());
             };
-            if *said != stream::hello(&home.listener.secret) {
-                return Err(wire::Malformed);
-            }
-            self.known = true;
+            self.known = stream::greeted(said, &home.listener.secret);
             at = HELLO;
         }
-        while let Some((message, len)) = wire::first_message(&self.incoming[at..])? {
+        let address = self.known.ok_or(wire::Malformed)?;
+        if home.is_lost(&address) {
+            // It is as if nothing of it had come.
+            self.incoming.clear();
+            return Ok(());
+        }
+        while let Some((head, message, len)) = envelope::first::<Envelope>(&incoming[at..])? {
             let request = Request::decode(message)?;
             at += len;
-            if let Request::Forgotten { place } = request {
-                if self.released.remove(&place) {
-                    home.releases.forgotten(place);
+            match request {
+                Request::Forgotten { place } => {
+                    if self.released.remove(&place) {
+                        home.releases.forgotten(place);
+                    }
                 }
-                continue;
-            }
-            let answer = home.registered.serve(&request);
-            answer.encode(self.outgoing.bytes());
-            if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
-                self.imported.insert(place);
+                Request::Import { .. } => self.carry_out(home, &head, &request),
+                _ if home.options.unordered => self.window.hold(head, &request, message),
+                _ => self.carry_out(home, &head, &request),
             }
         }
+        self.incoming = incoming;
         self.incoming.drain(..at);
+        while let Some((head, message)) = self.window.take(last) {
+            self.carry_out(home, &head, &Request::decode(&message)?);
+        }
+        self.window.turn();
         Ok(())
     }
+
+    fn carry_out(&mut self, home: &Home, head: &Envelope, request: &Request<'_>) {
+        let answer = serve_in_parts(home, request);
+        self.answer(head.number, &answer);
+        if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
+            self.imported.insert(*place);
+        }
+    }
+
+    fn answer(&mut self, number: Answered, answer: &Answer) {
+        envelope::begin(self.outgoing.bytes(), number);
+        answer.encode(self.outgoing.bytes());
+    }
+}
+
+/// What keeps no lines writes from the end.
+fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
+    let Request::Put {
+        to,
+        bytes,
+        flags,
+        notice,
+    } = *request
+    else {
+        return home.registered.serve(request);
+    };
+    let mut answer = Answer::Done(Vec::new());
+    for part in parts(bytes.len(), !home.options.limits.lines) {
+        let first = part.start == 0;
+        let to = Place {
+            offset: to.offset + part.start as u64,
+            ..to
+        };
+        answer = home.registered.serve(&Request::Put {
+            to,
+            bytes: &bytes[part],
+            flags,
+            // With the part that comes last.
+            notice: notice.filter(|_| first),
+        });
+        if let Answer::Failed(_) = answer {
+            break;
+        }
+        if !first {
+            std::thread::yield_now();
+        }
+    }
+    answer
 }

@@ -3,26 +3,53 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam::queue::SegQueue;
-use unipgas_core::{Completion, Result};
+use parking_lot::Mutex;
+use unipgas_core::{Completion, Error, Result};
 
 /// Those of one endpoint.
-#[derive(Default)]
 pub struct Completions {
-    ended: SegQueue<Completion>,
+    /// With the peer.
+    ended: SegQueue<(u32, Completion)>,
     /// Posted, and not reported.
     pending: AtomicUsize,
+    /// The same for each peer.
+    of_peer: Mutex<Vec<usize>>,
+    /// The most of those.
+    depth: usize,
     /// Those whose bytes have not come.
     reads: AtomicUsize,
 }
 
 impl Completions {
-    /// An operation has been posted.
-    pub fn begin(&self) {
-        self.pending.fetch_add(1, Ordering::AcqRel);
+    /// Of an endpoint that may have so many operations to a peer pending.
+    pub fn new(depth: usize) -> Self {
+        Completions {
+            ended: SegQueue::new(),
+            pending: AtomicUsize::new(0),
+            of_peer: Mutex::default(),
+            depth,
+            reads: AtomicUsize::new(0),
+        }
     }
 
-    /// It was not posted after all.
-    pub fn take_back(&self) {
+    /// An operation is posted. Errors: [`Error::NotNow`].
+    pub fn begin(&self, peer: u32) -> Result<()> {
+        let mut of_peer = self.of_peer.lock();
+        let peer = peer as usize;
+        if of_peer.len() <= peer {
+            of_peer.resize(peer + 1, 0);
+        }
+        if of_peer[peer] >= self.depth {
+            return Err(Error::NotNow);
+        }
+        of_peer[peer] += 1;
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// It was not posted after all, or has been reported.
+    pub fn take_back(&self, peer: u32) {
+        self.of_peer.lock()[peer as usize] -= 1;
         self.pending.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -42,8 +69,8 @@ impl Completions {
     }
 
     /// It has ended.
-    pub fn end(&self, context: u64, result: Result<()>) {
-        self.ended.push(Completion { context, result });
+    pub fn end(&self, peer: u32, context: u64, result: Result<()>) {
+        self.ended.push((peer, Completion { context, result }));
     }
 
     /// Operations that have not been reported.
@@ -53,10 +80,10 @@ impl Completions {
 
     /// Reports those that have ended.
     pub fn report(&self, sink: &mut dyn FnMut(Completion)) {
-        while let Some(completion) = self.ended.pop() {
+        while let Some((peer, completion)) = self.ended.pop() {
             sink(completion);
             // Only now: who sees that nothing is pending has been told everything.
-            self.pending.fetch_sub(1, Ordering::AcqRel);
+            self.take_back(peer);
         }
     }
 }

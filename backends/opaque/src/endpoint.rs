@@ -1,6 +1,7 @@
 //! The issue of operations: each becomes a request, and ends with its answer.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use unipgas_core::atomic::AtomicForm;
 use unipgas_core::inbox::Record;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use unipgas_core::region::{RemoteRegion, Rights};
-use unipgas_core::transport::Channel;
+use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, Error, Result, atomic};
 
 use crate::completion::Completions;
@@ -17,10 +18,15 @@ use crate::link::{Landing, Waiting};
 use crate::region::place;
 use crate::transport::Home;
 
-/// An issue context. A stream keeps its order, so every operation is ordered at the target. What is ordered after a read waits here until
-/// what was read has come, and whatever is posted meanwhile behind it.
-pub struct Endpoint {
+/// An issue context. A stream keeps its order, so every operation is ordered at the target, unless it is told to draw another order. What
+/// is ordered after a read waits here until what was read has come, and whatever is posted meanwhile behind it.
+pub struct Endpoint(Arc<Issue>);
+
+/// Of one endpoint, shared with the agent.
+pub struct Issue {
     home: Arc<Home>,
+    /// By which targets know it.
+    id: u32,
     completions: Arc<Completions>,
     late: Mutex<VecDeque<Late>>,
 }
@@ -30,6 +36,7 @@ struct Late {
     peer: u32,
     what: What,
     landing: Option<Landing>,
+    flags: Flags,
     context: u64,
 }
 
@@ -67,13 +74,26 @@ impl Put {
 
 impl Endpoint {
     pub fn new(home: &Arc<Home>) -> Self {
-        Endpoint {
+        let issue = Arc::new(Issue {
             home: home.clone(),
-            completions: Arc::default(),
+            id: home.next_channel(),
+            completions: Arc::new(Completions::new(home.options.limits.depth)),
             late: Mutex::default(),
-        }
+        });
+        home.serve_late(&issue);
+        Endpoint(issue)
     }
+}
 
+impl Deref for Endpoint {
+    type Target = Issue;
+
+    fn deref(&self) -> &Issue {
+        &self.0
+    }
+}
+
+impl Issue {
     fn post(
         &self,
         region: &RemoteRegion,
@@ -85,15 +105,18 @@ impl Endpoint {
         let peer = region.parts().peer;
         let mut late = self.late.lock();
         if !self.is_late(&late, flags) {
-            return self.ask(peer, |into| request.encode(into), landing, context);
+            self.completions.begin(peer)?;
+            let asked = self.ask(peer, |into| request.encode(into), landing, flags, context);
+            return self.posted(peer, asked);
         }
         let mut frame = Vec::new();
         request.encode(&mut frame);
-        self.completions.begin();
+        self.completions.begin(peer)?;
         late.push_back(Late {
             peer,
             what: What::Frame(frame),
             landing,
+            flags,
             context,
         });
         Ok(Outcome::Pending)
@@ -107,13 +130,17 @@ impl Endpoint {
         let peer = region.parts().peer;
         let mut late = self.late.lock();
         if !self.is_late(&late, flags) {
-            return self.ask(peer, |into| put.request().encode(into), None, context);
+            self.completions.begin(peer)?;
+            let encode = |into: &mut Vec<u8>| put.request().encode(into);
+            let asked = self.ask(peer, encode, None, flags, context);
+            return self.posted(peer, asked);
         }
-        self.completions.begin();
+        self.completions.begin(peer)?;
         late.push_back(Late {
             peer,
             what: What::Put(put),
             landing: None,
+            flags,
             context,
         });
         Ok(Outcome::Pending)
@@ -123,7 +150,19 @@ impl Endpoint {
         !late.is_empty() || (flags.contains(Flags::ORDERED) && self.completions.is_reading())
     }
 
-    fn send_late(&self) {
+    /// What has not been asked is not pending.
+    fn posted(&self, peer: u32, asked: Result<()>) -> Result<Outcome> {
+        match asked {
+            Ok(()) => Ok(Outcome::Pending),
+            Err(error) => {
+                self.completions.take_back(peer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends what has waited for reads that have ended; whoever sees that first does it.
+    pub fn send_late(&self) {
         let mut late = self.late.lock();
         while !self.completions.is_reading()
             && let Some(next) = late.pop_front()
@@ -132,52 +171,65 @@ impl Endpoint {
                 peer,
                 what,
                 landing,
+                flags,
                 context,
             } = next;
             let encode = |into: &mut Vec<u8>| match &what {
                 What::Frame(frame) => into.extend_from_slice(frame),
                 What::Put(put) => put.request().encode(into),
             };
-            match self.ask(peer, encode, landing, context) {
-                // Counted since it was posted.
-                Ok(_) => self.completions.take_back(),
-                Err(error) => self.completions.end(context, Err(error)),
+            if let Err(error) = self.ask(peer, encode, landing, flags, context) {
+                self.completions.end(peer, context, Err(error));
             }
         }
     }
 
+    /// Asks the peer for an operation that is pending already.
     fn ask(
         &self,
         peer: u32,
         encode: impl FnOnce(&mut Vec<u8>),
         landing: Option<Landing>,
+        flags: Flags,
         context: u64,
-    ) -> Result<Outcome> {
+    ) -> Result<()> {
         let link = self.home.link(peer)?;
-        self.completions.begin();
+        self.home.count(&link);
         let reads = landing.is_some();
         if reads {
             self.completions.reads();
         }
         let waiting = Waiting {
             completions: self.completions.clone(),
+            peer,
             context,
             landing,
         };
-        match link.ask(encode, waiting) {
+        let ordered = flags.contains(Flags::ORDERED);
+        match link.ask((self.id, ordered), encode, waiting) {
             Ok(more) => {
                 if more {
                     self.home.wake();
                 }
-                Ok(Outcome::Pending)
+                Ok(())
             }
             Err(error) => {
                 if reads {
                     self.completions.landed();
                 }
-                self.completions.take_back();
                 Err(error)
             }
+        }
+    }
+
+    /// Whether this network moves so many bytes like that.
+    fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
+        let limits = &self.home.options.limits;
+        let inline = flags.contains(Flags::INLINE) && len > limits.inline;
+        let lines = flags.contains(Flags::LINES) && !limits.lines;
+        match inline || lines || len > limits.largest {
+            true => Err(Error::Unsupported),
+            false => Ok(()),
         }
     }
 }
@@ -213,6 +265,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
+        self.check_limits(len, flags)?;
         let put = Put {
             src,
             len,
@@ -232,6 +285,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
+        self.check_limits(len, flags & Flags::LINES)?;
         let request = Request::Get {
             from: place(src.region, src.offset),
             len: len as u64,
@@ -264,6 +318,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
+        self.check_limits(len, flags)?;
         check_notice(&notice)?;
         let slot = place(notice.slot.region, notice.slot.offset);
         let put = Put {
@@ -295,6 +350,7 @@ impl Channel for Endpoint {
         if !atomic::supported(op, ty) || (op == AtomicOp::Read && !fetch) {
             return Err(Error::Unsupported);
         }
+        self.check_limits(len, Flags::empty())?;
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
         // - where the operation reads them there are `count` elements (the caller's word); they are copied before this returns.
@@ -342,7 +398,25 @@ impl Channel for Endpoint {
         self.post(first, &request, None, flags, context)
     }
 
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        check_message(to, message)?;
+        let request = Request::Message {
+            to: place(to.region, to.offset),
+            bytes: message,
+        };
+        self.post(to.region, &request, None, flags, context)
+    }
+
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        if self.completions.pending() > 0 {
+            self.home.take_answers();
+        }
         self.send_late();
         self.completions.report(sink);
     }

@@ -5,19 +5,25 @@
 //! not meant to be fast, and no network for users.
 //!
 //! - [`Opaque`]: this process's place; `region` its memory; `endpoint` the issue of operations; `completion` their ends
+//! - [`Options`]: what it is to do without, or badly, so that the tests see the engine make up for it
 //! - `stream`: sockets, addresses and the secret without which nobody gets an answer
 //! - `release`: the end of a registration that peers know
-//! - `link`: the stream to a peer, with what has been asked there; `agent`: the thread that serves, and takes answers
+//! - `link`: the stream to a peer, with what has been asked there; `envelope`: what goes ahead of each frame; `agent`: the thread that serves, and
+//!   takes answers; `window`: the order in which it serves
 
 #![warn(missing_docs)]
 
 mod agent;
 mod completion;
 mod endpoint;
+mod envelope;
 mod link;
+mod options;
 mod region;
 mod release;
 mod stream;
 mod transport;
+mod window;
 
+pub use options::Options;
 pub use transport::{Opaque, probe};

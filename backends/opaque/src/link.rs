@@ -1,10 +1,12 @@
 //! The stream to a peer, and what has been asked there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use bytemuck::Zeroable;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use unipgas_core::agent::{Answer, Place, Request, land, wire};
@@ -12,6 +14,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Error, Flags, Result, process};
 
 use crate::completion::Completions;
+use crate::envelope::{self, Answered, Envelope};
 use crate::stream;
 
 /// Bytes on their way out.
@@ -46,6 +49,17 @@ impl Outgoing {
     }
 }
 
+/// How `len` bytes are written: whole, or in parts, the last one first, so that nobody relies on an order that is not promised. What may be
+/// a word is not torn.
+pub fn parts(len: usize, backwards: bool) -> impl Iterator<Item = Range<usize>> {
+    let part = match backwards && len > 8 {
+        true => (len / 8).max(16),
+        false => len.max(1),
+    };
+    let starts = (0..len.div_ceil(part).max(1)).rev();
+    starts.map(move |nth| nth * part..len.min((nth + 1) * part))
+}
+
 /// Where an answer's bytes go.
 #[derive(Clone, Copy)]
 pub struct Landing {
@@ -57,6 +71,7 @@ pub struct Landing {
 /// An operation whose answer has not come.
 pub struct Waiting {
     pub completions: Arc<Completions>,
+    pub peer: u32,
     pub context: u64,
     pub landing: Option<Landing>,
 }
@@ -66,7 +81,7 @@ impl Waiting {
         if self.landing.is_some() {
             self.completions.landed();
         }
-        self.completions.end(self.context, result);
+        self.completions.end(self.peer, self.context, result);
     }
 }
 
@@ -77,7 +92,9 @@ unsafe impl Send for Waiting {}
 #[derive(Default)]
 struct Asked {
     outgoing: Outgoing,
-    waiting: VecDeque<Waiting>,
+    /// By their numbers.
+    waiting: BTreeMap<u64, Waiting>,
+    last: u64,
 }
 
 /// Whether a region of the peer is still registered there: 0 when it is not.
@@ -86,6 +103,7 @@ pub type Current = Arc<AtomicU32>;
 /// The stream to a peer.
 pub struct Link {
     socket: OwnedFd,
+    address: Box<[u8]>,
     process: u32,
     asked: Mutex<Asked>,
     imported: Mutex<HashMap<Place, Current>>,
@@ -94,9 +112,10 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(socket: OwnedFd) -> Self {
+    pub fn new(socket: OwnedFd, address: &[u8]) -> Self {
         Link {
             socket,
+            address: address.into(),
             process: process::id(),
             asked: Mutex::default(),
             imported: Mutex::default(),
@@ -107,6 +126,11 @@ impl Link {
 
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Of the peer.
+    pub fn address(&self) -> &[u8] {
+        &self.address
     }
 
     /// Nobody is there any more.
@@ -140,7 +164,13 @@ impl Link {
     }
 
     /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: [`Error::PeerDead`], also in the child of a fork.
-    pub fn ask(&self, encode: impl FnOnce(&mut Vec<u8>), waiting: Waiting) -> Result<bool> {
+    /// `channel`: that of the operation, and whether it is ordered there.
+    pub fn ask(
+        &self,
+        (channel, ordered): (u32, bool),
+        encode: impl FnOnce(&mut Vec<u8>),
+        waiting: Waiting,
+    ) -> Result<bool> {
         if self.process != process::id() {
             return Err(Error::PeerDead);
         }
@@ -149,8 +179,16 @@ impl Link {
             return Err(Error::PeerDead);
         }
         let was_empty = asked.outgoing.is_empty();
+        asked.last += 1;
+        let number = asked.last;
+        let head = Envelope {
+            number,
+            channel,
+            ordered: ordered.into(),
+        };
+        envelope::begin(asked.outgoing.bytes(), head);
         encode(asked.outgoing.bytes());
-        asked.waiting.push_back(waiting);
+        asked.waiting.insert(number, waiting);
         if !was_empty {
             // The agent sends it after what comes before.
             return Ok(false);
@@ -160,20 +198,19 @@ impl Link {
         Ok(!asked.outgoing.is_empty())
     }
 
-    pub fn has_more_to_send(&self) -> bool {
-        !self.asked.lock().outgoing.is_empty()
-    }
-
-    /// For the agent: sends what there is room for.
-    pub fn push(&self) {
-        let _ = self.asked.lock().outgoing.push(&self.socket);
+    /// For the agent: sends what there is room for; true: there is more.
+    pub fn push(&self) -> bool {
+        let outgoing = &mut self.asked.lock().outgoing;
+        let _ = outgoing.push(&self.socket);
+        !outgoing.is_empty()
     }
 
     /// For the agent: takes the answers that have come whole off `bytes`. Errors: the peer makes no sense.
-    pub fn take(&self, bytes: &mut Vec<u8>) -> Result<bool, wire::Malformed> {
+    /// `backwards`: what has been read is written from its end.
+    pub fn take(&self, bytes: &mut Vec<u8>, backwards: bool) -> Result<bool, wire::Malformed> {
         let (mut at, mut news) = (0, false);
-        while let Some((message, len)) = wire::first_message(&bytes[at..])? {
-            self.answered(message)?;
+        while let Some((number, message, len)) = envelope::first::<Answered>(&bytes[at..])? {
+            self.answered(number, message, backwards)?;
             news = true;
             at += len;
         }
@@ -181,7 +218,12 @@ impl Link {
         Ok(news)
     }
 
-    fn answered(&self, message: &[u8]) -> Result<(), wire::Malformed> {
+    fn answered(
+        &self,
+        number: Answered,
+        message: &[u8],
+        backwards: bool,
+    ) -> Result<(), wire::Malformed> {
         let (answer, bytes) = Answer::decode(message)?;
         match answer {
             Answer::Leaving => {
@@ -193,21 +235,27 @@ impl Link {
                     current.store(0, Ordering::Release);
                 }
                 let mut asked = self.asked.lock();
+                envelope::begin(asked.outgoing.bytes(), Envelope::zeroed());
                 Request::Forgotten { place }.encode(asked.outgoing.bytes());
                 let _ = asked.outgoing.push(&self.socket);
                 return Ok(());
             }
             Answer::Done(_) | Answer::Failed(_) => {}
         }
-        let waiting = self.asked.lock().waiting.pop_front();
+        let waiting = self.asked.lock().waiting.remove(&number);
         let waiting = waiting.ok_or(wire::Malformed)?;
         let result = match (answer, waiting.landing) {
             (Answer::Failed(failure), _) => Err(Error::from(failure)),
             (_, None) if bytes.is_empty() => Ok(()),
             (_, Some(landing)) if bytes.len() == landing.len => {
-                // SAFETY:
-                // - valid for `len` bytes until the operation is complete (contract of the operation).
-                unsafe { land(bytes, landing.into, landing.flags) };
+                for part in parts(bytes.len(), backwards) {
+                    // SAFETY:
+                    // - valid for `len` bytes until the operation is complete (contract of the operation).
+                    unsafe {
+                        let into = landing.into.wrapping_add(part.start);
+                        land(&bytes[part], into, landing.flags);
+                    }
+                }
                 Ok(())
             }
             _ => {
@@ -219,15 +267,20 @@ impl Link {
         Ok(())
     }
 
+    /// Nothing goes there or comes from there any more; the agent will notice.
+    pub fn cut(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
     /// For the agent: nobody answers any more.
-    pub fn bury(&self) {
+    pub fn close(&self) {
         let mut asked = self.asked.lock();
         self.gone.store(true, Ordering::Release);
         for current in self.imported.lock().values() {
             current.store(0, Ordering::Release);
         }
         asked.outgoing = Outgoing::default();
-        for waiting in asked.waiting.drain(..) {
+        for waiting in std::mem::take(&mut asked.waiting).into_values() {
             waiting.end(Err(Error::PeerDead));
         }
     }

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use unipgas_core::agent::{Place, Request};
 use unipgas_core::region::{Memory, RemoteParts, RemoteRegion, Rights};
-use unipgas_core::wait::Patience;
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::transport::Handler;
+use unipgas_core::{Error, Result};
 
 use crate::completion::Completions;
 use crate::link::{Link, Waiting};
@@ -130,11 +129,11 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if self.home.registered.close(self.place) {
-            // Peers may have other things to do at once with what they hear of this.
+        if self.home.registered.close(self.place) && self.home.is_here() {
+            self.home.releases.begin(self.place);
+            self.home.wake();
             self.home
-                .releases
-                .tell_and_wait(self.place, || self.home.wake());
+                .wait_until(|| self.home.releases.is_over(self.place));
         }
         if self.allocated {
             self.home.heap.give_back(self.base, self.len);
@@ -149,6 +148,11 @@ impl Memory for Registration {
 
     fn len(&self) -> usize {
         self.len
+    }
+
+    fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        self.home.registered.handle_by(self.place, handler);
+        Ok(())
     }
 
     /// Slot, generation, length, rights.
@@ -199,34 +203,29 @@ pub fn import(key: &[u8], peer: u32, link: &Arc<Link>, home: &Home) -> Result<Re
         detail: [word(0), word(4)],
     };
     // SAFETY:
-    // - the generation word lives as long as the region.
-    Ok(unsafe { RemoteRegion::new(parts, current) })
+    // - the generation word lives as long as the region, and so does the link, whose index nobody else gets until then.
+    Ok(unsafe { RemoteRegion::new(parts, Arc::new((current, link.clone()))) })
 }
 
 /// Asks a peer, and waits for the answer.
 fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
-    let completions = Arc::new(Completions::default());
-    completions.begin();
+    let completions = Arc::new(Completions::new(1));
+    completions.begin(0)?;
     let waiting = Waiting {
         completions: completions.clone(),
+        peer: 0,
         context: 0,
         landing: None,
     };
-    if link.ask(|into| request.encode(into), waiting)? {
+    if link.ask((0, false), |into| request.encode(into), waiting)? {
         home.wake();
     }
-    let patience = Patience {
-        bell: home.registered.bell(),
-        crowded: true,
-        self_driven: false,
-        company: &AtomicU32::new(1),
-    };
     let mut result = Ok(());
-    // The agent ends it, also when the peer dies.
-    patience.wait(Deadline::Never, &mut || Ok(()), || {
+    // It ends, also when the peer dies.
+    home.wait_until(|| {
         completions.report(&mut |completion| result = completion.result);
-        (completions.pending() == 0).then_some(())
-    })?;
+        completions.pending() == 0
+    });
     result
 }
 

@@ -1,15 +1,11 @@
 //! What peers are told before it is over: the end of a registration that they have imported, and the end of this process's part.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use unipgas_core::agent::Place;
-use unipgas_core::process;
 
 /// Those under way.
-pub struct Releases {
-    state: Mutex<State>,
-    changed: Condvar,
-    process: u32,
-}
+#[derive(Default)]
+pub struct Releases(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -21,83 +17,66 @@ struct State {
     left: bool,
     /// Nobody tells anybody any more.
     closed: bool,
+    /// Since somebody asked last.
+    changed: bool,
 }
 
 impl Releases {
-    pub fn new() -> Self {
-        Releases {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            process: process::id(),
-        }
+    /// Peers are to be told that this registration ends.
+    pub fn begin(&self, place: Place) {
+        self.0.lock().untold.push(place);
     }
 
-    /// Returns when no peer uses the registration any more.
-    pub fn tell_and_wait(&self, place: Place, wake: impl FnOnce()) {
-        if self.process != process::id() {
-            // The child of a fork has no agent, and peers know nothing of it.
-            return;
+    /// Whether no peer uses the registration any more; says so once.
+    pub fn is_over(&self, place: Place) -> bool {
+        let mut state = self.0.lock();
+        if let Some(at) = state.told.iter().position(|told| *told == (place, 0)) {
+            state.told.swap_remove(at);
+            return true;
         }
-        let mut state = self.state.lock();
-        if state.closed {
-            return;
-        }
-        state.untold.push(place);
-        wake();
-        loop {
-            let over = state.told.iter().position(|told| *told == (place, 0));
-            if let Some(at) = over {
-                state.told.swap_remove(at);
-                return;
-            }
-            if state.closed {
-                return;
-            }
-            self.changed.wait(&mut state);
-        }
+        state.closed
     }
 
-    /// Returns when peers have been told that this process leaves.
-    pub fn wait_until_left(&self) {
-        let mut state = self.state.lock();
-        while self.process == process::id() && !state.left && !state.closed {
-            self.changed.wait(&mut state);
-        }
+    /// Whether peers have been told that this process leaves.
+    pub fn has_left(&self) -> bool {
+        let state = self.0.lock();
+        state.left || state.closed
     }
 
     /// For the agent: they have.
     pub fn left(&self) {
-        self.state.lock().left = true;
-        self.changed.notify_all();
+        let mut state = self.0.lock();
+        state.changed |= !state.left;
+        state.left = true;
     }
 
     /// For the agent: what peers are to be told of; `tell` does, and gives how many that are.
     pub fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
-        let mut state = self.state.lock();
-        let untold = std::mem::take(&mut state.untold);
-        if untold.is_empty() {
-            return;
-        }
-        for place in untold {
+        let mut state = self.0.lock();
+        for place in std::mem::take(&mut state.untold) {
             let peers = tell(place);
             state.told.push((place, peers));
+            state.changed = true;
         }
-        self.changed.notify_all();
     }
 
     /// For the agent: one of those peers uses it no more.
     pub fn forgotten(&self, place: Place) {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         let told = state.told.iter_mut().find(|(told, _)| *told == place);
         if let Some((_, left)) = told {
             *left = left.saturating_sub(1);
+            state.changed = true;
         }
-        self.changed.notify_all();
+    }
+
+    /// For the agent: whether anything has changed since it asked last.
+    pub fn have_changed(&self) -> bool {
+        std::mem::take(&mut self.0.lock().changed)
     }
 
     /// For the agent: it goes.
     pub fn close(&self) {
-        self.state.lock().closed = true;
-        self.changed.notify_all();
+        self.0.lock().closed = true;
     }
 }

@@ -15,8 +15,10 @@ use unipgas_core::{Error, Result};
 /// What a process tells whom it connects to, and only those know who have its address.
 pub const SECRET: usize = 16;
 const MAGIC: [u8; 8] = *b"unipgas1";
+/// Bytes that an address takes in a greeting, filled with zeros.
+pub const ADDRESS: usize = 32;
 /// Bytes of a greeting.
-pub const HELLO: usize = MAGIC.len() + SECRET;
+pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 /// The kernel cuts it to what it allows.
 const BACKLOG: i32 = 4096;
 /// A host that does not answer for so long has gone.
@@ -27,11 +29,29 @@ const TCP: u8 = 2;
 /// Of a Unix socket's name, which lies in no file system.
 const NAME: usize = 8;
 
-/// What is sent first.
-pub fn hello(secret: &[u8; SECRET]) -> [u8; HELLO] {
+/// What is sent first, by who listens at `own` himself.
+pub fn hello(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
     let mut bytes = [0; HELLO];
-    bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
-    bytes[MAGIC.len()..].copy_from_slice(secret);
+    let parts = [&MAGIC[..], secret, own];
+    for (byte, said) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+        *byte = *said;
+    }
+    bytes
+}
+
+/// Where whoever sends this greeting listens; `None`: he does not know the secret.
+pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<[u8; ADDRESS]> {
+    let (said, own) = said.split_last_chunk::<ADDRESS>()?;
+    let right = said == &hello(secret, &[])[..HELLO - ADDRESS];
+    right.then_some(*own)
+}
+
+/// An address as it stands in a greeting; something else where it is none.
+pub fn padded(address: &[u8]) -> [u8; ADDRESS] {
+    let mut bytes = [0; ADDRESS];
+    for (byte, said) in bytes.iter_mut().zip(address) {
+        *byte = *said;
+    }
     bytes
 }
 
@@ -98,9 +118,9 @@ impl Listener {
     }
 }
 
-/// Connects to whoever listens at `address`, and greets him. Errors: [`Error::Unreachable`], [`Error::PeerDead`] where nobody listens
-/// any more.
-pub fn reach(address: &[u8]) -> Result<OwnedFd> {
+/// Connects to whoever listens at `address`, and greets him as the one who listens at `own`. Errors: [`Error::Unreachable`],
+/// [`Error::PeerDead`] where nobody listens any more.
+pub fn reach(address: &[u8], own: &[u8]) -> Result<OwnedFd> {
     let unreachable = || Error::Unreachable("not an address of the opaque backend".into());
     let (kind, rest) = address.split_first().ok_or_else(unreachable)?;
     let (secret, name) = rest.split_first_chunk().ok_or_else(unreachable)?;
@@ -126,7 +146,7 @@ pub fn reach(address: &[u8]) -> Result<OwnedFd> {
     })?;
     tune(&socket);
     // The socket is new: there is room for so little.
-    let greeting = hello(secret);
+    let greeting = hello(secret, own);
     match send(&socket, &greeting, SendFlags::NOSIGNAL) {
         Ok(HELLO) => {}
         _ => return Err(Error::PeerDead),

@@ -1,43 +1,157 @@
 //! This process's place in the network of streams.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::agent::Registered;
+use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::descriptor::above;
+use unipgas_core::driver::{Driven, Driver};
 use unipgas_core::region::{Memory, RemoteRegion, Rights};
+use unipgas_core::registry::Opening;
 use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
-use unipgas_core::{Error, Result, variables};
+use unipgas_core::wait::Patience;
+use unipgas_core::{Deadline, Error, Result, process, user_memory};
 
-use crate::agent::Agent;
-use crate::endpoint::Endpoint;
+use crate::agent::{Agent, Events};
+use crate::endpoint::{Endpoint, Issue};
 use crate::link::Link;
+use crate::options::Options;
 use crate::region::{Heap, Registration, import};
 use crate::release::Releases;
-use crate::stream::{self, Listener};
+use crate::stream::{self, ADDRESS, Listener};
 
 /// What everything of one process shares.
 pub struct Home {
+    pub options: Options,
     pub registered: Registered,
     pub heap: Heap,
     pub listener: Listener,
-    /// Ends the agent's sleep.
+    pub events: Events,
+    /// Calls for a turn.
     pub alarm: OwnedFd,
-    pub stop: AtomicBool,
+    agent: Mutex<Agent>,
+    process: u32,
     pub leaving: AtomicBool,
     pub releases: Releases,
     /// Streams that the agent does not know yet.
     pub new_links: Mutex<Vec<Arc<Link>>>,
+    /// One for each peer, by the index that its regions have.
     links: RwLock<Vec<Arc<Link>>>,
+    /// Those whose late operations the agent sends.
+    issues: Mutex<Vec<Weak<Issue>>>,
+    channels: AtomicU32,
+    operations: AtomicU64,
+    /// Peers whose streams have been lost.
+    lost: Mutex<HashSet<[u8; ADDRESS]>>,
 }
 
 impl Home {
-    /// Lets the agent look around.
+    /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`stream::reach`].
+    fn connect(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
+        if self.is_lost(&stream::padded(address)) {
+            return Err(Error::PeerDead);
+        }
+        let mut links = self.links.write();
+        let known = links
+            .iter()
+            .position(|link| link.address() == address && !link.is_gone());
+        if let Some(index) = known {
+            return Ok((index as u32, links[index].clone()));
+        }
+        let link = Arc::new(Link::new(
+            stream::reach(address, &self.listener.address)?,
+            address,
+        ));
+        // In the place of one that has gone, and that nobody asks any more.
+        let unused = links
+            .iter()
+            .position(|link| link.is_gone() && Arc::strong_count(link) == 1);
+        let index = unused.unwrap_or(links.len());
+        match unused {
+            Some(index) => links[index] = link.clone(),
+            None => links.push(link.clone()),
+        }
+        self.new_links.lock().push(link.clone());
+        self.wake();
+        Ok((index as u32, link))
+    }
+
+    /// The agent sends this one's late operations from now on.
+    pub fn serve_late(&self, issue: &Arc<Issue>) {
+        let mut issues = self.issues.lock();
+        issues.retain(|issue| issue.strong_count() > 0);
+        issues.push(Arc::downgrade(issue));
+    }
+
+    /// For the agent: something has been read.
+    pub fn send_late(&self) {
+        let issues: Vec<_> = self
+            .issues
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        issues.iter().for_each(|issue| issue.send_late());
+    }
+
+    /// A number for another channel.
+    pub fn next_channel(&self) -> u32 {
+        self.channels.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// An operation goes to this peer, who may be lost at it.
+    pub fn count(&self, link: &Link) {
+        let Some(lose_at) = self.options.lose_at else {
+            return;
+        };
+        if self.operations.fetch_add(1, Ordering::Relaxed) + 1 == lose_at {
+            tracing::debug!("opaque: the streams between this process and a peer are lost");
+            self.lost.lock().insert(stream::padded(link.address()));
+            link.cut();
+            self.wake();
+        }
+    }
+
+    /// Whether the streams between this process and the one that listens there have been lost.
+    pub fn is_lost(&self, address: &[u8; ADDRESS]) -> bool {
+        self.lost.lock().contains(address)
+    }
+
+    /// False in the child of a fork, to which none of the streams belong.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// Takes what peers have answered, unless another thread does.
+    pub fn take_answers(&self) {
+        if self.is_here()
+            && let Some(mut agent) = self.agent.try_lock()
+        {
+            agent.take_answers(self);
+        }
+    }
+
+    /// Waits until `done`, which answers of peers or the progress thread bring about.
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        let patience = Patience {
+            bell: self.registered.bell(),
+            crowded: true,
+            company: &AtomicU32::new(1),
+        };
+        let _ = patience.wait(Deadline::Never, &mut || Ok(()), || {
+            self.take_answers();
+            done().then_some(())
+        });
+    }
+
+    /// Calls for a turn of the progress thread.
     pub fn wake(&self) {
         let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
     }
@@ -51,44 +165,46 @@ impl Home {
 
 /// This process's place.
 pub struct Opaque {
-    // The agent goes before what it serves.
-    _agent: Agent,
     home: Arc<Home>,
+    driver: Arc<Driver>,
 }
 
 impl Opaque {
-    /// With streams as UNIPGAS_OPAQUE says. Errors: [`Error::InvalidArgument`] for what it cannot say, [`Error::Os`].
-    pub fn from_env() -> Result<Self> {
-        let wish = variables::get("UNIPGAS_OPAQUE")?.unwrap_or_default();
-        match wish.as_str() {
-            "" => Opaque::open(false),
-            "tcp" => Opaque::open(true),
-            other => Err(variables::wrong(
-                "UNIPGAS_OPAQUE",
-                other,
-                "must be empty or tcp",
-            )),
-        }
+    /// As UNIPGAS_OPAQUE says; with TCP in any case where other hosts are to be reached. Errors: [`Error::InvalidArgument`] for what it
+    /// cannot say, [`Error::Os`].
+    pub fn from_env(opening: &Opening) -> Result<Self> {
+        let mut options = Options::from_env()?;
+        options.tcp |= opening.other_hosts;
+        Opaque::open(options, opening.beside.clone())
     }
 
-    /// Begins to listen: at a Unix socket, or with TCP. Errors: [`Error::Os`].
-    pub fn open(tcp: bool) -> Result<Self> {
+    /// Begins to listen. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`].
+    pub fn open(options: Options, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let home = Arc::new(Home {
-            registered: Registered::default(),
+            options,
+            registered: Registered::new(beside),
             heap: Heap::default(),
-            listener: Listener::open(tcp)?,
+            listener: Listener::open(options.tcp)?,
             alarm: above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?,
-            stop: AtomicBool::new(false),
+            agent: Mutex::default(),
+            process: process::id(),
+            events: Events::new()?,
             leaving: AtomicBool::new(false),
-            releases: Releases::new(),
+            releases: Releases::default(),
             new_links: Mutex::default(),
             links: RwLock::default(),
+            issues: Mutex::default(),
+            channels: AtomicU32::new(0),
+            operations: AtomicU64::new(0),
+            lost: Mutex::default(),
         });
-        Ok(Opaque {
-            _agent: Agent::start(&home)?,
-            home,
-        })
+        home.events.watch(&home.alarm)?;
+        home.events.watch(&home.listener.socket)?;
+        let driver = Driver::of_this_process()?;
+        let driven = Arc::downgrade(&home);
+        driver.enrol_events(driven, home.events.as_fd())?;
+        Ok(Opaque { home, driver })
     }
 }
 
@@ -105,7 +221,9 @@ impl Transport for Opaque {
         Capabilities {
             asynchronous: true,
             registers_user_memory: true,
+            maps: false,
             direct: false,
+            limits: self.home.options.limits,
         }
     }
 
@@ -114,13 +232,9 @@ impl Transport for Opaque {
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        let link = Arc::new(Link::new(stream::reach(address)?));
-        let mut links = self.home.links.write();
-        links.push(link.clone());
-        self.home.new_links.lock().push(link.clone());
-        self.home.wake();
+        let (index, link) = self.home.connect(address)?;
         Ok(Arc::new(Neighbour {
-            index: links.len() as u32 - 1,
+            index,
             link,
             home: self.home.clone(),
         }))
@@ -136,6 +250,7 @@ impl Transport for Opaque {
         len: usize,
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
+        user_memory::check_access(base, len, rights)?;
         // SAFETY:
         // - the caller's word.
         let registration = unsafe { Registration::of_user(&self.home, base, len, rights) };
@@ -150,17 +265,38 @@ impl Transport for Opaque {
         self.home.registered.bell()
     }
 
+    fn locks(&self) -> &ElementLocks {
+        self.home.registered.locks()
+    }
+
     fn leave(&self) {
-        self.home.leaving.store(true, Ordering::Release);
-        self.home.wake();
-        // The process may end right after this.
-        self.home.releases.wait_until_left();
+        if self.home.is_here() {
+            self.home.leaving.store(true, Ordering::Release);
+            self.home.wake();
+            // The process may end right after this.
+            self.home.wait_until(|| self.home.releases.has_left());
+        }
+    }
+}
+
+impl Driven for Home {
+    fn drive(&self) {
+        if self.is_here() {
+            self.agent.lock().turn(self);
+        }
     }
 }
 
 impl Drop for Opaque {
     fn drop(&mut self) {
+        if !self.home.is_here() {
+            return;
+        }
         self.leave();
+        self.home
+            .wait_until(|| self.home.agent.lock().has_sent_all());
+        self.home.releases.close();
+        self.driver.forget_events(self.home.events.as_fd());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The agent: a thread that carries out peers' atomic operations on memory that only its own process maps.
+//! The agent: a thread that carries out peers' atomic operations on memory that only its own process maps, and takes their active messages.
 //!
 //! It uses the same CPU atomics as everybody else, so that the program's own atomics on that memory mix correctly with
 //! the peers'. Requests lie in the control block; a requester that dies while it holds one is found by its pid.
@@ -10,11 +10,10 @@ use std::thread::JoinHandle;
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::bell::SLICE;
 use unipgas_core::op::{AtomicRequest, Remote};
-use unipgas_core::panics::keep_going;
-use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
+use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
+use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, own_thread};
 
-use crate::control::{Control, DONE, POSTED, REQUESTS, Request};
+use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::Home;
 
@@ -26,17 +25,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the thread, with all signals blocked: they are for the program's own threads.
+    /// Errors: [`Error::Os`].
     pub fn start(home: &Arc<Home>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (home2, stop2) = (home.clone(), stop.clone());
-        let blocked = SignalsBlocked::new();
-        let thread = std::thread::Builder::new()
-            .name("unipgas-agent".into())
-            .stack_size(256 << 10)
-            .spawn(move || keep_going(|| serve(home2.pool.view().control(), &stop2)))
-            .map_err(|e| Error::os("start of the agent thread", e))?;
-        drop(blocked);
+        let thread = own_thread::start("unipgas-agent", move || serve(&home2, &stop2))?;
         Ok(Agent {
             stop,
             home: home.clone(),
@@ -55,51 +48,30 @@ impl Drop for Agent {
     }
 }
 
-/// Blocks all signals of the calling thread while it lives; a thread started meanwhile inherits that.
-struct SignalsBlocked(libc::sigset_t);
-
-impl SignalsBlocked {
-    fn new() -> Self {
-        // SAFETY:
-        // - both sets are plain data that the calls fill; the mask of the calling thread is restored on drop.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            SignalsBlocked(old)
-        }
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY:
-        // - the mask that `new` saved.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
-}
-
-fn serve(control: &Control, stop: &AtomicBool) {
+fn serve(home: &Home, stop: &AtomicBool) {
+    let control = home.pool.view().control();
     while !stop.load(Ordering::Acquire) {
-        if serve_all(control) {
+        if serve_all(home) {
             continue;
         }
         let listening = control.agent_bell.listen();
-        if !serve_all(control) && !stop.load(Ordering::Acquire) {
+        if !serve_all(home) && !stop.load(Ordering::Acquire) {
             listening.sleep(SLICE);
         }
         free_orphans(control);
     }
 }
 
-fn serve_all(control: &Control) -> bool {
+fn serve_all(home: &Home) -> bool {
+    let control = home.pool.view().control();
     let mut any = false;
-    for request in &control.requests {
+    for (request, message) in control.requests.iter().zip(&control.messages) {
         if request.state.load(Ordering::Acquire) == POSTED {
-            request
-                .status
-                .store(execute(control, request), Ordering::Relaxed);
+            let status = match request.what.load(Ordering::Relaxed).checked_sub(MESSAGE) {
+                Some(len) => hand_over(home, request, message, len),
+                None => execute(control, request),
+            };
+            request.status.store(status, Ordering::Relaxed);
             request.state.store(DONE, Ordering::Release);
             any = true;
         }
@@ -117,6 +89,35 @@ fn load(words: &[AtomicU64; 4]) -> Value {
 fn store(words: &[AtomicU64; 4], value: Value) {
     for (word, value) in words.iter().zip(value) {
         word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// As [`execute`], of a message.
+fn hand_over(home: &Home, request: &Request, message: &Message, len: u64) -> u32 {
+    let slot = request.slot.load(Ordering::Relaxed);
+    let generation = request.generation.load(Ordering::Relaxed);
+    let control = home.pool.view().control();
+    let entry = control.slots.get(slot as usize);
+    let Some(Ok(entry)) = entry.map(|slot| slot.read(generation)) else {
+        return 1;
+    };
+    let offset = request.offset.load(Ordering::Relaxed);
+    if offset > entry.len || len as usize > LONGEST_MESSAGE {
+        return 4;
+    }
+    let words = std::array::from_fn(|nth| message.0[nth].load(Ordering::Relaxed));
+    let words: [u64; LONGEST_MESSAGE / 8] = words;
+    let message = &bytemuck::cast_slice(&words)[..len as usize];
+    match home
+        .handlers
+        .handle((slot, generation), offset as usize, message)
+    {
+        Ok(()) => 0,
+        Err(Error::Refused(why)) => {
+            request.operand[0].store(why.into(), Ordering::Relaxed);
+            6
+        }
+        Err(_) => 1,
     }
 }
 
@@ -231,7 +232,10 @@ pub unsafe fn perform(
             }
         }
         let what = request.op as u64 | (request.ty as u64) << 8;
-        let result = ask(peer, dst, i * size, what, operand, compare)?;
+        let result = ask(peer, dst, i * size, what, |request, _| {
+            store(&request.operand, operand);
+            store(&request.compare, compare);
+        })?;
         if !request.result.is_null() {
             // SAFETY:
             // - `count` elements are valid for writes at `result`.
@@ -247,23 +251,40 @@ pub unsafe fn perform(
     Ok(())
 }
 
+/// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
+pub fn send(peer: &Arc<PeerProcess>, to: Remote<'_>, message: &[u8]) -> Result<()> {
+    let slot = to.region.parts().detail[1] as usize;
+    if !peer.control().slots[slot].is_handled() {
+        return Err(Error::Unsupported);
+    }
+    let what = MESSAGE | message.len() as u64;
+    ask(peer, to, 0, what, |_, words| {
+        for (to, from) in words.0.iter().zip(message.chunks(8)) {
+            let mut word = [0; 8];
+            word[..from.len()].copy_from_slice(from);
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    })
+    .map(drop)
+}
+
 fn ask(
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     ahead: usize,
     what: u64,
-    operand: Value,
-    compare: Value,
+    fill: impl FnOnce(&Request, &Message),
 ) -> Result<Value> {
     let control = peer.control();
     let pid = std::process::id();
-    let request = until(peer, |turn| {
-        let request = &control.requests[(pid as usize + turn) % REQUESTS];
+    let (request, message) = until(peer, |turn| {
+        let nth = (pid as usize + turn) % REQUESTS;
+        let request = &control.requests[nth];
         request
             .state
             .compare_exchange(0, pid, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(request)
+            .then_some((request, &control.messages[nth]))
     })?;
     request.requester.store(pid, Ordering::Relaxed);
     request
@@ -276,8 +297,7 @@ fn ask(
         .offset
         .store((dst.offset + ahead) as u64, Ordering::Relaxed);
     request.what.store(what, Ordering::Relaxed);
-    store(&request.operand, operand);
-    store(&request.compare, compare);
+    fill(request, message);
     request.state.store(POSTED, Ordering::Release);
     control.agent_bell.ring_if_heard();
     until(peer, |_| {
@@ -299,6 +319,7 @@ fn ask(
         )),
         4 => Err(Error::AccessDenied),
         5 => Err(Error::Timeout),
+        6 => Err(Error::Refused(result[0] as u32)),
         _ => Err(Error::Unsupported),
     }
 }

@@ -6,7 +6,7 @@ use unipgas_core::inbox::Record;
 use unipgas_core::lines::{last_word, rest_of_line};
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
-use unipgas_core::transport::Channel;
+use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent;
@@ -253,6 +253,19 @@ impl Channel for ShmChannel {
         Err(Error::InvalidArgument(
             "an inbox must be allocated by the library".into(),
         ))
+    }
+
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        _flags: Flags,
+        _context: u64,
+    ) -> Result<Outcome> {
+        check_message(to, message)?;
+        let peer = self.peers.get(to.region.parts().peer)?;
+        agent::send(&peer, to, message)?;
+        Ok(Outcome::Complete)
     }
 
     fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}

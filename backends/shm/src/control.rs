@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::descriptor::stat_of;
+use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Result, Rights};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas3");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
-/// Atomic requests to a process's agent that can be under way at a time.
+/// Requests to a process's agent that can be under way at a time.
 pub const REQUESTS: usize = 64;
+/// Of a request that is a message.
+pub const MESSAGE: u64 = 1 << 32;
 
 /// Life of the process that owns the pool.
 pub const ALIVE: u32 = 1;
@@ -45,6 +48,8 @@ pub struct Control {
     pub locks: ElementLocks,
     /// Requests to the agent.
     pub requests: [Request; REQUESTS],
+    /// What goes with those that are messages.
+    pub messages: [Message; REQUESTS],
     /// The registered regions.
     pub slots: [Slot; SLOTS],
 }
@@ -54,7 +59,7 @@ pub struct Control {
 pub struct Slot {
     /// Odd while the region is registered.
     pub generation: AtomicU32,
-    /// [`Rights`] in the low bits, the [`Kind`] above them.
+    /// [`Rights`] in the low bits, the [`Kind`] above them, then whether messages are handled.
     pub flags: AtomicU32,
     /// Offset in the pool file.
     pub offset: AtomicU64,
@@ -77,6 +82,7 @@ pub enum Kind {
 }
 
 const KIND_SHIFT: u32 = 8;
+const HANDLED: u32 = 1 << 16;
 
 /// What a slot says.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +117,16 @@ impl Slot {
         live
     }
 
+    /// Somebody handles messages from now on; for the owner of the live slot.
+    pub fn handle(&self) {
+        self.flags.fetch_or(HANDLED, Ordering::AcqRel);
+    }
+
+    /// Whether somebody does.
+    pub fn is_handled(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & HANDLED != 0
+    }
+
     /// Ends the registration if it still has `generation`.
     pub fn close(&self, generation: u32) {
         let _ = self.generation.compare_exchange(
@@ -126,7 +142,7 @@ impl Slot {
         let before = self.generation.load(Ordering::Acquire);
         let flags = self.flags.load(Ordering::Relaxed);
         let entry = Entry {
-            kind: match flags >> KIND_SHIFT {
+            kind: match (flags & !HANDLED) >> KIND_SHIFT {
                 0 => Kind::Pool,
                 1 => Kind::Mirror,
                 2 => Kind::Private,
@@ -146,7 +162,7 @@ impl Slot {
     }
 }
 
-/// A request for an atomic operation on memory that only its owner can reach.
+/// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
 #[repr(C, align(128))]
 pub struct Request {
     /// 0 free; a pid: being written by that process; [`POSTED`]; [`DONE`]: the answer is there.
@@ -159,15 +175,19 @@ pub struct Request {
     pub generation: AtomicU32,
     /// Offset of the element.
     pub offset: AtomicU64,
-    /// Operation and type, as their indices.
+    /// Operation and type, as their indices; or [`MESSAGE`] and a length in bytes.
     pub what: AtomicU64,
     /// The operand, up to 32 bytes; in the answer the previous value.
     pub operand: [AtomicU64; 4],
     /// The comparand, up to 32 bytes.
     pub compare: [AtomicU64; 4],
-    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied, 5 locked for too long.
+    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied, 5 locked for too long, 6 refused: the operand says how.
     pub status: AtomicU32,
 }
+
+/// The active message that goes with a request.
+#[repr(C, align(128))]
+pub struct Message(pub [AtomicU64; LONGEST_MESSAGE / 8]);
 
 /// A request is complete and waits for the agent. Above every possible pid.
 pub const POSTED: u32 = 0x8000_0001;

@@ -25,8 +25,8 @@ use crate::pool::{Mapping, PAGE, PoolView};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct ShmAddress {
-    /// First half of the machine's boot id: processes of another machine (or boot) are not reachable.
-    pub node: u64,
+    /// Of the [host](unipgas_core::host): the other numbers mean something there only.
+    pub host: u64,
     /// Start time of the process, in clock ticks after boot.
     pub start_time: u64,
     /// Process id.

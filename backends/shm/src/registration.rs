@@ -1,13 +1,17 @@
 //! Regions of this process: slots in the control block, and the memory behind them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytemuck::bytes_of;
-use parking_lot::Mutex;
+use once_cell::sync::OnceCell;
+use parking_lot::{Mutex, RwLock};
 use unipgas_core::region::Memory;
+use unipgas_core::transport::Handler;
 use unipgas_core::{Error, Result, Rights};
 
+use crate::agent::Agent;
 use crate::control::{Entry, Kind, SLOTS};
 use crate::mirror::Mirror;
 use crate::peer::ShmKey;
@@ -22,6 +26,35 @@ pub struct Home {
     /// Whether memory of the user may be adopted at all.
     may_adopt: bool,
     free_slots: Mutex<Vec<u32>>,
+    /// Those of active messages.
+    pub handlers: Handlers,
+}
+
+/// Those of regions, by slot, with the generation that each is for.
+#[derive(Default)]
+pub struct Handlers(RwLock<HashMap<u32, Handled>>);
+
+type Handled = (u32, Arc<dyn Handler>);
+
+impl Handlers {
+    /// Hands over a message for a region. Errors: [`Error::StaleRegion`], [`Error::Refused`].
+    pub fn handle(&self, (slot, generation): (u32, u32), at: usize, message: &[u8]) -> Result<()> {
+        let all = self.0.read();
+        match all.get(&slot) {
+            Some((named, handler)) if *named == generation => {
+                handler.handle(at, message).map_err(Error::Refused)
+            }
+            _ => Err(Error::StaleRegion),
+        }
+    }
+
+    /// None is called any more once this returns.
+    fn remove(&self, slot: u32) {
+        if self.0.read().contains_key(&slot) {
+            let handler = self.0.write().remove(&slot);
+            drop(handler);
+        }
+    }
 }
 
 impl Home {
@@ -31,6 +64,7 @@ impl Home {
             mirror: Mutex::new(None),
             may_adopt,
             free_slots: Mutex::new(Vec::new()),
+            handlers: Handlers::default(),
         }
     }
 
@@ -98,6 +132,7 @@ pub enum Backing {
 /// One registered region.
 pub struct Registration {
     home: Arc<Home>,
+    agent: Arc<OnceCell<Agent>>,
     slot: u32,
     generation: u32,
     base: *mut u8,
@@ -116,6 +151,7 @@ impl Registration {
     /// Opens a slot for memory that `backing` describes.
     pub fn open(
         home: &Arc<Home>,
+        agent: &Arc<OnceCell<Agent>>,
         base: *mut u8,
         len: usize,
         rights: Rights,
@@ -136,6 +172,7 @@ impl Registration {
         });
         Ok(Registration {
             home: home.clone(),
+            agent: agent.clone(),
             slot,
             generation,
             base,
@@ -161,12 +198,22 @@ impl Memory for Registration {
         })
         .to_vec()
     }
+
+    fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        self.agent.get_or_try_init(|| Agent::start(&self.home))?;
+        let entry = (self.generation, handler);
+        let before = self.home.handlers.0.write().insert(self.slot, entry);
+        drop(before);
+        self.home.pool.view().control().slots[self.slot as usize].handle();
+        Ok(())
+    }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         let home = &self.home;
         home.pool.view().control().slots[self.slot as usize].close(self.generation);
+        home.handlers.remove(self.slot);
         match self.backing {
             Backing::Extent(offset) => home.pool.give_back(offset, self.len),
             Backing::Adopted => home.release(self.base, self.len),

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytemuck::bytes_of;
 use dashmap::DashMap;
 use once_cell::sync::OnceCell;
+use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::{Bell, barriers_available, register_for_barriers};
 use unipgas_core::bundle::Tag;
 use unipgas_core::region::Memory;
-use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
-use unipgas_core::{Error, Result, Rights, descriptor, variables};
+use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
+use unipgas_core::{Error, Result, Rights, descriptor, host, user_memory, variables};
 
 use crate::adopt;
 use crate::agent::Agent;
@@ -69,7 +70,7 @@ pub struct Shm {
     home: Arc<Home>,
     peers: Arc<Peers>,
     me: ShmAddress,
-    agent: OnceCell<Agent>,
+    agent: Arc<OnceCell<Agent>>,
 }
 
 impl Shm {
@@ -92,7 +93,7 @@ impl Shm {
         let pid = std::process::id();
         let stat = rustix::fs::fstat(pool.file()).map_err(|e| Error::os("fstat of the pool", e))?;
         let me = ShmAddress {
-            node: boot_id()?,
+            host: host::id()?,
             start_time: start_time(pid)?,
             pid,
             fd: pool.file().as_raw_fd() as u32,
@@ -108,7 +109,7 @@ impl Shm {
             home: Arc::new(Home::new(pool, may_adopt)),
             peers: Arc::default(),
             me,
-            agent: OnceCell::new(),
+            agent: Arc::default(),
         })
     }
 }
@@ -125,24 +126,6 @@ fn look_dumpable() -> Result<()> {
         Ok(own) if own.effective.contains(CapabilitySet::SYS_PTRACE) => Ok(()),
         _ => Err(Error::Os(format!("this process is {NOT_DUMPABLE}"))),
     }
-}
-
-/// The first half of the boot id tells machines, and boots of one machine, apart.
-fn boot_id() -> Result<u64> {
-    static ID: OnceLock<u64> = OnceLock::new();
-    const NAME: &str = "/proc/sys/kernel/random/boot_id";
-    if let Some(id) = ID.get() {
-        return Ok(*id);
-    }
-    let text = descriptor::proc_text(NAME)?.unwrap_or_default();
-    let digits: String = text
-        .chars()
-        .filter(char::is_ascii_hexdigit)
-        .take(16)
-        .collect();
-    let id = u64::from_str_radix(&digits, 16)
-        .map_err(|_| Error::Os(format!("{NAME} holds no boot id: mount all of /proc")))?;
-    Ok(*ID.get_or_init(|| id))
 }
 
 /// Whether the backend can work here; the text says what is missing.
@@ -191,19 +174,6 @@ pub fn adoption() -> std::result::Result<&'static str, String> {
     })
 }
 
-/// Refuses memory that this process may not use so: an operation with it would end the process.
-fn check_access(base: *mut u8, len: usize, rights: Rights) -> Result<()> {
-    let range = base.addr()..base.addr() + len;
-    let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
-    adopt::check_access(&range, write).map_err(|refusal| {
-        let text = format!("memory cannot be registered: {refusal}");
-        match refusal {
-            adopt::Refusal::Os(_) => Error::Os(text),
-            _ => Error::InvalidArgument(text),
-        }
-    })
-}
-
 impl Transport for Shm {
     fn name(&self) -> &'static str {
         "shm"
@@ -217,7 +187,9 @@ impl Transport for Shm {
         Capabilities {
             asynchronous: false,
             registers_user_memory: true,
+            maps: true,
             direct: true,
+            limits: Limits::NONE,
         }
     }
 
@@ -228,9 +200,9 @@ impl Transport for Shm {
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
         let address: ShmAddress = bytemuck::try_pod_read_unaligned(address)
             .map_err(|_| Error::Unreachable("not an address of the shm backend".into()))?;
-        if address.node != self.me.node {
+        if address.host != self.me.host {
             return Err(Error::Unreachable(
-                "the process runs on another machine".into(),
+                "the process runs on another host, or in another container".into(),
             ));
         }
         let known = self.peers.by_address.get(&address);
@@ -256,6 +228,7 @@ impl Transport for Shm {
             .expect("extents lie in the window");
         Ok(Box::new(Registration::open(
             &self.home,
+            &self.agent,
             base,
             len,
             rights,
@@ -274,13 +247,18 @@ impl Transport for Shm {
         let backing = if unsafe { self.home.adopt(base, len) } {
             Backing::Adopted
         } else {
-            check_access(base, len, rights)?;
+            user_memory::check_access(base, len, rights)?;
             self.agent.get_or_try_init(|| Agent::start(&self.home))?;
             allow_kernel_copies();
             Backing::Private
         };
         Ok(Box::new(Registration::open(
-            &self.home, base, len, rights, backing,
+            &self.home,
+            &self.agent,
+            base,
+            len,
+            rights,
+            backing,
         )?))
     }
 
@@ -288,6 +266,7 @@ impl Transport for Shm {
         allow_kernel_copies();
         Ok(Box::new(Registration::open(
             &self.home,
+            &self.agent,
             base,
             len,
             Rights::READ,
@@ -301,6 +280,10 @@ impl Transport for Shm {
 
     fn bell(&self) -> &Bell {
         &self.home.pool.view().control().bell
+    }
+
+    fn locks(&self) -> &ElementLocks {
+        &self.home.pool.view().control().locks
     }
 
     fn leave(&self) {

@@ -73,6 +73,7 @@ pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
         name: "shm",
         open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
         probe: unipgas_shm::probe,
+        network: false,
     });
     if messages {
         return ircce::Ircce::enter(ctx).map(Ours::Messages);

@@ -11,7 +11,7 @@ use crate::bell::Bell;
 use crate::mapped::{MappedChannel, move_bytes};
 use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
 use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
-use crate::transport::Channel;
+use crate::transport::{Channel, Handler, Transport, check_message};
 use crate::{AtomicOp, Error, Result};
 
 /// A place in somebody's registered memory.
@@ -33,9 +33,31 @@ pub struct Registered {
 }
 
 /// What the regions need as long as anybody works on one.
-struct Shared {
+enum Shared {
+    Own(Box<Own>),
+    /// Those of the process's first transport, whose peers reach the same memory, and at whose bell all wait.
+    Of(Arc<dyn Transport>),
+}
+
+struct Own {
     bell: Bell,
     locks: ElementLocks,
+}
+
+impl Shared {
+    fn bell(&self) -> &Bell {
+        match self {
+            Shared::Own(own) => &own.bell,
+            Shared::Of(first) => first.bell(),
+        }
+    }
+
+    fn locks(&self) -> &ElementLocks {
+        match self {
+            Shared::Own(own) => &own.locks,
+            Shared::Of(first) => first.locks(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -44,24 +66,32 @@ struct Slot {
     region: Option<RemoteRegion>,
     /// Somebody has asked for it, and is to be told when it is closed.
     imported: AtomicBool,
-}
-
-impl Default for Registered {
-    fn default() -> Self {
-        Registered {
-            shared: Arc::new(Shared {
-                bell: Bell::default(),
-                locks: ElementLocks::new(),
-            }),
-            slots: RwLock::default(),
-        }
-    }
+    handler: Option<Arc<dyn Handler>>,
 }
 
 impl Registered {
+    /// For a transport that is alone, or `beside` the process's first one.
+    pub fn new(beside: Option<Arc<dyn Transport>>) -> Self {
+        let own = || {
+            Shared::Own(Box::new(Own {
+                bell: Bell::default(),
+                locks: ElementLocks::new(),
+            }))
+        };
+        Registered {
+            shared: Arc::new(beside.map_or_else(own, Shared::Of)),
+            slots: RwLock::default(),
+        }
+    }
+
+    /// What keeps operations on elements apart that no CPU changes atomically.
+    pub fn locks(&self) -> &ElementLocks {
+        self.shared.locks()
+    }
+
     /// Rung when a request has changed something that this process may wait for.
     pub fn bell(&self) -> &Bell {
-        &self.shared.bell
+        self.shared.bell()
     }
 
     /// Lets peers reach `len` bytes at `base`; gives the first one's place.
@@ -75,8 +105,8 @@ impl Registered {
             generation: std::ptr::null(),
             expected: 0,
             rights,
-            bell: &self.shared.bell,
-            locks: &self.shared.locks,
+            bell: self.shared.bell(),
+            locks: self.shared.locks(),
             peer: 0,
             detail: [0; 2],
         };
@@ -93,6 +123,7 @@ impl Registered {
         slot.generation += 1;
         slot.region = Some(region);
         slot.imported = AtomicBool::new(false);
+        slot.handler = None;
         Place {
             slot: number as u32,
             generation: slot.generation,
@@ -100,16 +131,30 @@ impl Registered {
         }
     }
 
-    /// No request reaches the memory any more once this returns. True: peers have imported it.
+    /// Has `handler` take the messages for the region at `place`.
+    pub fn handle_by(&self, place: Place, handler: Arc<dyn Handler>) {
+        let mut slots = self.slots.write();
+        if let Some(slot) = slots.get_mut(place.slot as usize)
+            && slot.generation == place.generation
+        {
+            slot.handler = Some(handler);
+        }
+    }
+
+    /// No request reaches the memory, nor its handler, any more once this returns. True: peers have imported it.
     pub fn close(&self, place: Place) -> bool {
         let mut slots = self.slots.write();
-        match slots.get_mut(place.slot as usize) {
+        let (handler, imported) = match slots.get_mut(place.slot as usize) {
             Some(slot) if slot.generation == place.generation => {
                 slot.region = None;
-                *slot.imported.get_mut()
+                (slot.handler.take(), *slot.imported.get_mut())
             }
-            _ => false,
-        }
+            _ => (None, false),
+        };
+        // What it holds on to may have regions of its own.
+        drop(slots);
+        drop(handler);
+        imported
     }
 
     /// Carries a request out.
@@ -206,6 +251,15 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
                 overflow: overflow.map(|word| find(slots, word)).transpose()?,
             };
             here.deliver(inbox, record, Flags::empty(), 0)?;
+        }
+        Request::Message { to, bytes } => {
+            let at = find(slots, to)?;
+            check_message(at, bytes)?;
+            let handler = slots[to.slot as usize].handler.as_ref();
+            handler
+                .ok_or(Error::Unsupported)?
+                .handle(at.offset, bytes)
+                .map_err(Error::Refused)?;
         }
         Request::Import { place } => {
             find(slots, place)?;

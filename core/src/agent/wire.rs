@@ -8,6 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use super::Place;
 use crate::inbox::Record;
 use crate::op::Flags;
+use crate::transport::LONGEST_MESSAGE;
 use crate::{AtomicOp, AtomicType, Error};
 
 /// Bytes of a frame's length.
@@ -66,6 +67,10 @@ pub enum Request<'a> {
         overflow: Option<Place>,
         record: Record,
     },
+    Message {
+        to: Place,
+        bytes: &'a [u8],
+    },
     /// Is it registered? Who asks is told when it no longer is.
     Import {
         place: Place,
@@ -109,6 +114,7 @@ impl From<&Error> for Failure {
             Error::Misaligned(to) => (3, [to as u64, 0, 0]),
             Error::InboxFull => (4, [0; 3]),
             Error::Unsupported => (5, [0; 3]),
+            Error::Refused(why) => (6, [why.into(), 0, 0]),
             // What else can be wrong with memory that was registered is that it is no more.
             _ => (0, [0; 3]),
         };
@@ -129,6 +135,7 @@ impl From<Failure> for Error {
             3 => Error::Misaligned(a),
             4 => Error::InboxFull,
             5 => Error::Unsupported,
+            6 => Error::Refused(failure.details[0] as u32),
             _ => Error::StaleRegion,
         }
     }
@@ -145,6 +152,7 @@ const LEAVING: u32 = 8;
 const IMPORT: u32 = 9;
 const FORGOTTEN: u32 = 10;
 const RELEASED: u32 = 11;
+const MESSAGE: u32 = 12;
 
 /// The fixed part of every message; what a kind does not use is 0.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -269,6 +277,13 @@ impl Request<'_> {
                     &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest)],
                 );
             }
+            Request::Message { to, bytes } => {
+                let head = Head {
+                    place: to,
+                    ..head(MESSAGE)
+                };
+                frame(into, &[bytemuck::bytes_of(&head), bytes]);
+            }
             Request::Import { place } => {
                 let head = Head {
                     place,
@@ -325,6 +340,10 @@ impl<'a> Request<'a> {
                     record: rest.record,
                 })
             }
+            MESSAGE if bytes.len() <= LONGEST_MESSAGE => Ok(Request::Message {
+                to: head.place,
+                bytes,
+            }),
             IMPORT if bytes.is_empty() => Ok(Request::Import { place: head.place }),
             FORGOTTEN if bytes.is_empty() => Ok(Request::Forgotten { place: head.place }),
             _ => Err(Malformed),
@@ -462,6 +481,10 @@ mod tests {
                     offset: 5,
                 },
             },
+            Request::Message {
+                to: place(10),
+                bytes: b"a message",
+            },
             Request::Import { place: place(6) },
             Request::Forgotten { place: place(8) },
         ]
@@ -510,6 +533,7 @@ mod tests {
             Error::InboxFull,
             Error::Unsupported,
             Error::Misaligned(4),
+            Error::Refused(u32::MAX),
             Error::OutOfBounds {
                 offset: 1,
                 len: 2,

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Bootstrap;
 use super::fence::fence;
+use crate::host;
 use crate::job::{Board, RankState};
 use crate::{Deadline, Error, Result};
 
@@ -13,6 +14,8 @@ use crate::{Deadline, Error, Result};
 pub struct Ranked {
     board: Board,
     rank: u32,
+    /// Hosts that the ranks play, one after the other.
+    hosts: u32,
 }
 
 impl Ranked {
@@ -26,7 +29,8 @@ impl Ranked {
         }
         board.set_pid(rank, std::process::id())?;
         board.set_state(rank, RankState::Joined)?;
-        Ok(Ranked { board, rank })
+        let hosts = host::played()?.map_or(1, |(hosts, _)| hosts);
+        Ok(Ranked { board, rank, hosts })
     }
 }
 
@@ -58,7 +62,8 @@ impl Bootstrap for Ranked {
     }
 
     fn neighbours(&self) -> u32 {
-        self.board.size()
+        let ranks = 0..self.size();
+        ranks.filter(|rank| self.shares_host(*rank)).count() as u32
     }
 
     fn cpus(&self) -> u32 {
@@ -66,7 +71,7 @@ impl Bootstrap for Ranked {
     }
 
     fn shares_host(&self, rank: u32) -> bool {
-        rank < self.board.size()
+        rank < self.board.size() && rank % self.hosts == self.rank % self.hosts
     }
 
     fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {

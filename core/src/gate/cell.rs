@@ -106,6 +106,14 @@ impl Gate {
         Self::default()
     }
 
+    /// Where the names of sources and destinations lie in its bytes.
+    pub(super) const NAMES: [usize; 2] = [
+        std::mem::offset_of!(Gate, settled.sources),
+        std::mem::offset_of!(Gate, settled.destinations),
+    ];
+    /// Where the state lies.
+    pub(super) const STATE: usize = std::mem::offset_of!(Gate, arrivals.state);
+
     /// Gate `index` of an array of gates at `base`.
     ///
     /// # Safety

@@ -7,8 +7,8 @@
 //! every input depends on all starts.
 //!
 //! Whoever delivers the last input of a relay executes it, and so on, in a loop: no process has to be awake for the
-//! others to go on. Gates are in memory that all participants have mapped, and known by names that a [`Resolve`]
-//! looks up.
+//! others to go on. Gates are known by names that a [`Resolve`] looks up. Those that are not mapped here get their inputs as [`Packet`]s,
+//! by whatever way there is, and are executed by their owner's process.
 //!
 //! ```
 //! use unipgas_core::gate::{self, Gate, Operation, Payload, Resolve, Role, Settings};
@@ -46,11 +46,15 @@
 mod cell;
 pub mod exact;
 mod inline;
+mod packet;
 mod payload;
 mod run;
 mod state;
 
 pub use cell::{Gate, ROUNDS, Role, Settings};
+pub use packet::{
+    LONGEST_PACKET, Packet, Ready, SETTINGS, Sender, arrive, execute, lose_output, neighbours_in,
+};
 pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
 pub use run::{
     Resolve, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for, start,

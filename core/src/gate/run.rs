@@ -2,8 +2,9 @@
 
 use super::cell::{Arrival, Gate, Settings};
 use super::inline::Inline;
+use super::packet::{Packet, Sender};
 use super::payload::{Head, Operation, Payload};
-use super::state::{Lost, PORTS, State};
+use super::state::{Lost, PORTS, Port, State};
 use super::{Error, Result};
 use crate::sync::atomic::Ordering::*;
 
@@ -12,8 +13,19 @@ pub trait Resolve {
     /// The gate with this name. On the path of every barrier: it should cost no more than the reading of a table.
     ///
     /// # Errors
-    /// Any, if there is no such gate or its process is gone; [`start`] returns it.
+    /// Any, if there is no such gate or its process is gone; [`start`] returns it. [`crate::Error::Unsupported`] where it is not mapped
+    /// here: what goes there is [sent](Self::send).
     fn gate(&self, name: u64) -> crate::Result<&Gate>;
+
+    /// Sends `packet` to a gate that is not mapped here, after what its sender has sent there before. If it is lost on the way, `sender`
+    /// [is told](super::lose_output).
+    ///
+    /// # Errors
+    /// Any, if it cannot be sent.
+    fn send(&self, packet: &Packet, sender: Sender) -> crate::Result<()> {
+        let _ = (packet, sender);
+        Err(crate::Error::Unsupported)
+    }
 
     /// From now on gates are looked up, and used until [`end`](Self::end): by one thread at a time for each start/end gate.
     fn begin(&self) {}
@@ -108,12 +120,7 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
     if !state.waits() {
         gate.keep(payload);
     }
-    let mut run = Run {
-        resolve,
-        ready: Inline::new(),
-        spilled: Vec::new(),
-        failed: None,
-    };
+    let mut run = Run::new(resolve);
     resolve.begin();
     run.send(name, gate, state, payload);
     run.execute();
@@ -212,7 +219,7 @@ struct Ready<'r> {
 }
 
 /// What one call executes.
-struct Run<'r, R> {
+pub(super) struct Run<'r, R> {
     resolve: &'r R,
     ready: Inline<Ready<'r>, INLINE>,
     spilled: Vec<Ready<'r>>,
@@ -220,6 +227,23 @@ struct Run<'r, R> {
 }
 
 impl<'r, R: Resolve> Run<'r, R> {
+    #[inline(always)]
+    fn new(resolve: &'r R) -> Self {
+        Run {
+            resolve,
+            ready: Inline::new(),
+            spilled: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Executes a relay that is ready, and those that become so.
+    pub(super) fn of(name: u64, gate: &'r Gate, resolve: &'r R) {
+        let mut run = Run::new(resolve);
+        run.spilled.push(Ready { name, gate });
+        run.execute();
+    }
+
     /// Sends the payload to the destinations of the gate that has this name and state.
     #[inline(always)]
     fn send(&mut self, name: u64, gate: &Gate, state: State, payload: &Payload) {
@@ -231,7 +255,7 @@ impl<'r, R: Resolve> Run<'r, R> {
             let target = match self.resolve.gate(destination) {
                 Ok(target) => target,
                 Err(error) => {
-                    self.fail(name, gate, state, error.into());
+                    self.send_afar((name, gate, state), (port, destination), payload, error);
                     continue;
                 }
             };
@@ -252,6 +276,27 @@ impl<'r, R: Resolve> Run<'r, R> {
                     self.fail(name, gate, state, error);
                 }
             }
+        }
+    }
+
+    /// Where the destination is not at hand.
+    #[cold]
+    fn send_afar(
+        &mut self,
+        (name, gate, state): (u64, &Gate, State),
+        (port, destination): (Port, u64),
+        payload: &Payload,
+        why: crate::Error,
+    ) {
+        let sent = match why {
+            crate::Error::Unsupported => {
+                let packet = Packet::new(destination, name, port, payload);
+                self.resolve.send(&packet, Sender { name, state })
+            }
+            why => Err(why),
+        };
+        if let Err(error) = sent {
+            self.fail(name, gate, state, error.into());
         }
     }
 

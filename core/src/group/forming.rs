@@ -42,8 +42,8 @@ impl Forming {
             ));
         }
         let n = members.len() as u32;
-        let crowded = world.job().crowded(n);
-        let (all, len) = areas(n, me as u32, crowded);
+        let gathers = world.job().gathers(n);
+        let (all, len) = areas(n, me as u32, gathers);
         let arena = world.engine().allocate(len, Rights::FULL)?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
         let place = world.directory().list_group(name, &arena.key())?;

@@ -60,7 +60,7 @@ impl Group {
             region: self.peer(0)?,
             offset: RELEASE,
         };
-        let mapped = self.endpoint.is_direct(release.region);
+        let mapped = release.region.is_direct();
         let mut since = None;
         engine.wait_for(
             deadline,

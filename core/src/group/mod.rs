@@ -132,8 +132,8 @@ const COUNTER: usize = 0;
 const RELEASE: usize = LINE;
 const FLAGS: usize = 2 * LINE;
 
-fn areas(n: u32, me: u32, crowded: bool) -> ([(Schedule, Area); 3], usize) {
-    let barrier = if crowded {
+fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
+    let barrier = if gathers {
         counting_barrier(n)
     } else {
         dissemination_barrier(me, n)
@@ -426,8 +426,7 @@ impl Group {
                 slot,
                 value: number,
             };
-            let now = self.endpoint.at_once();
-            if now.is_some_and(|now| now.notify(notice)) {
+            if self.endpoint.at_once().notify(notice) {
                 return Ok(());
             }
         }
@@ -474,7 +473,7 @@ impl Group {
     }
 
     fn settle(&self, deadline: Deadline) -> Result<()> {
-        if !self.world.engine().asynchronous() {
+        if !self.world.engine().is_driven() {
             return Ok(());
         }
         self.endpoint

@@ -134,13 +134,13 @@ impl Mailbox {
     /// Whether [`Mailbox::progress`] would find anything to do.
     #[inline(always)]
     pub fn has_news(&self, engine: &Engine) -> bool {
-        engine.asynchronous() || self.window.has_news()
+        engine.is_driven() || self.window.has_news()
     }
 
     /// Moves everything on: takes what has come, sends what waited for room.
     #[inline]
     pub fn progress(&mut self, engine: &Engine) {
-        if engine.asynchronous() {
+        if engine.is_driven() {
             self.poll_endpoint();
         }
         self.window.notice();
@@ -161,7 +161,7 @@ impl Mailbox {
     /// while the first may be all that matters.
     #[inline]
     pub fn progress_a_little(&mut self, engine: &Engine) {
-        if engine.asynchronous() {
+        if engine.is_driven() {
             self.poll_endpoint();
         }
         self.window.notice();
@@ -286,6 +286,13 @@ impl Mailbox {
                 self.forget(context as u32, &error);
             }
         }
+    }
+
+    /// Whether what is written to `peer`, who has been talked to, is there when the call returns.
+    #[inline(always)]
+    pub(super) fn is_near(&self, peer: u32) -> bool {
+        let known = self.outgoing.get(peer as usize).and_then(Option::as_ref);
+        known.is_some_and(|known| known.is_near())
     }
 
     /// The way to `peer`, found at the first time.

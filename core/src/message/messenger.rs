@@ -146,7 +146,7 @@ impl Messenger {
             }
             // Another thread may have taken the line that this one waits for.
             let look = seen != Some(self.window.lines_taken())
-                || engine.asynchronous()
+                || engine.is_driven()
                 || self.window.has_news();
             if !look {
                 return None;
@@ -172,10 +172,10 @@ impl Messenger {
         deadline: Deadline,
     ) -> Result<()> {
         let engine = self.world.engine();
-        if mode == Mode::Synchronous && !engine.asynchronous() {
+        if mode == Mode::Synchronous {
             // SAFETY:
             // - the caller's word.
-            let sent = unsafe { self.mailbox().send_waited(to, envelope, bytes) }?;
+            let sent = unsafe { self.mailbox().send_waited(engine, to, envelope, bytes) }?;
             if let Some(serial) = sent {
                 return self.wait_receipt(to, serial, deadline);
             }
@@ -222,12 +222,14 @@ impl Messenger {
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
         let engine = self.world.engine();
         let mut ticket: Option<ReceiveTicket> = None;
+        let is_near =
+            |mailbox: &mut Mailbox| pattern.source.is_some_and(|peer| mailbox.is_near(peer));
         let received = self.wait_with(
             deadline,
             needs,
             || None,
             |mailbox| {
-                if ticket.is_none() && !engine.asynchronous() {
+                if ticket.is_none() && (!engine.is_driven() || is_near(mailbox)) {
                     // SAFETY:
                     // - the caller's word.
                     let received = unsafe { mailbox.receive_next(&pattern, buffer, capacity) };

@@ -140,6 +140,12 @@ impl Outgoing {
         Ok(true)
     }
 
+    /// See [`Mailbox::is_near`](super::Mailbox::is_near).
+    #[inline(always)]
+    pub(super) fn is_near(&self) -> bool {
+        !self.mailbox.is_asynchronous()
+    }
+
     /// Asks for the line that comes next, where it can be written by stores.
     #[inline(always)]
     fn prefetch_next(&self) {
@@ -156,10 +162,7 @@ impl Outgoing {
             region: &self.mailbox,
             offset,
         };
-        if endpoint
-            .at_once()
-            .is_some_and(|now| now.put_line(&line.0, at(offset)))
-        {
+        if endpoint.at_once().put_line(&line.0, at(offset)) {
             return Ok(());
         }
         let from = Local {

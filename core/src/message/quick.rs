@@ -30,11 +30,15 @@ impl Mailbox {
     #[inline(always)]
     pub(super) unsafe fn send_waited(
         &mut self,
+        engine: &Engine,
         to: u32,
         envelope: Envelope,
         (data, len): (*const u8, usize),
     ) -> Result<Option<u32>> {
         if self.waited.open || len > self.shape.eager() || !self.outgoing(to)?.waiting.is_empty() {
+            return Ok(None);
+        }
+        if engine.is_driven() && !self.is_near(to) {
             return Ok(None);
         }
         let serial = self.waited.serial.wrapping_add(1) & (WAITED - 1);
@@ -127,7 +131,7 @@ impl Mailbox {
     #[inline(always)]
     pub(super) fn must_be_posted(&self, pattern: &Pattern, engine: &Engine) -> bool {
         pattern.source.is_none()
-            || engine.asynchronous()
+            || (engine.is_driven() && !pattern.source.is_some_and(|peer| self.is_near(peer)))
             || !(self.posted.is_empty() && self.arrivals.is_empty())
     }
 }

@@ -41,8 +41,11 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn arrived(&self, command: &Command, target: &RemotePort) {
-        if command.steps() > 0 && command.kind() == Some(CommandKind::Put) {
-            trigger::arrive(&self.network, target, command.steps());
+        if command.triggers() {
+            match target.arrivals() {
+                None => trigger::arrive(&self.network, target, command.steps()),
+                Some(to) => self.tell_arrival(to, command.steps()),
+            }
         }
     }
 
@@ -64,15 +67,16 @@ impl Port {
         let kind = command.kind().ok_or(Failed::Send(Fault::Other))?;
         match kind {
             CommandKind::Put | CommandKind::Inline => {
-                let source = if kind == CommandKind::Put {
-                    self.keys
-                        .local(command.local(), len, false)
-                        .map_err(|reach| Failed::Send(reach.at_send()))?
+                let (source, taken) = if kind == CommandKind::Put {
+                    let local = self.keys.local(command.local(), len, false);
+                    let local = local.map_err(|reach| Failed::Send(reach.at_send()))?;
+                    (local, Flags::empty())
                 } else {
-                    Local {
+                    let carried = Local {
                         ptr: command.data.as_ptr().cast::<u8>().cast_mut(),
                         desc: 0,
-                    }
+                    };
+                    (carried, Flags::INLINE)
                 };
                 let target = self.network.port(command.place(), command.port())?;
                 let to = self.at(target, command, len, Rights::WRITE)?;
@@ -83,7 +87,9 @@ impl Port {
                 // SAFETY:
                 // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
                 //   command, which are taken before the call returns.
-                let put = unsafe { self.put_end_last(source, to, len, flags, context, under_way) };
+                let put = unsafe {
+                    self.put_end_last((source, taken), to, len, flags, context, under_way)
+                };
                 put.map_err(|error| self.why(command, error))?;
                 Ok(Some(target))
             }
@@ -116,14 +122,15 @@ impl Port {
         }
     }
 
-    /// A put whose lines, or whose end, become visible last ([`last`](super::last)).
+    /// A put whose lines, or whose end, become visible last ([`last`](super::last)). The source comes with what is flagged of it alone: that it
+    /// is there for the time of the call only.
     ///
     /// # Safety
     /// As [`Endpoint::put`](crate::Endpoint::put).
     #[inline(always)]
     unsafe fn put_end_last(
         &self,
-        source: Local,
+        (source, taken): (Local, Flags),
         to: Remote<'_>,
         len: usize,
         flags: Flags,
@@ -133,15 +140,12 @@ impl Port {
         let mut put = |source: Local, to: Remote<'_>, len: usize, flags: Flags| {
             // SAFETY:
             // - the caller's word, for a part of the bytes, or the word below, which `INLINE` has taken before the call returns.
-            let outcome = unsafe {
-                self.endpoint
-                    .put(source, to, len, flags | Flags::INLINE, context)
-            }?;
+            let outcome = unsafe { self.endpoint.put(source, to, len, flags, context) }?;
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
         };
-        if self.direct {
-            return put(source, to, len, flags | Flags::LINES);
+        if !to.region.is_asynchronous() {
+            return put(source, to, len, flags | Flags::LINES | Flags::INLINE);
         }
         let cut = Cut::of(address(to), len, flags.contains(Flags::ORDERED));
         // The ranges may overlap: the end is read before anything is written.
@@ -154,7 +158,7 @@ impl Port {
                 .add(cut.first)
                 .copy_to_nonoverlapping(word.as_mut_ptr(), cut.last);
         }
-        put(source, to, cut.first, flags | cut.lines)?;
+        put(source, to, cut.first, flags | cut.lines | taken)?;
         if cut.last == 0 {
             return Ok(());
         }
@@ -166,7 +170,12 @@ impl Port {
             ptr: word.as_mut_ptr(),
             desc: 0,
         };
-        put(source, end, cut.last, flags | Flags::ORDERED)
+        put(
+            source,
+            end,
+            cut.last,
+            flags | Flags::ORDERED | Flags::INLINE,
+        )
     }
 
     /// A get, likewise: another thread may look in the middle.
@@ -188,7 +197,7 @@ impl Port {
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
         };
-        if self.direct {
+        if !from.region.is_asynchronous() {
             return get(local, from, len, flags | Flags::LINES);
         }
         let cut = Cut::of(local.ptr.addr(), len, flags.contains(Flags::ORDERED));
@@ -233,7 +242,7 @@ impl Port {
         before: &mut u64,
     ) -> Result<Outcome> {
         let [operand, compare, ..] = command.data;
-        if !self.endpoint.is_direct(at.region) {
+        if !at.region.is_direct() {
             return self.change_afar(rmw, wide, at, command, flags, context, before);
         }
         use Ordering::{AcqRel, Acquire};

@@ -161,10 +161,22 @@ impl Command {
         CommandFlags::from_bits_truncate((self.head >> 24) as u8)
     }
 
+    /// The same, with its accesses after those of earlier commands.
+    pub(super) fn in_order(mut self) -> Self {
+        self.head |= u64::from(CommandFlags::ORDERED.bits()) << 24;
+        self
+    }
+
     /// How many commands its arrival triggers at a session port.
     #[inline(always)]
     pub fn steps(&self) -> u8 {
         (self.head >> 32) as u8
+    }
+
+    /// Whether its arrival triggers any.
+    #[inline(always)]
+    pub(super) fn triggers(&self) -> bool {
+        self.steps() > 0 && self.kind() == Some(CommandKind::Put)
     }
 
     /// The target's index among the ports of its process.

@@ -1,4 +1,4 @@
-//! Commands under way, where the engine is asynchronous. They end in the order of their posting, whatever the order in which
+//! Commands under way, where there can be any. They end in the order of their posting, whatever the order in which
 //! their data moves: so notices and completions need no other order.
 
 use std::sync::atomic::Ordering;
@@ -48,6 +48,7 @@ impl Port {
             driver.more();
         }
         let number = queues.first_flight + queues.flights.len() as u64;
+        queues.quick = false;
         queues.flights.push_back(Flight {
             command: *command,
             context,
@@ -73,7 +74,9 @@ impl Port {
     pub(super) fn progress(&self, queues: &mut Queues) {
         let (flights, first) = (&mut queues.flights, queues.first_flight);
         self.endpoint.poll(&mut |completion| {
-            let Some(flight) = flights.get_mut((completion.context - 1 - first) as usize) else {
+            // Arrivals that have been told of have no flight, and nobody misses those that did not come.
+            let nth = completion.context.wrapping_sub(1 + first) as usize;
+            let Some(flight) = flights.get_mut(nth) else {
                 return;
             };
             flight.stage = match (flight.stage, completion.result) {
@@ -91,7 +94,11 @@ impl Port {
                 (stage, Ok(())) => stage,
             };
         });
-        if self.land(queues).is_err() {
+        if self
+            .land(queues)
+            .and_then(|()| self.start_held(queues))
+            .is_err()
+        {
             self.header().overflow.store(1, Ordering::Release);
         }
         self.count(queues);
@@ -139,6 +146,7 @@ impl Port {
                 }
             }
         }
+        queues.quick = !self.options.session;
         Ok(())
     }
 

@@ -47,10 +47,27 @@ impl<T> Guarded<T> {
     #[inline(always)]
     pub unsafe fn hold(&self) -> Held<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
+        // SAFETY:
+        // - the lock is held, or the caller promises that nobody else is here.
+        unsafe { self.held(lock) }
+    }
+
+    /// The value, unless another thread has it, or could without a lock.
+    pub fn try_hold(&self) -> Option<Held<'_, T>> {
+        let lock = self.lock.as_ref()?.try_lock()?;
+        // SAFETY:
+        // - the lock is held.
+        Some(unsafe { self.held(Some(lock)) })
+    }
+
+    /// # Safety
+    /// `lock` is this value's, or nobody else is here.
+    #[inline(always)]
+    unsafe fn held<'a>(&'a self, lock: Option<MutexGuard<'a, ()>>) -> Held<'a, T> {
         self.turns.begin();
         Held {
             // SAFETY:
-            // - the lock is held, or the caller promises that nobody else is here.
+            // - the caller's word.
             value: unsafe { &mut *self.value.get() },
             turns: &self.turns,
             _lock: lock,

@@ -9,12 +9,13 @@ use super::command::{Command, CommandFlags};
 use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
 use super::flight::Flight;
-use super::guard::{Guarded, Held};
+use super::guard::{self, Guarded};
+use super::held::{Arrivals, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
 use super::neighbour::Network;
 use super::notice::{Packed, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
-use super::trigger::{self, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
+use super::trigger::{self, HELD, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::driver::{Driven, Driver};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
@@ -47,9 +48,10 @@ pub struct Port {
     pub(super) options: PortOptions,
     pub(super) place: u16,
     pub(super) endpoint: Endpoint,
-    pub(super) direct: bool,
-    /// Commands take effect when they are posted, and nobody else carries them out.
-    pub(super) quick: bool,
+    /// Commands may be under way after their calls.
+    pub(super) driven: bool,
+    /// Its commands are started by whoever brings the arrival.
+    pub(super) triggered: bool,
     pub(super) keys: KeyTable,
     table: Region,
     /// Memory of the readers in `queues`.
@@ -63,6 +65,8 @@ pub struct Port {
     waiting: AtomicUsize,
     /// Moves commands on where they can be under way after their calls.
     pub(super) driver: Option<Arc<Driver>>,
+    /// Of a session port that is not triggered.
+    pub(super) arrivals: Option<Arc<Arrivals>>,
 }
 
 /// What one thread at a time may use.
@@ -74,11 +78,15 @@ pub struct Queues {
     /// More than these are an overflow.
     most_notices: usize,
     pub(super) delayed: Delayed,
-    /// Commands under way, in the order of posting, where the engine is asynchronous.
+    /// Nothing is under way, and nobody else carries commands out: what takes effect when it is posted need not wait.
+    pub(super) quick: bool,
+    /// Commands under way, in the order of posting, where there can be any.
     pub(super) flights: VecDeque<Flight>,
     /// Number of the first of them.
     pub(super) first_flight: u64,
     pub(super) session: Option<Session>,
+    /// Commands of a session port that starts them itself.
+    pub(super) held: Held,
     pub(super) idle: u32,
     pub(super) offers: u32,
 }
@@ -101,18 +109,19 @@ impl Port {
         let small = (options.inbox / 2).min(SMALL_INBOX);
         // A power of two: for the largest part of what is left, twice as much.
         let large = (options.inbox - small).next_power_of_two();
-        let place = network
-            .rendezvous()
-            .place()
-            .ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
+        let place = network.own_place()?;
         let part =
             |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), Rights::FULL);
         let (inbox, spill) = (part(small)?, part(large)?);
-        let table_len = if options.session {
-            SESSION_LEN
-        } else {
-            PLAIN_LEN
+        let triggered = options.session && engine.is_mapped();
+        let driven = engine.is_driven() || !engine.is_mapped();
+        let driver = match driven {
+            true => Some(Driver::of_this_process()?),
+            false => None,
         };
+        let holds = options.session && !triggered;
+        let arrivals = driver.as_ref().filter(|_| holds).map(Arrivals::new);
+        let table_len = if triggered { SESSION_LEN } else { PLAIN_LEN };
         let table = engine.allocate(table_len, Rights::FULL)?;
         // SAFETY:
         // - fresh, zeroed, page-aligned memory of the layouts' sizes, which nobody has the keys of yet; it stays as long as `self`, and
@@ -129,10 +138,10 @@ impl Port {
             network: network.clone(),
             directory: directory.clone(),
             options,
-            place: place as u16,
+            place,
             endpoint: engine.endpoint(u32::MAX)?,
-            direct: !engine.asynchronous(),
-            quick: !engine.asynchronous() && !options.session,
+            driven,
+            triggered,
             keys: KeyTable::new(options.index),
             queues: Guarded::new(
                 Queues {
@@ -141,16 +150,18 @@ impl Port {
                     readers,
                     most_notices: options.inbox,
                     delayed: VecDeque::new(),
+                    quick: !options.session,
                     flights: VecDeque::new(),
                     first_flight: 0,
-                    session: options.session.then(|| Session {
+                    session: triggered.then(|| Session {
                         contexts: vec![0; TRIGGERED].into(),
                         taken: 0,
                     }),
+                    held: Held::default(),
                     idle: 0,
                     offers: 0,
                 },
-                options.shared || engine.asynchronous(),
+                options.shared || driven,
                 network.limbo().turns(),
             ),
             table,
@@ -159,15 +170,20 @@ impl Port {
             counts: Counts::default(),
             pace: Pace::default(),
             waiting: AtomicUsize::new(0),
-            driver: match engine.asynchronous() {
-                true => Some(Driver::of_this_process()?),
-                false => None,
-            },
+            driver,
+            arrivals,
         });
         let header = port.header();
         header.id.store(options.id, Ordering::Relaxed);
         header.set_spill(&port.spill.key());
-        let kind = if options.session { SESSION } else { PLAIN };
+        let kind = match (options.session, triggered) {
+            (false, _) => PLAIN,
+            (true, true) => SESSION,
+            (true, false) => HELD,
+        };
+        if let Some(arrivals) = &port.arrivals {
+            port.table.handle_by(arrivals.clone())?;
+        }
         header.kind.store(kind, Ordering::Release);
         directory.list(options.index.into(), &port.table.key(), &port.inbox.key())?;
         if let Some(driver) = &port.driver {
@@ -253,7 +269,7 @@ impl Port {
     /// # Safety
     /// Unless the port was opened for several threads: no other thread holds them meanwhile.
     #[inline(always)]
-    pub unsafe fn hold(&self) -> Held<'_, Queues> {
+    pub unsafe fn hold(&self) -> guard::Held<'_, Queues> {
         // SAFETY:
         // - the caller's word.
         unsafe { self.queues.hold() }
@@ -304,6 +320,11 @@ impl Port {
                 trigger.post(command);
             }
             self.advance()?;
+        } else if self.options.session {
+            for command in commands {
+                queues.held.push(*command, context);
+            }
+            self.start_held(queues)?;
         } else {
             for command in commands {
                 match self.now(queues, command, context) {
@@ -353,7 +374,7 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
-        if !self.direct {
+        if self.driven {
             return self.fly(queues, command, context);
         }
         let (mut before, mut under_way) = (0, 0);
@@ -380,10 +401,11 @@ impl Port {
 
 impl Driven for Port {
     fn drive(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            // SAFETY:
-            // - ports of asynchronous engines, which alone are driven, have a lock.
-            let mut queues = unsafe { self.hold() };
+        let roused = self.arrivals.as_ref().is_some_and(|new| new.are_new());
+        // Who holds the queues moves them on, and may wait for what this thread brings.
+        if (self.waiting.load(Ordering::Relaxed) > 0 || roused)
+            && let Some(mut queues) = self.queues.try_hold()
+        {
             self.progress(&mut queues);
         }
     }
@@ -401,7 +423,7 @@ impl Drop for Port {
 impl Queues {
     #[inline(always)]
     fn has_room(&self, counts: &Counts, commands: usize) -> bool {
-        counts.has_room(commands + self.delayed.len() + self.flights.len())
+        counts.has_room(commands + self.delayed.len() + self.flights.len() + self.held.len())
     }
 
     fn has_room_at(&self, commands: usize, port: &Port) -> bool {
@@ -417,7 +439,7 @@ impl Queues {
     fn waiting(&self, port: &Port) -> usize {
         match &self.session {
             Some(session) => (port.trigger().posted() - session.taken) as usize,
-            None => self.delayed.len() + self.flights.len(),
+            None => self.delayed.len() + self.flights.len() + self.held.len(),
         }
     }
 

@@ -2,14 +2,16 @@
 //! commands that arrivals trigger. And how it issues commands of its own.
 //!
 //! Nobody has to answer anybody: a port's table of keys is read, its inbox filled and its triggered commands carried out by
-//! whoever needs it, while its owner computes.
+//! whoever needs it, while its owner computes. Where peers do not map the port's memory, its owner's process carries the commands out.
 
 mod carry;
 mod command;
 mod completion;
 mod directory;
 mod flight;
+mod gates;
 mod guard;
+mod held;
 mod issue;
 mod keys;
 mod last;
@@ -25,6 +27,7 @@ pub use crate::limbo::Turns;
 pub use command::{Command, CommandFlags, CommandKind, Parts, Rmw};
 pub use completion::{Completed, DEPTH};
 pub use directory::{PORTS, PortDirectory};
+pub use gates::{Gates, Names};
 pub use guard::{Guarded, Held};
 pub use issue::{Port, PortOptions, Queues};
 pub use keys::{KEYS, RESERVED_KEYS, ShortKey};

@@ -1,8 +1,8 @@
 //! Other processes by their place, and their ports by index: found once each, without their help.
 
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,13 +16,13 @@ use super::trigger::{Header, advance};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{RegionEntry, read_listed};
 use crate::engine::{Connection, Engine};
-use crate::gate::Gate;
+use crate::gate::{self, Gate};
 use crate::limbo::{Limbo, Turns};
 use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::{Found, Rendezvous};
 use crate::transport::Life;
-use crate::{Error, Result, tell_refusal};
+use crate::{Error, Result, driver, tell_refusal};
 
 /// How often the lives of known processes are looked at while something is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -47,9 +47,20 @@ struct Neighbour {
 #[derive(Default)]
 struct Place {
     neighbour: AtomicPtr<Neighbour>,
-    /// Where its barrier gates are.
-    gates: AtomicPtr<RemoteRegion>,
+    /// Its barrier gates.
+    gates: AtomicPtr<RemoteGates>,
 }
+
+/// The barrier gates of a process.
+pub(super) struct RemoteGates {
+    pub region: RemoteRegion,
+    /// Where they are mapped here, and executed by whoever brings an input; null where they get messages.
+    base: *mut u8,
+}
+
+// SAFETY:
+// - the pointer is the region's, which is Send, or null.
+unsafe impl Send for RemoteGates {}
 
 /// The processes of a job that have taken a place. Ports are found and used by calls that hold the queues of a port of this process:
 /// they stay as long as the call, whatever becomes of them.
@@ -63,6 +74,8 @@ pub struct Network {
     limbo: Limbo,
     pid: u32,
     next_look: Mutex<Instant>,
+    /// Where peers do not map them.
+    own_gates: OnceLock<&'static [Gate]>,
 }
 
 /// Why a process or its port cannot be found.
@@ -89,6 +102,7 @@ impl Network {
             limbo: Limbo::of_ports(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
+            own_gates: OnceLock::new(),
         })
     }
 
@@ -167,31 +181,80 @@ impl Network {
     }
 
     /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
-    /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here.
+    /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here, and not this process's.
     ///
     /// # Safety
     /// This thread has begun a call that is counted by [`turns`](Self::turns), and is done with the gate before it ends that.
     #[inline]
     pub unsafe fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
-        let known = self.places.get(usize::from(place));
-        let gates = match known.and_then(Place::gates) {
-            Some(gates) if gates.is_current() => gates,
-            _ => self.find_gates(place)?,
-        };
-        let base = gates.parts().base;
+        // SAFETY:
+        // - the caller's word.
+        let gates = unsafe { self.gates(place) }?;
+        let base = gates.base;
         if base.is_null() {
-            return Err(Error::Unsupported);
+            return self.own_gate(place, index);
         }
-        gates.check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
+        gates
+            .region
+            .check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
         // SAFETY:
         // - in bounds, as just checked, and mapped as long as the region is kept: until the caller's call is over; regions are
         //   page-aligned.
         Ok(unsafe { Gate::at(base, index) })
     }
 
+    /// The memory of the barrier gates of the process at `place`. Errors: as for [`gate`](Self::gate).
+    ///
+    /// # Safety
+    /// As for [`gate`](Self::gate).
+    #[inline(always)]
+    pub(super) unsafe fn gates(&self, place: u16) -> Result<&RemoteGates> {
+        let known = self.places.get(usize::from(place));
+        match known.and_then(Place::gates) {
+            Some(gates) if gates.region.is_current() => Ok(gates),
+            _ => self.find_gates(place),
+        }
+    }
+
+    /// The gates that barrier gate `index` of the process at `place` is set to get inputs from and to send outputs to, wherever it is.
+    /// Errors: as for [`gate`](Self::gate), and what became of reading it.
+    ///
+    /// # Safety
+    /// As for [`gate`](Self::gate).
     #[cold]
-    fn find_gates(&self, place: u16) -> Result<&RemoteRegion> {
-        let _finding = self.finding.lock();
+    pub unsafe fn gate_neighbours(&self, place: u16, index: usize) -> Result<Vec<u64>> {
+        // SAFETY:
+        // - the caller's word.
+        let gates = unsafe { self.gates(place) }?;
+        let mut bytes = [0; gate::SETTINGS];
+        self.read(&gates.region, index * size_of::<Gate>(), &mut bytes)?;
+        Ok(gate::neighbours_in(&bytes))
+    }
+
+    /// Of gates that peers do not map, those of this process are. Errors: [`Error::Unsupported`] for others.
+    #[cold]
+    fn own_gate(&self, place: u16, index: usize) -> Result<&Gate> {
+        let own = self
+            .own_gates
+            .get()
+            .filter(|_| self.own_place() == Ok(place));
+        own.and_then(|own| own.get(index)).ok_or(Error::Unsupported)
+    }
+
+    pub(super) fn set_own_gates(&self, gates: &'static [Gate]) {
+        let _ = self.own_gates.set(gates);
+    }
+
+    /// The place of this process. Errors: [`Error::InvalidArgument`] if it has none.
+    pub(super) fn own_place(&self) -> Result<u16> {
+        let place = self.rendezvous.place();
+        let place = place.ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
+        Ok(place as u16)
+    }
+
+    #[cold]
+    fn find_gates(&self, place: u16) -> Result<&RemoteGates> {
+        let _finding = driver::lock(&self.finding);
         let (place, neighbour) = self.neighbour(place)?;
         if let Some(gates) = place.gates() {
             return Ok(gates);
@@ -200,10 +263,15 @@ impl Network {
             self.read(&neighbour.directory, at, into)
         })?
         .ok_or(Error::StaleRegion)?;
-        let gates = neighbour
+        let region = neighbour
             .connection
             .import(&RegionKey::from_bytes(&listed.data)?)?;
-        let gates = Box::into_raw(Box::new(gates));
+        // Where one route is not mapped, owners execute all of theirs: what several processes sent on would come in any order.
+        let base = match self.engine.is_mapped() {
+            true => region.parts().base,
+            false => null_mut(),
+        };
+        let gates = Box::into_raw(Box::new(RemoteGates { region, base }));
         place.gates.store(gates, Ordering::Release);
         // SAFETY:
         // - just made; kept until this call is over.
@@ -212,7 +280,7 @@ impl Network {
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let _finding = self.finding.lock();
+        let _finding = driver::lock(&self.finding);
         let (_, neighbour) = self.neighbour(place)?;
         let slot = neighbour
             .ports
@@ -233,8 +301,11 @@ impl Network {
         let table = import(&listed.data)?;
         let mut spill = [0; BUNDLE_LEN];
         self.read(&table, Header::SPILL, &mut spill)?;
+        let mut kind = [0; 4];
+        self.read(&table, Header::KIND, &mut kind)?;
         let port = RemotePort::new(
             neighbour.connection.clone(),
+            u32::from_ne_bytes(kind),
             table,
             import(&listed.notices)?,
             import(&spill)?,
@@ -433,13 +504,13 @@ impl Place {
     }
 
     #[inline(always)]
-    fn gates(&self) -> Option<&RemoteRegion> {
+    fn gates(&self) -> Option<&RemoteGates> {
         // SAFETY:
         // - null, or made by Box::into_raw and kept until the call is over in which it was read.
         unsafe { self.gates.load(Ordering::Acquire).as_ref() }
     }
 
-    fn take_gates(&self) -> Option<Box<RemoteRegion>> {
+    fn take_gates(&self) -> Option<Box<RemoteGates>> {
         let gates = self.gates.swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - made by Box::into_raw; the swap gave it to this thread alone.

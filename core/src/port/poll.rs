@@ -19,15 +19,15 @@ impl Port {
     /// The next completion that somebody wants to know of.
     #[inline(always)]
     pub fn poll_completion(&self, queues: &mut Queues) -> Option<Completed> {
-        if !self.direct {
+        if self.driven {
             self.progress(queues);
         }
-        let taken = if self.options.session {
+        let taken = if self.triggered {
             self.take_triggered(queues)
         } else {
             queues.completions.take(&self.counts)
         };
-        if self.options.session {
+        if self.triggered {
             self.count(queues);
         }
         if taken.is_none() {
@@ -57,7 +57,7 @@ impl Port {
     /// taken in time.
     #[inline(always)]
     pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
-        if !self.direct {
+        if self.driven {
             self.progress(queues);
         }
         if let Some(waiting) = queues.notices.front() {
@@ -91,7 +91,7 @@ impl Port {
 
     /// Notices that have not been taken, about.
     pub fn unread_notices(&self, queues: &mut Queues) -> usize {
-        if !self.direct {
+        if self.driven {
             self.progress(queues);
         }
         queues.notices.len() + queues.readers.iter().map(|part| part.len()).sum::<usize>()
@@ -121,7 +121,7 @@ impl Port {
             for part in &mut queues.readers {
                 part.pass_over(|pid| self.network.has_ended(pid));
             }
-            if self.options.session {
+            if self.triggered {
                 // Whoever was about to start commands may have died.
                 let _ = self.advance();
             }

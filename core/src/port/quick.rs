@@ -57,7 +57,7 @@ impl Port {
     /// Whether commands need not wait for others, and one more has room.
     #[inline(always)]
     fn is_free(&self, queues: &Queues) -> bool {
-        self.quick & queues.delayed.is_empty() & self.counts.has_room(1)
+        queues.quick & queues.delayed.is_empty() & self.counts.has_room(1)
     }
 
     /// Carries out a command that was written down, if it is a put that is done at once.

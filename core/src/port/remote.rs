@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_END, entry, within};
 use super::neighbour::Network;
 use super::notice::PortNotice;
-use super::trigger::{Header, Trigger};
+use super::trigger::{HELD, Header, Trigger};
 use crate::bundle::RegionKey;
 use crate::directory::read_listed;
 use crate::engine::Connection;
@@ -25,6 +25,8 @@ struct KnownKey {
 pub struct RemotePort {
     /// Its process has left: what is mapped of it stays, but nobody is there.
     left: AtomicBool,
+    /// Arrivals are told to its owner's process.
+    holds: bool,
     connection: Connection,
     table: RemoteRegion,
     inbox: RemoteRegion,
@@ -42,6 +44,7 @@ pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 impl RemotePort {
     pub(super) fn new(
         connection: Connection,
+        kind: u32,
         table: RemoteRegion,
         inbox: RemoteRegion,
         spill: RemoteRegion,
@@ -58,6 +61,7 @@ impl RemotePort {
         let writers = writer(&inbox).and_then(|small| Some([small, writer(&spill)?]));
         RemotePort {
             left: AtomicBool::new(false),
+            holds: kind == HELD,
             connection,
             table,
             writers,
@@ -100,6 +104,14 @@ impl RemotePort {
         unsafe { Trigger::attach(header, self.table.len()) }
     }
 
+    /// Where its owner's process takes arrivals, if it is a session port and carries its commands out itself.
+    pub(super) fn arrivals(&self) -> Option<Remote<'_>> {
+        self.holds.then_some(Remote {
+            region: &self.table,
+            offset: 0,
+        })
+    }
+
     /// The line of the next notice comes while its data is on the way.
     #[inline(always)]
     pub(super) fn prefetch_inbox(&self) {
@@ -115,17 +127,13 @@ impl RemotePort {
     }
 
     /// Delivers a notice where the inbox is mapped. It has two parts: a small one, whose lines stay in the caches, and a large one
-    /// for what the small one has no room for. What is in the large one is never overtaken: until it has been emptied, all goes there.
-    /// Errors: [`Error::InboxFull`].
+    /// for what the small one has no room for. Errors: [`Error::InboxFull`].
     #[inline(always)]
     pub(super) fn push(&self, notice: PortNotice) -> Result<()> {
         let Some([small, large]) = &self.writers else {
             return Err(Error::Unsupported);
         };
-        let record = notice.to_record();
-        if !large.is_drained() || small.push(record).is_err() {
-            large.push(record)?;
-        }
+        small.push_or(large, notice.to_record())?;
         if let Some(bell) = self.inbox.bell() {
             bell.ring_if_heard();
         }

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::op::{Flags, Inbox, Outcome, Remote};
 use crate::region::{Region, Rights};
-use crate::{Deadline, Result};
+use crate::{Deadline, Result, driver};
 use parking_lot::Mutex;
 
 /// Bytes that pass through at a time where neither end is mapped here.
@@ -37,7 +37,7 @@ impl Service {
 
     /// Reads `into.len()` bytes (at most [`BOUNCE`]).
     pub fn read(&self, engine: &Engine, from: Remote<'_>, into: &mut [u8]) -> Result<()> {
-        let bounce = self.bounce.lock();
+        let bounce = driver::lock(&self.bounce);
         let local = bounce.local(0, into.len())?;
         // SAFETY:
         // - the bounce buffer outlives the wait, and the lock keeps others off it.
@@ -54,7 +54,7 @@ impl Service {
 
     /// Writes bytes (at most [`BOUNCE`]).
     pub fn write(&self, engine: &Engine, from: &[u8], to: Remote<'_>) -> Result<()> {
-        let bounce = self.bounce.lock();
+        let bounce = driver::lock(&self.bounce);
         let local = bounce.local(0, from.len())?;
         // SAFETY:
         // - `from.len()` bytes of the buffer, checked by `local`, which the lock keeps others off, and which outlives the wait.
@@ -74,7 +74,7 @@ impl Service {
         value: u64,
     ) -> Result<u64> {
         // Its wait takes the end of any operation of the endpoint for its own.
-        let _alone = self.bounce.lock();
+        let _alone = driver::lock(&self.bounce);
         self.endpoint
             .compare_swap(engine, at, expected, value, Deadline::Never)
     }
@@ -90,8 +90,8 @@ impl Service {
     ) -> Result<()> {
         from.region.check(from.offset, len, Rights::READ)?;
         to.region.check(to.offset, len, Rights::WRITE)?;
-        let bounce = self.bounce.lock();
-        let mapped = !from.region.parts().base.is_null() && !engine.asynchronous();
+        let bounce = driver::lock(&self.bounce);
+        let mapped = from.region.is_direct();
         let mut done = 0;
         loop {
             let piece = if mapped {

@@ -1,5 +1,5 @@
-//! Triggered commands (uTofu guide §2.2.8): posted by a port's owner, started by arrivals, carried out by whoever brings the
-//! arrival. All of it lies in the port's shared memory, so that the owner need not even be running. [`Steps`] orders it.
+//! Triggered commands of ports whose memory peers map (uTofu guide §2.2.8): posted by a port's owner, started by arrivals, carried out by
+//! whoever brings the arrival. All of it lies in the port's shared memory, so that the owner need not even be running. [`Steps`] orders it.
 //!
 //! A runner that is killed is replaced by the next process that brings something, or looks. What it had done of its command stands
 //! beside the command, so that nothing is done twice (but what it did in its very last instructions), and nothing is left out.
@@ -26,6 +26,8 @@ pub(super) const TRIGGERED: usize = 4096;
 /// The kind of a port, in its header.
 pub(super) const PLAIN: u32 = 1;
 pub(super) const SESSION: u32 = 2;
+/// A session port whose owner's process carries the commands out ([`held`](super::held)).
+pub(super) const HELD: u32 = 3;
 
 /// The first page of a port's table region. All-zero bytes are no port yet.
 #[repr(C, align(4096))]
@@ -43,6 +45,8 @@ pub(super) struct Header {
 impl Header {
     /// Where the key of the inbox's larger part lies.
     pub const SPILL: usize = std::mem::offset_of!(Header, spill);
+    /// Where the kind is.
+    pub const KIND: usize = std::mem::offset_of!(Header, kind);
     /// Where the word is that says that the inbox was full.
     pub const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
 
@@ -296,7 +300,7 @@ fn relay_end_last(
     len: usize,
     ordered: bool,
 ) -> Result<()> {
-    if !network.engine().asynchronous() {
+    if !source.region.is_asynchronous() && !to.region.is_asynchronous() {
         return network.relay(source, to, len, Flags::LINES);
     }
     let cut = Cut::of(address(to), len, ordered);

@@ -43,6 +43,11 @@ impl Circuit {
         self.settings.len()
     }
 
+    /// Whose gate it is.
+    pub fn owner(&self, place: usize) -> usize {
+        place / self.each
+    }
+
     pub fn start(&self, rank: usize) -> usize {
         rank * self.each
     }

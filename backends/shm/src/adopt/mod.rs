@@ -19,7 +19,7 @@
 //! `mlock`, NUMA policy and `madvise` settings of the private pages are not carried over.
 
 mod halt;
-mod maps;
+mod kinds;
 mod threads;
 mod uffd;
 mod valgrind;
@@ -38,9 +38,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-use maps::{Kind, Maps, Names};
+use kinds::Kind;
 use threads::SignalsBlocked;
 use uffd::Uffd;
+use unipgas_core::user_memory::maps::{Maps, Names};
 use window::{Direction, Failure, Stage, Swap};
 
 /// From this many bytes on, threads share the copy.
@@ -83,6 +84,12 @@ impl Refusal {
     }
 }
 
+impl From<unipgas_core::Error> for Refusal {
+    fn from(error: unipgas_core::Error) -> Self {
+        Refusal::Os(error.to_string())
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -102,17 +109,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-/// Refuses a range that this process has not mapped throughout, or may not read (or, if asked for, write).
-pub fn check_access(range: &Range<usize>, write: bool) -> Result<(), Refusal> {
-    let mappings = Maps::open()?.within(range, Names::Unread)?;
-    maps::covers(&mappings, range)?;
-    if mappings.iter().all(|mapping| mapping.allows(write)) {
-        Ok(())
-    } else {
-        Err(Refusal::ReadOnly)
-    }
-}
 
 /// What swaps need again and again, for one process: a child of `fork` makes its own.
 struct Tools {
@@ -230,7 +226,7 @@ pub unsafe fn adopt(
     let mut locked = lock();
     let tools = tools(&mut locked)?;
     let mappings = tools.maps.within(&range, Names::Read)?;
-    let kind = maps::classify(&mappings, &range)?;
+    let kind = kinds::classify(&mappings, &range)?;
     let guard = guard(tools, kind, &range)?;
 
     if mappings
@@ -334,7 +330,7 @@ fn look_adopted(
     range: &Range<usize>,
 ) -> Result<(), Refusal> {
     let mappings = tools.maps.within(range, Names::Unread)?;
-    maps::covers(&mappings, range)?;
+    kinds::covers(&mappings, range)?;
     let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
     let device = (
         rustix::fs::major(file.st_dev),
@@ -370,9 +366,7 @@ pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
         return Err(Refusal::FileBacked);
     }
     let mut settled = 0;
-    for mapping in
-        maps::static_data().map_err(|e| Refusal::Os(format!("cannot read /proc/self/maps: {e}")))?
-    {
+    for mapping in kinds::static_data()? {
         let len = mapping.range.len();
         if threads::control_block_in(&mapping.range, Some(1)) {
             continue;

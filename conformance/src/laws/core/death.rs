@@ -192,14 +192,18 @@ fn in_storm(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 1 << 20, |rank| {
         let peers: Vec<u32> = (0..ctx.size).filter(|peer| *peer != ctx.rank).collect();
         write(&rank.scratch, 0, &vec![3; 1 << 20]);
+        let found: std::result::Result<Vec<_>, String> = peers
+            .iter()
+            .map(|peer| Ok((rank.data_of(*peer)?, rank.notes_of(*peer)?)))
+            .collect();
+        let found = found?;
         ctx.sync();
         let start = Instant::now();
         let mut died = false;
         let mut told = false;
         for number in 1u32.. {
-            for peer in &peers {
-                let (there, notes) = (rank.data_of(*peer)?, rank.notes_of(*peer)?);
-                let result = storm(rank, &there, &notes, number);
+            for (peer, (there, notes)) in peers.iter().zip(&found) {
+                let result = storm(rank, there, notes, number);
                 match result {
                     Ok(()) => {}
                     Err(Error::PeerDead | Error::StaleRegion | Error::RankDead(_))

@@ -5,6 +5,7 @@ mod central;
 mod collective;
 mod connections;
 mod death;
+mod full_queue;
 mod memory;
 mod notices;
 mod order;
@@ -50,6 +51,7 @@ pub fn laws() -> Vec<&'static Law> {
         order::LAWS,
         atomics::LAWS,
         queues::LAWS,
+        full_queue::LAWS,
         collective::LAWS,
         central::LAWS,
         connections::LAWS,

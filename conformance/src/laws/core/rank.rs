@@ -72,14 +72,12 @@ pub fn on_ranks(ctx: &Ctx, len: usize, body: impl FnOnce(&Rank<'_>) -> Verdict) 
 impl<'a> Rank<'a> {
     /// Joins the job, and waits for the others.
     pub fn join(ctx: &'a Ctx, len: usize) -> Result<Self> {
-        let transport = match ctx.place.net() {
-            Some(net) => Arc::new(Loopback::join(net)),
-            None => open_from_env(&Opening {
-                local_processes: ctx.size as usize,
-            })?,
-        };
-        let engine = Engine::new(vec![transport])?;
-        let world = Arc::new(World::new(engine, ctx.place.job()?, ctx.life_cycle)?);
+        let job = ctx.place.job()?;
+        let engine = Engine::new(match ctx.place.net() {
+            Some(net) => vec![Arc::new(Loopback::join(net))],
+            None => open_from_env(&Opening::of(&job))?,
+        })?;
+        let world = Arc::new(World::new(engine, job, ctx.life_cycle)?);
         world.meet(late())?;
         let engine = world.engine();
         Ok(Rank {

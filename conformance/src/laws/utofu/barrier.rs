@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
 
 use super::circuit::*;
 use super::kit::*;
@@ -490,6 +491,14 @@ fn busy(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// A gate that gets nothing and sends nothing.
+fn take_apart(setting: &mut VbgSetting) {
+    setting.src_lcl_vbg_id = NULL;
+    setting.src_rmt_vbg_id = NULL;
+    setting.dst_lcl_vbg_id = NULL;
+    setting.dst_rmt_vbg_id = NULL;
+}
+
 fn set_again(ctx: &Ctx) -> Verdict {
     with(ctx, TABLE + 8, |job| {
         let mut circuit = Circuit::build_spare(job, butterfly(4), TNI, 4)?;
@@ -511,6 +520,13 @@ fn set_again(ctx: &Ctx) -> Verdict {
                 ok!(utofu_barrier(circuit.ends()[0], 0));
             }
             job.meet();
+            // What is on its way in that round must not come to the next circuit: none is sent any more, then all has come.
+            for _ in 0..2 {
+                if (job.rank as usize) < circuit.plan.0.len() {
+                    circuit.set(|settings| settings.iter_mut().for_each(take_apart))?;
+                }
+                job.meet();
+            }
             circuit.plan = plan;
             let among = (job.rank as usize) < circuit.plan.0.len();
             if among {

@@ -164,8 +164,8 @@ fn own(engine: &Engine) -> Result<Own> {
 fn meet() -> Result<Found> {
     let deadline = Deadline::after(LIMIT);
     let job = Job::from_env()?;
-    let transport = open_from_env(&Opening { local_processes: 2 })?;
-    let world = World::join(Engine::new(vec![transport])?, job)?;
+    let transports = open_from_env(&Opening::of(&job))?;
+    let world = World::join(Engine::new(transports)?, job)?;
     let engine = world.engine();
     let alone = own(engine)?;
     let _thread = another_thread();

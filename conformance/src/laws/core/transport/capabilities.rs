@@ -19,8 +19,8 @@ pub const LAWS: &[Law] = &[
     ),
     law(
         "core.transport.direct",
-        "unipgas core: Capabilities::direct, asynchronous",
-        "of a direct backend what was imported is mapped here, and its operations end in the call; likewise what is not asynchronous",
+        "unipgas core: Capabilities::maps, direct, asynchronous",
+        "what was imported is mapped here if the backend says so; of a direct one operations end in the call; likewise what is not asynchronous",
         2,
         direct,
     ),
@@ -49,9 +49,10 @@ fn direct(ctx: &Ctx) -> Verdict {
         let offers = node.transport.capabilities();
         let there = node.at(node.right(), 8);
         let parts = there.region.parts();
+        ensure_eq!(offers.maps, !parts.base.is_null(), "whether it is mapped");
         if offers.direct {
+            ensure!(offers.maps, "direct, and not mapped");
             ensure!(!offers.asynchronous, "direct and asynchronous");
-            ensure!(!parts.base.is_null(), "a region that is not mapped");
             ensure!(!parts.locks.is_null(), "a region without locks");
             // What this process stores there is what the owner has.
             let mapped = Memory {
@@ -61,6 +62,9 @@ fn direct(ctx: &Ctx) -> Verdict {
             mapped.set(256, 0x1234 + u64::from(ctx.rank));
         }
         for nth in 0..64 {
+            if node.channel.pending() >= offers.limits.depth {
+                node.drain()?;
+            }
             // SAFETY:
             // - in bounds of the source, which outlives the operation.
             let outcome = unsafe {

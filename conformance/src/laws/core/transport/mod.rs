@@ -5,7 +5,10 @@
 
 mod atomics;
 mod capabilities;
+mod idle;
+mod limits;
 mod lives;
+mod messages;
 mod node;
 mod notices;
 mod refusals;
@@ -17,8 +20,11 @@ use crate::law::Law;
 pub fn laws() -> impl Iterator<Item = &'static Law> {
     [
         capabilities::LAWS,
+        idle::LAWS,
+        limits::LAWS,
         transfer::LAWS,
         notices::LAWS,
+        messages::LAWS,
         atomics::LAWS,
         refusals::LAWS,
         lives::LAWS,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use unipgas::core::loopback::Loopback;
 use unipgas::core::region::Memory as Registration;
 use unipgas::core::registry::{Opening, open_from_env};
-use unipgas::core::transport::{Channel, Peer, Transport};
+use unipgas::core::transport::{Channel, Limits, Peer, Transport};
 use unipgas::core::{
-    AtomicRequest, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
+    AtomicRequest, Error, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
 };
 
 use super::super::rank::Says;
@@ -30,6 +30,8 @@ pub(super) struct Node<'a> {
     pub(super) scratch: Box<dyn Registration>,
     pub(super) transport: Arc<dyn Transport>,
     context: Cell<u64>,
+    /// An operation that was not waited for.
+    failed: Cell<Option<Error>>,
 }
 
 /// Runs the body on processes that know each other, with `len` bytes of zeros that all may reach. Nobody goes before all are through.
@@ -45,10 +47,12 @@ impl<'a> Node<'a> {
     pub(super) fn open(ctx: &'a Ctx, len: usize) -> std::result::Result<Node<'a>, String> {
         let transport: Arc<dyn Transport> = match ctx.place.net() {
             Some(net) => Arc::new(Loopback::join(net)),
-            None => open_from_env(&Opening {
-                local_processes: ctx.size as usize,
-            })
-            .says("opening the backend")?,
+            None => {
+                let opening = Opening::on_one_host(ctx.size as usize);
+                open_from_env(&opening)
+                    .says("opening the backend")?
+                    .remove(0)
+            }
         };
         ctx.tell(&transport.address());
         ctx.sync();
@@ -79,6 +83,7 @@ impl<'a> Node<'a> {
                 .says("allocate the source")?,
             transport,
             context: Cell::new(1),
+            failed: Cell::new(None),
         };
         node.data = node.offer(node.memory.as_ref())?;
         Ok(node)
@@ -194,16 +199,37 @@ impl<'a> Node<'a> {
     pub(super) fn begin(
         &self,
         what: &str,
-        post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
+        post: impl Fn(&dyn Channel, u64) -> Result<Outcome>,
     ) -> Verdict {
-        let outcome = post(self.channel.as_ref(), self.next_context());
-        outcome.says(what).map(drop)
+        let context = self.next_context();
+        let mut looks = Looks::for_the("a place in the channel");
+        loop {
+            match post(self.channel.as_ref(), context) {
+                Err(Error::NotNow) => self.poll(),
+                outcome => return outcome.says(what).map(drop),
+            }
+            looks.again();
+        }
+    }
+
+    /// Takes what has ended, for the next [`Node::drain`].
+    fn poll(&self) {
+        self.channel.poll(&mut |completion| {
+            if let Err(error) = completion.result {
+                self.failed.set(Some(error));
+            }
+        });
+    }
+
+    /// What the backend says that its operations are confined to.
+    pub(super) fn limits(&self) -> Limits {
+        self.transport.capabilities().limits
     }
 
     /// Waits for all operations, which must succeed: as many completions as were pending.
     pub(super) fn drain(&self) -> Verdict {
         let mut looks = Looks::for_the("the end of all operations");
-        let (mut left, mut failed) = (self.channel.pending(), None);
+        let (mut left, mut failed) = (self.channel.pending(), self.failed.take());
         while left > 0 {
             self.channel.poll(&mut |completion| {
                 left = left.wrapping_sub(1);

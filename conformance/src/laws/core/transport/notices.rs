@@ -68,7 +68,7 @@ fn put_notify(ctx: &Ctx) -> Verdict {
         for round in 1..12u32 {
             let len = |rank: usize| {
                 let salt = u64::from(round) << 8 | rank as u64;
-                1 + ctx.random(salt).below(9000) as usize
+                (1 + ctx.random(salt).below(9000) as usize).min(node.limits().largest)
             };
             let bytes =
                 |rank: usize| bytes_of(ctx, u64::from(round) << 16 | rank as u64, len(rank));

@@ -1,10 +1,11 @@
 //! Bytes: [`Channel::put`](unipgas::core::transport::Channel::put) and `get`.
 
-use unipgas::core::Flags;
 use unipgas::core::lines::LINE;
+use unipgas::core::{Error, Flags};
 
 use super::super::{law, ordering};
-use super::node::on_nodes;
+use super::node::{Node, on_nodes};
+use crate::ensure_eq;
 use crate::kit::{bytes_of, random_bytes, same, until};
 use crate::law::{Ctx, Law, Verdict};
 
@@ -33,7 +34,7 @@ pub const LAWS: &[Law] = &[
     ordering(
         "core.transport.lines",
         "unipgas core: Flags::LINES",
-        "the last word of a line is there after the line's other bytes",
+        "the last word of a line is there after the line's other bytes, or that is refused",
         2,
         lines,
     ),
@@ -44,9 +45,15 @@ const LENGTHS: [usize; 16] = [
 ];
 const LEN: usize = 80_000;
 
+/// Those that go at once.
+fn lengths(node: &Node<'_>) -> impl Iterator<Item = usize> {
+    let largest = node.limits().largest;
+    LENGTHS.into_iter().map(move |len| len.min(largest))
+}
+
 fn put(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, LEN, |node| {
-        for (nth, len) in LENGTHS.into_iter().enumerate() {
+        for (nth, len) in lengths(node).enumerate() {
             let place = |rank: usize| 64 + ctx.random((rank * 100 + nth) as u64).below(99) as usize;
             let bytes = |rank: usize| bytes_of(ctx, (rank * 1000 + nth) as u64, len);
             node.own().fill(0x55);
@@ -73,7 +80,7 @@ fn get(ctx: &Ctx) -> Verdict {
         ctx.sync();
         let theirs = bytes_of(ctx, node.right() as u64, LEN);
         let mut random = ctx.random(77);
-        for len in LENGTHS {
+        for len in lengths(node) {
             let at = random.below(99) as usize;
             node.source().fill(0x3c);
             let seen = node.get(node.at(node.right(), at), len)?;
@@ -90,7 +97,7 @@ fn inline(ctx: &Ctx) -> Verdict {
         let mut random = ctx.random(ctx.rank.into());
         let mut sent = Vec::new();
         for nth in 0..40 {
-            let bytes = random_bytes(&mut random, 1 + nth * 3);
+            let bytes = random_bytes(&mut random, (1 + nth * 3).min(node.limits().inline));
             node.source().store(0, &bytes);
             let to = node.at(node.right(), nth * 256);
             // SAFETY:
@@ -113,19 +120,21 @@ fn inline(ctx: &Ctx) -> Verdict {
 fn lines(ctx: &Ctx) -> Verdict {
     const LINES: usize = 5;
     on_nodes(ctx, 4096, |node| {
+        let to = node.at(node.right(), 0);
         for round in 1..16u8 {
-            if ctx.rank == 0 {
+            if !node.limits().lines {
+                // SAFETY:
+                // - in bounds of the source; nothing is done.
+                let refused = node.end(|channel, context| unsafe {
+                    channel.put(node.local(0), to, LINES * LINE, Flags::LINES, context)
+                })?;
+                ensure_eq!(refused, Err(Error::Unsupported), "a put by lines");
+            } else if ctx.rank == 0 {
                 node.source().fill_range(0, LINES * LINE, round);
                 // SAFETY:
                 // - in bounds of the source, and drained before it changes.
                 node.begin("a put by lines", |channel, context| unsafe {
-                    channel.put(
-                        node.local(0),
-                        node.at(1, 0),
-                        LINES * LINE,
-                        Flags::LINES,
-                        context,
-                    )
+                    channel.put(node.local(0), to, LINES * LINE, Flags::LINES, context)
                 })?;
                 node.drain()?;
             } else {

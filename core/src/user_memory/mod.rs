@@ -1,8 +1,11 @@
 //! Memory of the program, before a backend is told of it.
 
+pub mod maps;
+
 use rustix::io::Errno;
 use rustix::mm::MsyncFlags;
 
+use crate::region::Rights;
 use crate::{Error, Result};
 
 /// Beyond every address that a process can have: the lower half of five levels of page tables.
@@ -33,9 +36,59 @@ pub fn check(base: *const u8, len: usize, purpose: &str) -> Result<()> {
     }
 }
 
+/// Refuses memory that this process may not use as peers shall: an operation of theirs, carried out here, would end the process. For backends
+/// that do not find it out otherwise; it takes system calls. Errors: [`Error::InvalidArgument`], [`Error::Os`].
+pub fn check_access(base: *const u8, len: usize, rights: Rights) -> Result<()> {
+    let range = base.addr()..base.addr() + len;
+    let refused = |why: &str| Error::InvalidArgument(format!("memory cannot be registered: {why}"));
+    let mappings = maps::Maps::open()?.within(&range, maps::Names::Unread)?;
+    if !maps::cover(&mappings, &range) {
+        return Err(refused("the range is not mapped throughout"));
+    }
+    let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
+    let allowed = |write| mappings.iter().all(|mapping| mapping.allows(write));
+    match (allowed(false), allowed(write)) {
+        (false, _) => Err(refused("the range is not readable throughout")),
+        (true, false) => Err(refused("the range is not writable throughout")),
+        (true, true) => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_read_may_not_be_written() {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+        let page = rustix::param::page_size();
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY:
+        // - a mapping of this test's own, two pages of which it changes.
+        let base = unsafe {
+            let base = mmap_anonymous(std::ptr::null_mut(), 4 * page, both, MapFlags::PRIVATE);
+            let base = base.unwrap();
+            mprotect(base.byte_add(page), page, MprotectFlags::READ).unwrap();
+            mprotect(base.byte_add(3 * page), page, MprotectFlags::empty()).unwrap();
+            base.cast::<u8>()
+        };
+        let allowed = |first: usize, pages: usize, rights| {
+            let at = base.wrapping_add(first * page + 8);
+            check_access(at, pages * page - 16, rights).is_ok()
+        };
+        assert!(allowed(0, 1, Rights::FULL) && allowed(2, 1, Rights::WRITE));
+        assert!(allowed(0, 3, Rights::READ) && allowed(1, 1, Rights::READ));
+        for rights in [Rights::WRITE, Rights::ATOMIC, Rights::FULL] {
+            assert!(!allowed(1, 1, rights) && !allowed(0, 3, rights));
+        }
+        for rights in [Rights::READ, Rights::empty(), Rights::FULL] {
+            assert!(!allowed(3, 1, rights) && !allowed(0, 4, rights));
+        }
+        // SAFETY:
+        // - the mapping made above.
+        unsafe { rustix::mm::munmap(base.cast(), 4 * page) }.unwrap();
+        assert!(!allowed(0, 1, Rights::READ));
+    }
 
     fn refused(base: usize, len: usize) -> bool {
         let answer = check(std::ptr::without_provenance(base), len, "to look at");

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater, opcode};
-use unipgas_core::descriptor;
 
-use super::Refusal;
+use crate::{Error, Result, descriptor};
+
+const FILE: &str = "/proc/self/maps";
 
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
@@ -41,42 +42,43 @@ const PROCMAP_QUERY: Opcode = opcode::read_write::<Query>(b'f', 17);
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapping {
-    pub(super) range: Range<usize>,
+pub struct Mapping {
+    /// Its addresses.
+    pub range: Range<usize>,
     flags: u64,
-    page_size: u64,
-    pub(super) offset: u64,
-    pub(super) inode: u64,
-    pub(super) device: (u32, u32),
-    name: String,
-}
-
-/// What [`classify`] found a range to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Private anonymous memory throughout.
-    Anonymous,
-    /// Private and writable, some of it backed by a file (initialised data of a program or library).
-    FilePrivate,
+    /// Bytes of its pages, as far as the kernel tells.
+    pub page_size: u64,
+    /// Where in its file it begins, in bytes.
+    pub offset: u64,
+    /// Of its file; 0 for none.
+    pub inode: u64,
+    /// That its file is on: major and minor number.
+    pub device: (u32, u32),
+    /// Of its file, as far as it was read.
+    pub name: String,
 }
 
 /// Whether the names of mapped files matter, which the kernel takes long to put together.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Names {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// They do.
     Read,
+    /// They stay empty.
     Unread,
 }
 
 /// Reads this process's mappings.
-pub(super) struct Maps {
+#[derive(Debug)]
+pub struct Maps {
     fd: OwnedFd,
     queries: bool,
 }
 
 impl Maps {
-    pub(super) fn open() -> Result<Maps, Refusal> {
-        let fd = descriptor::open("/proc/self/maps", OFlags::RDONLY, Mode::empty())
-            .map_err(|e| Refusal::os("open /proc/self/maps", e))?;
+    /// Errors: [`Error::Os`].
+    pub fn open() -> Result<Maps> {
+        let fd = descriptor::open(FILE, OFlags::RDONLY, Mode::empty())
+            .map_err(|e| Error::os("open /proc/self/maps", e))?;
         let mut maps = Maps { fd, queries: true };
         maps.queries = !matches!(
             maps.query(0, Names::Unread),
@@ -85,14 +87,10 @@ impl Maps {
         Ok(maps)
     }
 
-    /// The mappings that touch `range`, in order.
-    pub(super) fn within(
-        &self,
-        range: &Range<usize>,
-        names: Names,
-    ) -> Result<Vec<Mapping>, Refusal> {
+    /// The mappings that touch `range`, in order. Errors: [`Error::Os`].
+    pub fn within(&self, range: &Range<usize>, names: Names) -> Result<Vec<Mapping>> {
         if !self.queries {
-            return read_text(range).map_err(|e| Refusal::Os(format!("read /proc/self/maps: {e}")));
+            return read_text(range);
         }
         let mut found = Vec::new();
         let mut at = range.start;
@@ -103,7 +101,7 @@ impl Maps {
                     found.push(mapping);
                 }
                 Ok(_) | Err(Errno::NOENT) => break,
-                Err(errno) => return Err(Refusal::os("PROCMAP_QUERY", errno)),
+                Err(errno) => return Err(Error::os("PROCMAP_QUERY", errno)),
             }
         }
         Ok(found)
@@ -154,80 +152,50 @@ impl Maps {
 
 impl Mapping {
     /// Whether this process may read it, and, if asked for, write it.
-    pub(super) fn allows(&self, write: bool) -> bool {
+    pub fn allows(&self, write: bool) -> bool {
         self.flags & READABLE != 0 && (self.flags & WRITABLE != 0 || !write)
     }
 
-    pub(super) fn is_shared(&self) -> bool {
+    /// Whether this process may execute it.
+    pub fn is_executable(&self) -> bool {
+        self.flags & EXECUTABLE != 0
+    }
+
+    /// Whether other processes may share it.
+    pub fn is_shared(&self) -> bool {
         self.flags & SHARED != 0
     }
 
-    pub(super) fn is_private_file_data(&self) -> bool {
-        matches!(self.refusal(), Ok(Kind::FilePrivate))
-    }
-
-    fn refusal(&self) -> Result<Kind, Refusal> {
-        let huge = ["/anon_hugepage", "/dev/hugepages", "/SYSV-huge"]
-            .iter()
-            .any(|n| self.name.starts_with(n));
-        if huge || self.page_size > rustix::param::page_size() as u64 {
-            return Err(Refusal::Huge);
-        }
-        let device = self.name.starts_with("/dev/")
-            && !self.name.starts_with("/dev/shm/")
-            && !self.name.starts_with("/dev/zero");
-        if device || self.name.starts_with("anon_inode:") {
-            return Err(Refusal::Device);
-        }
-        if self.is_shared() {
-            return Err(Refusal::AlreadyShared);
-        }
-        if self.flags & WRITABLE == 0 || self.flags & READABLE == 0 {
-            return Err(Refusal::ReadOnly);
-        }
-        if self.flags & EXECUTABLE != 0 {
-            return Err(Refusal::Executable);
-        }
-        Ok(if self.inode == 0 {
-            Kind::Anonymous
-        } else {
-            Kind::FilePrivate
-        })
+    /// From a line of /proc/self/maps.
+    pub fn parse(line: &str) -> Option<Mapping> {
+        parse_line(line)
     }
 }
 
-/// Whether `mappings` cover `range` without a hole and can all be adopted.
-pub(super) fn classify(mappings: &[Mapping], range: &Range<usize>) -> Result<Kind, Refusal> {
-    covers(mappings, range)?;
-    let mut kind = Kind::Anonymous;
-    for mapping in mappings {
-        if mapping.refusal()? == Kind::FilePrivate {
-            kind = Kind::FilePrivate;
-        }
-    }
-    Ok(kind)
-}
-
-/// Refuses a hole.
-pub(super) fn covers(mappings: &[Mapping], range: &Range<usize>) -> Result<(), Refusal> {
+/// Whether `mappings`, in order, leave no hole in `range`.
+pub fn cover(mappings: &[Mapping], range: &Range<usize>) -> bool {
     let mut at = range.start;
     for mapping in mappings {
         if mapping.range.start > at {
-            return Err(Refusal::Unmapped);
+            return false;
         }
         at = mapping.range.end;
     }
-    if at < range.end {
-        Err(Refusal::Unmapped)
-    } else {
-        Ok(())
-    }
+    at >= range.end
 }
 
-fn read_text(range: &Range<usize>) -> std::io::Result<Vec<Mapping>> {
+/// All mappings of this process, with names. Errors: [`Error::Os`].
+pub fn all() -> Result<Vec<Mapping>> {
+    read_text(&(0..usize::MAX))
+}
+
+fn read_text(range: &Range<usize>) -> Result<Vec<Mapping>> {
+    let refused = |e: std::io::Error| Error::os("read /proc/self/maps", e);
+    let file = descriptor::open(FILE, OFlags::RDONLY, Mode::empty());
+    let file = std::fs::File::from(file.map_err(|e| refused(e.into()))?);
     let mut found = Vec::new();
-    for line in BufReader::new(text_file()?).lines() {
-        if let Some(mapping) = parse_line(&line?) {
+    for line in BufReader::new(file).lines() {
+        if let Some(mapping) = parse_line(&line.map_err(refused)?) {
             if mapping.range.start >= range.end {
                 break;
             }
@@ -235,22 +203,6 @@ fn read_text(range: &Range<usize>) -> std::io::Result<Vec<Mapping>> {
                 found.push(mapping);
             }
         }
-    }
-    Ok(found)
-}
-
-fn text_file() -> std::io::Result<std::fs::File> {
-    let file = descriptor::open("/proc/self/maps", OFlags::RDONLY, Mode::empty())?;
-    Ok(file.into())
-}
-
-/// Every private, writable mapping of the program's own file.
-pub(super) fn static_data() -> std::io::Result<Vec<Mapping>> {
-    let exe = std::fs::read_link("/proc/self/exe")?;
-    let exe = exe.to_string_lossy();
-    let mut found = Vec::new();
-    for line in BufReader::new(text_file()?).lines() {
-        found.extend(parse_line(&line?).filter(|m| m.name == exe && m.is_private_file_data()));
     }
     Ok(found)
 }
@@ -292,72 +244,17 @@ fn parse_line(line: &str) -> Option<Mapping> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Result<Kind, Refusal> {
-        let mapping = parse_line(line).expect("a line of /proc/self/maps");
-        classify(std::slice::from_ref(&mapping), &mapping.range)
-    }
-
-    #[test]
-    fn lines_of_every_kind() {
-        assert_eq!(
-            of("7f0000000000-7f0000002000 rw-p 00000000 00:00 0 "),
-            Ok(Kind::Anonymous)
-        );
-        assert_eq!(
-            of("7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]"),
-            Ok(Kind::Anonymous)
-        );
-        assert_eq!(
-            of("55d000004000-55d000005000 rw-p 00003000 fe:00 10035219   /usr/bin/x y"),
-            Ok(Kind::FilePrivate)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 r--p 00000000 00:00 0  [vvar]"),
-            Err(Refusal::ReadOnly)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 ---p 00000000 00:00 0 "),
-            Err(Refusal::ReadOnly)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 rwxp 00000000 00:00 0 "),
-            Err(Refusal::Executable)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 rw-s 00000000 00:01 12 /memfd:a (deleted)"),
-            Err(Refusal::AlreadyShared)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000200000 rw-p 00000000 00:10 12 /anon_hugepage (deleted)"),
-            Err(Refusal::Huge)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/nvidia0"),
-            Err(Refusal::Device)
-        );
-        assert_eq!(
-            of("7f0000000000-7f0000002000 rw-s 00000000 00:06 12 /dev/shm/x"),
-            Err(Refusal::AlreadyShared)
-        );
-    }
-
     #[test]
     fn holes_are_seen() {
         let a = parse_line("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
         let b = parse_line("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
-        assert_eq!(
-            classify(std::slice::from_ref(&a), &(0x1000..0x2000)),
-            Ok(Kind::Anonymous)
-        );
-        assert_eq!(
-            classify(std::slice::from_ref(&a), &(0x1000..0x3000)),
-            Err(Refusal::Unmapped)
-        );
-        assert_eq!(
-            classify(&[a, b.clone()], &(0x1000..0x4000)),
-            Err(Refusal::Unmapped)
-        );
-        assert_eq!(classify(&[b], &(0x2000..0x4000)), Err(Refusal::Unmapped));
+        let cover = |mappings: &[&Mapping], range| {
+            let mappings: Vec<_> = mappings.iter().map(|m| (*m).clone()).collect();
+            super::cover(&mappings, &range)
+        };
+        assert!(cover(&[&a], 0x1000..0x2000) && cover(&[&a], 0x1800..0x1801));
+        assert!(!cover(&[&a], 0x1000..0x3000) && !cover(&[&a, &b], 0x1000..0x4000));
+        assert!(!cover(&[&b], 0x2000..0x4000) && !cover(&[], 0..1));
     }
 
     #[test]
@@ -366,7 +263,7 @@ mod tests {
         let here = [1_u8; 3];
         for at in [
             here.as_ptr() as usize,
-            lines_of_every_kind as *const () as usize,
+            holes_are_seen as *const () as usize,
             &raw const SOME_DATA as usize,
         ] {
             let range = at..at + 1;
@@ -378,6 +275,8 @@ mod tests {
                 (asked[0].inode, asked[0].offset, asked[0].device),
                 (text[0].inode, text[0].offset, text[0].device)
             );
+            assert!(asked[0].allows(false));
+            assert!(all().unwrap().iter().any(|one| one.range == text[0].range));
         }
     }
 

@@ -1,0 +1,138 @@
+//! What this network is to be like: by itself it offers everything, and keeps all in order.
+
+use unipgas_core::transport::Limits;
+use unipgas_core::{Result, variables};
+
+const NAME: &str = "UNIPGAS_OPAQUE";
+const HELP: &str = "must be a list of tcp, unordered, no-lines, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
+                    lose=RANK@OPERATION";
+
+/// What it is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// TCP, not Unix sockets.
+    pub tcp: bool,
+    /// The target carries operations out in an order that is drawn from the seed, as far as the contract leaves that open.
+    pub unordered: bool,
+    /// What operations are confined to.
+    pub limits: Limits,
+    /// At this operation of this process (from 1) the streams between it and the peer that the operation is for are lost.
+    pub lose_at: Option<u64>,
+    /// Order is drawn from this.
+    pub seed: u64,
+}
+
+impl Options {
+    /// From UNIPGAS_OPAQUE, UNIPGAS_SEED and UNIPGAS_RANK. Errors: a line that says what would be right.
+    pub fn from_env() -> Result<Self> {
+        let text = variables::get(NAME)?.unwrap_or_default();
+        let rank = variables::number("UNIPGAS_RANK")?.unwrap_or(0);
+        let seed = variables::number("UNIPGAS_SEED")?.unwrap_or(0);
+        Options::parse(&text, rank, seed)
+    }
+
+    /// From the text; `rank` is that of this process. Errors: any other text, and what is said twice.
+    pub fn parse(text: &str, rank: u64, seed: u64) -> Result<Self> {
+        let wrong = || variables::wrong(NAME, text, HELP);
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+        let mut options = Options {
+            seed: seed ^ rank.rotate_left(32),
+            ..Options::default()
+        };
+        let mut seen = Vec::new();
+        for term in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
+            let (name, value) = match term.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (term, None),
+            };
+            let at_least = |least: usize, value: &str| {
+                let count = usize::try_from(number(value)?).map_err(|_| wrong())?;
+                if count < least {
+                    return Err(wrong());
+                }
+                Ok(count)
+            };
+            let limits = &mut options.limits;
+            match (name, value) {
+                ("tcp", None) => options.tcp = true,
+                ("unordered", None) => options.unordered = true,
+                ("no-lines", None) => limits.lines = false,
+                ("inline", Some(value)) => limits.inline = at_least(0, value)?,
+                ("largest", Some(value)) => limits.largest = at_least(Limits::SHORTEST, value)?,
+                ("depth", Some(value)) => limits.depth = at_least(1, value)?,
+                ("lose", Some(value)) => {
+                    let (who, when) = value.split_once('@').ok_or_else(wrong)?;
+                    let (who, when) = (number(who)?, number(when)?);
+                    if when == 0 {
+                        return Err(wrong());
+                    }
+                    if who == rank {
+                        options.lose_at = Some(when);
+                    }
+                }
+                _ => return Err(wrong()),
+            }
+            // Each rank may lose a peer.
+            if name != "lose" && seen.contains(&name) {
+                return Err(wrong());
+            }
+            seen.push(name);
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_says_it_all() {
+        let parse = |text: &str| Options::parse(text, 3, 0).unwrap();
+        let seed = 3 << 32;
+        let all = "tcp, unordered,no-lines,inline=8,largest=4096,depth=4,lose=3@77,lose=1@5";
+        let expected = Options {
+            tcp: true,
+            unordered: true,
+            limits: Limits {
+                lines: false,
+                inline: 8,
+                largest: 4096,
+                depth: 4,
+            },
+            lose_at: Some(77),
+            seed,
+        };
+        assert_eq!(parse(all), expected);
+        let plain = Options {
+            seed,
+            ..Options::default()
+        };
+        assert_eq!(parse(" "), plain);
+        assert_eq!(parse("lose=2@1"), plain);
+    }
+
+    #[test]
+    fn wrong_texts_are_refused_in_a_line() {
+        for text in [
+            "udp",
+            "tcp=1",
+            "unordered,unordered",
+            "inline",
+            "inline=x",
+            "inline=-1",
+            "largest=63",
+            "largest=",
+            "depth=0",
+            "depth=1,depth=2",
+            "lose=1",
+            "lose=1@0",
+            "lose=@1",
+            "tcp;unordered",
+        ] {
+            let error = Options::parse(text, 0, 0).unwrap_err().to_string();
+            let right = error.starts_with(&format!("UNIPGAS_OPAQUE={text}: must be"));
+            assert!(right && error.lines().count() == 1, "{error}");
+        }
+    }
+}

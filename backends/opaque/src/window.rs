@@ -1,0 +1,165 @@
+//! Requests that have come from a peer and are not carried out yet: the order in which they are, where it is drawn from a seed.
+
+use unipgas_core::agent::{Place, Request};
+
+use crate::envelope::Envelope;
+
+/// The most turns of the agent that a request is held back for.
+const MOST_TURNS: u64 = 4;
+
+struct Held {
+    envelope: Envelope,
+    /// Records of one channel to one inbox stay in order.
+    inbox: Option<Place>,
+    message: Vec<u8>,
+    turns: u64,
+}
+
+/// Those of one peer, in the order in which they have come.
+pub struct Window {
+    held: Vec<Held>,
+    random: u64,
+}
+
+impl Window {
+    pub fn new(seed: u64) -> Self {
+        Window {
+            held: Vec::new(),
+            random: seed,
+        }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        // splitmix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    /// Keeps one that has come.
+    pub fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]) {
+        let turns = self.draw(MOST_TURNS + 1);
+        self.held.push(Held {
+            envelope,
+            inbox: match request {
+                Request::Deliver { first, .. } => Some(*first),
+                _ => None,
+            },
+            message: message.to_vec(),
+            turns,
+        });
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// A turn of the agent is over.
+    pub fn turn(&mut self) {
+        for held in &mut self.held {
+            held.turns = held.turns.saturating_sub(1);
+        }
+    }
+
+    /// One that may be carried out now: `all` of them sooner or later, else those that have been held back long enough.
+    pub fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)> {
+        let ready: Vec<usize> = (0..self.held.len())
+            .filter(|at| (all || self.held[*at].turns == 0) && self.may_go(*at))
+            .collect();
+        if ready.is_empty() {
+            return None;
+        }
+        let drawn = self.draw(ready.len() as u64) as usize;
+        let held = self.held.remove(ready[drawn]);
+        Some((held.envelope, held.message))
+    }
+
+    fn may_go(&self, at: usize) -> bool {
+        let one = &self.held[at];
+        !self.held[..at].iter().any(|earlier| {
+            earlier.envelope.channel == one.envelope.channel
+                && (one.envelope.ordered == 1 || one.inbox.is_some() && one.inbox == earlier.inbox)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unipgas_core::inbox::Record;
+
+    fn hold(window: &mut Window, number: u64, channel: u32, ordered: bool, inbox: bool) {
+        let place = Place {
+            slot: 0,
+            generation: 1,
+            offset: 0,
+        };
+        let envelope = Envelope {
+            number,
+            channel,
+            ordered: ordered.into(),
+        };
+        let request = match inbox {
+            true => Request::Deliver {
+                first: place,
+                second: None,
+                overflow: None,
+                record: Record::default(),
+            },
+            false => Request::Notify {
+                slot: place,
+                value: 1,
+            },
+        };
+        window.hold(envelope, &request, &[]);
+    }
+
+    fn order(window: &mut Window) -> Vec<u64> {
+        let mut order = Vec::new();
+        while !window.is_empty() {
+            while let Some((envelope, _)) = window.take(false) {
+                order.push(envelope.number);
+            }
+            window.turn();
+        }
+        order
+    }
+
+    #[test]
+    fn what_may_overtake_does_and_nothing_else() {
+        let mut overtaken = [false; 2];
+        for seed in 0..200 {
+            let mut window = Window::new(seed);
+            // Of channel 1: 0 and 1 in any order, 2 after both, 3 at any time; records 10 and 11 in order.
+            for number in 0..4 {
+                hold(&mut window, number, 1, number == 2, false);
+            }
+            hold(&mut window, 10, 2, false, true);
+            hold(&mut window, 11, 2, false, true);
+            let order = order(&mut window);
+            let at = |number: u64| order.iter().position(|n| *n == number).expect("once");
+            assert_eq!(order.len(), 6);
+            assert!(
+                at(2) > at(0) && at(2) > at(1) && at(10) < at(11),
+                "{order:?}"
+            );
+            overtaken[0] |= at(1) < at(0);
+            overtaken[1] |= at(3) < at(2);
+        }
+        assert_eq!(overtaken, [true; 2]);
+    }
+
+    #[test]
+    fn at_the_end_all_go_in_an_order_that_is_allowed() {
+        let mut window = Window::new(1);
+        for number in 0..100 {
+            hold(&mut window, number, 1, true, false);
+        }
+        let all: Vec<u64> = std::iter::from_fn(|| window.take(true))
+            .map(|(envelope, _)| envelope.number)
+            .collect();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,73 @@
+//! Threads of ours in a process that has nothing to do.
+
+use std::time::{Duration, Instant};
+
+use super::super::law;
+use super::node::on_nodes;
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[law(
+    "core.transport.idle",
+    "unipgas core: driver; Transport",
+    "a process has one progress thread at most, and while nothing is under way its threads sleep",
+    3,
+    idle,
+)];
+
+/// The kernel keeps 15 bytes of a thread's name.
+const PROGRESS: &str = "unipgas-progres";
+/// No thread of ours that has nothing to do looks around more often.
+const LOOK: Duration = Duration::from_millis(50);
+/// What may come from peers that end what they did before.
+const LATE: u128 = 10;
+
+/// Name and number of sleeps of each thread of ours.
+fn threads() -> Vec<(String, u64)> {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return Vec::new();
+    };
+    let of = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let sleeps = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        let ours = name.starts_with("unipgas-");
+        ours.then_some((name.trim().into(), sleeps.trim().parse().ok()?))
+    };
+    tasks.flatten().filter_map(of).collect()
+}
+
+fn sleeps() -> u64 {
+    threads().iter().map(|(_, sleeps)| sleeps).sum()
+}
+
+fn idle(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        for _ in 0..20 {
+            node.add(node.at(node.right(), 0), 1)?;
+        }
+        node.drain()?;
+        ctx.sync();
+        let named = threads()
+            .iter()
+            .filter(|(name, _)| name == PROGRESS)
+            .count();
+        ensure!(named <= 1, "{named} progress threads");
+        let (begun, before) = (Instant::now(), sleeps());
+        std::thread::sleep(8 * LOOK);
+        let (took, after) = (begun.elapsed(), sleeps());
+        let most = threads().len() as u128 * (took.as_millis() / LOOK.as_millis() + 1) + LATE;
+        let looks = u128::from(after - before);
+        ensure!(
+            looks <= most,
+            "{looks} looks in {} ms, by {:?}",
+            took.as_millis(),
+            threads()
+        );
+        ctx.sync();
+        ensure_eq!(node.own().get(0), 20, "what a peer added");
+        Ok(())
+    })
+}

@@ -1,0 +1,84 @@
+//! Which host this process is on: what its pids, `/proc` and shared memory are common to.
+//!
+//! A pid names a process to those of its host only: two containers, or two hosts, have processes of the same pid.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+use crate::{Error, Result, descriptor, variables};
+
+/// Boot ids tell machines, and boots of one machine, apart.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Names the namespace that the pids of this process are of.
+const PIDS: &str = "/proc/self/ns/pid";
+/// So many hosts are played by the ranks of a job on one: rank r is on host r modulo that.
+pub(crate) const PLAYED: &str = "UNIPGAS_TEST_HOSTS";
+
+/// A number for this host, which processes of other hosts, other pid namespaces and other boots have not. Errors: [`Error::Os`].
+pub fn id() -> Result<u64> {
+    static REAL: OnceLock<u64> = OnceLock::new();
+    let real = match REAL.get() {
+        Some(real) => *real,
+        None => {
+            let found = look()?;
+            *REAL.get_or_init(|| found)
+        }
+    };
+    Ok(match played()? {
+        Some((hosts, host)) => mix(
+            real,
+            (u64::from(hosts) << 32 | u64::from(host)).to_le_bytes(),
+        ),
+        None => real,
+    })
+}
+
+fn look() -> Result<u64> {
+    let boot = descriptor::proc_text(BOOT_ID)?.unwrap_or_default();
+    if boot.trim().is_empty() {
+        return Err(Error::Os(format!(
+            "{BOOT_ID} holds no boot id: mount all of /proc"
+        )));
+    }
+    // Kernels without such namespaces have one for all.
+    let pids = std::fs::read_link(PIDS).unwrap_or_default();
+    let boot = boot.trim().bytes();
+    Ok(mix(
+        mix(0, boot),
+        pids.as_os_str().as_bytes().iter().copied(),
+    ))
+}
+
+/// FNV-1a: what is mixed has been told by the kernel, and by nobody else.
+fn mix(seed: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let start = seed ^ 0xcbf2_9ce4_8422_2325;
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(start, step)
+}
+
+/// How many hosts the ranks of this job play, and which of them this one does. For tests of the library. Errors:
+/// [`Error::InvalidArgument`].
+pub(crate) fn played() -> Result<Option<(u32, u32)>> {
+    let number = |name| variables::number(name);
+    Ok(match (number(PLAYED)?, number("UNIPGAS_RANK")?) {
+        (Some(hosts @ 2..), Some(rank)) => Some((hosts as u32, (rank % hosts) as u32)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_keeps_its_number_and_another_pid_namespace_has_another() {
+        assert_eq!(id().unwrap(), id().unwrap());
+        let same_boot = |pids: &str| mix(mix(0, "boot".bytes()), pids.bytes());
+        assert_ne!(same_boot("pid:[1]"), same_boot("pid:[2]"));
+        assert_eq!(same_boot("pid:[1]"), same_boot("pid:[1]"));
+        assert_ne!(
+            mix(mix(0, "other".bytes()), "pid:[1]".bytes()),
+            same_boot("pid:[1]")
+        );
+    }
+}

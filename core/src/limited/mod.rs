@@ -1,0 +1,388 @@
+//! Networks that do not take every operation: the channel that makes up for it.
+//!
+//! What a network's [`Limits`] leave out is done here: long transfers go in pieces, lines are cut where their order is not kept, bytes that
+//! do not fit into the call are copied. What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
+//! somebody polls, or by the driver. So nothing above knows of limits: an operation is refused for its arguments only, and it ends once,
+//! when all its pieces have. How many may wait is the business of the interfaces, whose queues have a depth of their own.
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+use self::work::{Place, Source, Work};
+use crate::driver::{Driven, Driver};
+use crate::inbox::Record;
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::transport::{Channel, Limits};
+use crate::{AtomicOp, Error, Result};
+
+/// A channel of a network with limits.
+pub(crate) struct Limited(Arc<Shared>);
+
+struct Shared {
+    /// Goes before what its operations use.
+    inner: Box<dyn Channel>,
+    limits: Limits,
+    driver: Arc<Driver>,
+    state: Mutex<State>,
+    /// Posted, and not reported.
+    pending: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Their numbers are the contexts of their pieces.
+    operations: Slab<Operation>,
+    /// For each peer what has not left whole, in the order of posting.
+    waiting: BTreeMap<u32, VecDeque<usize>>,
+    ended: VecDeque<Completion>,
+}
+
+struct Operation {
+    work: Work,
+    flags: Flags,
+    context: u64,
+    /// Where its next piece begins; `None` when all have left.
+    next: Option<usize>,
+    /// It stands in [`State::waiting`], where it is taken off before it is reported.
+    waits: bool,
+    /// Pieces that have not ended.
+    under_way: usize,
+    result: Result<()>,
+}
+
+impl Operation {
+    /// Issues what the network takes. Errors: [`Error::NotNow`]; any other one ends it.
+    fn go_on(&mut self, number: usize, shared: &Shared) -> Result<()> {
+        while let Some(at) = self.next {
+            // SAFETY:
+            // - the word of who posted it, until it is reported.
+            let issued = unsafe {
+                let (limits, inner) = (&shared.limits, &*shared.inner);
+                self.work
+                    .issue(at, self.flags, limits, inner, number as u64)
+            };
+            let (outcome, next) = issued?;
+            self.under_way += usize::from(outcome == Outcome::Pending);
+            self.next = next;
+        }
+        Ok(())
+    }
+
+    /// What has not left never will.
+    fn fail(&mut self, error: Error) {
+        self.next = None;
+        if self.result.is_ok() {
+            self.result = Err(error);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.next.is_none() && self.under_way == 0 && !self.waits
+    }
+}
+
+impl State {
+    /// Reports an operation that is over.
+    fn end(&mut self, number: usize) {
+        let operation = self.operations.remove(number);
+        self.ended.push_back(Completion {
+            context: operation.context,
+            result: operation.result,
+        });
+    }
+
+    /// Learns what has ended below.
+    fn collect(&mut self, shared: &Shared) {
+        let mut ends = Vec::new();
+        shared.inner.poll(&mut |completion| ends.push(completion));
+        for Completion { context, result } in ends {
+            let number = context as usize;
+            let Some(operation) = self.operations.get_mut(number) else {
+                continue;
+            };
+            operation.under_way -= 1;
+            if let Err(error) = result {
+                operation.fail(error);
+            }
+            if operation.is_over() {
+                self.end(number);
+            }
+        }
+    }
+
+    /// Issues what waits, as far as the network takes it. A peer to which it takes nothing does not stop others.
+    fn push(&mut self, shared: &Shared) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|_, numbers| {
+            while let Some(&number) = numbers.front() {
+                let operation = &mut self.operations[number];
+                match operation.go_on(number, shared) {
+                    Ok(()) => {}
+                    Err(Error::NotNow) => break,
+                    Err(error) => operation.fail(error),
+                }
+                numbers.pop_front();
+                operation.waits = false;
+                if operation.is_over() {
+                    self.end(number);
+                }
+            }
+            !numbers.is_empty()
+        });
+        self.waiting = waiting;
+    }
+}
+
+impl Shared {
+    /// Posts what cannot be a call of the network's.
+    fn post(&self, work: Work, flags: Flags, context: u64) -> Result<Outcome> {
+        work.check()?;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let peer = work.region().parts().peer;
+        let entry = state.operations.vacant_entry();
+        let number = entry.key();
+        let operation = entry.insert(Operation {
+            work,
+            flags,
+            context,
+            next: Some(0),
+            waits: false,
+            under_way: 0,
+            result: Ok(()),
+        });
+        let comes_later = state.waiting.contains_key(&peer);
+        if comes_later || operation.work.needs_cutting(flags, &self.limits) {
+            // SAFETY:
+            // - the call has not returned.
+            unsafe { operation.work.take(flags) };
+        }
+        let issued = match comes_later {
+            true => Err(Error::NotNow),
+            false => operation.go_on(number, self),
+        };
+        match issued {
+            Ok(()) => {}
+            Err(Error::NotNow) => {
+                // SAFETY:
+                // - as above.
+                unsafe { operation.work.take(flags) };
+                operation.waits = true;
+                if state.waiting.is_empty() {
+                    self.driver.more();
+                }
+                state.waiting.entry(peer).or_default().push_back(number);
+            }
+            Err(error) if operation.next == Some(0) => {
+                state.operations.remove(number);
+                return Err(error);
+            }
+            Err(error) => operation.fail(error),
+        }
+        let operation = &state.operations[number];
+        if operation.is_over() && operation.result.is_ok() {
+            state.operations.remove(number);
+            return Ok(Outcome::Complete);
+        }
+        // Under the lock: nobody may report its end before it counts.
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        if operation.is_over() {
+            state.end(number);
+        }
+        Ok(Outcome::Pending)
+    }
+
+    fn go_on(&self) {
+        let mut state = self.state.lock();
+        let waited = !state.waiting.is_empty();
+        state.collect(self);
+        if waited {
+            state.push(self);
+            if state.waiting.is_empty() {
+                self.driver.fewer(1);
+            }
+        }
+    }
+}
+
+impl Driven for Shared {
+    fn drive(&self) {
+        // Others' ends are found by whoever polls.
+        if !self.state.lock().waiting.is_empty() {
+            self.go_on();
+        }
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if !std::mem::take(&mut state.waiting).is_empty() {
+            self.0.driver.fewer(1);
+        }
+    }
+}
+
+impl Limited {
+    /// Over `inner`, whose network has `limits`. Errors: those of [`Driver::of_this_process`].
+    pub fn over(inner: Box<dyn Channel>, limits: Limits) -> Result<Self> {
+        let driver = Driver::of_this_process()?;
+        let shared = Arc::new(Shared {
+            inner,
+            limits,
+            driver,
+            state: Mutex::default(),
+            pending: AtomicUsize::new(0),
+        });
+        let driven = Arc::downgrade(&shared) as Weak<dyn Driven>;
+        shared.driver.enrol(driven);
+        Ok(Limited(shared))
+    }
+}
+
+impl Channel for Limited {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let work = Work::Put {
+            src: Source::Users(src),
+            dst: Place::of(dst),
+            len,
+            notice: None,
+        };
+        self.0.post(work, flags, context)
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let src = Place::of(src);
+        self.0.post(Work::Get { dst, src, len }, flags, context)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let work = Work::Notify {
+            slot: Place::of(notice.slot),
+            value: notice.value,
+        };
+        self.0.post(work, flags, context)
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let work = Work::Put {
+            src: Source::Users(src),
+            dst: Place::of(dst),
+            len,
+            notice: Some((Place::of(notice.slot), notice.value)),
+        };
+        self.0.post(work, flags, context)
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let read = |ptr: *const u8, used: bool| {
+            Source::Users(Local {
+                ptr: if used {
+                    ptr.cast_mut()
+                } else {
+                    std::ptr::null_mut()
+                },
+                desc: 0,
+            })
+        };
+        let compares = request.op.form() == crate::atomic::AtomicForm::Compare;
+        let work = Work::Atomic {
+            dst: Place::of(dst),
+            op: request.op,
+            ty: request.ty,
+            count: request.count,
+            operand: read(request.operand, request.op != AtomicOp::Read),
+            compare: read(request.compare, compares),
+            result: request.result,
+        };
+        self.0.post(work, flags, context)
+    }
+
+    fn deliver(
+        &self,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let work = Work::Deliver {
+            first: inbox.first.clone(),
+            second: inbox.second.cloned(),
+            overflow: inbox.overflow.map(Place::of),
+            record,
+        };
+        self.0.post(work, flags, context)
+    }
+
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let work = Work::Message {
+            to: Place::of(to),
+            bytes: Source::Users(Local {
+                ptr: message.as_ptr().cast_mut(),
+                desc: 0,
+            }),
+            len: message.len(),
+        };
+        self.0.post(work, flags, context)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        if self.pending() == 0 {
+            return;
+        }
+        self.0.go_on();
+        loop {
+            let next = self.0.state.lock().ended.pop_front();
+            let Some(completion) = next else { return };
+            sink(completion);
+            // Only now: who sees that nothing is pending has been told everything.
+            self.0.pending.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.0.pending.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,375 @@
+use std::ops::Range;
+
+use super::*;
+use crate::lines::LINE;
+use crate::region::{RemoteParts, RemoteRegion, Rights};
+
+/// What a network was given: the place, the bytes, the flags, the notice.
+#[derive(Debug, Clone)]
+struct Given {
+    peer: u32,
+    at: usize,
+    bytes: Vec<u8>,
+    from: usize,
+    flags: Flags,
+    notice: Option<u32>,
+    context: u64,
+}
+
+/// Takes `depth` operations to a peer, and ends them when it is told to.
+struct Network {
+    limits: Limits,
+    given: Arc<Mutex<Vec<Given>>>,
+    under_way: Arc<Mutex<Vec<(u32, u64)>>>,
+    ends: Arc<Mutex<Vec<Completion>>>,
+}
+
+impl Network {
+    fn give(&self, given: Given) -> Result<Outcome> {
+        let mut under_way = self.under_way.lock();
+        let peer = given.peer;
+        if under_way.iter().filter(|(to, _)| *to == peer).count() >= self.limits.depth {
+            return Err(Error::NotNow);
+        }
+        under_way.push((peer, given.context));
+        self.given.lock().push(given);
+        Ok(Outcome::Pending)
+    }
+}
+
+impl Channel for Network {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        assert!(len <= self.limits.largest);
+        assert!(!flags.contains(Flags::INLINE) || len <= self.limits.inline);
+        assert!(!flags.contains(Flags::LINES) || self.limits.lines);
+        let mut bytes = vec![0; len];
+        // SAFETY:
+        // - the caller's word.
+        unsafe { crate::copy(src.ptr, bytes.as_mut_ptr(), len) };
+        self.give(Given {
+            peer: dst.region.parts().peer,
+            at: dst.offset,
+            bytes,
+            from: src.ptr.addr(),
+            flags,
+            notice: None,
+            context,
+        })
+    }
+
+    unsafe fn get(&self, _: Local, _: Remote<'_>, _: usize, _: Flags, _: u64) -> Result<Outcome> {
+        Err(Error::PeerDead)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        self.give(Given {
+            peer: notice.slot.region.parts().peer,
+            at: notice.slot.offset,
+            bytes: Vec::new(),
+            from: 0,
+            flags,
+            notice: Some(notice.value),
+            context,
+        })
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        let outcome = unsafe { self.put(src, dst, len, flags, context) }?;
+        self.given.lock().last_mut().expect("just given").notice = Some(notice.value);
+        Ok(outcome)
+    }
+
+    unsafe fn atomic(&self, _: Remote<'_>, _: &AtomicRequest, _: Flags, _: u64) -> Result<Outcome> {
+        Err(Error::PeerDead)
+    }
+
+    fn deliver(&self, _: Inbox<'_>, _: Record, _: Flags, _: u64) -> Result<Outcome> {
+        Err(Error::PeerDead)
+    }
+
+    fn active_message(&self, _: Remote<'_>, _: &[u8], _: Flags, _: u64) -> Result<Outcome> {
+        Err(Error::PeerDead)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        for end in self.ends.lock().drain(..) {
+            sink(end);
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.under_way.lock().len()
+    }
+}
+
+struct Bench {
+    limited: Limited,
+    given: Arc<Mutex<Vec<Given>>>,
+    under_way: Arc<Mutex<Vec<(u32, u64)>>>,
+    ends: Arc<Mutex<Vec<Completion>>>,
+}
+
+const LEN: usize = 4096;
+
+impl Bench {
+    fn new(limits: Limits) -> Bench {
+        let (given, under_way, ends) = <(Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>, _)>::default();
+        let network = Network {
+            limits,
+            given: given.clone(),
+            under_way: under_way.clone(),
+            ends: Arc::clone(&ends),
+        };
+        Bench {
+            limited: Limited::over(Box::new(network), limits).unwrap(),
+            given,
+            under_way,
+            ends,
+        }
+    }
+
+    /// Ends the operations at these positions of what is under way.
+    fn end(&self, which: Range<usize>, result: Result<()>) {
+        for (_, context) in self.under_way.lock().drain(which) {
+            let result = result.clone();
+            self.ends.lock().push(Completion { context, result });
+        }
+    }
+
+    fn polled(&self) -> Vec<(u64, Result<()>)> {
+        let mut ends = Vec::new();
+        let limited = &self.limited;
+        limited.poll(&mut |end| ends.push((end.context, end.result)));
+        ends
+    }
+
+    fn finish(&self) -> Vec<(u64, Result<()>)> {
+        let mut all = Vec::new();
+        while self.limited.pending() > 0 {
+            let under_way = self.under_way.lock().len();
+            self.end(0..under_way, Ok(()));
+            all.extend(self.polled());
+        }
+        all
+    }
+}
+
+fn region(peer: u32) -> RemoteRegion {
+    let parts = RemoteParts {
+        base: std::ptr::null_mut(),
+        len: LEN,
+        generation: std::ptr::null(),
+        expected: 0,
+        rights: Rights::FULL,
+        bell: std::ptr::null(),
+        locks: std::ptr::null(),
+        peer,
+        detail: [0; 2],
+    };
+    // SAFETY:
+    // - it leads nowhere.
+    unsafe { RemoteRegion::new(parts, Arc::new(())) }
+}
+
+fn local(bytes: &[u8]) -> Local {
+    Local {
+        ptr: bytes.as_ptr().cast_mut(),
+        desc: 0,
+    }
+}
+
+const NARROW: Limits = Limits {
+    lines: false,
+    inline: 8,
+    largest: 100,
+    depth: 3,
+};
+
+#[test]
+fn long_transfers_go_in_pieces_and_end_once() {
+    let bench = Bench::new(NARROW);
+    let (one, bytes) = (region(1), [7u8; 950]);
+    let at = |offset| Remote {
+        region: &one,
+        offset,
+    };
+    let notice = Notice {
+        slot: at(0),
+        value: 5,
+    };
+    let none = Flags::empty();
+    // SAFETY:
+    // - the bytes outlive the operation.
+    let posted = unsafe {
+        let limited = &bench.limited;
+        limited.put_notify(local(&bytes), at(8), 950, notice, none, 77)
+    };
+    assert_eq!(posted, Ok(Outcome::Pending));
+    assert_eq!(bench.given.lock().len(), 3);
+    assert!(bench.polled().is_empty());
+    assert_eq!(bench.finish(), [(77, Ok(()))]);
+    let given = bench.given.lock();
+    assert_eq!(given.len(), 10);
+    for (nth, one) in given.iter().enumerate() {
+        // Straight from where the bytes are.
+        assert_eq!(one.from, bytes.as_ptr().addr() + 100 * nth);
+        assert_eq!(
+            (one.at, one.bytes.len()),
+            (8 + 100 * nth, if nth == 9 { 50 } else { 100 })
+        );
+        assert_eq!(one.notice.is_some(), nth == 9);
+        assert_eq!(one.flags.contains(Flags::ORDERED), nth == 9);
+    }
+}
+
+#[test]
+fn the_last_word_of_each_line_goes_after_the_line() {
+    for (offset, len) in [
+        (0, 600),
+        (40, 600),
+        (250, 3),
+        (255, 2),
+        (256, 256),
+        (8, 8),
+        (9, 8),
+    ] {
+        let bench = Bench::new(NARROW);
+        let (one, bytes) = (region(1), [7u8; 600]);
+        let dst = Remote {
+            region: &one,
+            offset,
+        };
+        // SAFETY:
+        // - the bytes outlive the operation.
+        let posted = unsafe { bench.limited.put(local(&bytes), dst, len, Flags::LINES, 1) };
+        assert_eq!(posted, Ok(Outcome::Pending));
+        assert_eq!(bench.finish(), [(1, Ok(()))]);
+        let given = bench.given.lock();
+        let mut next = offset;
+        for one in given.iter() {
+            assert_eq!(one.at, next);
+            next += one.bytes.len();
+            let last = next == offset + len || next.is_multiple_of(LINE);
+            assert_eq!(one.at / LINE, (next - 1) / LINE);
+            let whole_line = one.at == offset || one.at.is_multiple_of(LINE);
+            assert_eq!(one.flags.contains(Flags::ORDERED), last && !whole_line);
+            let word = one.bytes.len();
+            assert!(!last || word.is_power_of_two() && word <= 8 && one.at.is_multiple_of(word));
+        }
+        assert_eq!(next, offset + len);
+    }
+}
+
+#[test]
+fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
+    let bench = Bench::new(NARROW);
+    let peers = [region(1), region(2)];
+    for value in 0..20 {
+        let slot = Remote {
+            region: &peers[0],
+            offset: 0,
+        };
+        let notice = Notice { slot, value };
+        let posted = bench.limited.notify(notice, Flags::ORDERED, value.into());
+        assert_eq!(posted, Ok(Outcome::Pending));
+    }
+    // Its bytes are the caller's again.
+    let mut bytes = [1u8; 50];
+    let dst = Remote {
+        region: &peers[0],
+        offset: 64,
+    };
+    // SAFETY:
+    // - taken in the call.
+    unsafe { bench.limited.put(local(&bytes), dst, 50, Flags::INLINE, 20) }.unwrap();
+    bytes.fill(2);
+    let slot = Remote {
+        region: &peers[1],
+        offset: 0,
+    };
+    let aside = Notice { slot, value: 99 };
+    bench.limited.notify(aside, Flags::empty(), 21).unwrap();
+    assert_eq!(bench.given.lock().len(), 4);
+    assert_eq!(bench.limited.pending(), 22);
+    // One place, one more; the driver may have been there before.
+    bench.end(0..1, Ok(()));
+    assert_eq!(bench.polled(), [(0, Ok(()))]);
+    assert_eq!(bench.given.lock().len(), 5);
+    let mut ended: Vec<u64> = bench
+        .finish()
+        .into_iter()
+        .map(|(context, _)| context)
+        .collect();
+    ended.sort_unstable();
+    assert_eq!(ended, (1..22).collect::<Vec<_>>());
+    let given = bench.given.lock();
+    let mut to_one = given.iter().filter(|given| given.peer == 1);
+    let values: Vec<_> = to_one.clone().filter_map(|given| given.notice).collect();
+    assert_eq!(values, (0..20).collect::<Vec<_>>());
+    assert_eq!(to_one.next_back().expect("the put").bytes, [1; 50]);
+}
+
+#[test]
+fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
+    let bench = Bench::new(NARROW);
+    let (one, bytes) = (region(1), [7u8; 950]);
+    let dst = Remote {
+        region: &one,
+        offset: 0,
+    };
+    // SAFETY:
+    // - the bytes outlive the operation.
+    unsafe {
+        bench
+            .limited
+            .put(local(&bytes), dst, 950, Flags::empty(), 4)
+    }
+    .unwrap();
+    let notice = Notice {
+        slot: dst,
+        value: 1,
+    };
+    bench.limited.notify(notice, Flags::empty(), 5).unwrap();
+    bench.end(1..2, Err(Error::PeerDead));
+    assert!(bench.polled().is_empty());
+    bench.end(0..2, Ok(()));
+    assert_eq!(bench.polled(), [(4, Err(Error::PeerDead))]);
+    assert_eq!(bench.finish(), [(5, Ok(()))]);
+    assert_eq!(bench.given.lock().len(), 4);
+}
+
+#[test]
+fn what_is_wrong_is_refused_whole() {
+    let bench = Bench::new(NARROW);
+    let (one, bytes) = (region(1), [7u8; 950]);
+    let dst = Remote {
+        region: &one,
+        offset: LEN - 949,
+    };
+    // SAFETY:
+    // - refused.
+    let refused = unsafe {
+        bench
+            .limited
+            .put(local(&bytes), dst, 950, Flags::empty(), 4)
+    };
+    assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
+    assert_eq!((bench.given.lock().len(), bench.limited.pending()), (0, 0));
+}

@@ -1,0 +1,274 @@
+//! Barrier gates of a process whose memory peers do not map. Inputs come as active messages, which find their places at once; what becomes
+//! ready by them is executed by this process, when the program or the driver looks, and goes on by messages.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use crossbeam::queue::SegQueue;
+use parking_lot::Mutex;
+
+use super::neighbour::Network;
+use crate::driver::{Driven, Driver};
+use crate::endpoint::Endpoint;
+use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
+use crate::limbo::Turns;
+use crate::op::{Flags, Outcome, Remote};
+use crate::region::Region;
+use crate::transport::{Handler, LONGEST_MESSAGE};
+use crate::{Deadline, Error, Result};
+
+const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE);
+
+/// Of a gate.
+const OUTPUTS: usize = 2;
+
+/// Whose gate has a name, as an interface gives names.
+pub trait Names: Send + Sync + 'static {
+    /// Its process's place, and its index there; `None` if nobody has it. Must not wait.
+    fn find(&self, name: u64) -> Option<(u16, usize)>;
+}
+
+/// The gates of this process, and what they have sent.
+pub struct Gates<N> {
+    network: Arc<Network>,
+    names: N,
+    place: u16,
+    /// An array of them, in memory that outlives all of this.
+    own: &'static [Gate],
+    endpoint: Endpoint,
+    /// Relays that are to be executed.
+    ready: SegQueue<Ready>,
+    /// One thread at a time does so.
+    executing: Mutex<()>,
+    turns: Arc<Turns>,
+    sent: Mutex<Sent>,
+    /// Somebody is to look; counted as under way.
+    roused: AtomicBool,
+    driver: Arc<Driver>,
+}
+
+/// Packets on their way, by number.
+#[derive(Default)]
+struct Sent {
+    next: u64,
+    senders: BTreeMap<u64, Sender>,
+}
+
+/// Why packets are refused.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Malformed = 1,
+    Unknown,
+    NotConfigured,
+    NotTheSource,
+    Overrun,
+    Other,
+}
+
+impl From<gate::Error> for Refusal {
+    fn from(error: gate::Error) -> Self {
+        match error {
+            gate::Error::NotConfigured => Refusal::NotConfigured,
+            gate::Error::NotTheSource => Refusal::NotTheSource,
+            gate::Error::Overrun => Refusal::Overrun,
+            _ => Refusal::Other,
+        }
+    }
+}
+
+impl<N: Names> Gates<N> {
+    /// For the gates in `region`, which peers know by their index there. Errors: those of [`Engine::endpoint`](crate::Engine::endpoint),
+    /// [`Region::handle_by`]; [`Error::Os`].
+    pub fn open(network: &Arc<Network>, names: N, region: &'static Region) -> Result<Arc<Self>> {
+        let place = network.own_place()?;
+        let count = region.len() / size_of::<Gate>();
+        let gates = Arc::new(Gates {
+            network: network.clone(),
+            names,
+            place,
+            // SAFETY:
+            // - the region is page-aligned and lives as long as the program; any bytes are gates, which are atomics.
+            own: unsafe { std::slice::from_raw_parts(region.base().cast(), count) },
+            endpoint: network.engine().endpoint(u32::MAX)?,
+            ready: SegQueue::new(),
+            executing: Mutex::new(()),
+            turns: network.turns(),
+            sent: Mutex::default(),
+            roused: AtomicBool::new(false),
+            driver: Driver::of_this_process()?,
+        });
+        network.set_own_gates(gates.own);
+        region.handle_by(gates.clone())?;
+        let driven: Weak<dyn Driven> = Arc::downgrade(&gates) as Weak<dyn Driven>;
+        gates.driver.enrol(driven);
+        Ok(gates)
+    }
+
+    /// A gate of this process. Never waits.
+    fn own(&self, name: u64) -> Option<&'static Gate> {
+        let (place, index) = self.names.find(name)?;
+        (place == self.place).then(|| self.own.get(index)).flatten()
+    }
+
+    /// See [`Resolve::send`].
+    ///
+    /// # Safety
+    /// As for [`Network::gate`].
+    pub unsafe fn send(&self, packet: &Packet, sender: Sender) -> Result<()> {
+        let (place, index) = self.names.find(packet.gate).ok_or(Error::StaleRegion)?;
+        // SAFETY:
+        // - the caller's word.
+        let gates = unsafe { self.network.gates(place) }?;
+        let to = Remote {
+            region: &gates.region,
+            offset: index * size_of::<Gate>(),
+        };
+        let number = {
+            let mut sent = self.sent.lock();
+            sent.next += 1;
+            let number = sent.next;
+            sent.senders.insert(number, sender);
+            number
+        };
+        self.driver.more();
+        let message = packet.encode();
+        let outcome = self
+            .endpoint
+            .active_message(to, &message, Flags::ORDERED, number);
+        if !matches!(outcome, Ok(Outcome::Pending)) {
+            self.sent.lock().senders.remove(&number);
+            self.driver.fewer(1);
+        }
+        outcome.map(drop)
+    }
+
+    /// Executes what is ready, and takes notice of what has become of packets.
+    pub fn look(&self) {
+        if self.roused.swap(false, Ordering::AcqRel) {
+            self.driver.fewer(1);
+        }
+        while !self.ready.is_empty()
+            && let Some(executing) = self.executing.try_lock()
+        {
+            self.execute();
+            // Others may have found it locked, and something new: it is looked at again.
+            drop(executing);
+        }
+        self.endpoint.poll(&mut |completion| {
+            let number = completion.context;
+            let sender = self.sent.lock().senders.get(&number).copied();
+            let Some(sender) = sender else { return };
+            if completion.result.is_err()
+                && let Some(gate) = self.own(sender.name)
+            {
+                gate::lose_output(gate, &sender);
+            }
+            // Only now: who sees that nothing is on its way sees what has become of it.
+            self.sent.lock().senders.remove(&number);
+            self.driver.fewer(1);
+        });
+    }
+
+    fn execute(&self) {
+        let circuit = Circuit { gates: self };
+        while let Some(ready) = self.ready.pop() {
+            if let Some(gate) = self.own(ready.name) {
+                gate::execute(gate, ready, &circuit);
+            }
+        }
+    }
+
+    /// Waits until fewer packets of this gate than it has outputs are on their way: so it learns soon of what it has lost. Peers' programs
+    /// need do nothing for that.
+    pub fn settle(&self, name: u64) {
+        self.until(|sent| {
+            let senders = sent.senders.values();
+            senders.filter(|sender| sender.name == name).count() < OUTPUTS
+        });
+    }
+
+    /// Executes what is ready here now, and waits until all that has been sent by then has come, or is lost.
+    pub fn drain(&self) {
+        self.look();
+        // Another thread may be about to send something.
+        drop(self.executing.lock());
+        let last = self.sent.lock().next;
+        self.until(|sent| {
+            sent.senders
+                .first_key_value()
+                .is_none_or(|(n, _)| *n > last)
+        });
+    }
+
+    fn until(&self, done: impl Fn(&Sent) -> bool) {
+        if done(&self.sent.lock()) {
+            return;
+        }
+        // The network ends whatever goes to the dead; the wait itself has no error.
+        let _ = self
+            .network
+            .engine()
+            .wait_for(Deadline::Never, &mut || Ok(()), || {
+                self.look();
+                done(&self.sent.lock()).then_some(())
+            });
+    }
+}
+
+impl<N: Names> Handler for Gates<N> {
+    fn handle(&self, _offset: usize, message: &[u8]) -> std::result::Result<(), u32> {
+        let take = || {
+            let packet = Packet::decode(message).ok_or(Refusal::Malformed)?;
+            let gate = self.own(packet.gate).ok_or(Refusal::Unknown)?;
+            Ok(gate::arrive(gate, &packet)?)
+        };
+        let ready = take().map_err(|refusal: Refusal| refusal as u32)?;
+        if let Some(ready) = ready {
+            self.ready.push(ready);
+            self.driver.more();
+            if self.roused.swap(true, Ordering::AcqRel) {
+                self.driver.fewer(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<N: Names> Driven for Gates<N> {
+    fn drive(&self) {
+        self.look();
+    }
+}
+
+/// The gates that a relay of this process leads to.
+struct Circuit<'a, N> {
+    gates: &'a Gates<N>,
+}
+
+impl<N: Names> Resolve for Circuit<'_, N> {
+    fn gate(&self, name: u64) -> Result<&Gate> {
+        let (place, index) = self.gates.names.find(name).ok_or(Error::StaleRegion)?;
+        match place == self.gates.place {
+            true => self.gates.own.get(index).ok_or(Error::StaleRegion),
+            false => Err(Error::Unsupported),
+        }
+    }
+
+    fn send(&self, packet: &Packet, sender: Sender) -> Result<()> {
+        // SAFETY:
+        // - between `begin` and `end`, which count.
+        unsafe { self.gates.send(packet, sender) }
+    }
+
+    /// Under the lock for executing.
+    fn begin(&self) {
+        self.gates.turns.begin();
+    }
+
+    fn end(&self) {
+        self.gates.turns.end();
+    }
+
+    fn wake(&self, _name: u64) {}
+}
