@@ -9,7 +9,7 @@ use unipgas_core::Error;
 use unipgas_core::transport::Life;
 
 use crate::launch::Wishes;
-use crate::process::{Ue, name_the_dead};
+use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
 /// The running UE, null outside.
@@ -123,7 +123,9 @@ pub fn give_up(error: &Error) -> ! {
         }
     }
     let error = match current() {
-        Ok(ue) => name_the_dead(ue.world(), error.clone()),
+        Ok(ue) => ue
+            .world()
+            .name_the_gone(0..ue.world().size(), error.clone()),
         Err(_) => error.clone(),
     };
     let me = place().map_or(String::from("this UE"), |(id, _)| format!("UE {id}"));

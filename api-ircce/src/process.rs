@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::job::Job;
@@ -28,27 +27,6 @@ use crate::status::{Code, Failure, Result};
 
 /// The name of every UE's region: control words, then the MPB.
 const REGION: &str = "rcce";
-
-/// How long the death of a UE may go unnoticed here once its memory has gone.
-const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
-
-/// Memory of others goes only with their processes: where it is not known whose it was, finds one that has gone.
-#[cold]
-pub(crate) fn name_the_dead(world: &World, error: Error) -> Error {
-    match error {
-        Error::PeerDead | Error::StaleRegion => {
-            let gone = || {
-                (0..world.size())
-                    .find(|id| *id != world.rank() && world.lives_now(*id) != Life::Alive)
-            };
-            // Another UE may have seen the death before this one can.
-            let deadline = Deadline::after(NEWS_OF_DEATH);
-            let found = world.engine().wait_for(deadline, &mut || Ok(()), gone);
-            found.map_or(error, Error::RankDead)
-        }
-        other => other,
-    }
-}
 
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
@@ -89,7 +67,7 @@ impl Ue {
         let engine = Engine::new(open_from_env(&Opening::of(&job))?)?;
         let world = Arc::new(World::join(engine, job)?);
         Ue::among(world.clone(), wishes, cores).map_err(|failure| match failure {
-            Failure::Engine(error) => Failure::Engine(name_the_dead(&world, error)),
+            Failure::Engine(error) => Failure::Engine(world.name_the_gone(0..world.size(), error)),
             other => other,
         })
     }

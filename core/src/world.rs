@@ -29,6 +29,8 @@ const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long an end may go unnoticed here once the memory has gone.
+const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
 const HEALTHY: u8 = 0;
 const LEFT: u8 = 1;
@@ -253,6 +255,24 @@ impl World {
         }
     }
 
+    /// Names one of `ranks` that has gone, for an error that does not say whose memory went: memory goes only with its process.
+    #[cold]
+    pub fn name_the_gone(&self, ranks: impl Iterator<Item = u32> + Clone, error: Error) -> Error {
+        if !matches!(error, Error::PeerDead | Error::StaleRegion) {
+            return error;
+        }
+        let gone = || {
+            self.look(true);
+            ranks
+                .clone()
+                .find(|rank| *rank != self.rank() && self.life(*rank) != Life::Alive)
+        };
+        // Another process may have seen the end before this one can.
+        let deadline = Deadline::after(NEWS_OF_DEATH);
+        let found = self.engine.wait_for(deadline, &mut || Ok(()), gone);
+        found.map_or(error, Error::RankDead)
+    }
+
     fn peer_directory(&self, rank: u32) -> Result<&RemoteRegion> {
         let connection = self.connect(rank)?;
         self.place(rank)?.directory.get_or_try_init(|| {
@@ -277,9 +297,11 @@ impl World {
             )
         }?;
         if outcome == Outcome::Pending {
-            service
+            let drained = service
                 .endpoint
-                .drain(&self.engine, Deadline::Never, &mut || Ok(()))?;
+                .drain(&self.engine, Deadline::Never, &mut || Ok(()));
+            // The next one may read from somebody who lives.
+            drained.inspect_err(|_| service.endpoint.purge())?;
         }
         // SAFETY:
         // - `into.len()` bytes of the scratch region, checked by `local`; nobody else writes them now.
@@ -434,7 +456,8 @@ impl World {
                 && entry.name == name
             {
                 let key = RegionKey::from_bytes(&entry.arena)?;
-                return self.connect(rank)?.import(&key).map(Some);
+                let imported = self.connect(rank)?.import(&key);
+                return imported.map(Some).map_err(|e| self.blame(rank, e));
             }
         }
         Ok(None)

@@ -478,6 +478,10 @@ impl Group {
         }
         self.endpoint
             .drain(self.world.engine(), deadline, &mut || Ok(()))
+            .map_err(|error| {
+                let members = self.members.iter().copied();
+                self.world.name_the_gone(members, error)
+            })
     }
 
     fn blame(&self, member: u32, error: Error) -> Error {
