@@ -7,6 +7,7 @@ mod connections;
 mod death;
 mod full_queue;
 mod memory;
+mod mixed_atomics;
 mod notices;
 mod order;
 mod queues;
@@ -50,6 +51,7 @@ pub fn laws() -> Vec<&'static Law> {
         notices::LAWS,
         order::LAWS,
         atomics::LAWS,
+        mixed_atomics::LAWS,
         queues::LAWS,
         full_queue::LAWS,
         collective::LAWS,

@@ -1,0 +1,265 @@
+//! Atomic operations of all who can reach a region at once, each by its own way: the owner by the CPU's atomics, peers of its host in
+//! mapped memory, peers across a network by whoever carries operations out there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use unipgas::core::atomic::supported;
+use unipgas::core::{
+    AtomicOp, AtomicRequest, AtomicType, Flags, Region, Remote, RemoteRegion, Rights,
+};
+
+use super::ordering;
+use super::rank::{EXTRA, Rank, Says, dawdle, late, on_ranks, read};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+pub const LAWS: &[Law] = &[
+    ordering(
+        "core.atomic.mixed",
+        "unipgas core: Channel::atomic",
+        "the owner by the CPU's atomics, peers on its host and peers across a network change the same words at once: nothing is lost",
+        4,
+        |ctx| on_every_way(ctx, Memory::Allocated),
+    ),
+    ordering(
+        "core.atomic.mixed-user",
+        "unipgas core: Channel::atomic, Engine::register",
+        "likewise in memory of the user",
+        4,
+        |ctx| on_every_way(ctx, Memory::Users),
+    ),
+    ordering(
+        "core.atomic.mixed-exclusive",
+        "unipgas core: Channel::atomic, Rights::EXCLUSIVE",
+        "likewise in memory whose atomics exclude each other by locks, where the owner uses the engine",
+        4,
+        |ctx| on_every_way(ctx, Memory::Exclusive),
+    ),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Memory {
+    Allocated,
+    Users,
+    Exclusive,
+}
+
+/// How often peers across a network change each element, and everybody at least.
+const ROUNDS: u64 = 60;
+
+/// What is at which offset. How many are still at it across a network:
+const BUSY: usize = 0;
+/// A sum; what is here when compared, one more; a lock.
+const SUM: usize = 64;
+const COUNT: usize = 72;
+const LOCK: usize = 80;
+/// A word of 16 bytes.
+const WIDE: usize = 96;
+/// An element that the CPU does not change atomically: half of it is under one lock, half under the next one.
+const SPLIT: usize = 2 * 256 - 8;
+/// One that is too wide.
+const WIDEST: usize = 1024;
+/// For each rank: how many rounds it went, and how often its comparison was right.
+const TALLIES: usize = 2048;
+const LEN: usize = 4096;
+
+fn on_every_way(ctx: &Ctx, memory: Memory) -> Verdict {
+    #[repr(align(4096))]
+    struct Page([u8; LEN]);
+    let mut users = Box::new(Page([0; LEN]));
+    on_ranks(ctx, 4096, |rank| {
+        let engine = rank.engine();
+        let region = match memory {
+            Memory::Allocated => engine.allocate(LEN, Rights::FULL),
+            Memory::Exclusive => engine.allocate(LEN, Rights::FULL | Rights::EXCLUSIVE),
+            // SAFETY:
+            // - the page outlives the region, and is used through it alone.
+            Memory::Users => unsafe { engine.register(users.0.as_mut_ptr(), LEN, Rights::FULL) },
+        };
+        let region = region.says("a region")?;
+        rank.list(EXTRA, &region).says("list")?;
+        ctx.sync();
+        let there = rank.listed(0, EXTRA)?;
+        change(
+            rank,
+            &there,
+            (ctx.rank == 0 && memory != Memory::Exclusive).then_some(&region),
+        )?;
+        ctx.sync();
+        if ctx.rank == 0 {
+            add_up(ctx, &region)?;
+        }
+        ctx.sync();
+        Ok(())
+    })
+}
+
+/// The owner's own words, by the CPU; everybody else's by the engine.
+struct Way<'a> {
+    rank: &'a Rank<'a>,
+    there: &'a RemoteRegion,
+    own: Option<&'a Region>,
+}
+
+impl Way<'_> {
+    fn at(&self, offset: usize) -> Remote<'_> {
+        Remote {
+            region: self.there,
+            offset,
+        }
+    }
+
+    fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        let own = self.own?.local(offset, 8).ok()?;
+        // SAFETY:
+        // - in the region, and aligned; all change it by atomics.
+        Some(unsafe { AtomicU64::from_ptr(own.ptr.cast()) })
+    }
+
+    fn add(&self, offset: usize, value: u64) -> Result<u64, String> {
+        if let Some(word) = self.word(offset) {
+            return Ok(word.fetch_add(value, Ordering::AcqRel));
+        }
+        let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
+        let before = endpoint.fetch_add(engine, self.at(offset), value, late());
+        before.says("fetch-add")
+    }
+
+    fn swap(&self, offset: usize, expected: u64, value: u64) -> Result<u64, String> {
+        if let Some(word) = self.word(offset) {
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            let (Ok(before) | Err(before)) =
+                word.compare_exchange(expected, value, success, failure);
+            return Ok(before);
+        }
+        let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
+        let before = endpoint.compare_swap(engine, self.at(offset), expected, value, late());
+        before.says("compare-swap")
+    }
+
+    /// Adds to an element that takes more than a word.
+    fn add_wide(&self, ty: AtomicType, offset: usize, operand: &[u8]) -> Verdict {
+        let request = AtomicRequest {
+            op: AtomicOp::Sum,
+            ty,
+            count: 1,
+            operand: operand.as_ptr(),
+            compare: std::ptr::null(),
+            result: std::ptr::null_mut(),
+        };
+        let (endpoint, flags) = (&self.rank.endpoint, Flags::empty());
+        // SAFETY:
+        // - the operand has one element, and outlives the operation.
+        let posted = unsafe { endpoint.atomic(self.at(offset), &request, flags, 0) };
+        self.rank.end(posted).says("a sum of wide elements")
+    }
+}
+
+fn change(rank: &Rank<'_>, there: &RemoteRegion, own: Option<&Region>) -> Verdict {
+    let ctx = rank.ctx;
+    let way = Way { rank, there, own };
+    let far = !there.is_direct();
+    let me = u64::from(ctx.rank) + 1;
+    let mut random = ctx.random(u64::from(ctx.rank));
+    way.add(BUSY, u64::from(far))?;
+    ctx.sync();
+    let (mut rounds, mut right) = (0, 0);
+    let (mut last, mut seen) = (None, 0);
+    while rounds < ROUNDS || !far && way.add(BUSY, 0)? != 0 {
+        let before = way.add(SUM, 1)?;
+        ensure!(last < Some(before), "fetched {before} after {last:?}");
+        last = Some(before);
+        let before = way.swap(COUNT, seen, seen + 1)?;
+        right += u64::from(before == seen);
+        seen = before;
+        take_lock(&way, me)?;
+        if supported(AtomicOp::Sum, AtomicType::U128) {
+            way.add_wide(AtomicType::U128, WIDE, &wide(1).to_ne_bytes())?;
+        }
+        way.add_wide(AtomicType::ComplexF64, SPLIT, &complex(1))?;
+        if supported(AtomicOp::Sum, AtomicType::ComplexF80) {
+            way.add_wide(AtomicType::ComplexF80, WIDEST, &widest(1))?;
+        }
+        rounds += 1;
+        dawdle(&mut random);
+    }
+    way.add(BUSY, u64::from(far).wrapping_neg())?;
+    way.add(TALLIES + 16 * ctx.rank as usize, rounds)?;
+    way.add(TALLIES + 16 * ctx.rank as usize + 8, right)?;
+    Ok(())
+}
+
+fn take_lock(way: &Way<'_>, me: u64) -> Verdict {
+    while way.swap(LOCK, 0, me)? != 0 {
+        std::thread::yield_now();
+    }
+    std::thread::yield_now();
+    ensure_eq!(way.swap(LOCK, me, 0)?, me, "holder of the lock");
+    Ok(())
+}
+
+fn add_up(ctx: &Ctx, region: &Region) -> Verdict {
+    let word = |at| u64::from_ne_bytes(read(region, at, 8).try_into().expect("8 bytes"));
+    let tallies = |at: usize| -> u64 {
+        (0..ctx.size as usize)
+            .map(|r| word(TALLIES + 16 * r + at))
+            .sum()
+    };
+    let (rounds, right) = (tallies(0), tallies(8));
+    ensure!(rounds >= ROUNDS * u64::from(ctx.size), "{rounds} rounds");
+    ensure_eq!(word(SUM), rounds, "the sum");
+    ensure_eq!(word(COUNT), right, "comparisons that were right");
+    ensure_eq!(word(LOCK), 0, "the lock");
+    let expected = |ty, value| {
+        if supported(AtomicOp::Sum, ty) {
+            value
+        } else {
+            0
+        }
+    };
+    let expect = expected(AtomicType::U128, rounds);
+    ensure_eq!(
+        read(region, WIDE, 16),
+        wide(expect).to_ne_bytes(),
+        "the sum of 16 bytes"
+    );
+    ensure_eq!(
+        read(region, SPLIT, 16),
+        complex(rounds),
+        "the complex sum of {rounds}"
+    );
+    let expect = expected(AtomicType::ComplexF80, rounds);
+    ensure_eq!(
+        read(region, WIDEST, 32),
+        widest(expect),
+        "the widest sum of {rounds}"
+    );
+    Ok(())
+}
+
+/// The number in both halves, so that one that is lost shows.
+fn wide(number: u64) -> u128 {
+    u128::from(number) << 64 | u128::from(number)
+}
+
+fn complex(number: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&(number as f64).to_ne_bytes());
+    bytes[8..].copy_from_slice(&(number as f64 * 2.0).to_ne_bytes());
+    bytes
+}
+
+/// As x86-64 has numbers of 80 bits.
+fn widest(number: u64) -> [u8; 32] {
+    let extended = |number: u64| match number {
+        0 => 0,
+        _ => {
+            let exponent = 16383 + u128::from(number.ilog2());
+            exponent << 64 | u128::from(number << number.leading_zeros())
+        }
+    };
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&extended(number).to_ne_bytes());
+    bytes[16..].copy_from_slice(&extended(2 * number).to_ne_bytes());
+    bytes
+}
