@@ -45,7 +45,7 @@ impl Shared {
 
 impl Ue {
     /// Allocates shared memory, at the same offset at all UEs if they all allocate alike (`RCCE_shmalloc`). `None` for no bytes, if there
-    /// is no room, or, with a line on stderr, where the memory of another process cannot be mapped.
+    /// is no room, or, with a line on stderr, where UEs cannot map each other's memory: also where only some cannot, as with several hosts.
     pub fn shmalloc(&self, size: usize) -> Option<NonNull<u8>> {
         let base = match self.shared_memory() {
             Ok(base) => base,
@@ -62,12 +62,16 @@ impl Ue {
     }
 
     fn shared_memory(&self) -> std::result::Result<NonNull<u8>, String> {
+        let not_mapped = || "the UEs of this job cannot map each other's memory".to_owned();
+        // What only some UEs have is not shared, and they would wait for the others.
+        if !self.world().engine().is_mapped() {
+            return Err(not_mapped());
+        }
         let memory = &self.shared.memory;
         let memory = memory
             .get_or_try_init(|| self.world().published_region(0, REGION))
             .map_err(|error| error.to_string())?;
-        NonNull::new(memory.parts().base)
-            .ok_or_else(|| "this backend does not map the memory of other processes".into())
+        NonNull::new(memory.parts().base).ok_or_else(not_mapped)
     }
 
     /// Allocates as much of `size` bytes as there is, by halves (`RCCE_shmalloc_request`): the memory, and its size in bytes.

@@ -130,7 +130,8 @@ impl Endpoint {
             InboxReader::attach(inbox_memory.base(), inbox_memory.len())?
         };
         let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
-        let name = Name::new(id, &engine.address()?, &directory.key())?;
+        let address = engine.address()?;
+        let name = Name::new(id, &address, &directory.key())?;
         let messages = match options.caps & (FI_MSG | FI_TAGGED) {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
@@ -140,6 +141,8 @@ impl Endpoint {
             id,
             counts: NOT_YET,
             shape: SHAPE_WORDS,
+            address: *address.as_bytes(),
+            directory: *directory.key().as_bytes(),
             keys: *domain.keys().key().as_bytes(),
             tallies: *domain.tallies().key().as_bytes(),
             inbox: *inbox_memory.key().as_bytes(),
@@ -150,7 +153,8 @@ impl Endpoint {
         // SAFETY:
         // - room for it, as just checked; page-aligned; nobody else knows the memory yet.
         unsafe { place.ptr.cast::<Directory>().write(shown) };
-        let served = options.service.map(|service| service.serve(&name));
+        let serve = |service: Service| service.serve(&address, &directory.key());
+        let served = options.service.map(serve);
         let served = served.transpose()?;
         let channel = engine.endpoint(u32::MAX)?;
         let state = State::new(domain, channel, inbox, inbox_memory, messages);

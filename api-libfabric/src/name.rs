@@ -1,5 +1,10 @@
 //! The name of an endpoint (fi_getname(3)): where its process is, and where the endpoint's directory is in it. Opaque, and of 64 bytes:
 //! programs exchange names by their own means, and have no more room than FI_NAME_MAX for them.
+//!
+//! Where a process is reached by several transports, not all that they call it by fits. Then the name has the parts of those that reach all
+//! hosts, and the directory, which is read first, has the rest ([`crate::target`]).
+
+use std::ops::Range;
 
 use data_encoding::BASE64URL_NOPAD;
 use unipgas_core::bundle::{BUNDLE_LEN, Bundle};
@@ -13,7 +18,8 @@ const MAGIC: [u8; 2] = [0xf1, 0x01];
 /// Magic, length of the address, length of the key, id.
 const HEAD: usize = 12;
 
-/// An endpoint's name: id, address of the process, key of the directory, the last two without the zeroes that they end with.
+/// An endpoint's name: id, address of the process, key of the directory, the last two without the zeroes that they end with, and perhaps
+/// without the parts of some transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; NAME_LEN]);
 
@@ -35,10 +41,21 @@ fn padded(bytes: &[u8]) -> Bundle {
 impl Name {
     /// The name of the endpoint `id`. Errors: [`Errno::NOMEM`] if the process cannot be named in 64 bytes.
     pub fn new(id: u64, address: &Address, directory: &RegionKey) -> Result<Name> {
-        let (address, directory) = (used(address), used(directory));
+        let few = |parts: Range<usize>| {
+            let (address, directory) = (address.only(parts.clone()), directory.only(parts));
+            Name::of(id, used(&address), used(&directory))
+        };
+        // Of several transports the first one is for peers of the same host, and the others are in order of preference.
+        let networks = (2..=address.count()).rev().map(|end| 1..end);
+        let mut shorter = std::iter::once(0..address.count()).chain(networks);
+        let name = shorter.find_map(few);
+        name.ok_or_else(|| Error::Exhausted("room in a name".into()).into())
+    }
+
+    fn of(id: u64, address: &[u8], directory: &[u8]) -> Option<Name> {
         let (middle, end) = (HEAD + address.len(), HEAD + address.len() + directory.len());
         if end > NAME_LEN {
-            return Err(Error::Exhausted("room in a name".into()).into());
+            return None;
         }
         let mut bytes = [0; NAME_LEN];
         bytes[..2].copy_from_slice(&MAGIC);
@@ -47,7 +64,7 @@ impl Name {
         bytes[4..HEAD].copy_from_slice(&id.to_le_bytes());
         bytes[HEAD..middle].copy_from_slice(address);
         bytes[middle..end].copy_from_slice(directory);
-        Ok(Name(bytes))
+        Some(Name(bytes))
     }
 
     /// From its bytes. Errors: [`Errno::INVAL`] for what no endpoint of this version calls itself.
@@ -81,12 +98,12 @@ impl Name {
         u64::from_le_bytes(self.0[4..HEAD].try_into().expect("8 bytes"))
     }
 
-    /// The process.
+    /// The process; perhaps without the way that is the best one.
     pub fn address(&self) -> Address {
         padded(&self.0[HEAD..HEAD + self.lengths().0])
     }
 
-    /// The directory.
+    /// The directory, as it is reached by [`address`](Name::address).
     pub fn directory(&self) -> RegionKey {
         let (address, directory) = self.lengths();
         padded(&self.0[HEAD + address..HEAD + address + directory])
@@ -173,6 +190,32 @@ mod tests {
         );
         assert_eq!(Name::from_bytes(&[0; 64]), Err(Errno::INVAL));
         assert_eq!(Name::from_bytes(&name.as_bytes()[1..]), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn of_several_transports_those_stay_that_reach_all_hosts() {
+        let parts = |lens: [usize; 3]| {
+            let tags = [Tag::Shm, Tag::Opaque, Tag::Loopback];
+            let bytes = [[1; 40], [2; 40], [3; 40]];
+            let parts: Vec<_> = (0..3)
+                .map(|n| (tags[n], bytes[n][..lens[n]].to_vec()))
+                .collect();
+            Address::pack(parts.iter().map(|(tag, part)| (*tag, &part[..]))).unwrap()
+        };
+        // All three, the two networks, the first network, none.
+        for (address, directory, kept) in [
+            ([10, 5, 5], [4, 4, 4], 0..3),
+            ([32, 10, 8], [8, 8, 8], 1..3),
+            ([32, 16, 8], [8, 20, 20], 1..2),
+        ] {
+            let (address, directory) = (parts(address), parts(directory));
+            let name = Name::new(5, &address, &directory).unwrap();
+            assert_eq!(name.address(), address.only(kept.clone()));
+            assert_eq!(name.directory(), directory.only(kept));
+            assert_eq!(Name::from_bytes(name.as_bytes()), Ok(name));
+        }
+        let (address, directory) = (parts([10, 30, 10]), parts([10, 20, 20]));
+        assert!(Name::new(5, &address, &directory).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use unipgas_core::lanes::NAME_LEN;
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
-use unipgas_core::{Error, Result as Outcome};
+use unipgas_core::{Address, Error, RegionKey, Result as Outcome};
 
 use crate::domain::Domain;
 use crate::name::Name;
@@ -78,15 +78,15 @@ impl Service {
         Rendezvous::join(&job, &layout)
     }
 
-    /// Says that the endpoint with this name is the service, until what is given is dropped, or the process ends. Errors:
+    /// Says that the endpoint whose directory is there is the service, until what is given is dropped, or the process ends. Errors:
     /// [`Errno::ADDRINUSE`] if another one is.
-    pub(crate) fn serve(&self, name: &Name) -> Result<Served> {
+    pub(crate) fn serve(&self, address: &Address, directory: &RegionKey) -> Result<Served> {
         let rendezvous = Arc::new(self.join()?);
         match rendezvous.take_place(Some(PLACE)) {
             Err(Error::InvalidArgument(_)) => return Err(Errno::ADDRINUSE),
             taken => taken?,
         };
-        rendezvous.publish(&name.address(), &name.directory())?;
+        rendezvous.publish(address, directory)?;
         let mut served = SERVED.lock();
         served.retain(|known| known.strong_count() > 0);
         served.push(Arc::downgrade(&rendezvous));

@@ -27,6 +27,9 @@ pub(crate) struct Directory {
     pub counts: u64,
     /// The sizes of its mailbox.
     pub shape: [u64; 3],
+    /// Its process, and this memory, by all transports: a name has not room for them.
+    pub address: [u8; 64],
+    pub directory: [u8; 64],
     /// The domain's keys.
     pub keys: [u8; 64],
     /// Its words for counters.
@@ -98,7 +101,7 @@ pub(crate) fn read_directory(
     }
 }
 
-/// The same of whichever endpoint has its directory there.
+/// The same of whichever endpoint has its directory there. What is given is by the best way to it, whichever way led there.
 pub(crate) fn read_directory_at(
     domain: &Domain,
     address: &Address,
@@ -120,7 +123,15 @@ pub(crate) fn read_directory_at(
         .service()
         .read(engine, at, bytemuck::bytes_of_mut(&mut directory))
         .map_err(gone)?;
-    Ok((connection, region, directory))
+    if directory.address == *address.as_bytes() {
+        return Ok((connection, region, directory));
+    }
+    let better = engine.connect(&Address::from_bytes(&directory.address)?)?;
+    if better.is_as(&connection) {
+        return Ok((connection, region, directory));
+    }
+    let region = better.import(&RegionKey::from_bytes(&directory.directory)?);
+    Ok((better, region.map_err(gone)?, directory))
 }
 
 /// An endpoint that has been talked to.

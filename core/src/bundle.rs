@@ -1,5 +1,7 @@
 //! Sixty-four opaque bytes that carry one part per transport: the wire form of addresses and region keys.
 
+use std::ops::Range;
+
 use crate::{Error, Result};
 
 /// Names a kind of transport inside an [`Address`](crate::Address) or a [`RegionKey`](crate::RegionKey).
@@ -56,6 +58,40 @@ impl Bundle {
         None
     }
 
+    /// How many parts there are.
+    pub fn count(&self) -> usize {
+        self.ends().count()
+    }
+
+    /// What has only the parts with these numbers, in their order; numbers beyond the last part name none.
+    pub fn only(&self, numbers: Range<usize>) -> Self {
+        let mut bytes = [0; BUNDLE_LEN];
+        let mut len = 0;
+        let mut begin = 0;
+        for (number, end) in self.ends().enumerate() {
+            if numbers.contains(&number) {
+                let part = &self.0[begin..end];
+                bytes[len..len + part.len()].copy_from_slice(part);
+                len += part.len();
+            }
+            begin = end;
+        }
+        Bundle(bytes)
+    }
+
+    /// Where the parts end; of garbage those that are whole.
+    fn ends(&self) -> impl Iterator<Item = usize> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let [tag, len] = *self.0.get(at..at + 2)?.first_chunk()?;
+            let end = at + 2 + usize::from(len);
+            (tag != 0 && end <= BUNDLE_LEN).then(|| {
+                at = end;
+                end
+            })
+        })
+    }
+
     /// The wire form.
     pub fn as_bytes(&self) -> &[u8; BUNDLE_LEN] {
         &self.0
@@ -102,5 +138,24 @@ mod tests {
         assert!(Bundle::pack([(Tag::Shm, &[0; 63][..])]).is_err());
         let garbage = Bundle::from_bytes(&[0xff; 64]).unwrap();
         assert_eq!(garbage.part(Tag::Shm), None);
+        assert_eq!((garbage.count(), garbage.only(0..9)), (0, Bundle([0; 64])));
+    }
+
+    #[test]
+    fn some_parts_are_taken_out() {
+        let parts = [
+            (Tag::Shm, &b"shm"[..]),
+            (Tag::Opaque, b"o"),
+            (Tag::Loopback, b""),
+        ];
+        let bundle = Bundle::pack(parts).unwrap();
+        assert_eq!(bundle.count(), 3);
+        assert_eq!(bundle.only(0..3), bundle);
+        assert_eq!(
+            bundle.only(1..9),
+            Bundle::pack(parts[1..].iter().copied()).unwrap()
+        );
+        assert_eq!(bundle.only(1..2), Bundle::pack([parts[1]]).unwrap());
+        assert_eq!(bundle.only(3..4).count(), 0);
     }
 }

@@ -263,6 +263,11 @@ impl Connection {
         Ok(self.peer.import(part)?.by(self.route, self.capabilities))
     }
 
+    /// Whether both go by the same transport.
+    pub fn is_as(&self, other: &Connection) -> bool {
+        self.route == other.route
+    }
+
     /// Whether the process lives; may make a system call.
     pub fn life(&self) -> Life {
         self.peer.life()
