@@ -2,11 +2,13 @@
 //! what they give.
 
 mod memory;
+mod stopped;
 mod table;
 
 use std::time::Duration;
 
 pub(crate) use memory::{Memory, same};
+pub(crate) use stopped::{stop_for_a_while, stop_until_killed};
 pub(crate) use table::{check, table};
 
 use crate::law::{Ctx, Random, Verdict};

@@ -9,6 +9,7 @@ mod config;
 mod dead_peer;
 mod environment;
 mod failure;
+mod full_queue;
 mod group;
 mod growth;
 pub(crate) mod kit;
@@ -34,6 +35,7 @@ pub fn laws() -> Vec<&'static Law> {
         transfer_list::laws(),
         notify::laws(),
         queue::laws(),
+        full_queue::laws(),
         atomics::laws(),
         collective::laws(),
         collective_user::laws(),

@@ -11,6 +11,7 @@ mod ending;
 mod environment;
 mod failure;
 mod flag;
+mod full_queue;
 mod gory;
 pub(crate) mod kit;
 mod mixing;
@@ -42,6 +43,7 @@ pub fn laws() -> Vec<&'static Law> {
         blocking::laws(),
         nonblocking::laws(),
         requests::laws(),
+        full_queue::laws(),
         details::laws(),
         scope::laws(),
         order::laws(),

@@ -11,6 +11,7 @@ mod dead_peer;
 mod delay;
 mod errors;
 mod failure;
+mod full_queue;
 mod functions;
 mod growth;
 mod interface_exhausted;
@@ -69,6 +70,7 @@ pub fn laws() -> Vec<&'static Law> {
         model_armw::laws(),
         prepare::laws(),
         tcq::laws(),
+        full_queue::laws(),
         mrq::laws(),
         model_notices::laws(),
         order::laws(),

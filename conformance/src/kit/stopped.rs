@@ -1,0 +1,42 @@
+//! A process that is stopped while others work on it: nothing of it runs, neither the program nor the engine's progress thread.
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::law::{Ctx, Verdict};
+
+/// Long enough for others to fill their queues; nothing depends on it.
+const A_WHILE: &str = "0.3";
+
+/// Runs the script beside this process, its `$PPID`.
+fn beside(script: &str) -> Result<Child, String> {
+    Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("sh: {e}"))
+}
+
+fn stop() -> Verdict {
+    kill_process(getpid(), Signal::STOP).map_err(|e| format!("SIGSTOP: {e}"))
+}
+
+/// Stops this process, which goes on after a while.
+pub(crate) fn stop_for_a_while() -> Verdict {
+    // Again and again: the first signal may come before the process has stopped.
+    let script = format!("while sleep {A_WHILE}; do kill -CONT \"$PPID\" || exit; done");
+    let mut other = beside(&script)?;
+    let stopped = stop();
+    let _ = other.kill();
+    let _ = other.wait();
+    stopped
+}
+
+/// Stops this process, which is killed after a while, in a law with [`Law::needs_kill`](crate::law::Law::needs_kill).
+pub(crate) fn stop_until_killed(ctx: &Ctx) -> Verdict {
+    ctx.may_die();
+    let _killer = beside(&format!("sleep {A_WHILE}; kill -KILL \"$PPID\""))?;
+    stop()?;
+    Err("went on after SIGKILL".into())
+}

@@ -1,0 +1,166 @@
+//! §3.7: queues that are full on all sides at once, towards a process that does nothing, and towards one that dies.
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::kit::{stop_for_a_while, stop_until_killed};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    both_sides: "full-queue.both-sides", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq] + ordering,
+        "two processes that flood each other until BUSY, again and again, get every entry of the TCQ once, and every command is done once";
+    stopped: "full-queue.stopped", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq],
+        "so do those of which one is stopped meanwhile: BUSY, never an error";
+    death: "full-queue.death", "§3.7, §3.1.2.1", 3, [put, poll_tcq, poll_mrq] + needs_kill,
+        "a process dies to which a queue is full: each command ends, with MRQ_PEER at last, and those to others go on";
+}
+
+const PEER: i32 = Code::MrqPeer as i32;
+const ROUNDS: usize = 3;
+/// A put of so many bytes is neither short nor inline.
+const LONG: usize = 2000;
+
+fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+    with(ctx, 3 * 4096, |job| {
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        job.memory.fill_range(8192, LONG, 1 + job.rank as u8);
+        job.meet();
+        before(ctx)?;
+        let mut adds = 0u64;
+        for _ in 0..ROUNDS {
+            let mut posted = 0;
+            loop {
+                let nth = posted + 1;
+                let is_put = nth % 8 == 0;
+                let code = if is_put {
+                    let (from, into) = (job.stadd + 8192, to + 4096);
+                    c!(utofu_put(job.hdl, vcq, from, into, LONG, 0, TCQ, cb(nth)))
+                } else {
+                    c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth)))
+                };
+                match code {
+                    SUCCESS => (posted, adds) = (nth, adds + u64::from(!is_put)),
+                    BUSY => break,
+                    code => return Err(format!("command {nth} gave {}", code_name(code))),
+                }
+            }
+            ensure!(posted > 8, "BUSY after {posted} commands");
+            for expected in 1..=posted {
+                ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+            }
+            job.queue.tcq_is_empty()?;
+        }
+        // Behind all the others.
+        job.queue.post_seen(
+            |_| (),
+            || {
+                let flags = STRONG_ORDER | LOCAL;
+                c!(utofu_put_piggyback8(
+                    job.hdl,
+                    vcq,
+                    adds,
+                    to + 8,
+                    8,
+                    0,
+                    flags,
+                    cb(0)
+                ))
+            },
+        )?;
+        job.queue.notice(LCL_PUT)?;
+        job.meet();
+        let theirs = job.memory.get(8);
+        until("all additions of the other process", || {
+            job.memory.get(0) >= theirs
+        })?;
+        job.meet();
+        ensure_eq!(job.memory.get(0), theirs, "additions");
+        let value = 1 + job.left() as u8;
+        job.memory.all(4096, LONG, value, "the put")?;
+        job.queue.mrq_is_empty()
+    })
+}
+
+fn both_sides(ctx: &Ctx) -> Verdict {
+    flood(ctx, |_| Ok(()))
+}
+
+fn stopped(ctx: &Ctx) -> Verdict {
+    flood(ctx, |ctx| {
+        if ctx.rank + 1 == ctx.size {
+            stop_for_a_while()?;
+        }
+        Ok(())
+    })
+}
+
+fn death(ctx: &Ctx) -> Verdict {
+    with(ctx, 4096, |job| {
+        let victim = job.size - 1;
+        if job.rank == victim {
+            return stop_until_killed(ctx);
+        }
+        let other = 1 - job.rank;
+        let (vcq, to) = (job.vcq(victim), job.at(victim, 0));
+        let flags = TCQ | LOCAL;
+        let put = |nth: usize| {
+            let from = job.stadd + 2048;
+            c!(utofu_put(job.hdl, vcq, from, to, LONG, 0, flags, cb(nth)))
+        };
+        let mut posted = 0;
+        while put(posted + 1) == SUCCESS {
+            posted += 1;
+        }
+        ensure!(posted > 8, "no room after {posted} commands");
+        // Every command has its entry in the TCQ; in the MRQ it succeeds or tells of the death.
+        for expected in 1..=posted {
+            let (_, cbdata) = job.queue.next_tcq()?;
+            ensure_eq!(cbdata, expected, "cbdata");
+        }
+        for nth in 1..=posted {
+            let (code, notice) = job.queue.next_mrq()?;
+            ensure!(
+                code == SUCCESS && notice.notice_type == LCL_PUT || code == PEER,
+                "command {nth} of {posted}: {}, {notice:?}",
+                code_name(code)
+            );
+            ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
+        }
+        let mut looks = Looks::for_the("MRQ_PEER");
+        while {
+            job.queue.post_seen(|_| (), || put(1))?;
+            let (code, _) = job.queue.next_mrq()?;
+            code != PEER
+        } {
+            looks.again();
+        }
+        // The death concerns nobody else.
+        for nth in 1..=300u64 {
+            let (vcq, to) = (job.vcq(other), job.at(other, 8));
+            job.queue.post_seen(
+                |_| (),
+                || {
+                    c!(utofu_put_piggyback8(
+                        job.hdl,
+                        vcq,
+                        nth,
+                        to,
+                        8,
+                        0,
+                        LOCAL,
+                        cb(0)
+                    ))
+                },
+            )?;
+            loop {
+                let (code, notice) = job.queue.next_mrq()?;
+                if notice.vcq_id == vcq {
+                    ensure_eq!(code, SUCCESS, "a command to the living");
+                    break;
+                }
+            }
+        }
+        job.await_word(8, 300)
+    })
+}
