@@ -14,9 +14,9 @@ pub use unipgas_utofu as utofu;
 
 use std::sync::Arc;
 
-use unipgas_core::Result;
 use unipgas_core::registry::{Backend, Opening, register};
 use unipgas_core::transport::Transport;
+use unipgas_core::{Error, Result};
 
 /// Fills the table of backends. The shared and the static library do this when they are loaded; Rust programs call it first.
 pub fn init() {
@@ -44,12 +44,33 @@ fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
     Ok(Arc::new(unipgas_opaque::Opaque::from_env(opening)?))
 }
 
-fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
+/// What the backend `chaos` is to do, by the environment. Errors: a line about UNIPGAS_CHAOS that says what would be right.
+pub fn chaos_config() -> Result<unipgas_chaos::ChaosConfig> {
     let config = unipgas_chaos::ChaosConfig::from_env()?;
-    Ok(Arc::new(unipgas_chaos::Chaos::wrap(
-        open_shm(opening)?,
-        config,
-    )))
+    match config.over.as_deref() {
+        None | Some("shm" | "opaque") => Ok(config),
+        Some(over) => Err(wrong_over(over, "must be shm or opaque")),
+    }
+}
+
+fn wrong_over(over: &str, must: &str) -> Error {
+    Error::InvalidArgument(format!("UNIPGAS_CHAOS: over={over}: {must}"))
+}
+
+fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    let config = chaos_config()?;
+    let below = match config.over.as_deref() {
+        // It would be there twice, once without chaos.
+        Some(over @ "opaque") if opening.other_hosts => {
+            return Err(wrong_over(
+                over,
+                "must be shm where the job has other hosts",
+            ));
+        }
+        Some("opaque") => open_opaque(opening)?,
+        _ => open_shm(opening)?,
+    };
+    Ok(Arc::new(unipgas_chaos::Chaos::wrap(below, config)))
 }
 
 fn open_shm(opening: &Opening) -> Result<Arc<dyn Transport>> {

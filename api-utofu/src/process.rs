@@ -55,6 +55,9 @@ enum CqKind {
     Session,
 }
 
+/// Where the job's properties say whether its processes map each other's memory: gates and session mode work in one way or the other.
+const MAPPED: usize = 12;
+
 static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
 
 /// The process. Errors: [`Code::Fatal`] if it could not join its network (why is said on standard error, once);
@@ -78,8 +81,13 @@ impl Process {
         let per_node = wishes.processes_per_node;
         let nodes = job.size().map_or(BY_HAND, |size| size.div_ceil(per_node));
         let shape = wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes));
+        let others = job.size().unwrap_or(2);
+        let opening = Opening::on_one_host(others as usize);
+        let engine = Engine::new(open_from_env(&opening).map_err(told)?).map_err(told)?;
+        engine.set_crowded(others as usize > cores_of_a_job());
         let mut properties = [0; PROPERTIES_LEN];
         properties[..12].copy_from_slice(&shape.to_bytes());
+        properties[MAPPED] = engine.is_mapped().into();
         let layout = Layout {
             places: MAX_NODES,
             places_per_group: per_node,
@@ -87,6 +95,15 @@ impl Process {
             properties,
         };
         let rendezvous = Rendezvous::join(&job, &layout).map_err(told)?;
+        if rendezvous.properties()[MAPPED] != properties[MAPPED] {
+            return Err(format!(
+                "processes of job {job} are at work already with another backend, which {}: start all with the same UNIPGAS_BACKEND",
+                match engine.is_mapped() {
+                    true => "does not map their memory",
+                    false => "maps their memory",
+                }
+            ));
+        }
         let common = rendezvous.properties()[..12].try_into().expect("12 bytes");
         let common = Shape::from_bytes(common)?;
         if common != shape && wishes.shape.is_some() {
@@ -106,10 +123,6 @@ impl Process {
         if place >= most {
             return Err(format!("all nodes of the network {shape} are taken"));
         }
-        let others = job.size().unwrap_or(2);
-        let opening = Opening::on_one_host(others as usize);
-        let engine = Engine::new(open_from_env(&opening).map_err(told)?).map_err(told)?;
-        engine.set_crowded(others as usize > cores_of_a_job());
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
         rendezvous

@@ -18,8 +18,9 @@ Usage: unipgas conform [OPTIONS]
 
   --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
   --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
-                  mapped: everything goes over sockets), opaque-poor (likewise, in any order and within narrow limits), mixed (shm
-                  among the ranks of one parity, opaque between the two), loopback
+                  mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor
+                  (opaque in any order and within narrow limits), mixed (shm among the ranks of one parity, opaque between the two),
+                  loopback
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone

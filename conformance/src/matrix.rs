@@ -58,6 +58,14 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
+        name: "opaque-chaos",
+        backend: "chaos",
+        pins: &["chaos", "opaque"],
+        env: &[("UNIPGAS_CHAOS", "over=opaque"), ("UNIPGAS_OPAQUE", "")],
+        threads: false,
+        seeded: true,
+    },
+    Column {
         name: "opaque",
         backend: "opaque",
         pins: &["opaque"],

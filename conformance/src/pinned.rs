@@ -54,6 +54,7 @@ const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are a
 pub const PINS: &[Pin] = &[
     absent("shm", "selftest.not-offered", "nobody has it"),
     absent("opaque", "rcce.shared.*", NOT_MAPPED),
+    absent("chaos", "rcce.shared.*", NOT_MAPPED),
     broken("mixed", "core.transport.*", ONE_TRANSPORT),
     broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),
 ];

@@ -198,7 +198,7 @@ pub struct RemoteRegion {
     route: u8,
     direct: bool,
     asynchronous: bool,
-    _alive: Arc<dyn Any + Send + Sync>,
+    alive: Arc<dyn Any + Send + Sync>,
 }
 
 /// What a backend says of a remote region that it has imported.
@@ -226,7 +226,7 @@ pub struct RemoteParts {
 
 // SAFETY:
 // - the pointers lead to memory shared by processes, which is accessed by atomics and by copies whose races are the
-//   application's business; they stay valid on every thread as long as `_alive` does (contract of `new`).
+//   application's business; they stay valid on every thread as long as `alive` does (contract of `new`).
 unsafe impl Send for RemoteRegion {}
 // SAFETY:
 // - as for Send: there is no thread-bound state and no interior mutability outside shared memory.
@@ -254,7 +254,7 @@ impl RemoteRegion {
             route: 0,
             direct: !parts.base.is_null(),
             asynchronous: false,
-            _alive: alive,
+            alive,
         }
     }
 
@@ -304,6 +304,11 @@ impl RemoteRegion {
         &self.parts
     }
 
+    /// For backends: what this one has said must live as long as the region ([`RemoteRegion::new`]).
+    pub fn kept(&self) -> &(dyn Any + Send + Sync) {
+        &*self.alive
+    }
+
     /// Bounds, rights and liveness of an access; what is left is the access itself.
     #[inline(always)]
     pub fn check(&self, offset: usize, len: usize, need: Rights) -> Result<()> {
@@ -333,7 +338,7 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn is_current(&self) -> bool {
         // SAFETY:
-        // - valid while `_alive` lives (contract of `new`), or the static of `new`.
+        // - valid while `alive` lives (contract of `new`), or the static of `new`.
         unsafe { (*self.parts.generation).load(Ordering::Relaxed) == self.parts.expected }
     }
 
@@ -350,7 +355,7 @@ impl RemoteRegion {
     #[inline(always)]
     pub(crate) fn locks(&self) -> Option<&ElementLocks> {
         // SAFETY:
-        // - null, or valid while `_alive` lives (contract of `new`).
+        // - null, or valid while `alive` lives (contract of `new`).
         unsafe { self.parts.locks.as_ref() }
     }
 
@@ -364,7 +369,7 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn bell(&self) -> Option<&Bell> {
         // SAFETY:
-        // - null, or valid while `_alive` lives (contract of `new`).
+        // - null, or valid while `alive` lives (contract of `new`).
         unsafe { self.parts.bell.as_ref() }
     }
 }

@@ -10,9 +10,10 @@ use unipgas_core::driver::{Driven, Driver};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
-use unipgas_core::transport::{Channel, check_message};
+use unipgas_core::transport::{Channel, Limits, check_message};
 use unipgas_core::{AtomicOp, Error, Result, Rights, copy};
 
+use crate::hidden;
 use crate::plan::{Plan, Shape};
 use crate::queue::{Means, Posted, Queue};
 use crate::shared::Shared;
@@ -134,10 +135,13 @@ impl Driven for State {
 /// An issue context of [`Chaos`](crate::Chaos).
 pub struct ChaosChannel {
     state: Arc<State>,
+    /// Of the backend below.
+    limits: Limits,
 }
 
 impl ChaosChannel {
     pub fn new(inner: Box<dyn Channel>, shared: Arc<Shared>, driver: Arc<Driver>) -> Self {
+        let limits = shared.inner.capabilities().limits;
         let state = Arc::new(State {
             inner,
             queue: Mutex::default(),
@@ -152,7 +156,17 @@ impl ChaosChannel {
         state
             .driver
             .enrol(Arc::downgrade(&state) as Weak<dyn Driven>);
-        ChaosChannel { state }
+        ChaosChannel { state, limits }
+    }
+
+    /// What the backend below refuses is refused at once. Errors: [`Error::Unsupported`].
+    fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
+        let inline = flags.contains(Flags::INLINE) && len > self.limits.inline;
+        let lines = flags.contains(Flags::LINES) && !self.limits.lines;
+        match inline || lines || len > self.limits.largest {
+            true => Err(Error::Unsupported),
+            false => Ok(()),
+        }
     }
 }
 
@@ -259,7 +273,9 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let dst = hidden::place(dst);
         dst.region.check(dst.offset, len, Rights::WRITE)?;
+        self.check_limits(len, flags)?;
         let shape = Shape {
             divisible: divisible(len, &[address(dst)]),
             first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
@@ -284,7 +300,9 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let src = hidden::place(src);
         src.region.check(src.offset, len, Rights::READ)?;
+        self.check_limits(len, flags & Flags::LINES)?;
         let shape = Shape {
             divisible: divisible(len, &[address(src), Some(dst.ptr as usize)]),
             first_line: first_line(flags, dst.ptr.addr()),
@@ -299,6 +317,7 @@ impl Channel for ChaosChannel {
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let notice = hidden::notice(notice);
         check_notice(&notice)?;
         let work = Work::Notify {
             slot: Place::of(notice.slot),
@@ -316,12 +335,18 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let (dst, notice) = (hidden::place(dst), hidden::notice(notice));
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         check_notice(&notice)?;
-        let shape = Shape {
-            divisible: divisible(len, &[address(dst)]),
-            first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
-            notice: true,
+        self.check_limits(len, flags)?;
+        let shape = match address(notice.slot) {
+            Some(_) => Shape {
+                divisible: divisible(len, &[address(dst)]),
+                first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
+                notice: true,
+            },
+            // Only the target knows whether it takes the notice: else data must not come either.
+            None => INDIVISIBLE,
         };
         let work = Work::Put {
             // SAFETY:
@@ -341,8 +366,10 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let dst = hidden::place(dst);
         check_atomic(dst, request)?;
         let len = request.count * request.ty.size();
+        self.check_limits(len, Flags::empty())?;
         let input = |needed: bool, from: *const u8| {
             // SAFETY:
             // - what the operation reads is valid by the caller's word (`AtomicRequest`); the length has been checked.
@@ -372,6 +399,7 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let inbox = hidden::inbox(inbox);
         let first = inbox.first;
         first.check(0, first.len(), Rights::WRITE)?;
         let work = Work::Deliver {
@@ -391,6 +419,7 @@ impl Channel for ChaosChannel {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let to = hidden::place(to);
         check_message(to, message)?;
         let work = Work::Message {
             to: Place::of(to),

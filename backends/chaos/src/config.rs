@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use unipgas_core::{Error, Result};
 
-const HELP: &str =
-    "UNIPGAS_CHAOS is a list such as kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0|1,reorder=0|1";
+const HELP: &str = "UNIPGAS_CHAOS is a list such as kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0|1,reorder=0|1,over=BACKEND";
 
 /// What a [`Chaos`](crate::Chaos) does. In tests: [`ChaosConfig::seeded`], or
 /// `ChaosConfig { split: false, ..ChaosConfig::seeded(7) }`.
@@ -31,6 +30,8 @@ pub struct ChaosConfig {
     /// How often a record is offered again to an inbox that is full, before the operation ends with
     /// [`Error::InboxFull`].
     pub inbox_retries: u32,
+    /// The backend to wrap, for whoever opens one by its name; none for the default.
+    pub over: Option<String>,
 }
 
 impl Default for ChaosConfig {
@@ -45,6 +46,7 @@ impl Default for ChaosConfig {
             split: true,
             reorder: true,
             inbox_retries: 32,
+            over: None,
         }
     }
 }
@@ -82,7 +84,7 @@ impl ChaosConfig {
     }
 
     /// From a text of terms separated by commas: `kill=RANK@OP`, `stall=RANK@OP:MS` (milliseconds), `delay=N` (polls),
-    /// `split=0|1`, `reorder=0|1`. Disasters of other ranks than `rank` are not for this process. Errors:
+    /// `split=0|1`, `reorder=0|1`, `over=BACKEND`. Disasters of other ranks than `rank` are not for this process. Errors:
     /// [`Error::InvalidArgument`] for any other text, and for a term given twice.
     pub fn parse(seed: u64, rank: u32, text: &str) -> Result<Self> {
         let mut config = ChaosConfig {
@@ -116,6 +118,7 @@ impl ChaosConfig {
                     let polls = u32::try_from(number(value)?).map_err(|_| wrong())?;
                     delay.replace(polls).is_some()
                 }
+                "over" => config.over.replace(value.trim().into()).is_some(),
                 "split" => split.replace(switch()?).is_some(),
                 "reorder" => reorder.replace(switch()?).is_some(),
                 _ => return Err(wrong()),
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_text_says_it_all() {
-        let text = "kill=3@100, stall=2@7:250,delay=5,split=0,reorder=1,stall=3@9:1";
+        let text = "kill=3@100, stall=2@7:250,delay=5,split=0,reorder=1,stall=3@9:1,over=some";
         let config = ChaosConfig::parse(11, 3, text).unwrap();
         let expected = ChaosConfig {
             seed: 11,
@@ -156,6 +159,7 @@ mod tests {
             stall: Some((9, Duration::from_millis(1))),
             max_delay_polls: 5,
             split: false,
+            over: Some("some".into()),
             ..ChaosConfig::default()
         };
         assert_eq!(config, expected);
@@ -188,7 +192,12 @@ mod tests {
             let error = ChaosConfig::parse(0, 0, text).unwrap_err().to_string();
             assert!(error.contains("kill=RANK@OP"), "{text}: {error}");
         }
-        for text in ["split=0,split=0", "kill=0@1,kill=0@2", "delay=1,delay=2"] {
+        for text in [
+            "over=a,over=a",
+            "split=0,split=0",
+            "kill=0@1,kill=0@2",
+            "delay=1,delay=2",
+        ] {
             let error = ChaosConfig::parse(0, 0, text).unwrap_err().to_string();
             assert!(error.contains("twice"), "{text}: {error}");
         }

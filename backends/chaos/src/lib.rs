@@ -3,7 +3,8 @@
 //! Shared memory completes in the call; nothing else does. [`Chaos`] makes any backend behave like the others: an operation is
 //! mostly [`Outcome::Pending`](unipgas_core::Outcome::Pending), is carried out some polls later (or by a background thread, if
 //! nobody polls), may overtake whatever [`Channel`](unipgas_core::transport::Channel) allows it to overtake, and may be seen half
-//! done where a transfer may be. What it does is drawn from [`ChaosConfig::seed`], so that a failing run can be repeated as far
+//! done where a transfer may be. Regions of peers are never mapped, whatever the backend below does: who imports one can reach it by
+//! the channel only. What is posted stays in the process until it is carried out, and dies with it. What it does is drawn from [`ChaosConfig::seed`], so that a failing run can be repeated as far
 //! as the scheduling of threads allows.
 //!
 //! ```
@@ -21,6 +22,7 @@
 
 mod channel;
 mod config;
+mod hidden;
 mod plan;
 mod queue;
 mod shared;

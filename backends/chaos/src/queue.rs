@@ -121,7 +121,8 @@ impl Queue {
             }];
             match step(&mut op, 0, means) {
                 Ok(Outcome::Complete) => return Ok(Outcome::Complete),
-                Ok(Outcome::Pending) => {}
+                // What is not taken below waits here.
+                Ok(Outcome::Pending) | Err(Error::NotNow) => {}
                 Err(error) => return Err(error),
             }
         } else {

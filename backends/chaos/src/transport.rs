@@ -12,11 +12,13 @@ use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
 
 use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;
+use crate::hidden::HiddenPeer;
 use crate::shared::Shared;
 
 /// A backend that lets another one do the work, later and in another order.
 ///
-/// Regions, peers, addresses and the bell are those of the backend below, so that processes with and without chaos can be mixed.
+/// Addresses, keys and the bell are those of the backend below, so processes with and without chaos understand each other. What it imports
+/// is never mapped, also where the backend below maps it: that way leads past all chaos.
 pub struct Chaos {
     shared: Arc<Shared>,
 }
@@ -54,6 +56,7 @@ impl Transport for Chaos {
         Capabilities {
             asynchronous: true,
             // Else the engine would carry operations out without asking.
+            maps: false,
             direct: false,
             limits: Limits {
                 // What is not taken below waits here.
@@ -69,7 +72,8 @@ impl Transport for Chaos {
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        self.shared.inner.connect(address)
+        let peer = self.shared.inner.connect(address)?;
+        Ok(Arc::new(HiddenPeer(peer)))
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {

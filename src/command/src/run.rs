@@ -200,7 +200,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     let mut launch = launch(args, environment);
     if launch.backend.as_deref() == Some("chaos")
-        && let Err(error) = unipgas::chaos::ChaosConfig::from_env()
+        && let Err(error) = unipgas::chaos_config()
     {
         return fail(2, &error.to_string());
     }

@@ -79,7 +79,9 @@ fn wrong_values_are_named_before_anything_starts() {
             .unwrap()
     };
     assert!(line(&chaos("frobnicate=1")).contains("UNIPGAS_CHAOS"));
-    assert!(chaos("split=0").status.success());
+    let pigeon = line(&chaos("over=pigeon"));
+    assert!(pigeon.contains("UNIPGAS_CHAOS") && pigeon.contains("over=pigeon"));
+    assert!(chaos("split=0,over=opaque").status.success());
 }
 
 #[test]

@@ -418,6 +418,10 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
     with_a_death(ctx, |job, circuit, end| {
         let mut random = ctx.random(3);
         let rounds = random.below(2000);
+        // Where gates are not in shared memory, packets may still be in the process that sends them, whose death takes those of the last
+        // round along. It had not ended that round had not all others those of the one before.
+        let held = !ctx.backend.starts_with("shm");
+        let certain = rounds.saturating_sub(held.into());
         let extra = random.below(300);
         for round in 0.. {
             if job.rank == 3 && round == rounds {
@@ -436,7 +440,7 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
             if code != SUCCESS {
                 ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
                 ensure!(
-                    round >= rounds,
+                    round >= certain,
                     "round {round} of {rounds} gave {}",
                     code_name(code)
                 );

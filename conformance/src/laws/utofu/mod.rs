@@ -39,6 +39,7 @@ mod model_threads;
 mod model_vbg_threads;
 mod mrq;
 mod order;
+mod other_backend;
 mod path;
 mod piggyback;
 mod prepare;
@@ -86,6 +87,7 @@ pub fn laws() -> Vec<&'static Law> {
         model_relay::laws(),
         resources::laws(),
         resources_environment::laws(),
+        other_backend::laws(),
         barrier::laws(),
         model_barrier::laws(),
         failure::laws(),

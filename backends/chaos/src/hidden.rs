@@ -1,0 +1,62 @@
+//! Peers whose memory is not mapped, whatever the backend below does.
+
+use std::ptr::null;
+use std::sync::Arc;
+
+use unipgas_core::Result;
+use unipgas_core::op::{Inbox, Notice, Remote};
+use unipgas_core::region::{RemoteParts, RemoteRegion};
+use unipgas_core::transport::{Life, Peer};
+
+/// A peer of the backend below.
+pub struct HiddenPeer(pub Arc<dyn Peer>);
+
+impl Peer for HiddenPeer {
+    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
+        self.0.import(key).map(hide)
+    }
+
+    fn life(&self) -> Life {
+        self.0.life()
+    }
+}
+
+/// As the engine sees it: nobody who has it can go past the channel.
+fn hide(below: RemoteRegion) -> RemoteRegion {
+    let parts = RemoteParts {
+        base: std::ptr::null_mut(),
+        bell: null(),
+        locks: null(),
+        ..*below.parts()
+    };
+    // SAFETY:
+    // - the generation word is valid as long as the region that is kept; there are no other pointers.
+    unsafe { RemoteRegion::new(parts, Arc::new(below)) }
+}
+
+/// As the backend below has given it.
+pub fn region(seen: &RemoteRegion) -> &RemoteRegion {
+    seen.kept().downcast_ref().unwrap_or(seen)
+}
+
+pub fn place(seen: Remote<'_>) -> Remote<'_> {
+    Remote {
+        region: region(seen.region),
+        ..seen
+    }
+}
+
+pub fn notice(seen: Notice<'_>) -> Notice<'_> {
+    Notice {
+        slot: place(seen.slot),
+        ..seen
+    }
+}
+
+pub fn inbox(seen: Inbox<'_>) -> Inbox<'_> {
+    Inbox {
+        first: region(seen.first),
+        second: seen.second.map(region),
+        overflow: seen.overflow.map(place),
+    }
+}
