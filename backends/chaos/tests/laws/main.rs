@@ -3,5 +3,6 @@
 mod common;
 mod disaster;
 mod ends;
+mod hidden;
 mod order;
 mod walk;

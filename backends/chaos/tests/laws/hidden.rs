@@ -1,0 +1,46 @@
+//! What chaos imports is not mapped, whatever the backend below does, and reaches it all the same.
+
+use std::sync::Arc;
+
+use unipgas_chaos::{Chaos, ChaosConfig};
+use unipgas_core::Rights;
+use unipgas_core::loopback::{Loopback, LoopbackNet};
+use unipgas_core::op::Flags;
+use unipgas_core::transport::Transport;
+
+use crate::common::Rig;
+
+#[test]
+fn nothing_that_is_imported_is_mapped() {
+    let net = Arc::new(LoopbackNet::default());
+    let plain = Loopback::join(&net);
+    let owner = Loopback::join(&net);
+    let memory = owner.allocate(4096, Rights::FULL).unwrap();
+    let mapped = plain.connect(&owner.address()).unwrap();
+    let mapped = mapped.import(&memory.key()).unwrap();
+    assert!(mapped.is_direct() && !mapped.parts().base.is_null());
+
+    let chaos = Chaos::wrap(Arc::new(plain), ChaosConfig::seeded(1));
+    assert!(!chaos.capabilities().maps && !chaos.capabilities().direct);
+    let hidden = chaos.connect(&owner.address()).unwrap();
+    let hidden = hidden.import(&memory.key()).unwrap();
+    let parts = hidden.parts();
+    assert!(!hidden.is_direct() && parts.base.is_null());
+    assert!(parts.bell.is_null() && parts.locks.is_null());
+    assert_eq!((parts.len, parts.rights), (4096, Rights::FULL));
+    assert!(hidden.is_current());
+    drop(memory);
+    assert!(!hidden.is_current() && !mapped.is_current());
+}
+
+#[test]
+fn what_is_hidden_is_reached_through_every_layer() {
+    for layers in 1..=3 {
+        let rig = Rig::new(ChaosConfig::seeded(5), layers, 4096);
+        assert!(rig.remote.parts().base.is_null());
+        rig.fill(0, b"through all layers");
+        rig.put(0, 100, 18, Flags::empty(), 1).unwrap();
+        rig.drain();
+        assert_eq!(rig.bytes(100, 18), b"through all layers");
+    }
+}
