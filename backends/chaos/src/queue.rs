@@ -1,6 +1,6 @@
 //! The operations of one channel that are not complete: which of them may be carried out now, and in which order.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use unipgas_core::op::{Completion, Flags, Outcome};
 use unipgas_core::transport::Channel;
@@ -68,6 +68,21 @@ impl Posted {
     fn fail(&mut self, error: Error) {
         self.steps.retain(|step| step.progress != Progress::Waiting);
         self.result = Err(error);
+    }
+
+    /// Whether this error means that there may be room later, and it has not been tried often enough. Then that counts as a try.
+    fn is_offered_again(&mut self, error: &Error, means: &Means<'_>) -> bool {
+        let again = *error == Error::InboxFull && self.retries < means.config.inbox_retries;
+        self.retries += u32::from(again);
+        again
+    }
+
+    fn delay_of_retry(&self, means: &Means<'_>) -> u64 {
+        let delay = u64::from(means.config.max_delay_polls).max(1);
+        let (seed, rank) = (means.config.seed, u64::from(means.config.rank));
+        let retries = u64::from(self.retries);
+        let parts = [seed, rank, means.channel, self.number, retries];
+        1 + Random::of(&parts).below(delay)
     }
 
     /// Whether step `index` may be taken, as far as the operation's own parts are concerned. The last part waits for all
@@ -169,12 +184,8 @@ impl Queue {
                 match step(op, index, means) {
                     Ok(_) => {}
                     Err(Error::NotNow) => op.steps[index].due = self.now + 1,
-                    Err(Error::InboxFull) if op.retries < means.config.inbox_retries => {
-                        op.retries += 1;
-                        let delay = u64::from(means.config.max_delay_polls).max(1);
-                        let (seed, rank) = (means.config.seed, u64::from(means.config.rank));
-                        let parts = [seed, rank, means.channel, op.number, u64::from(op.retries)];
-                        op.steps[index].due = self.now + 1 + Random::of(&parts).below(delay);
+                    Err(error) if op.is_offered_again(&error, means) => {
+                        op.steps[index].due = self.now + op.delay_of_retry(means);
                     }
                     Err(error) => op.fail(error),
                 }
@@ -189,12 +200,13 @@ impl Queue {
     /// Steps that are due and allowed, in the order that has been drawn for them.
     fn ready(&self, config: &ChaosConfig) -> Vec<(u64, usize, usize)> {
         let mut ready = Vec::new();
-        let mut busy_peers: HashSet<u32> = HashSet::new();
-        let mut busy_inboxes: HashSet<InboxId> = HashSet::new();
+        let mut busy_peers: Vec<u32> = Vec::new();
+        let mut busy_inboxes: Vec<InboxId> = Vec::new();
         for (at, op) in self.ops.iter().enumerate() {
             let ordered = op.flags.contains(Flags::ORDERED) || !config.reorder;
-            let new_peer = busy_peers.insert(op.peer);
-            let new_inbox = op.work.inbox().is_none_or(|i| busy_inboxes.insert(i));
+            let new_peer = enter(&mut busy_peers, op.peer);
+            let inbox = op.work.inbox();
+            let new_inbox = inbox.is_none_or(|inbox| enter(&mut busy_inboxes, inbox));
             if ordered && !new_peer || !new_inbox {
                 continue;
             }
@@ -216,7 +228,7 @@ impl Queue {
     /// Learns what has ended below.
     fn collect(&mut self, means: &Means<'_>) -> bool {
         let mut any = false;
-        let ops = &mut self.ops;
+        let (ops, now) = (&mut self.ops, self.now);
         means.inner.poll(&mut |completion| {
             any = true;
             let Ok(at) = ops.binary_search_by_key(&completion.context, |op| op.number) else {
@@ -224,14 +236,28 @@ impl Queue {
             };
             let op = &mut ops[at];
             // Which of its parts has ended makes no difference: only how many are under way does.
-            if let Some(step) = op.steps.iter_mut().find(|s| s.progress == Progress::Under) {
-                step.progress = Progress::Done;
-            }
-            if let Err(error) = completion.result {
-                op.fail(error);
+            let under = |step: &&mut Step| step.progress == Progress::Under;
+            match completion.result {
+                Err(error) if op.is_offered_again(&error, means) => {
+                    let due = now + op.delay_of_retry(means);
+                    if let Some(step) = op.steps.iter_mut().find(under) {
+                        (step.progress, step.due) = (Progress::Waiting, due);
+                    }
+                }
+                result => {
+                    if let Some(step) = op.steps.iter_mut().find(under) {
+                        step.progress = Progress::Done;
+                    }
+                    if let Err(error) = result {
+                        op.fail(error);
+                    }
+                }
             }
         });
-        self.retire() | any
+        if any {
+            self.retire();
+        }
+        any
     }
 
     /// Turns operations that have ended into completions.
@@ -260,6 +286,15 @@ impl Queue {
             }
         }
     }
+}
+
+/// Whether it is new. There are few, and thousands of operations may be looked at.
+fn enter<T: PartialEq>(set: &mut Vec<T>, one: T) -> bool {
+    let new = !set.contains(&one);
+    if new {
+        set.push(one);
+    }
+    new
 }
 
 /// Takes one step of `op`; notes how far it has come unless it fails.

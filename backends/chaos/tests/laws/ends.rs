@@ -8,7 +8,7 @@ use crate::common::{Rig, chaotic, eventually, read};
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Outcome, Remote};
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{AtomicOp, AtomicType, Deadline, Engine, Error, Rights};
 
@@ -354,6 +354,44 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
             results,
             [Ok(()), Ok(()), Ok(()), Ok(()), Err(Error::InboxFull)]
         );
+    }
+}
+
+/// Also where the backend below says so later.
+#[test]
+fn the_owner_of_a_full_inbox_is_told() {
+    for layers in 1..=2 {
+        let len = InboxLayout::new(4).unwrap().size();
+        let rig = Rig::new(pending_always(3), layers, len);
+        let words = rig.owner.allocate(4096, Rights::FULL).unwrap();
+        let word = words.word(0).unwrap();
+        let peer = rig.issuer.connect(&rig.owner.address().unwrap()).unwrap();
+        let remote = peer.import(&words.key()).unwrap();
+        // SAFETY:
+        // - the region is long enough, and new.
+        unsafe { inbox::initialise(rig.target.as_ref().unwrap().base(), 4) }.unwrap();
+        let deliver = |value| {
+            let inbox = Inbox {
+                first: &rig.remote,
+                second: None,
+                overflow: Some(Remote {
+                    region: &remote,
+                    offset: 0,
+                }),
+            };
+            let record = Record {
+                value,
+                ..Record::default()
+            };
+            let (flags, context) = (Flags::empty(), value);
+            rig.endpoint.deliver(inbox, record, flags, context).unwrap();
+        };
+        (0..4).for_each(deliver);
+        assert!(rig.drain().iter().all(|ended| ended.result.is_ok()));
+        assert_eq!(word.load(Ordering::Acquire), 0);
+        deliver(4);
+        assert_eq!(rig.drain()[0].result, Err(Error::InboxFull));
+        assert_eq!(word.load(Ordering::Acquire), 1);
     }
 }
 
