@@ -1,9 +1,12 @@
 //! PMI: MPICH's `mpiexec` (Hydra) and its relatives, `srun --mpi=pmi2`.
 //!
 //! On one host the environment tells enough, and the connection is left alone: MPI in the same process may be using it. With several
-//! hosts it is talked to in the words of [PMI-1](wire), which servers of PMI-2 understand, too.
+//! hosts it is talked to, in [PMI-1 or PMI-2](connection), whichever the server speaks.
 
-mod wire;
+mod answer;
+mod connection;
+mod mapping;
+mod stream;
 
 use std::sync::Arc;
 
@@ -13,7 +16,7 @@ use super::environment::Environment;
 use super::launched::Server;
 use crate::rendezvous::{JobName, launcher_above};
 use crate::{Deadline, Error, Result, variables};
-use wire::Connection;
+use connection::{Connection, Version};
 
 /// The job of the PMI server that has started this process, if one has.
 ///
@@ -44,10 +47,14 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
                 .into(),
         ));
     }
-    let connection = connection(fd)?;
-    let neighbours = connection.lock().neighbours(rank, size)?;
+    let connection = connection(fd, rank)?;
+    let (version, neighbours) = {
+        let mut connection = connection.lock();
+        (connection.version(), connection.neighbours(rank, size)?)
+    };
     Ok(Some(Box::new(Pmi {
         connection,
+        version,
         name,
         rank,
         size,
@@ -74,7 +81,7 @@ static CONNECTION: Mutex<Option<(u32, Shared)>> = Mutex::new(None);
 
 type Shared = Arc<Mutex<Connection>>;
 
-fn connection(fd: i32) -> Result<Shared> {
+fn connection(fd: i32, rank: u32) -> Result<Shared> {
     let mut known = CONNECTION.lock();
     let pid = std::process::id();
     if let Some((of, connection)) = &*known
@@ -82,7 +89,8 @@ fn connection(fd: i32) -> Result<Shared> {
     {
         return Ok(connection.clone());
     }
-    let made = Arc::new(Mutex::new(Connection::begin(fd)?));
+    let job = std::env::var("PMI_JOBID").ok();
+    let made = Arc::new(Mutex::new(Connection::begin(fd, rank, job.as_deref())?));
     *known = Some((pid, made.clone()));
     // SAFETY:
     // - the function stays as long as the process.
@@ -100,6 +108,7 @@ extern "C" fn at_exit() {
 
 struct Pmi {
     connection: Shared,
+    version: Version,
     name: JobName,
     rank: u32,
     size: u32,
@@ -108,7 +117,10 @@ struct Pmi {
 
 impl Server for Pmi {
     fn source(&self) -> String {
-        "PMI".into()
+        match self.version {
+            Version::One => "PMI-1".into(),
+            Version::Two => "PMI-2".into(),
+        }
     }
 
     fn name(&self) -> &JobName {

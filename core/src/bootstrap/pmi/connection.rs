@@ -1,0 +1,308 @@
+//! The requests of PMI-1 and PMI-2, each of which has one answer. The server says at the beginning which of the two it speaks.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::mapping::hosts;
+use super::stream::{Stream, refused};
+use crate::{Deadline, Error, Result};
+
+/// How long an answer may take that waits for nobody else.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Characters that servers of PMI-2 take in a value, the end included: they do not tell.
+const LONGEST_OF_TWO: usize = 1024;
+
+/// What the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Lines.
+    One,
+    /// Messages with their length before them.
+    Two,
+}
+
+/// The connection to a server.
+pub(super) struct Connection {
+    stream: Stream,
+    version: Version,
+    /// The name of the job's values.
+    space: String,
+    /// A barrier has been entered, and its end has not come yet.
+    in_barrier: bool,
+    /// What the server takes.
+    longest: usize,
+}
+
+impl Connection {
+    /// Begins on descriptor `fd`, as the process that the environment calls `rank` of job `job`.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] where there is no server behind it that speaks PMI.
+    pub fn begin(fd: RawFd, rank: u32, job: Option<&str>) -> Result<Self> {
+        Connection::over(Stream::of(fd)?, rank, job)
+    }
+
+    fn over(stream: Stream, rank: u32, job: Option<&str>) -> Result<Self> {
+        let mut connection = Connection {
+            stream,
+            version: Version::One,
+            space: String::new(),
+            in_barrier: false,
+            longest: 0,
+        };
+        connection.version = connection.agree()?;
+        match connection.version {
+            Version::One => connection.begin_one()?,
+            Version::Two => connection.begin_two(rank, job)?,
+        }
+        Ok(connection)
+    }
+
+    /// The best version that both speak. All servers understand the first line; those of one version may refuse the other one.
+    fn agree(&mut self) -> Result<Version> {
+        for (version, subversion) in [(2, 0), (1, 1)] {
+            let (version, subversion) = (version.to_string(), subversion.to_string());
+            let wish = [
+                ("cmd", "init"),
+                ("pmi_version", &version),
+                ("pmi_subversion", &subversion),
+            ];
+            let answer = self.ask(&wish, "response_to_init")?;
+            match (answer.check(), answer.get("pmi_version")) {
+                (Ok(()), Some("1")) => return Ok(Version::One),
+                (Ok(()), Some("2")) if version == "2" => return Ok(Version::Two),
+                _ => {}
+            }
+        }
+        Err(refused("it speaks another version"))
+    }
+
+    fn begin_one(&mut self) -> Result<()> {
+        let most = self.ask(&[("cmd", "get_maxes")], "maxes")?;
+        self.longest = most.number("vallen_max")?;
+        let space = self.ask(&[("cmd", "get_my_kvsname")], "my_kvsname")?;
+        self.space = named(&space, "kvsname")?;
+        Ok(())
+    }
+
+    fn begin_two(&mut self, rank: u32, job: Option<&str>) -> Result<()> {
+        let rank = rank.to_string();
+        let mut wish = vec![("cmd", "fullinit")];
+        wish.extend(job.map(|job| ("pmijobid", job)));
+        wish.extend([("pmirank", rank.as_str()), ("threaded", "TRUE")]);
+        let answer = self.ask(&wish, "fullinit-response")?;
+        answer.check()?;
+        if answer.get("rank").map(str::trim) != Some(&rank) {
+            return Err(refused(&format!(
+                "it takes rank {rank} for {:?}",
+                answer.get("rank").unwrap_or("none")
+            )));
+        }
+        let space = self.ask(&[("cmd", "job-getid")], "job-getid-response")?;
+        space.check()?;
+        self.space = named(&space, "jobid")?;
+        self.longest = LONGEST_OF_TWO;
+        Ok(())
+    }
+
+    /// What the server speaks.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Publishes: others find it after the next barrier.
+    pub fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let value = hex(value);
+        if value.len() >= self.longest {
+            return Err(Error::InvalidArgument(format!(
+                "the PMI server takes values of less than {} characters, not {}",
+                self.longest,
+                value.len()
+            )));
+        }
+        let what = [("key", key), ("value", &value)];
+        let answer = match self.version {
+            Version::One => {
+                let space = self.space.clone();
+                let one = [("cmd", "put"), ("kvsname", &space), what[0], what[1]];
+                self.ask(&one, "put_result")?
+            }
+            Version::Two => {
+                let two = [("cmd", "kvs-put"), what[0], what[1]];
+                self.ask(&two, "kvs-put-response")?
+            }
+        };
+        answer.check()
+    }
+
+    /// What somebody has published; nothing while the end of a barrier is awaited.
+    pub fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+        if self.in_barrier {
+            return Ok(None);
+        }
+        let space = self.space.clone();
+        let answer = match self.version {
+            Version::One => return published(key, self.get_one(key)?),
+            Version::Two => {
+                let wish = [
+                    ("cmd", "kvs-get"),
+                    ("jobid", space.as_str()),
+                    ("srcid", "-1"),
+                    ("key", key),
+                ];
+                self.ask(&wish, "kvs-get-response")?
+            }
+        };
+        published(key, found(&answer))
+    }
+
+    fn get_one(&mut self, key: &str) -> Result<Option<String>> {
+        let space = self.space.clone();
+        let wish = [("cmd", "get"), ("kvsname", &space), ("key", key)];
+        let answer = self.ask(&wish, "get_result")?;
+        if answer.check().is_err() {
+            return Ok(None);
+        }
+        Ok(answer.get("value").map(str::to_owned))
+    }
+
+    /// What the server tells of the job.
+    fn attribute(&mut self, key: &str) -> Result<Option<String>> {
+        match self.version {
+            Version::One => self.get_one(key),
+            Version::Two => {
+                let wish = [("cmd", "info-getjobattr"), ("key", key)];
+                let answer = self.ask(&wish, "info-getjobattr-response")?;
+                Ok(found(&answer))
+            }
+        }
+    }
+
+    /// The ranks on the host of `rank`, ascending: from the server's map of hosts.
+    pub fn neighbours(&mut self, rank: u32, size: u32) -> Result<Vec<u32>> {
+        let map = self.attribute("PMI_process_mapping")?;
+        let hosts = map.as_deref().and_then(|map| hosts(map, size));
+        let Some(hosts) = hosts else {
+            return Err(Error::Unreachable(format!(
+                "the PMI server does not tell which ranks share a host (PMI_process_mapping={:?})",
+                map.unwrap_or_default()
+            )));
+        };
+        let mine = hosts[rank as usize];
+        Ok((0..size)
+            .filter(|rank| hosts[*rank as usize] == mine)
+            .collect())
+    }
+
+    /// Enters a barrier of all ranks, or goes on with one, and waits for its end.
+    pub fn barrier(&mut self, deadline: Deadline) -> Result<()> {
+        let (wish, out) = match self.version {
+            Version::One => ("barrier_in", "barrier_out"),
+            Version::Two => ("kvs-fence", "kvs-fence-response"),
+        };
+        if !self.in_barrier {
+            self.say(&[("cmd", wish)])?;
+            self.in_barrier = true;
+        }
+        let text = self.hear(deadline)?;
+        self.in_barrier = false;
+        self.read(&text, out)?.check()
+    }
+
+    /// Leaves; what the server says to it changes nothing.
+    pub fn finalize(&mut self) {
+        let out = match self.version {
+            Version::One => "finalize_ack",
+            Version::Two => "finalize-response",
+        };
+        let _ = self.ask(&[("cmd", "finalize")], out);
+    }
+
+    /// Whether the server still holds its end.
+    pub fn is_open(&self) -> bool {
+        self.stream.is_open()
+    }
+
+    fn ask(&mut self, pairs: &[(&str, &str)], answer: &str) -> Result<Answer> {
+        if self.in_barrier {
+            return Err(Error::Busy);
+        }
+        self.say(pairs)?;
+        let text = self.hear(Deadline::after(PATIENCE)).map_err(|e| match e {
+            Error::Timeout => refused("it does not answer"),
+            other => other,
+        })?;
+        self.read(&text, answer)
+    }
+
+    fn say(&self, pairs: &[(&str, &str)]) -> Result<()> {
+        let pairs = pairs.iter().map(|(key, value)| (*key, *value));
+        match self.version {
+            Version::One => {
+                let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
+                self.stream.say_line(&pairs.join(" "))
+            }
+            Version::Two => {
+                let pairs =
+                    pairs.map(|(key, value)| format!("{key}={};", value.replace(';', ";;")));
+                self.stream.say_counted(&pairs.collect::<String>())
+            }
+        }
+    }
+
+    fn hear(&mut self, deadline: Deadline) -> Result<String> {
+        match self.version {
+            Version::One => self.stream.line(deadline),
+            Version::Two => self.stream.counted(deadline),
+        }
+    }
+
+    fn read(&self, text: &str, wanted: &str) -> Result<Answer> {
+        match self.version {
+            Version::One => Answer::of_line(text, wanted),
+            Version::Two => Answer::of_message(text, wanted),
+        }
+    }
+}
+
+fn named(answer: &Answer, key: &str) -> Result<String> {
+    let name = answer
+        .get(key)
+        .ok_or_else(|| refused(&format!("it tells no {key}")))?;
+    Ok(name.to_owned())
+}
+
+/// The value of an answer of PMI-2, if there is one.
+fn found(answer: &Answer) -> Option<String> {
+    let there = answer.check().is_ok() && answer.get("found") == Some("TRUE");
+    there.then(|| answer.get("value").map(str::to_owned))?
+}
+
+fn published(key: &str, text: Option<String>) -> Result<Option<Vec<u8>>> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    bytes(&text).map(Some).ok_or_else(|| {
+        Error::Unreachable(format!(
+            "the PMI server gives {text:?} for {key}, which is not ours"
+        ))
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;
