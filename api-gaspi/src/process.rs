@@ -219,17 +219,8 @@ impl Process {
         if rank == self.rank() {
             return Err(Status::ErrInvRank);
         }
-        let rank = u32::from(rank);
-        if self.world.lives_now(rank) == Life::Alive {
-            let bootstrap = self.world.job().bootstrap();
-            bootstrap.end(rank).map_err(from_engine)?;
-        }
-        self.world
-            .engine()
-            .wait(deadline(timeout), &mut || Ok(()), || {
-                Ok((self.world.lives_now(rank) != Life::Alive).then_some(()))
-            })
-            .map_err(from_engine)
+        let ended = self.world.end(u32::from(rank), deadline(timeout));
+        ended.map_err(from_engine)
     }
 
     /// A call begins that may read what other threads delete. Now and then it looks at the lives of the others.

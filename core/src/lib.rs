@@ -28,6 +28,7 @@ pub mod gate;
 pub mod group;
 pub mod host;
 pub mod inbox;
+mod interrupt;
 pub mod job;
 #[cfg(not(loom))]
 pub mod keyring;

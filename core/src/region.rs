@@ -131,6 +131,15 @@ impl Region {
         self.memory.handle_by(handler)
     }
 
+    /// [`handle_by`](Self::handle_by) for messages of peers that the first transport does not reach; where there is no other one, of all.
+    pub fn handle_from_afar(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        if self.others.is_empty() {
+            return self.memory.handle_by(handler);
+        }
+        let mut others = self.others.iter();
+        others.try_for_each(|other| other.handle_by(handler.clone()))
+    }
+
     /// `len` bytes at `offset` as an operand. Errors: [`Error::OutOfBounds`].
     #[inline]
     pub fn local(&self, offset: usize, len: usize) -> Result<Local> {

@@ -16,6 +16,7 @@ use crate::directory::{
     region_entry, visibility_word,
 };
 use crate::engine::{Connection, Engine};
+use crate::interrupt;
 use crate::job::{Job, RankState};
 use crate::limbo::{Limbo, Reader};
 use crate::op::{Flags, Outcome, Remote};
@@ -85,6 +86,8 @@ pub struct World {
     /// Counted among those of this process.
     joined: bool,
     directory: Directory,
+    /// Where ranks of other hosts ask this process to end.
+    _interrupts: Option<Region>,
     /// A rank that is never talked to costs a pointer here, too.
     peers: Box<[OnceBox<PeerPlace>]>,
     lives: Box<[AtomicU8]>,
@@ -143,12 +146,14 @@ impl World {
         };
         job.publish("address", life_cycle, engine.address()?.as_bytes())?;
         job.publish("directory", life_cycle, directory.key().as_bytes())?;
+        let interrupts = interrupt::listen(&engine, &job, life_cycle)?;
         Ok(World {
             engine,
             job,
             life_cycle,
             joined: false,
             directory,
+            _interrupts: interrupts,
             peers: (0..ranks).map(|_| OnceBox::new()).collect(),
             lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
             imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),

@@ -138,7 +138,7 @@ impl Bootstrap for Launched {
             return interrupt(&self.host.board, rank);
         }
         Err(Error::Unreachable(format!(
-            "rank {rank} is on another host: no process there can be ended from here"
+            "rank {rank} is on another host: its process is told by its peers, not from here"
         )))
     }
 

@@ -84,10 +84,10 @@ pub trait Bootstrap: Send + Sync {
         true
     }
 
-    /// Begins to end another rank on purpose, by an interrupt signal.
+    /// Sends the process of a rank of this host an interrupt signal, to end it on purpose. `World::end` does so for all ranks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]; [`Error::Unreachable`] for a rank that cannot be ended from here.
+    /// [`Error::InvalidArgument`]; [`Error::Unreachable`] for a rank of another host.
     fn end(&self, rank: u32) -> Result<()>;
 
     /// Leaves the job in order.
@@ -116,6 +116,33 @@ pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     }
     foreign::refuse(&|name| std::env::var(name).ok())?;
     Ok(Arc::new(Alone::default()))
+}
+
+/// What launchers are known by.
+const TRACES: [&str; 17] = [
+    "UNIPGAS_JOB",
+    "UNIPGAS_RANK",
+    "UNIPGAS_SIZE",
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "PMI_JOBID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "MV2_COMM_WORLD_SIZE",
+    "MPI_LOCALNRANKS",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+];
+
+/// What launchers have left in the environment, for people: variables and their values.
+pub fn traces() -> Vec<(&'static str, String)> {
+    let found = |name: &'static str| Some((name, std::env::var(name).ok()?));
+    TRACES.into_iter().filter_map(found).collect()
 }
 
 fn by_token(token: &str) -> Result<Ranked> {

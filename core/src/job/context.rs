@@ -97,6 +97,11 @@ impl Job {
         &*self.bootstrap
     }
 
+    /// The same, to be kept.
+    pub(crate) fn shared_bootstrap(&self) -> &Arc<dyn Bootstrap> {
+        &self.bootstrap
+    }
+
     /// Tells the other ranks `value` (at most 192 bytes) under `name` (at most 20) in initialisation `cycle`. The same name overwrites.
     pub fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {
         self.bootstrap.publish(name, cycle, value)

@@ -4,6 +4,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn unipgas(args: &[&str]) -> Output {
+    unipgas_with(&[], args)
+}
+
+fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     for name in [
         "UNIPGAS_CC",
@@ -14,6 +18,7 @@ fn unipgas(args: &[&str]) -> Output {
     ] {
         command.env_remove(name);
     }
+    command.envs(variables.iter().copied());
     command.args(args).output().unwrap()
 }
 
@@ -221,6 +226,11 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     for part in [
         "machine ",
         "backend    shm: usable",
+        "bootstrap  none: a job of one; rank 0 of 1, 1 on this host (no launcher",
+        "host       ",
+        "network    shm (this host): used: the default",
+        "network    opaque (other hosts): used: choice 1",
+        "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; no limits",
         "userfaultfd",
         "processes: 65536",
         "KiB per process",
@@ -246,6 +256,11 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     assert_eq!(info["limits"]["processes"], 65536);
     assert_eq!(info["backends"]["shm"]["usable"], true);
     assert_eq!(info["limits"]["RCCE UEs"], 48);
+    assert_eq!(info["bootstrap"]["size"], 1);
+    assert_eq!(info["host"]["id"].as_str().unwrap().len(), 16);
+    assert_eq!(info["networks"]["shm"]["used"], true);
+    assert_eq!(info["backends"]["shm"]["mapped"], true);
+    assert_eq!(info["backends"]["opaque"]["mapped"], false);
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/run-examples");
     let tests = std::fs::read_to_string(examples).unwrap();
     for (limit, before, after) in [
@@ -267,4 +282,30 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         assert!(info[memory].as_u64().unwrap() > 0, "{memory}");
     }
     assert!(!info["machine"]["pus"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn info_tells_the_launcher_and_what_is_not_used() {
+    let myself = env!("CARGO_BIN_EXE_unipgas");
+    let output = unipgas(&["run", "-n", "2", myself, "info", "--json"]);
+    assert!(output.status.success());
+    let mut told = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    for _ in 0..2 {
+        let info: serde_json::Value = told.next().unwrap().unwrap();
+        assert_eq!(info["bootstrap"]["source"], "unipgas run");
+        assert_eq!(info["bootstrap"]["size"], 2);
+        assert!(info["bootstrap"]["environment"]["UNIPGAS_RANK"].is_string());
+    }
+    let output = unipgas_with(
+        &[("UNIPGAS_NETWORKS", "none"), ("MPI_LOCALNRANKS", "3")],
+        &["info"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "network    opaque (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
+        "bootstrap  no: a launcher has started this process as one of several (MPI_LOCALNRANKS=3)",
+        "(found MPI_LOCALNRANKS=3)",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
 }

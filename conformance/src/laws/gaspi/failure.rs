@@ -41,6 +41,8 @@ laws! {
         "gaspi_proc_term of the survivors does not wait for the killed process";
     init_without_the_dead: "failure.init", "§5.3.1", 3, [gaspi_proc_init] + needs_kill + bare,
         "gaspi_proc_init ends with an error, or never says success, when a process dies before it has come";
+    kill_afar: "proc_kill.neighbour", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
+        "gaspi_proc_kill ends a process of another host as it ends one of this host";
     kill_by_call: "proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
         "after success of gaspi_proc_kill the other process has been terminated";
 }
@@ -457,11 +459,20 @@ fn init_without_the_dead(ctx: &Ctx) -> Verdict {
 }
 
 fn kill_by_call(ctx: &Ctx) -> Verdict {
-    if ctx.rank == 2 {
+    kill_one(ctx, 2)
+}
+
+/// Where ranks play hosts, another one.
+fn kill_afar(ctx: &Ctx) -> Verdict {
+    kill_one(ctx, 1)
+}
+
+fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
+    if ctx.rank == victim {
         ctx.may_die();
     }
     barrier()?;
-    if ctx.rank == 2 {
+    if ctx.rank == victim {
         // Nobody notifies: the end comes by the signal.
         pause(LONG);
         return Err("still alive long after gaspi_proc_kill".into());
@@ -470,14 +481,18 @@ fn kill_by_call(ctx: &Ctx) -> Verdict {
         pause(NAP);
         gives!(ErrInvRank, gaspi_proc_kill(0, LONG));
         gives!(ErrInvRank, gaspi_proc_kill(ctx.size as u16, LONG));
-        repeat("gaspi_proc_kill", || c!(gaspi_proc_kill(2, 500)))?;
+        repeat("gaspi_proc_kill", || {
+            c!(gaspi_proc_kill(victim as u16, 500))
+        })?;
         // It has been terminated: no need to wait for the state.
+        let mut expected = vec![0; 3];
+        expected[victim as usize] = 1;
         ensure_eq!(
             states(ctx)?,
-            vec![0, 0, 1],
+            expected,
             "the state vector after gaspi_proc_kill"
         );
     }
-    learn(ctx, 2)?;
-    go_on(ctx, 2)
+    learn(ctx, victim)?;
+    go_on(ctx, victim)
 }

@@ -69,7 +69,7 @@ pub fn features() -> Vec<(&'static str, &'static str, Probe)> {
         ),
         (
             "userfaultfd",
-            "sharing a program's own memory in place",
+            "sharing a program's own memory in place; ptrace does it, too",
             fault_outcome,
         ),
     ]

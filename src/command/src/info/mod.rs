@@ -1,6 +1,7 @@
 //! `unipgas info`: what this machine offers and what the library can do on it.
 
 mod features;
+mod reach;
 mod trial;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use unipgas::utofu::shape::MAX_NODES;
 use unipgas::utofu::vcq::VcqFlags;
 
 use self::features::features;
+use self::reach::Reach;
 use self::trial::{Found, Trials, Way};
 use crate::{fail, shown};
 
@@ -54,6 +56,7 @@ struct Memory {
 /// All that is shown.
 struct Info {
     topology: Topology,
+    reach: Reach,
     features: Vec<(&'static str, &'static str, Probe)>,
     trials: Trials,
     /// As an ordinary user, for who is none; or why that was not tried.
@@ -84,6 +87,7 @@ pub fn run(args: &Args) -> ExitCode {
     };
     let info = Info {
         topology,
+        reach: Reach::look(),
         features: features(),
         trials: trial::all(),
         ordinary: trial::as_nobody(),
@@ -112,6 +116,7 @@ impl Info {
                 units.join(",")
             ));
         }
+        lines.extend(self.reach.lines());
         for (name, found) in &self.trials {
             lines.push(format!("backend    {name}: {}", tried(found)));
         }
@@ -169,6 +174,8 @@ impl Info {
                 let outcome = json!({
                     "usable": found.is_ok(),
                     "reason": found.as_ref().err(),
+                    "mapped": ways.map(|ways| ways.mapped),
+                    "limits": ways.map(|ways| &ways.limits),
                     "own_memory_one_thread": ways.map(|ways| ways.one_thread),
                     "own_memory_several_threads": ways.map(|ways| ways.several_threads),
                     "own_memory_how": ways.and_then(|ways| ways.how.as_ref().ok()),
@@ -185,6 +192,7 @@ impl Info {
             .map(|node| json!({ "os_index": node.os_index, "pus": node.pus }))
             .collect();
         let ordinary = self.ordinary.as_ref();
+        let [bootstrap, host, networks] = self.reach.json();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "machine": {
@@ -195,6 +203,9 @@ impl Info {
                 "l3_count": self.topology.l3_count,
                 "l3_bytes": self.topology.l3_bytes,
             },
+            "bootstrap": bootstrap,
+            "host": host,
+            "networks": networks,
             "backends": backends(&self.trials),
             "ordinary_user_backends": ordinary.and_then(|tried| tried.as_ref().ok()).map(backends),
             "ordinary_user_reason": ordinary.and_then(|tried| tried.as_ref().err()),
@@ -213,6 +224,12 @@ fn tried(found: &Result<Found, String>) -> String {
         Err(why) => return format!("no: {why}"),
         Ok(found) => found,
     };
+    if !found.mapped {
+        return format!(
+            "usable, tried with 2 processes; peers map nothing, all goes by messages; {}",
+            found.limits
+        );
+    }
     let copied = || match &found.how {
         Err(why) => format!("copied by the kernel, 10 to 1,000 times slower: {why}"),
         Ok(_) => "copied by the kernel, 10 to 1,000 times slower".into(),

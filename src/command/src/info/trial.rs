@@ -1,5 +1,6 @@
 //! Trying what the backends can do here: two processes that communicate, and share memory in place where that is possible.
 
+use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use unipgas::core::job::Job;
 use unipgas::core::job::launch::{Launch, Outcome, Output};
 use unipgas::core::registry::{self, Opening, open_from_env};
+use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
 use unipgas::core::{Deadline, Engine, Error, Region, Remote, Result, Rights, print};
 
@@ -33,9 +35,55 @@ pub enum Way {
     Copied,
 }
 
+/// What a backend does not do by itself; nothing where it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confined {
+    /// Bytes of one transfer.
+    pub largest: Option<usize>,
+    /// Bytes that are taken in the call.
+    pub inline: Option<usize>,
+    /// Operations to one peer under way.
+    pub depth: Option<usize>,
+    /// Lines of 64 bytes arrive in one piece.
+    pub lines: bool,
+}
+
+impl From<Limits> for Confined {
+    fn from(limits: Limits) -> Self {
+        let limit = |limit| (limit != usize::MAX).then_some(limit);
+        Confined {
+            largest: limit(limits.largest),
+            inline: limit(limits.inline),
+            depth: limit(limits.depth),
+            lines: limits.lines,
+        }
+    }
+}
+
+impl fmt::Display for Confined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = [
+            self.largest.map(|bytes| format!("{bytes} bytes at once")),
+            self.inline.map(|bytes| format!("{bytes} bytes inline")),
+            self.depth
+                .map(|depth| format!("{depth} operations under way")),
+            (!self.lines).then(|| "no lines".to_owned()),
+        ];
+        let said: Vec<_> = said.into_iter().flatten().collect();
+        match said.is_empty() {
+            true => f.write_str("no limits"),
+            false => write!(f, "limits: {}", said.join(", ")),
+        }
+    }
+}
+
 /// What two processes found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
+    /// Peers map what the library allocates.
+    pub mapped: bool,
+    /// What the engine makes up for.
+    pub limits: Confined,
     /// Own memory of a process with one thread.
     pub one_thread: Way,
     /// The same where another thread runs.
@@ -165,6 +213,7 @@ fn meet() -> Result<Found> {
     let deadline = Deadline::after(LIMIT);
     let job = Job::from_env()?;
     let transports = open_from_env(&Opening::of(&job))?;
+    let limits = transports[0].capabilities().limits.into();
     let world = World::join(Engine::new(transports)?, job)?;
     let engine = world.engine();
     let alone = own(engine)?;
@@ -206,6 +255,8 @@ fn meet() -> Result<Found> {
     world.leave()?;
     let way = |mapped: bool| if mapped { Way::InPlace } else { Way::Copied };
     Ok(Found {
+        mapped: mapped[0],
+        limits,
         one_thread: way(mapped[1]),
         several_threads: way(mapped[2]),
         how: unipgas::shm::adoption().map(str::to_owned),
