@@ -1,6 +1,7 @@
 /*
- * dying barrier|notice|nobody: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from
- * anyone. Each says what its wait has ended with. With "nobody" all live, and wait for a notification without end. For tests.
+ * dying barrier|notice|kill|nobody: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from
+ * anyone. Each says what its wait has ended with. With "kill" all wait for a notification, and rank 0 ends the last one by gaspi_proc_kill before.
+ * With "nobody" all live, and wait for a notification without end. For tests.
  */
 #include "../examples/gaspi/success_or_die.h"
 
@@ -22,7 +23,12 @@ main (int argc, char *argv[])
   SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
   printf ("rank %u: waiting\n", rank);
   fflush (stdout);
-  if (rank == processes - 1 && strcmp (argv[1], "nobody") != 0)
+  if (strcmp (argv[1], "kill") == 0)
+    {
+      if (rank == 0)
+        SUCCESS_OR_DIE (gaspi_proc_kill (processes - 1, GASPI_BLOCK));
+    }
+  else if (rank == processes - 1 && strcmp (argv[1], "nobody") != 0)
     raise (SIGKILL);
 
   const gaspi_return_t code = strcmp (argv[1], "barrier") == 0 ? gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK)

@@ -259,7 +259,10 @@ fn meet() -> Result<Found> {
         limits,
         one_thread: way(mapped[1]),
         several_threads: way(mapped[2]),
-        how: unipgas::shm::adoption().map(str::to_owned),
+        how: match mapped[0] {
+            true => unipgas::shm::adoption().map(str::to_owned),
+            false => Err("peers map nothing".into()),
+        },
     })
 }
 
