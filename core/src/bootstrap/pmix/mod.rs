@@ -1,6 +1,7 @@
 //! PMIx: Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`.
 //!
-//! Nothing is collected at fences: what ranks of other hosts have published is fetched when it is first needed.
+//! Nothing is collected at fences: what ranks of other hosts have published is fetched when it is first needed. But for Slurm: its server (22.05)
+//! waits for no other node at a fence that collects nothing.
 
 mod library;
 #[cfg(test)]
@@ -24,6 +25,8 @@ use library::{
     SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_INT, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
 };
 
+/// What Slurm's names of jobs begin with.
+const SLURM: &[u8] = b"slurm.";
 /// A fence that does not come yet.
 const PENDING: c_int = i32::MAX;
 /// Seconds after which a value that its rank has published is given up: its host has gone.
@@ -311,7 +314,8 @@ impl Server for Pmix {
             None => {
                 let arrived = Arc::new(AtomicI32::new(PENDING));
                 let all = self.client.process(WILDCARD);
-                let collect = Info::new(c"pmix.collect", TYPE_BOOL, Data { flag: false });
+                let flag = self.client.me.namespace.starts_with(SLURM);
+                let collect = Info::new(c"pmix.collect", TYPE_BOOL, Data { flag });
                 let told = Arc::into_raw(arrived.clone()).cast_mut().cast();
                 // SAFETY:
                 // - processes and wishes are copied; the callback gets its own reference to the count.
