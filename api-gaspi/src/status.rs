@@ -125,6 +125,7 @@ pub(crate) fn code_of(error: &Error) -> Status {
         | Error::Refused(_)
         | Error::Unsupported
         | Error::InvalidArgument(_)
+        | Error::NotRegistered
         | Error::Os(_) => Status::Error,
     }
 }

@@ -76,7 +76,7 @@ impl From<Error> for Errno {
             Error::Unsupported => Errno::OPNOTSUPP,
             Error::Exhausted(_) => Errno::NOMEM,
             Error::Taken(_) => Errno::NOKEY,
-            Error::Refused(_) | Error::Os(_) => Errno::IO,
+            Error::Refused(_) | Error::NotRegistered | Error::Os(_) => Errno::IO,
         }
     }
 }

@@ -167,6 +167,7 @@ pub fn from_engine(error: Error) -> Code {
         | Error::Timeout
         | Error::InboxFull
         | Error::Refused(_)
+        | Error::NotRegistered
         | Error::Os(_) => Code::Fatal,
     }
 }

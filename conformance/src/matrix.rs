@@ -87,7 +87,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["opaque"],
         env: &[(
             "UNIPGAS_OPAQUE",
-            "unordered,no-lines,inline=8,largest=4096,depth=4",
+            "unordered,no-lines,registered,inline=8,largest=4096,depth=4",
         )],
         threads: false,
         seeded: true,
@@ -96,7 +96,11 @@ pub const COLUMNS: &[Column] = &[
         name: "mixed",
         backend: "shm",
         pins: &["opaque", "mixed"],
-        env: &[("UNIPGAS_SHM_ADOPT", "1"), ("UNIPGAS_TEST_HOSTS", "2")],
+        env: &[
+            ("UNIPGAS_SHM_ADOPT", "1"),
+            ("UNIPGAS_TEST_HOSTS", "2"),
+            ("UNIPGAS_OPAQUE", "registered"),
+        ],
         threads: false,
         seeded: false,
     },

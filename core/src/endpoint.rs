@@ -521,7 +521,7 @@ impl Endpoint {
         // - the caller's word.
         unsafe {
             self.channel(dst.region)
-                .atomic(dst, request, flags, context)
+                .atomic(dst, request, 0, flags, context)
         }
     }
 

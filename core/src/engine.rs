@@ -9,6 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::limited::Limited;
 use crate::operands::Operands;
 use crate::region::{Memory, Region, RemoteRegion, Rights};
+use crate::registration::Registrations;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::Patience;
 use crate::{Deadline, Error, Result, user_memory};
@@ -19,6 +20,8 @@ pub struct Engine {
     /// Of the first transport, which lives as long as the engine.
     bell: *const Bell,
     operands: Arc<Operands>,
+    /// With those transports that need it, of memory that no peer reaches.
+    registrations: Box<[Option<Arc<Registrations>>]>,
     crowded: AtomicBool,
     /// Processes that take part.
     company: AtomicU32,
@@ -48,9 +51,14 @@ impl Engine {
         if transports.is_empty() {
             return Err(Error::InvalidArgument("an engine needs a transport".into()));
         }
+        let private = |transport: &Arc<dyn Transport>| {
+            let needed = transport.capabilities().limits.registered;
+            needed.then(|| Arc::new(Registrations::new(transport.clone())))
+        };
         Ok(Engine {
             bell: transports[0].bell(),
             driven: transports.iter().any(|t| t.capabilities().asynchronous),
+            registrations: transports.iter().map(private).collect(),
             transports: transports.into(),
             operands: Arc::default(),
             crowded: AtomicBool::new(false),
@@ -141,6 +149,9 @@ impl Engine {
     /// `len` bytes at `base` stay valid until the region is dropped.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
         user_memory::check(base, len, "to register")?;
+        for private in self.registrations.iter().flatten() {
+            private.forget(base, len);
+        }
         // SAFETY:
         // - the caller's word.
         let register =
@@ -184,14 +195,18 @@ impl Engine {
 
     /// A new endpoint whose queue holds `depth` requests.
     pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
-        let open = |transport: &Arc<dyn Transport>| {
+        let open = |(transport, private): (&Arc<dyn Transport>, &Option<Arc<Registrations>>)| {
             let channel = transport.open_channel()?;
             match transport.capabilities().limits {
                 Limits::NONE => Ok(channel),
-                limits => Ok(Box::new(Limited::over(channel, limits)?) as Box<dyn Channel>),
+                limits => {
+                    let limited = Limited::over(channel, limits, private.clone())?;
+                    Ok(Box::new(limited) as Box<dyn Channel>)
+                }
             }
         };
-        let channels: Result<Vec<_>> = self.transports.iter().map(open).collect();
+        let each = self.transports.iter().zip(&self.registrations);
+        let channels: Result<Vec<_>> = each.map(open).collect();
         let operands = match self.transports.len() {
             1 => None,
             _ => Some(self.operands.clone()),

@@ -42,6 +42,10 @@ pub enum Error {
     /// Given by [channels](crate::transport::Channel) alone; what comes through an [`Endpoint`](crate::Endpoint) waits there.
     #[error("the network takes no more operations now")]
     NotNow,
+    /// Memory of this process that the network would read or write is not registered with it. Given by
+    /// [channels](crate::transport::Channel) alone; what comes through an [`Endpoint`](crate::Endpoint) is registered there.
+    #[error("memory of an operation is not registered with the network")]
+    NotRegistered,
     /// The target's inbox has no free place; the record was not delivered.
     #[error("the target's inbox is full")]
     InboxFull,

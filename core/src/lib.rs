@@ -55,6 +55,7 @@ mod prefetch;
 pub mod process;
 pub mod published;
 pub mod region;
+mod registration;
 pub mod registry;
 pub mod rendezvous;
 pub mod schedule;

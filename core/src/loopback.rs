@@ -294,12 +294,13 @@ impl Channel for Endpoint {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        desc: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe { MappedChannel.atomic(dst, request, flags, context) }
+        unsafe { MappedChannel.atomic(dst, request, desc, flags, context) }
     }
 
     fn deliver(

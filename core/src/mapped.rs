@@ -450,6 +450,7 @@ impl Channel for MappedChannel {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        _: u64,
         flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {

@@ -36,6 +36,9 @@ pub struct Capabilities {
 pub struct Limits {
     /// [`Flags::LINES`] is kept. Otherwise refused: [`Error::Unsupported`].
     pub lines: bool,
+    /// The operations of this process need memory that is registered here: the source of a put that is not [`Flags::INLINE`], the destination
+    /// of a get, the result of an atomic operation. Otherwise refused: [`Error::NotRegistered`].
+    pub registered: bool,
     /// The most bytes that [`Flags::INLINE`] takes. More are refused: [`Error::Unsupported`].
     pub inline: usize,
     /// The longest put, get and array of an atomic operation, in bytes; at least [`Limits::SHORTEST`]. Longer ones are refused:
@@ -52,6 +55,7 @@ impl Limits {
     /// There are none.
     pub const NONE: Limits = Limits {
         lines: true,
+        registered: false,
         inline: usize::MAX,
         largest: usize::MAX,
         depth: usize::MAX,
@@ -85,6 +89,22 @@ pub trait Transport: Send + Sync {
     /// `len` bytes at `base` stay valid until the registration is dropped.
     unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights)
     -> Result<Box<dyn Memory>>;
+    /// Registers memory of the user for operations of this process; no peer reaches it. `write`: they write there. The engine has looked that it
+    /// is mapped throughout.
+    ///
+    /// # Safety
+    /// As for [`register`](Transport::register).
+    unsafe fn register_local(
+        &self,
+        base: *mut u8,
+        len: usize,
+        write: bool,
+    ) -> Result<Box<dyn Memory>> {
+        let _ = write;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.register(base, len, Rights::empty()) }
+    }
     /// Lets peers read memory of the user for the time of one transfer: as [`register`](Transport::register), but cheap, and slower
     /// to read where that is the price.
     ///
@@ -182,7 +202,8 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Carries out an atomic operation on the elements at `dst`.
+    /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]; operand and
+    /// comparand are taken in the call.
     ///
     /// # Safety
     /// The request's pointers are valid as [`AtomicRequest`] says.
@@ -190,6 +211,7 @@ pub trait Channel: Send + Sync {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        desc: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome>;

@@ -50,7 +50,7 @@ pub const VARIABLES: [Variable; 22] = [
     ),
     variable(
         "UNIPGAS_OPAQUE",
-        "what the opaque backend is: tcp,unordered,no-lines,inline=N,largest=N,depth=N,lose=RANK@OP",
+        "what the opaque backend is: tcp,unordered,no-lines,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

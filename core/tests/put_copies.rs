@@ -134,12 +134,13 @@ impl Channel for CountingChannel {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        desc: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe { self.inner.atomic(dst, request, flags, context) }
+        unsafe { self.inner.atomic(dst, request, desc, flags, context) }
     }
 
     fn deliver(

@@ -363,6 +363,7 @@ impl Channel for ChaosChannel {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        desc: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -387,7 +388,10 @@ impl Channel for ChaosChannel {
             count: request.count,
             operand: input(request.op != AtomicOp::Read, request.operand),
             compare: input(request.op.form() == AtomicForm::Compare, request.compare),
-            result: request.result,
+            result: Local {
+                ptr: request.result,
+                desc,
+            },
         };
         self.state.post(work, shape, flags, context)
     }

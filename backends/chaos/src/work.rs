@@ -83,7 +83,7 @@ pub enum Work {
         count: usize,
         operand: Box<[u8]>,
         compare: Box<[u8]>,
-        result: *mut u8,
+        result: Local,
     },
     Deliver {
         first: RemoteRegion,
@@ -234,14 +234,14 @@ impl Work {
                     count: range.len(),
                     operand: input(operand),
                     compare: input(compare),
-                    result: match result.is_null() {
-                        true => *result,
-                        false => result.wrapping_add(skip),
+                    result: match result.ptr.is_null() {
+                        true => result.ptr,
+                        false => result.ptr.wrapping_add(skip),
                     },
                 };
                 // SAFETY:
                 // - see above.
-                unsafe { inner.atomic(dst.at(skip), &request, flags, context) }
+                unsafe { inner.atomic(dst.at(skip), &request, result.desc, flags, context) }
             }
             Work::Deliver {
                 first,

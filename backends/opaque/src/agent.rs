@@ -207,9 +207,7 @@ impl Agent {
         self.hosts.retain_mut(|host| {
             let blocked = host.link.push();
             let ended = stream::pull(host.link.socket(), &mut host.incoming).is_err();
-            let taken = host
-                .link
-                .take(&mut host.incoming, !home.options.limits.lines);
+            let taken = host.link.take(&mut host.incoming, home);
             let lost = ended || taken.is_err();
             if lost {
                 home.events.forget(host.link.socket());

@@ -174,11 +174,16 @@ impl Issue {
                 flags,
                 context,
             } = next;
+            let source = match &what {
+                What::Frame(_) => Ok(()),
+                What::Put(put) => self.check_source(put.src, put.len, flags),
+            };
             let encode = |into: &mut Vec<u8>| match &what {
                 What::Frame(frame) => into.extend_from_slice(frame),
                 What::Put(put) => put.request().encode(into),
             };
-            if let Err(error) = self.ask(peer, encode, landing, flags, context) {
+            let asked = source.and_then(|()| self.ask(peer, encode, landing, flags, context));
+            if let Err(error) = asked {
                 self.completions.end(peer, context, Err(error));
             }
         }
@@ -219,6 +224,13 @@ impl Issue {
                 }
                 Err(error)
             }
+        }
+    }
+
+    fn check_source(&self, src: Local, len: usize, flags: Flags) -> Result<()> {
+        match flags.contains(Flags::INLINE) {
+            true => Ok(()),
+            false => self.home.check_local(src, len),
         }
     }
 
@@ -266,6 +278,7 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags)?;
+        self.check_source(src, len, flags)?;
         let put = Put {
             src,
             len,
@@ -286,13 +299,14 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
         self.check_limits(len, flags & Flags::LINES)?;
+        self.home.check_local(dst, len)?;
         let request = Request::Get {
             from: place(src.region, src.offset),
             len: len as u64,
             flags,
         };
         let landing = Landing {
-            into: dst.ptr,
+            into: dst,
             len,
             flags,
         };
@@ -319,6 +333,7 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags)?;
+        self.check_source(src, len, flags)?;
         check_notice(&notice)?;
         let slot = place(notice.slot.region, notice.slot.offset);
         let put = Put {
@@ -335,6 +350,7 @@ impl Channel for Endpoint {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        desc: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -351,6 +367,11 @@ impl Channel for Endpoint {
             return Err(Error::Unsupported);
         }
         self.check_limits(len, Flags::empty())?;
+        let result = Local {
+            ptr: request.result,
+            desc,
+        };
+        self.home.check_local(result, if fetch { len } else { 0 })?;
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
         // - where the operation reads them there are `count` elements (the caller's word); they are copied before this returns.
@@ -373,7 +394,7 @@ impl Channel for Endpoint {
             flags,
         };
         let landing = fetch.then_some(Landing {
-            into: request.result,
+            into: result,
             len,
             flags: Flags::empty(),
         });

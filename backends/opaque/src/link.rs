@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use unipgas_core::agent::{Answer, Place, Request, land, wire};
 use unipgas_core::transport::Life;
-use unipgas_core::{Error, Flags, Result, process};
+use unipgas_core::{Error, Flags, Local, Result, process};
 
 use crate::completion::Completions;
 use crate::envelope::{self, Answered, Envelope};
 use crate::stream;
+use crate::transport::Home;
 
 /// Bytes on their way out.
 #[derive(Default)]
@@ -63,7 +64,7 @@ pub fn parts(len: usize, backwards: bool) -> impl Iterator<Item = Range<usize>> 
 /// Where an answer's bytes go.
 #[derive(Clone, Copy)]
 pub struct Landing {
-    pub into: *mut u8,
+    pub into: Local,
     pub len: usize,
     pub flags: Flags,
 }
@@ -206,11 +207,10 @@ impl Link {
     }
 
     /// For the agent: takes the answers that have come whole off `bytes`. Errors: the peer makes no sense.
-    /// `backwards`: what has been read is written from its end.
-    pub fn take(&self, bytes: &mut Vec<u8>, backwards: bool) -> Result<bool, wire::Malformed> {
+    pub fn take(&self, bytes: &mut Vec<u8>, home: &Home) -> Result<bool, wire::Malformed> {
         let (mut at, mut news) = (0, false);
         while let Some((number, message, len)) = envelope::first::<Answered>(&bytes[at..])? {
-            self.answered(number, message, backwards)?;
+            self.answered(number, message, home)?;
             news = true;
             at += len;
         }
@@ -222,7 +222,7 @@ impl Link {
         &self,
         number: Answered,
         message: &[u8],
-        backwards: bool,
+        home: &Home,
     ) -> Result<(), wire::Malformed> {
         let (answer, bytes) = Answer::decode(message)?;
         match answer {
@@ -248,15 +248,18 @@ impl Link {
             (Answer::Failed(failure), _) => Err(Error::from(failure)),
             (_, None) if bytes.is_empty() => Ok(()),
             (_, Some(landing)) if bytes.len() == landing.len => {
-                for part in parts(bytes.len(), backwards) {
-                    // SAFETY:
-                    // - valid for `len` bytes until the operation is complete (contract of the operation).
-                    unsafe {
-                        let into = landing.into.wrapping_add(part.start);
-                        land(&bytes[part], into, landing.flags);
+                // Registered until now, not only when it was asked for.
+                let backwards = !home.options.limits.lines;
+                home.check_local(landing.into, landing.len).map(|()| {
+                    for part in parts(bytes.len(), backwards) {
+                        // SAFETY:
+                        // - valid for `len` bytes until the operation is complete (contract of the operation).
+                        unsafe {
+                            let into = landing.into.ptr.wrapping_add(part.start);
+                            land(&bytes[part], into, landing.flags);
+                        }
                     }
-                }
-                Ok(())
+                })
             }
             _ => {
                 waiting.end(Err(Error::PeerDead));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use unipgas_core::agent::{Place, Request};
+use unipgas_core::op::Local;
 use unipgas_core::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use unipgas_core::transport::Handler;
 use unipgas_core::{Error, Result};
@@ -150,6 +151,14 @@ impl Memory for Registration {
         self.len
     }
 
+    /// Generation and slot, which no other registration has ever had.
+    fn desc(&self) -> u64 {
+        match self.home.options.limits.registered {
+            true => u64::from(self.place.generation) << 32 | u64::from(self.place.slot),
+            false => 0,
+        }
+    }
+
     fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.home.registered.handle_by(self.place, handler);
         Ok(())
@@ -227,6 +236,22 @@ fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
         completions.pending() == 0
     });
     result
+}
+
+impl Home {
+    /// Whether `len` bytes of this process are registered, where they have to be. Errors: [`Error::NotRegistered`].
+    pub fn check_local(&self, local: Local, len: usize) -> Result<()> {
+        let place = Place {
+            slot: local.desc as u32,
+            generation: (local.desc >> 32) as u32,
+            offset: 0,
+        };
+        let needed = self.options.limits.registered && len > 0;
+        match needed && !self.registered.covers(place, local.ptr, len) {
+            true => Err(Error::NotRegistered),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Where a peer has what lies at `offset` of the region.

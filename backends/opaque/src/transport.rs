@@ -257,6 +257,20 @@ impl Transport for Opaque {
         Ok(Box::new(registration))
     }
 
+    unsafe fn register_local(
+        &self,
+        base: *mut u8,
+        len: usize,
+        write: bool,
+    ) -> Result<Box<dyn Memory>> {
+        let needed = if write { Rights::WRITE } else { Rights::READ };
+        user_memory::check_access(base, len, needed)?;
+        // SAFETY:
+        // - the caller's word.
+        let registration = unsafe { Registration::of_user(&self.home, base, len, Rights::empty()) };
+        Ok(Box::new(registration))
+    }
+
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
         Ok(Box::new(Endpoint::new(&self.home)))
     }

@@ -220,13 +220,14 @@ impl Channel for ShmChannel {
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        _: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         if mapped(dst.region) {
             // SAFETY:
             // - the caller's word.
-            return unsafe { MappedChannel.atomic(dst, request, flags, context) };
+            return unsafe { MappedChannel.atomic(dst, request, 0, flags, context) };
         }
         let len = request.count.saturating_mul(request.ty.size());
         dst.region.check(dst.offset, len, Rights::ATOMIC)?;

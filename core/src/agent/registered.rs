@@ -157,6 +157,16 @@ impl Registered {
         imported
     }
 
+    /// Whether `place` is that of a registration, of this process's by its own hand, that these bytes are in.
+    pub fn covers(&self, place: Place, ptr: *const u8, len: usize) -> bool {
+        let slots = self.slots.read();
+        find(&slots, place).is_ok_and(|found| {
+            let parts = found.region.parts();
+            let offset = ptr.addr().wrapping_sub(parts.base.addr());
+            check_range(offset, len, parts.len).is_ok()
+        })
+    }
+
     /// Carries a request out.
     pub fn serve(&self, request: &Request<'_>) -> Answer {
         let slots = self.slots.read();
@@ -303,6 +313,6 @@ fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> Result<Vec<
     };
     // SAFETY:
     // - operand, comparand and result have `count` elements if they are used, as just seen; the target is registered.
-    unsafe { MappedChannel.atomic(dst, &request, flags, 0) }?;
+    unsafe { MappedChannel.atomic(dst, &request, 0, flags, 0) }?;
     Ok(before)
 }

@@ -1,7 +1,7 @@
 //! Networks that do not take every operation: the channel that makes up for it.
 //!
 //! What a network's [`Limits`] leave out is done here: long transfers go in pieces, lines are cut where their order is not kept, bytes that
-//! do not fit into the call are copied. What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
+//! do not fit into the call are copied, memory that has to be registered [is](crate::registration). What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
 //! somebody polls, or by the driver. So nothing above knows of limits: an operation is refused for its arguments only, and it ends once,
 //! when all its pieces have. How many may wait is the business of the interfaces, whose queues have a depth of their own.
 
@@ -16,15 +16,20 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use slab::Slab;
 
-use self::work::{Place, Source, Work};
+use self::work::{Landing, Place, Source, Work};
 use crate::driver::{Driven, Driver};
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::registration::Registrations;
 use crate::transport::{Channel, Limits};
 use crate::{AtomicOp, Error, Result};
 
 /// A channel of a network with limits.
-pub(crate) struct Limited(Arc<Shared>);
+pub(crate) struct Limited {
+    shared: Arc<Shared>,
+    /// Where the network needs them. Not in what is shared with the progress thread, which must not be the last to let go of a network.
+    registrations: Option<Arc<Registrations>>,
+}
 
 struct Shared {
     /// Goes before what its operations use.
@@ -87,16 +92,26 @@ impl Operation {
     fn is_over(&self) -> bool {
         self.next.is_none() && self.under_way == 0 && !self.waits
     }
+
+    /// What is over gets where it belongs.
+    fn end(self) -> Completion {
+        if self.result.is_ok() {
+            // SAFETY:
+            // - valid until the operation is reported, by the word of who posted it.
+            unsafe { self.work.land(self.flags) };
+        }
+        Completion {
+            context: self.context,
+            result: self.result,
+        }
+    }
 }
 
 impl State {
     /// Reports an operation that is over.
     fn end(&mut self, number: usize) {
         let operation = self.operations.remove(number);
-        self.ended.push_back(Completion {
-            context: operation.context,
-            result: operation.result,
-        });
+        self.ended.push_back(operation.end());
     }
 
     /// Learns what has ended below.
@@ -142,9 +157,8 @@ impl State {
 }
 
 impl Shared {
-    /// Posts what cannot be a call of the network's.
+    /// Posts what has been checked.
     fn post(&self, work: Work, flags: Flags, context: u64) -> Result<Outcome> {
-        work.check()?;
         let mut state = self.state.lock();
         let state = &mut *state;
         let peer = work.region().parts().peer;
@@ -189,7 +203,7 @@ impl Shared {
         }
         let operation = &state.operations[number];
         if operation.is_over() && operation.result.is_ok() {
-            state.operations.remove(number);
+            state.operations.remove(number).end();
             return Ok(Outcome::Complete);
         }
         // Under the lock: nobody may report its end before it counts.
@@ -224,16 +238,26 @@ impl Driven for Shared {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         if !std::mem::take(&mut state.waiting).is_empty() {
-            self.0.driver.fewer(1);
+            self.shared.driver.fewer(1);
+        }
+        for operation in state.operations.drain() {
+            if operation.under_way > 0 {
+                operation.work.abandon();
+            }
         }
     }
 }
 
 impl Limited {
-    /// Over `inner`, whose network has `limits`. Errors: those of [`Driver::of_this_process`].
-    pub fn over(inner: Box<dyn Channel>, limits: Limits) -> Result<Self> {
+    /// Over `inner`, whose network has `limits`; `registrations` where that needs registered memory. Errors: those of
+    /// [`Driver::of_this_process`].
+    pub fn over(
+        inner: Box<dyn Channel>,
+        limits: Limits,
+        registrations: Option<Arc<Registrations>>,
+    ) -> Result<Self> {
         let driver = Driver::of_this_process()?;
         let shared = Arc::new(Shared {
             inner,
@@ -244,7 +268,21 @@ impl Limited {
         });
         let driven = Arc::downgrade(&shared) as Weak<dyn Driven>;
         shared.driver.enrol(driven);
-        Ok(Limited(shared))
+        Ok(Limited {
+            shared,
+            registrations,
+        })
+    }
+
+    /// Posts what cannot be a call of the network's.
+    fn post(&self, mut work: Work, flags: Flags, context: u64) -> Result<Outcome> {
+        work.check()?;
+        if let Some(registrations) = &self.registrations {
+            // SAFETY:
+            // - the word of whoever has called an operation, and has not got its answer.
+            unsafe { work.hold(flags, &self.shared.limits, registrations) }?;
+        }
+        self.shared.post(work, flags, context)
     }
 }
 
@@ -263,7 +301,7 @@ impl Channel for Limited {
             len,
             notice: None,
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     unsafe fn get(
@@ -274,8 +312,13 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let src = Place::of(src);
-        self.0.post(Work::Get { dst, src, len }, flags, context)
+        let work = Work::Get {
+            dst,
+            landing: Landing::There,
+            src: Place::of(src),
+            len,
+        };
+        self.post(work, flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
@@ -283,7 +326,7 @@ impl Channel for Limited {
             slot: Place::of(notice.slot),
             value: notice.value,
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     unsafe fn put_notify(
@@ -301,13 +344,14 @@ impl Channel for Limited {
             len,
             notice: Some((Place::of(notice.slot), notice.value)),
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     unsafe fn atomic(
         &self,
         dst: Remote<'_>,
         request: &AtomicRequest,
+        _: u64,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -330,8 +374,9 @@ impl Channel for Limited {
             operand: read(request.operand, request.op != AtomicOp::Read),
             compare: read(request.compare, compares),
             result: request.result,
+            landing: Landing::There,
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     fn deliver(
@@ -347,7 +392,7 @@ impl Channel for Limited {
             overflow: inbox.overflow.map(Place::of),
             record,
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     fn active_message(
@@ -365,24 +410,24 @@ impl Channel for Limited {
             }),
             len: message.len(),
         };
-        self.0.post(work, flags, context)
+        self.post(work, flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.pending() == 0 {
             return;
         }
-        self.0.go_on();
+        self.shared.go_on();
         loop {
-            let next = self.0.state.lock().ended.pop_front();
+            let next = self.shared.state.lock().ended.pop_front();
             let Some(completion) = next else { return };
             sink(completion);
             // Only now: who sees that nothing is pending has been told everything.
-            self.0.pending.fetch_sub(1, Ordering::AcqRel);
+            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
     fn pending(&self) -> usize {
-        self.0.pending.load(Ordering::Acquire)
+        self.shared.pending.load(Ordering::Acquire)
     }
 }

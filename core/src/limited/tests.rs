@@ -96,7 +96,14 @@ impl Channel for Network {
         Ok(outcome)
     }
 
-    unsafe fn atomic(&self, _: Remote<'_>, _: &AtomicRequest, _: Flags, _: u64) -> Result<Outcome> {
+    unsafe fn atomic(
+        &self,
+        _: Remote<'_>,
+        _: &AtomicRequest,
+        _: u64,
+        _: Flags,
+        _: u64,
+    ) -> Result<Outcome> {
         Err(Error::PeerDead)
     }
 
@@ -138,7 +145,7 @@ impl Bench {
             ends: Arc::clone(&ends),
         };
         Bench {
-            limited: Limited::over(Box::new(network), limits).unwrap(),
+            limited: Limited::over(Box::new(network), limits, None).unwrap(),
             given,
             under_way,
             ends,
@@ -197,6 +204,7 @@ fn local(bytes: &[u8]) -> Local {
 
 const NARROW: Limits = Limits {
     lines: false,
+    registered: false,
     inline: 8,
     largest: 100,
     depth: 3,

@@ -5,8 +5,10 @@ use std::ops::Range;
 use crate::atomic::{AtomicForm, supported};
 use crate::inbox::Record;
 use crate::lines::{LINE, last_word};
+use crate::mapped::move_bytes;
 use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::region::{RemoteRegion, Rights};
+use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_message};
 use crate::{AtomicOp, AtomicType, Error, Result};
 
@@ -42,22 +44,71 @@ impl Place {
 pub(super) enum Source {
     /// The user's, as long as the contract says.
     Users(Local),
-    /// A copy.
+    /// A copy, for a network that needs no registration.
     Taken(Box<[u8]>),
+    /// A copy in registered memory.
+    Bounced(Block),
+    /// The user's, registered for the operation.
+    Held(*mut u8, Held),
+}
+
+/// Where bytes that the network brings go first.
+pub(super) enum Landing {
+    /// Where the user wants them.
+    There,
+    /// Likewise, registered for the operation.
+    Held(Held),
+    /// From where they are copied at the end.
+    Bounce(Block),
+}
+
+impl Landing {
+    /// What lies `offset` bytes behind `user`, or in its place.
+    fn at(&self, user: Local, offset: usize) -> Local {
+        let first = match self {
+            Landing::There => user,
+            Landing::Held(held) => Local {
+                ptr: user.ptr,
+                desc: held.desc(),
+            },
+            Landing::Bounce(block) => block.local(),
+        };
+        forward(first, offset)
+    }
+
+    /// # Safety
+    /// The `len` bytes of the user's are valid for writes.
+    unsafe fn land(&self, user: *mut u8, len: usize, flags: Flags) {
+        if let Landing::Bounce(block) = self {
+            // SAFETY:
+            // - the caller's word; the block is as long.
+            unsafe { move_bytes(block.local().ptr, user, len, flags) };
+        }
+    }
+}
+
+fn forward(local: Local, offset: usize) -> Local {
+    Local {
+        ptr: local.ptr.wrapping_add(offset),
+        desc: local.desc,
+    }
 }
 
 impl Source {
     fn at(&self, offset: usize) -> Local {
-        match self {
-            Source::Users(local) => Local {
-                ptr: local.ptr.wrapping_add(offset),
-                desc: local.desc,
-            },
+        let first = match self {
+            Source::Users(local) => *local,
             Source::Taken(bytes) => Local {
-                ptr: bytes.as_ptr().wrapping_add(offset).cast_mut(),
+                ptr: bytes.as_ptr().cast_mut(),
                 desc: 0,
             },
-        }
+            Source::Bounced(block) => block.local(),
+            Source::Held(ptr, held) => Local {
+                ptr: *ptr,
+                desc: held.desc(),
+            },
+        };
+        forward(first, offset)
     }
 
     /// # Safety
@@ -85,6 +136,7 @@ pub(super) enum Work {
     },
     Get {
         dst: Local,
+        landing: Landing,
         src: Place,
         len: usize,
     },
@@ -100,6 +152,7 @@ pub(super) enum Work {
         operand: Source,
         compare: Source,
         result: *mut u8,
+        landing: Landing,
     },
     Deliver {
         first: RemoteRegion,
@@ -187,6 +240,96 @@ impl Work {
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.at(0).ptr, *len) };
                 check_message(to.at(0), bytes)
             }
+        }
+    }
+
+    /// Sees to it that all local memory is registered, for a network that needs that. Errors: those of
+    /// [`Registrations::hold`](crate::registration::Registrations::hold).
+    ///
+    /// # Safety
+    /// The call has not returned, and the operation's memory is valid until its end.
+    pub unsafe fn hold(
+        &mut self,
+        flags: Flags,
+        limits: &Limits,
+        registrations: &Registrations,
+    ) -> Result<()> {
+        let held = |ptr, len, write| {
+            // SAFETY:
+            // - the caller's word: it is given back when the operation has ended.
+            unsafe { registrations.hold(ptr, len, write) }
+        };
+        match self {
+            Work::Put { src, len, .. } => {
+                let Source::Users(local) = *src else {
+                    return Ok(());
+                };
+                let inline = flags.contains(Flags::INLINE);
+                if *len == 0 || (inline && *len <= limits.inline) || (!inline && local.desc != 0) {
+                    return Ok(());
+                }
+                if inline || *len <= COPIED {
+                    let block = registrations.block(*len)?;
+                    // SAFETY:
+                    // - the caller's word; the block is as long, and nobody else's.
+                    unsafe { crate::copy(local.ptr, block.local().ptr, *len) };
+                    *src = Source::Bounced(block);
+                } else {
+                    *src = Source::Held(local.ptr, held(local.ptr, *len, false)?);
+                }
+            }
+            Work::Get {
+                dst, landing, len, ..
+            } if dst.desc == 0 && *len > 0 => {
+                *landing = match *len <= COPIED {
+                    true => Landing::Bounce(registrations.block(*len)?),
+                    false => Landing::Held(held(dst.ptr, *len, true)?),
+                };
+            }
+            Work::Atomic {
+                ty,
+                count,
+                result,
+                landing,
+                ..
+            } if !result.is_null() && *count > 0 => {
+                *landing = Landing::Bounce(registrations.block(*count * ty.size())?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Brings the user what has come for him elsewhere.
+    ///
+    /// # Safety
+    /// All of it has come, and its destination is valid still.
+    pub unsafe fn land(&self, flags: Flags) {
+        // SAFETY:
+        // - the caller's word.
+        unsafe {
+            match self {
+                Work::Get {
+                    dst, landing, len, ..
+                } => landing.land(dst.ptr, *len, flags),
+                Work::Atomic {
+                    ty,
+                    count,
+                    result,
+                    landing,
+                    ..
+                } => landing.land(*result, *count * ty.size(), Flags::empty()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Never gives back what the network may still read or write.
+    pub fn abandon(self) {
+        match self {
+            Work::Put { src, .. } => std::mem::forget(src),
+            Work::Get { landing, .. } | Work::Atomic { landing, .. } => std::mem::forget(landing),
+            _ => {}
         }
     }
 
@@ -298,16 +441,16 @@ impl Work {
         if !limits.lines || limits.largest < LINE {
             asked.remove(Flags::LINES);
         }
-        if size > limits.inline
-            || matches!(
-                self,
-                Work::Put {
-                    src: Source::Taken(_),
-                    ..
-                }
-            )
-        {
-            // Its bytes have been taken.
+        let taken = match self {
+            Work::Put { src, .. } => match src {
+                // What is registered nowhere goes inline, where that matters.
+                Source::Taken(_) => !limits.registered,
+                Source::Bounced(_) => true,
+                Source::Users(_) | Source::Held(..) => false,
+            },
+            _ => false,
+        };
+        if taken || size > limits.inline {
             asked.remove(Flags::INLINE);
         }
         if !last {
@@ -340,11 +483,10 @@ impl Work {
                         }
                     }
                 }
-                Work::Get { dst, src, .. } => {
-                    let dst = Local {
-                        ptr: dst.ptr.wrapping_add(at),
-                        desc: dst.desc,
-                    };
+                Work::Get {
+                    dst, landing, src, ..
+                } => {
+                    let dst = landing.at(*dst, at);
                     inner.get(dst, src.at(at), size, asked, context)
                 }
                 Work::Notify { slot, value } => {
@@ -361,21 +503,27 @@ impl Work {
                     operand,
                     compare,
                     result,
+                    landing,
                     ..
                 } => {
                     let skip = at * ty.size();
+                    let users = Local {
+                        ptr: *result,
+                        desc: 0,
+                    };
+                    let result = match result.is_null() {
+                        true => users,
+                        false => landing.at(users, skip),
+                    };
                     let request = AtomicRequest {
                         op: *op,
                         ty: *ty,
                         count: size,
                         operand: operand.at(skip).ptr,
                         compare: compare.at(skip).ptr,
-                        result: match result.is_null() {
-                            true => *result,
-                            false => result.wrapping_add(skip),
-                        },
+                        result: result.ptr,
                     };
-                    inner.atomic(dst.at(skip), &request, asked, context)
+                    inner.atomic(dst.at(skip), &request, result.desc, asked, context)
                 }
                 Work::Deliver {
                     first,

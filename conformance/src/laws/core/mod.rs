@@ -10,6 +10,7 @@ mod memory;
 mod mixed_atomics;
 mod notices;
 mod order;
+mod private;
 mod queues;
 pub(crate) mod rank;
 mod transfer;
@@ -52,6 +53,7 @@ pub fn laws() -> Vec<&'static Law> {
         order::LAWS,
         atomics::LAWS,
         mixed_atomics::LAWS,
+        private::LAWS,
         queues::LAWS,
         full_queue::LAWS,
         collective::LAWS,

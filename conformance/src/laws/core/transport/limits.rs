@@ -81,7 +81,7 @@ fn largest(ctx: &Ctx) -> Verdict {
                         let notice = Notice { slot, value: 1 };
                         channel.put_notify(local, there, len, notice, none, context)
                     }
-                    _ => channel.atomic(there, &request, none, context),
+                    _ => channel.atomic(there, &request, 0, none, context),
                 }
             })?;
             ensure_eq!(

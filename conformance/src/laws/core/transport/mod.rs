@@ -12,6 +12,7 @@ mod messages;
 mod node;
 mod notices;
 mod refusals;
+mod registered;
 mod transfer;
 
 use crate::law::Law;
@@ -27,6 +28,7 @@ pub fn laws() -> impl Iterator<Item = &'static Law> {
         messages::LAWS,
         atomics::LAWS,
         refusals::LAWS,
+        registered::LAWS,
         lives::LAWS,
     ]
     .into_iter()

@@ -28,6 +28,8 @@ pub(super) struct Node<'a> {
     pub(super) memory: Box<dyn Registration>,
     /// Source and destination of the own operations.
     pub(super) scratch: Box<dyn Registration>,
+    /// Where results of atomic operations go.
+    results: Box<dyn Registration>,
     pub(super) transport: Arc<dyn Transport>,
     context: Cell<u64>,
     /// An operation that was not waited for.
@@ -81,6 +83,9 @@ impl<'a> Node<'a> {
             scratch: transport
                 .allocate(len.max(4096), Rights::FULL)
                 .says("allocate the source")?,
+            results: transport
+                .allocate(4096, Rights::empty())
+                .says("allocate room for results")?,
             transport,
             context: Cell::new(1),
             failed: Cell::new(None),
@@ -275,11 +280,32 @@ impl<'a> Node<'a> {
         dst: Remote<'_>,
         request: &AtomicRequest,
     ) -> std::result::Result<Result<()>, String> {
+        let len = request.ty.size() * request.count;
+        let (mut registered, users) = (*request, request.result);
+        if !users.is_null() {
+            let room = view(self.results.as_ref()).at(0);
+            // SAFETY:
+            // - the laws' results are a few elements, which fit.
+            unsafe { users.copy_to_nonoverlapping(room, len) };
+            registered.result = room;
+        }
         // SAFETY:
         // - laws give pointers to as many elements as they say, which outlive the end.
-        self.end(|channel, context| unsafe {
-            channel.atomic(dst, request, Flags::empty(), context)
-        })
+        let ended = self.end(|channel, context| unsafe {
+            channel.atomic(
+                dst,
+                &registered,
+                self.results.desc(),
+                Flags::empty(),
+                context,
+            )
+        })?;
+        if !users.is_null() {
+            // SAFETY:
+            // - as above; the operation is over.
+            unsafe { registered.result.copy_to_nonoverlapping(users, len) };
+        }
+        Ok(ended)
     }
 
     /// Adds to a u64 and gives what was there.

@@ -96,7 +96,7 @@ impl Access {
                 Access::Get => channel.get(local, at, len, none, context),
                 Access::Notify => channel.notify(notice(at), none, context),
                 Access::PutNotify => channel.put_notify(local, at, len, notice(at), none, context),
-                Access::Atomic => channel.atomic(at, &request, none, context),
+                Access::Atomic => channel.atomic(at, &request, 0, none, context),
             }
         })
     }

@@ -1,0 +1,105 @@
+//! Whether local memory has to be [registered](unipgas::core::transport::Limits::registered).
+
+use unipgas::core::{
+    AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
+};
+
+use super::super::law;
+use super::super::rank::Says;
+use super::node::{Node, on_nodes};
+use crate::ensure_eq;
+use crate::law::{Ctx, Law, Verdict};
+
+pub const LAWS: &[Law] = &[law(
+    "core.transport.registered",
+    "unipgas core: Limits::registered; Error::NotRegistered",
+    "where local memory has to be registered, operations on memory that is not, is no more or is not as long are refused, and nothing is done; else any memory does",
+    2,
+    registered,
+)];
+
+fn registered(ctx: &Ctx) -> Verdict {
+    on_nodes(ctx, 4096, |node| {
+        let needed = node.limits().registered;
+        let fill = |byte| -> Vec<u8> { vec![byte; 32] };
+        let (mut private, zeros) = (fill(7), fill(0));
+        let private = Local {
+            ptr: private.as_mut_ptr(),
+            desc: 0,
+        };
+        let gone = {
+            let transport = &node.transport;
+            let memory = transport.allocate(4096, Rights::FULL).says("allocate")?;
+            Local {
+                ptr: memory.base(),
+                desc: memory.desc(),
+            }
+        };
+        // What is beside the memory that the number is of.
+        let beside = Local {
+            ptr: node.local(0).ptr.wrapping_add(node.scratch.len() - 8),
+            desc: node.scratch.desc(),
+        };
+        let kinds = [("private", private), ("gone", gone), ("beside", beside)];
+        let kinds = &kinds[..if needed { 3 } else { 1 }];
+        for (what, local) in kinds {
+            for kind in 0..4 {
+                let expected = match needed {
+                    true => Err(Error::NotRegistered),
+                    false => Ok(()),
+                };
+                let ended = attempt(node, kind, *local)?;
+                ensure_eq!(
+                    ended,
+                    expected,
+                    "an operation of kind {kind} on memory that is {what}"
+                );
+            }
+        }
+        ctx.sync();
+        if needed {
+            node.own().holds(0, &zeros, "what was there")?;
+        }
+        ctx.sync();
+        // What is taken in the call needs nothing.
+        let len = node.limits().inline.min(8);
+        // SAFETY:
+        // - 32 bytes, of which 8 at most are taken in the call.
+        node.end(|channel, context| unsafe {
+            let there = node.at(node.right(), 64);
+            channel.put(private, there, len, Flags::INLINE, context)
+        })?
+        .says("an inline put of memory that is not registered")?;
+        ctx.sync();
+        node.own().holds(64, &fill(7)[..len], "what was taken")
+    })
+}
+
+/// Operations of 16 bytes, or on them: put, put with notice, get, sum with result.
+fn attempt(node: &Node<'_>, kind: usize, local: Local) -> std::result::Result<Result<()>, String> {
+    let there = node.at(node.right(), 0);
+    let slot = node.at(node.right(), 28);
+    let operands = [1u64; 2];
+    let request = AtomicRequest {
+        op: AtomicOp::Sum,
+        ty: AtomicType::U64,
+        count: 2,
+        operand: operands.as_ptr().cast(),
+        compare: std::ptr::null(),
+        result: local.ptr,
+    };
+    let none = Flags::empty();
+    // SAFETY:
+    // - 16 bytes, which outlive the end of the operation, or the operation is refused; so do the operands.
+    node.end(|channel, context| unsafe {
+        match kind {
+            0 => channel.put(local, there, 16, none, context),
+            1 => {
+                let notice = Notice { slot, value: 1 };
+                channel.put_notify(local, there, 16, notice, none, context)
+            }
+            2 => channel.get(local, there, 16, none, context),
+            _ => channel.atomic(there, &request, local.desc, none, context),
+        }
+    })
+}

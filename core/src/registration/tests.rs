@@ -1,0 +1,538 @@
+//! With a network whose registrations hold on to pages, as those of devices do: what is mapped anew at the same address is other memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+
+use super::cache::ENTRIES;
+use super::*;
+use crate::Rights;
+use crate::atomic::ElementLocks;
+use crate::bell::Bell;
+use crate::bundle::Tag;
+use crate::transport::{Capabilities, Channel, Handler, Peer};
+
+/// What is registered, by its descriptor.
+type All = Arc<Mutex<Vec<(u64, Arc<Pinned>)>>>;
+
+/// It registers, and sends to nobody.
+struct Pinning {
+    registered: AtomicUsize,
+    ended: Arc<AtomicUsize>,
+    all: All,
+    next: AtomicU64,
+}
+
+/// Pages in a pipe, which holds on to them whatever becomes of their addresses.
+struct Pinned {
+    base: usize,
+    len: usize,
+    pages: OwnedFd,
+    _end: OwnedFd,
+}
+
+struct Registration {
+    base: *mut u8,
+    len: usize,
+    desc: u64,
+    all: All,
+    ended: Arc<AtomicUsize>,
+}
+
+// SAFETY:
+// - an address, which is used by whoever may.
+unsafe impl Send for Registration {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Registration {}
+
+impl Memory for Registration {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn key(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn desc(&self) -> u64 {
+        self.desc
+    }
+    fn handle_by(&self, _: Arc<dyn Handler>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.all.lock().retain(|(desc, _)| *desc != self.desc);
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe")
+}
+
+impl Pinning {
+    fn new() -> Arc<Self> {
+        Arc::new(Pinning {
+            registered: AtomicUsize::new(0),
+            ended: Arc::default(),
+            all: Arc::default(),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.registered.load(Ordering::Relaxed)
+    }
+
+    /// What a device would send of registered memory: what is in the pages that it holds.
+    fn sends(&self, ptr: *const u8, desc: u64) -> u8 {
+        let all = self.all.lock();
+        let (_, pinned) = all
+            .iter()
+            .find(|(one, _)| *one == desc)
+            .expect("registered");
+        let at = ptr.addr() - pinned.base;
+        assert!(at < pinned.len);
+        let (copy, into) = pipe();
+        let len =
+            rustix::pipe::tee(&pinned.pages, &into, pinned.len, SpliceFlags::empty()).unwrap();
+        assert_eq!(len, pinned.len);
+        let mut bytes = vec![0; len];
+        assert_eq!(rustix::io::read(&copy, &mut bytes).unwrap(), len);
+        bytes[at]
+    }
+}
+
+impl Transport for Pinning {
+    fn name(&self) -> &'static str {
+        "pinning"
+    }
+    fn tag(&self) -> Tag {
+        Tag::Loopback
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+    fn address(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn connect(&self, _: &[u8]) -> Result<Arc<dyn Peer>> {
+        Err(crate::Error::Unsupported)
+    }
+    fn allocate(&self, len: usize, _: Rights) -> Result<Box<dyn Memory>> {
+        let own = Box::leak(vec![0u8; len].into_boxed_slice());
+        Ok(Box::new(Registration {
+            base: own.as_mut_ptr(),
+            len,
+            desc: self.next.fetch_add(1, Ordering::Relaxed),
+            all: self.all.clone(),
+            ended: self.ended.clone(),
+        }))
+    }
+    unsafe fn register(&self, base: *mut u8, len: usize, _: Rights) -> Result<Box<dyn Memory>> {
+        let (pages, end) = pipe();
+        let slice = IoSliceRaw::from_slice(
+            // SAFETY:
+            // - the caller's word.
+            unsafe { std::slice::from_raw_parts(base, len) },
+        );
+        // SAFETY:
+        // - the pages are only read.
+        let spliced = unsafe { rustix::pipe::vmsplice(&end, &[slice], SpliceFlags::empty()) };
+        assert_eq!(spliced.expect("vmsplice"), len);
+        let desc = self.next.fetch_add(1, Ordering::Relaxed);
+        let pinned = Pinned {
+            base: base.addr(),
+            len,
+            pages,
+            _end: end,
+        };
+        self.all.lock().push((desc, Arc::new(pinned)));
+        self.registered.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Registration {
+            base,
+            len,
+            desc,
+            all: self.all.clone(),
+            ended: self.ended.clone(),
+        }))
+    }
+    fn open_channel(&self) -> Result<Box<dyn Channel>> {
+        Err(crate::Error::Unsupported)
+    }
+    fn bell(&self) -> &Bell {
+        unimplemented!("nobody sleeps")
+    }
+    fn locks(&self) -> &ElementLocks {
+        unimplemented!("nobody locks")
+    }
+}
+
+const PAGE: usize = 4096;
+const LEN: usize = 8 * PAGE;
+
+/// Mapped by the test, byte by byte `byte`.
+fn map(at: *mut u8, len: usize, byte: u8) -> *mut u8 {
+    let fixed = if at.is_null() {
+        MapFlags::empty()
+    } else {
+        MapFlags::FIXED
+    };
+    let both = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY:
+    // - a new mapping, or one in place of a test's own.
+    unsafe {
+        let flags = MapFlags::PRIVATE | fixed;
+        let base = rustix::mm::mmap_anonymous(at.cast(), len, both, flags).expect("memory");
+        base.cast::<u8>().write_bytes(byte, len);
+        base.cast()
+    }
+}
+
+fn unmap(at: *mut u8, len: usize) {
+    // SAFETY:
+    // - a test's own mapping.
+    unsafe { rustix::mm::munmap(at.cast(), len) }.expect("munmap");
+}
+
+struct Bench {
+    network: Arc<Pinning>,
+    registrations: Registrations,
+    /// Never sends while something is being unmapped, as more is registered then than has to be.
+    patient: bool,
+    /// One test at a time.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock();
+        let network = Pinning::new();
+        Bench {
+            _alone: alone,
+            patient: true,
+            registrations: Registrations::new(network.clone()),
+            network,
+        }
+    }
+
+    /// Sends `LEN` bytes from `at`; gives the one at `offset`, as a peer gets it.
+    fn send(&self, at: *mut u8, offset: usize) -> u8 {
+        while self.patient && Watch::of_this_process().is_some_and(|watch| !watch.is_settled()) {}
+        // SAFETY:
+        // - mapped by the test, as long as what this gives is there.
+        let held = unsafe { self.registrations.hold(at, LEN, false) }.expect("registered");
+        self.network.sends(at.wrapping_add(offset), held.desc())
+    }
+
+    /// Some systems do not let this user know; then nothing is kept, and only the bytes are worth a look.
+    fn caches(&self) -> bool {
+        Watch::of_this_process().is_some()
+    }
+}
+
+use watch::Watch;
+
+#[test]
+fn a_second_send_finds_the_registration() {
+    let bench = Bench::new();
+    let at = map(std::ptr::null_mut(), LEN, 1);
+    for _ in 0..5 {
+        assert_eq!(bench.send(at, 77), 1);
+    }
+    // SAFETY:
+    // - the test's own.
+    unsafe { at.add(77).write(9) };
+    assert_eq!(bench.send(at, 77), 9);
+    assert_eq!(bench.network.count(), if bench.caches() { 1 } else { 6 });
+    // A part of it, also at its borders.
+    // SAFETY:
+    // - as above.
+    drop(unsafe { bench.registrations.hold(at.add(5), LEN - 5, false) });
+    assert_eq!(bench.network.count(), if bench.caches() { 1 } else { 7 });
+    unmap(at, LEN);
+}
+
+/// What is behind the address afterwards holds 2 everywhere.
+fn sends_what_is_there(change: impl Fn(*mut u8)) {
+    let bench = Bench::new();
+    for round in 0..20 {
+        let at = map(std::ptr::null_mut(), LEN, 1);
+        assert_eq!(bench.send(at, LEN - 1), 1);
+        change(at);
+        for offset in [0, 3 * PAGE, LEN - 1] {
+            assert_eq!(bench.send(at, offset), 2, "round {round}, byte {offset}");
+        }
+        unmap(at, LEN);
+    }
+}
+
+#[test]
+fn memory_that_is_unmapped_and_mapped_anew() {
+    let mut same = 0;
+    let bench = Bench::new();
+    for _ in 0..100 {
+        let at = map(std::ptr::null_mut(), LEN, 1);
+        assert_eq!(bench.send(at, LEN - 1), 1);
+        unmap(at, LEN);
+        // Mostly where the last one was; another test may have been there first.
+        let new = map(std::ptr::null_mut(), LEN, 2);
+        same += usize::from(new == at);
+        for offset in [0, 3 * PAGE, LEN - 1] {
+            assert_eq!(bench.send(new, offset), 2);
+        }
+        unmap(new, LEN);
+    }
+    assert!(same > 0, "never the same address");
+}
+
+#[test]
+fn memory_that_something_else_is_mapped_over() {
+    sends_what_is_there(|at| {
+        map(at, LEN, 2);
+    });
+}
+
+#[test]
+fn a_page_in_the_middle() {
+    sends_what_is_there(|at| {
+        // SAFETY:
+        // - the test's own.
+        unsafe { at.write_bytes(2, LEN) };
+        map(at.wrapping_add(3 * PAGE), PAGE, 2);
+    });
+}
+
+#[test]
+fn pages_that_are_given_back() {
+    sends_what_is_there(|at| {
+        // SAFETY:
+        // - the test's own, whose bytes it writes anew.
+        unsafe {
+            rustix::mm::madvise(at.cast(), LEN, Advice::LinuxDontNeed).expect("madvise");
+            at.write_bytes(2, LEN);
+        }
+    });
+}
+
+#[test]
+fn memory_that_moves() {
+    sends_what_is_there(|at| {
+        let aside = map(std::ptr::null_mut(), LEN, 3);
+        let new = map(std::ptr::null_mut(), LEN, 2);
+        let move_to = |from: *mut u8, to: *mut u8, flags| {
+            // SAFETY:
+            // - both are the test's own; what moves there takes the place of what was there.
+            let moved =
+                unsafe { rustix::mm::mremap_fixed(from.cast(), LEN, LEN, flags, to.cast()) };
+            moved.expect("mremap");
+        };
+        // Nobody else is to get the place meanwhile.
+        move_to(at, aside, MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP);
+        move_to(new, at, MremapFlags::MAYMOVE);
+        unmap(aside, LEN);
+    });
+}
+
+#[test]
+fn the_heaps_end() {
+    let bench = Bench::new();
+    // Whoever else moves it breaks the test, not the cache.
+    // SAFETY:
+    // - grows the heap by pages of the test's own, and gives those back; libc's allocator copes with that.
+    unsafe {
+        let first = libc::sbrk(0).cast::<u8>();
+        let at = first.wrapping_add(first.align_offset(PAGE) + PAGE);
+        let grow = (at.addr() - first.addr() + LEN) as isize;
+        for byte in [1, 2] {
+            if libc::sbrk(grow).cast::<u8>() != first {
+                return;
+            }
+            at.write_bytes(byte, LEN);
+            let sent = bench.send(at, 0);
+            if libc::sbrk(0).cast::<u8>() != first.wrapping_offset(grow) {
+                return;
+            }
+            libc::sbrk(-grow);
+            assert_eq!(sent, byte);
+        }
+    }
+}
+
+/// One thread unmaps, and others map at once, as often at the same addresses.
+#[test]
+fn while_other_threads_map_and_unmap() {
+    let bench = Bench {
+        patient: false,
+        ..Bench::new()
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let bench = &bench;
+            scope.spawn(move || {
+                for round in 0..150u8 {
+                    let byte = round.wrapping_mul(4) | thread;
+                    let at = map(std::ptr::null_mut(), LEN, byte);
+                    assert_eq!(bench.send(at, PAGE), byte);
+                    assert_eq!(bench.send(at, LEN - 1), byte);
+                    unmap(at, LEN);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_child_of_a_fork_unmaps_what_it_likes() {
+    let bench = Bench::new();
+    let at = map(std::ptr::null_mut(), LEN, 1);
+    assert_eq!(bench.send(at, 0), 1);
+    // SAFETY:
+    // - the child makes system calls only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY:
+        // - its own copy; nobody holds it up.
+        unsafe {
+            libc::munmap(at.cast(), LEN);
+            libc::_exit(0);
+        }
+    }
+    let mut status = 0;
+    // SAFETY:
+    // - the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    // The parent's is as it was.
+    assert_eq!(bench.send(at, 0), 1);
+    assert_eq!(bench.network.count(), if bench.caches() { 1 } else { 2 });
+    unmap(at, LEN);
+    map(at, LEN, 2);
+    assert_eq!(bench.send(at, 0), 2);
+    unmap(at, LEN);
+}
+
+#[test]
+fn what_was_used_longest_ago_goes_first() {
+    let bench = Bench::new();
+    if !bench.caches() {
+        return;
+    }
+    let at = map(std::ptr::null_mut(), 2 * ENTRIES * LEN, 1);
+    let nth = |n: usize| at.wrapping_add(2 * n * LEN);
+    for n in 0..ENTRIES {
+        bench.send(nth(n), 0);
+    }
+    bench.send(nth(0), 0);
+    assert_eq!(bench.network.count(), ENTRIES);
+    // SAFETY:
+    // - the test's own.
+    let held = unsafe { bench.registrations.hold(nth(1), LEN, false) };
+    bench.send(nth(2), 0);
+    let more = map(std::ptr::null_mut(), LEN, 1);
+    bench.send(more, 0);
+    assert_eq!(bench.network.ended.load(Ordering::Relaxed), 1);
+    bench.send(nth(0), 0);
+    bench.send(nth(1), 0);
+    assert_eq!(bench.network.count(), ENTRIES + 1);
+    bench.send(nth(3), 0);
+    assert_eq!(bench.network.count(), ENTRIES + 2);
+    // In use, it stays as long as that.
+    bench.registrations.forget(nth(1), 1);
+    assert_eq!(bench.network.ended.load(Ordering::Relaxed), 2);
+    drop(held);
+    assert_eq!(bench.network.ended.load(Ordering::Relaxed), 3);
+    drop(bench);
+    unmap(at, 2 * ENTRIES * LEN);
+    unmap(more, LEN);
+}
+
+#[test]
+fn what_cannot_be_watched_is_registered_each_time() {
+    static DATA: Mutex<[u8; LEN]> = Mutex::new([7; LEN]);
+    let bench = Bench::new();
+    let mut data = DATA.lock();
+    for _ in 0..3 {
+        assert_eq!(bench.send(data.as_mut_ptr(), 5), 7);
+    }
+    assert_eq!(bench.network.count(), 3);
+    assert_eq!(bench.network.ended.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn what_is_not_mapped_is_refused() {
+    let bench = Bench::new();
+    let at = map(std::ptr::null_mut(), LEN, 1);
+    unmap(at, LEN);
+    // SAFETY:
+    // - refused.
+    let refused = unsafe { bench.registrations.hold(at, LEN, false) };
+    assert!(matches!(refused, Err(crate::Error::InvalidArgument(_))));
+}
+
+#[test]
+fn blocks_are_as_long_as_asked_for_and_used_again() {
+    let bench = Bench::new();
+    for len in [1, 4096, 4097, 65536, 1 << 20] {
+        let (one, two) = (
+            bench.registrations.block(len),
+            bench.registrations.block(len),
+        );
+        let (one, two) = (one.unwrap().local(), two.unwrap().local());
+        assert!(one.desc != 0 && two.desc != 0);
+        assert!(one.ptr.addr().abs_diff(two.ptr.addr()) >= len);
+    }
+    let first = bench.registrations.block(5000).unwrap().local();
+    let again = bench.registrations.block(8000).unwrap().local();
+    assert_eq!((first.ptr, first.desc), (again.ptr, again.desc));
+}
+
+/// What finding a registration takes: run with --nocapture --ignored.
+#[test]
+#[ignore = "a measurement"]
+fn time_of_a_hit() {
+    let bench = Bench::new();
+    let at = map(std::ptr::null_mut(), LEN, 1);
+    let others = map(std::ptr::null_mut(), 2 * ENTRIES * LEN, 1);
+    for entries in [1, ENTRIES] {
+        for n in 1..entries {
+            bench.send(others.wrapping_add(2 * n * LEN), 0);
+        }
+        let times = 1_000_000;
+        let start = std::time::Instant::now();
+        for _ in 0..times {
+            // SAFETY:
+            // - the test's own.
+            drop(unsafe { bench.registrations.hold(at, LEN, false) });
+        }
+        let each = start.elapsed().as_secs_f64() / f64::from(times) * 1e9;
+        println!("{entries} registrations: {each:.0} ns");
+    }
+    let start = std::time::Instant::now();
+    let block = bench.registrations.block(COPIED).unwrap();
+    let times = 1_000_000;
+    for _ in 0..times {
+        drop(bench.registrations.block(COPIED).unwrap());
+        // SAFETY:
+        // - both are as long.
+        unsafe { crate::copy(at, block.local().ptr, COPIED) };
+    }
+    let each = start.elapsed().as_secs_f64() / f64::from(times) * 1e9;
+    println!("a block of {COPIED} bytes, and copying: {each:.0} ns");
+    let settled = Watch::of_this_process().unwrap();
+    let start = std::time::Instant::now();
+    for _ in 0..times {
+        std::hint::black_box(settled.is_settled());
+    }
+    let each = start.elapsed().as_secs_f64() / f64::from(times) * 1e9;
+    println!("asking the kernel: {each:.0} ns");
+}

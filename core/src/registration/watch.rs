@@ -1,0 +1,416 @@
+//! Hears of memory that goes: pages that the program unmaps, moves or gives back while a network has them registered.
+//!
+//! The kernel tells through a userfaultfd, which any user may open that serves no faults of the kernel; none are served here at all.
+//! Whoever unmaps watched memory waits until a thread of ours has read what he does. That thread takes no lock and allocates nothing, so
+//! nobody can hold it up who unmaps while it holds one. A range may be mapped anew by another thread between the unmapping and the
+//! telling: [`Watch::is_settled`] asks the kernel whether that time is on.
+//!
+//! Watched is private memory without a file: of all other kinds the kernel does not tell everything.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Opcode, Updater, opcode};
+use rustix::mm::UserfaultfdFlags;
+
+use crate::descriptor::above;
+use crate::user_memory::maps::{Maps, Names, cover};
+use crate::{own_thread, process};
+
+/// So many ranges of a process at once.
+const SLOTS: usize = 512;
+/// Looks at a time that passes by itself.
+const LOOKS: u32 = 200;
+
+const TYPE: u8 = 0xAA;
+const API_VERSION: u64 = 0xAA;
+const FEATURE_WP: u64 = 1 << 0;
+const FEATURE_REMAP: u64 = 1 << 2;
+const FEATURE_REMOVE: u64 = 1 << 3;
+const FEATURE_UNMAP: u64 = 1 << 6;
+/// Writers to protected pages; nothing is ever protected.
+const REGISTER_WP: u64 = 1 << 1;
+const EVENT_REMAP: u8 = 0x14;
+const EVENT_REMOVE: u8 = 0x15;
+const EVENT_UNMAP: u8 = 0x16;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Span {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Span,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct WriteProtect {
+    range: Span,
+    mode: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    /// Of what moves: from where, to where, how much. Else: begin, end.
+    what: [u64; 3],
+}
+
+const UFFDIO_API: Opcode = opcode::read_write::<Api>(TYPE, 0x3F);
+const UFFDIO_REGISTER: Opcode = opcode::read_write::<Register>(TYPE, 0x00);
+const UFFDIO_UNREGISTER: Opcode = opcode::read::<Span>(TYPE, 0x01);
+const UFFDIO_WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x06);
+/// `UFFD_USER_MODE_ONLY` (Linux 5.11).
+const USER_MODE_ONLY: u32 = 1;
+
+/// A range: nobody's, whole, or with something gone.
+#[derive(Default)]
+struct Slot {
+    state: AtomicU32,
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+const FREE: u32 = 0;
+const WHOLE: u32 = 1;
+const BROKEN: u32 = 2;
+
+struct Shared {
+    events: OwnedFd,
+    alarm: OwnedFd,
+    stop: AtomicBool,
+    /// The thread may have read what it has not noted yet.
+    noting: AtomicBool,
+    slots: Box<[Slot]>,
+    /// Ranges come and go one at a time.
+    change: Mutex<()>,
+}
+
+/// The watch of this process.
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    process: u32,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A range that is being watched, until this is dropped.
+pub(super) struct Watched {
+    watch: Arc<Watch>,
+    slot: usize,
+}
+
+/// The descriptor, which the child of a fork closes: as long as anybody has it open, whoever unmaps waits to be heard.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn close_in_child() {
+    let number = DESCRIPTOR.swap(-1, Ordering::Relaxed);
+    if number >= 0 {
+        // SAFETY:
+        // - in the child of a fork, where nobody uses the descriptor: what owns it is of the parent's process, and is never dropped here.
+        unsafe { libc::close(number) };
+    }
+}
+
+static CURRENT: Mutex<Weak<Watch>> = Mutex::new(Weak::new());
+
+impl Watch {
+    /// The one of this process; none where the kernel does not allow that, or cannot.
+    pub fn of_this_process() -> Option<Arc<Watch>> {
+        let mut current = CURRENT.lock();
+        if let Some(watch) = current.upgrade() {
+            return watch.is_here().then_some(watch);
+        }
+        let watch = Arc::new(Watch::start().ok()?);
+        *current = Arc::downgrade(&watch);
+        Some(watch)
+    }
+
+    fn start() -> Result<Watch, Errno> {
+        static REGISTERED: Mutex<bool> = Mutex::new(false);
+        let mut registered = REGISTERED.lock();
+        if !*registered {
+            // SAFETY:
+            // - the handler changes an atomic and closes a descriptor.
+            let failed = unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
+            if failed != 0 {
+                return Err(Errno::NOMEM);
+            }
+            *registered = true;
+        }
+        let events = open()?;
+        let alarm = above(|| eventfd(0, EventfdFlags::CLOEXEC))?;
+        DESCRIPTOR.store(events.as_raw_fd(), Ordering::Relaxed);
+        let shared = Arc::new(Shared {
+            events,
+            alarm,
+            stop: AtomicBool::new(false),
+            noting: AtomicBool::new(false),
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            change: Mutex::new(()),
+        });
+        let listening = shared.clone();
+        let thread = own_thread::start("unipgas-memory", move || listening.listen());
+        Ok(Watch {
+            shared,
+            process: process::id(),
+            thread: Some(thread.map_err(|_| Errno::AGAIN)?),
+        })
+    }
+
+    /// Not in the child of a fork, of which the kernel tells nothing.
+    fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// Watches `range`, whole pages, from now on. None: it is not private memory throughout, somebody else's userfaultfd has it, or too
+    /// many are watched.
+    pub fn over(self: &Arc<Self>, range: &Range<usize>) -> Option<Watched> {
+        if !self.is_here() {
+            return None;
+        }
+        let mappings = Maps::open().ok()?.within(range, Names::Unread).ok()?;
+        let private = |mapping: &crate::user_memory::maps::Mapping| {
+            mapping.inode == 0 && !mapping.is_shared()
+        };
+        if !cover(&mappings, range) || !mappings.iter().all(private) {
+            return None;
+        }
+        let _change = self.shared.change.lock();
+        let slots = &self.shared.slots;
+        let free = |slot: &Slot| slot.state.load(Ordering::Relaxed) == FREE;
+        let slot = slots.iter().position(free)?;
+        slots[slot].start.store(range.start, Ordering::Relaxed);
+        slots[slot].end.store(range.end, Ordering::Relaxed);
+        // Before the kernel begins to tell: what it tells first is noted.
+        slots[slot].state.store(WHOLE, Ordering::Release);
+        let mut register = Register {
+            range: span(range),
+            mode: REGISTER_WP,
+            ioctls: 0,
+        };
+        if self
+            .shared
+            .call::<UFFDIO_REGISTER, _>(&mut register)
+            .is_err()
+        {
+            slots[slot].state.store(FREE, Ordering::Release);
+            self.shared.forget(range);
+            return None;
+        }
+        Some(Watched {
+            watch: self.clone(),
+            slot,
+        })
+    }
+
+    /// Whether all is noted that has been unmapped until now, wherever: else a range may be mapped anew already. Waits a little for that.
+    pub fn is_settled(&self) -> bool {
+        for _ in 0..LOOKS {
+            if !self.shared.is_changing() {
+                // The kernel's word comes before what the thread has noted.
+                fence(Ordering::SeqCst);
+                if !self.shared.noting.load(Ordering::SeqCst) {
+                    return true;
+                }
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_here() {
+            // The thread is the parent's, and the descriptor has been closed: its number may be somebody else's.
+            std::mem::forget(self.shared.clone());
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.shared.alarm, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Watched {
+    /// Whether nothing of it has gone, as far as is noted ([`Watch::is_settled`]).
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.watch.shared.slots[self.slot]
+            .state
+            .load(Ordering::Acquire)
+            == WHOLE
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.watch.is_here() {
+            return;
+        }
+        let shared = &self.watch.shared;
+        let _change = shared.change.lock();
+        let slot = &shared.slots[self.slot];
+        let range = slot.start.load(Ordering::Relaxed)..slot.end.load(Ordering::Relaxed);
+        slot.state.store(FREE, Ordering::Release);
+        shared.forget(&range);
+    }
+}
+
+impl Shared {
+    fn listen(&self) {
+        loop {
+            let mut ready = [
+                PollFd::new(&self.events, PollFlags::IN),
+                PollFd::new(&self.alarm, PollFlags::IN),
+            ];
+            if poll(&mut ready, None).is_err() {
+                continue;
+            }
+            self.noting.store(true, Ordering::SeqCst);
+            self.note();
+            self.noting.store(false, Ordering::SeqCst);
+            // Whoever stops it has ended all that was watched, and the descriptor is closed by whoever comes last.
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    fn note(&self) {
+        let mut messages = [bytemuck::Zeroable::zeroed(); 8];
+        while let Ok(len) = rustix::io::read(
+            &self.events,
+            bytemuck::cast_slice_mut::<Message, u8>(&mut messages),
+        ) {
+            let count = len / size_of::<Message>();
+            if count == 0 {
+                return;
+            }
+            for message in &messages[..count] {
+                let [start, second, third] = message.what.map(|word| word as usize);
+                match message.event {
+                    EVENT_UNMAP | EVENT_REMOVE => self.has_gone(start, second),
+                    EVENT_REMAP => {
+                        self.has_gone(start, start.saturating_add(third));
+                        // The watch has moved along.
+                        let moved = second..second.saturating_add(third);
+                        let _ = self.call::<UFFDIO_UNREGISTER, _>(&mut span(&moved));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn has_gone(&self, start: usize, end: usize) {
+        for slot in &self.slots {
+            if slot.state.load(Ordering::Acquire) == WHOLE
+                && slot.start.load(Ordering::Relaxed) < end
+                && start < slot.end.load(Ordering::Relaxed)
+            {
+                // It may have been given back meanwhile.
+                let _ = slot.state.compare_exchange(
+                    WHOLE,
+                    BROKEN,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+    }
+
+    /// Whether somebody unmaps, moves or gives back watched pages, and has not been heard. The kernel looks at that before it looks at what
+    /// it is asked for, which is nothing.
+    fn is_changing(&self) -> bool {
+        let mut nothing = WriteProtect {
+            range: Span { start: 0, len: 0 },
+            mode: 0,
+        };
+        self.call::<UFFDIO_WRITEPROTECT, _>(&mut nothing) == Err(Errno::AGAIN)
+    }
+
+    /// Ends the watch over what no other range has. Whatever is mapped there now, each mapping by itself: one that is not watched refuses.
+    fn forget(&self, range: &Range<usize>) {
+        let mut at = range.start;
+        while at < range.end {
+            let watched = self
+                .slots
+                .iter()
+                .filter(|slot| slot.state.load(Ordering::Relaxed) != FREE);
+            let ends = |slot: &Slot| slot.end.load(Ordering::Relaxed);
+            let starts = |slot: &Slot| slot.start.load(Ordering::Relaxed);
+            let covered = watched
+                .clone()
+                .filter(|slot| starts(slot) <= at && at < ends(slot));
+            if let Some(end) = covered.map(ends).max() {
+                at = end;
+                continue;
+            }
+            let next = watched.map(starts).filter(|start| *start > at).min();
+            let end = next.unwrap_or(range.end).min(range.end);
+            let mappings = Maps::open().and_then(|maps| maps.within(&(at..end), Names::Unread));
+            for mapping in mappings.unwrap_or_default() {
+                let part = mapping.range.start.max(at)..mapping.range.end.min(end);
+                let _ = self.call::<UFFDIO_UNREGISTER, _>(&mut span(&part));
+            }
+            at = end;
+        }
+    }
+
+    fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
+        call::<OPCODE, T>(&self.events, argument)
+    }
+}
+
+fn call<const OPCODE: Opcode, T>(fd: &OwnedFd, argument: &mut T) -> Result<(), Errno> {
+    // SAFETY:
+    // - each structure has at least the length that the kernel reads and writes for the call that is made with it; no page is changed by any.
+    unsafe { ioctl::ioctl(fd, Updater::<OPCODE, T>::new(argument)) }
+}
+
+fn span(range: &Range<usize>) -> Span {
+    Span {
+        start: range.start as u64,
+        len: (range.end - range.start) as u64,
+    }
+}
+
+fn open() -> Result<OwnedFd, Errno> {
+    let flags = UserfaultfdFlags::CLOEXEC
+        | UserfaultfdFlags::NONBLOCK
+        | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
+    // SAFETY:
+    // - it serves no faults: nothing is ever protected, or missing.
+    let fd = above(|| unsafe { rustix::mm::userfaultfd(flags) })?;
+    let mut api = Api {
+        api: API_VERSION,
+        features: FEATURE_WP | FEATURE_REMAP | FEATURE_REMOVE | FEATURE_UNMAP,
+        ioctls: 0,
+    };
+    call::<UFFDIO_API, _>(&fd, &mut api)?;
+    debug_assert!(fd.as_fd().as_raw_fd() > 2);
+    Ok(fd)
+}
