@@ -29,7 +29,7 @@ pub(super) fn fence(
             // One that left an earlier life cycle may come again, unless its process has ended.
             let ended = match board.state(rank)? {
                 RankState::Dead => true,
-                RankState::Finalized => !process_exists(board.pid(rank)?),
+                RankState::Finalized => board.is_gone(rank)?,
                 _ => false,
             };
             if ended && board.epoch(rank)? < epoch {
@@ -50,9 +50,4 @@ pub(super) fn fence(
         look()?;
         nap = (nap * 2).min(NAP.1);
     }
-}
-
-pub(super) fn process_exists(pid: u32) -> bool {
-    rustix::process::Pid::from_raw(pid as i32)
-        .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }

@@ -39,8 +39,11 @@ pub(super) fn key(name: &str, cycle: u32) -> String {
     format!("{name}.{}", cycle % 2)
 }
 
-/// Interrupts the process that is `rank` and says on the board that this is wanted.
+/// Interrupts the process that is `rank` and says on the board that this is wanted: there the launcher of another host finds it.
 pub(super) fn interrupt(board: &Board, rank: u32) -> Result<()> {
+    if board.is_afar(rank)? {
+        return board.want_end(rank);
+    }
     let pid = Pid::from_raw(board.pid(rank)? as i32).ok_or(Error::PeerDead)?;
     board.want_end(rank)?;
     // One that has ended meanwhile needs no signal.
@@ -71,7 +74,7 @@ impl Bootstrap for Ranked {
     }
 
     fn shares_host(&self, rank: u32) -> bool {
-        rank < self.board.size() && rank % self.hosts == self.rank % self.hosts
+        self.board.is_afar(rank) == Ok(false) && rank % self.hosts == self.rank % self.hosts
     }
 
     fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {

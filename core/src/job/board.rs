@@ -17,6 +17,10 @@ use rustix::thread::futex;
 
 use crate::{Error, Result, descriptor};
 
+mod mirror;
+
+pub(super) use mirror::Told;
+
 /// The largest job that a board can hold, in ranks.
 pub const MAX_SIZE: u32 = 65536;
 /// Keys that one rank can publish.
@@ -27,7 +31,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 192;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -42,12 +46,14 @@ const H_CPUS: usize = 16;
 const H_PID: usize = 20;
 const H_JOB_ID: usize = 24;
 const H_START: usize = 32;
+const H_MIRRORED: usize = 40;
 // Bumped while others read the rest of the header: lines of their own.
 const H_DEATHS: usize = 128;
 const H_CHANGES: usize = 132;
 const H_ARRIVALS: usize = 256;
 const H_SLEEPERS: usize = 264;
 const H_RUNG: usize = 268;
+const H_NEWS: usize = 384;
 
 // Offsets in a rank's record, in bytes.
 const R_STATE: usize = 0;
@@ -55,6 +61,8 @@ const R_PID: usize = 4;
 const R_EPOCH: usize = 8;
 const R_WANTED: usize = 12;
 const R_START: usize = 16;
+const R_AFAR: usize = 24;
+const R_ENDED: usize = 28;
 
 // Words of a slot.
 const S_SEQ: usize = 0;
@@ -349,6 +357,7 @@ impl Board {
             ))
         })?;
         slot.write(key.as_bytes(), value);
+        self.tell_mirror();
         Ok(())
     }
 
@@ -393,6 +402,7 @@ impl Board {
             if sum >= u64::from(self.size) * u64::from(epoch) {
                 self.ring();
             }
+            self.tell_mirror();
         }
         Ok(())
     }
@@ -418,6 +428,7 @@ impl Board {
             (RankState::from_word(old) != RankState::Dead).then_some(state as u32)
         });
         self.word(H_CHANGES).fetch_add(1, Ordering::Release);
+        self.tell_mirror();
         Ok(())
     }
 
@@ -443,6 +454,7 @@ impl Board {
         if RankState::from_word(old) != RankState::Dead {
             self.word(H_CHANGES).fetch_add(1, Ordering::Release);
             self.word(H_DEATHS).fetch_add(1, Ordering::Release);
+            self.tell_mirror();
         }
         self.ring();
         Ok(())
@@ -560,6 +572,7 @@ impl Board {
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn want_end(&self, rank: u32) -> Result<()> {
         self.record(rank, R_WANTED)?.store(1, Ordering::Release);
+        self.tell_mirror();
         Ok(())
     }
 

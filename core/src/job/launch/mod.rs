@@ -1,7 +1,10 @@
 //! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
 
+mod frames;
+mod hosts;
 mod keeper;
 mod output;
+mod part;
 mod process;
 mod progress;
 mod signals;
@@ -14,7 +17,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use frames::OWN;
+pub use hosts::Hosts;
 pub use keeper::{Keeper, keep};
+pub use part::Part;
 pub use process::{ProgramError, find_program};
 pub use signals::signal_name;
 
@@ -84,6 +90,8 @@ pub struct Launch {
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
     pub keeper: Option<Keeper>,
+    /// The job has ranks on other hosts, with launchers of their own: this one starts those that are here.
+    pub part: Option<Part>,
     /// The launcher is a process of its own, as `unipgas run` is: standard input goes to rank 0, signals are forwarded,
     /// failures are told on standard error, and what the ranks have started ends with the job. Off: input is empty, and
     /// the calling process's signals and other children are left alone.
@@ -130,6 +138,8 @@ impl fmt::Display for Exit {
 /// How one rank ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankOutcome {
+    /// Which.
+    pub rank: u32,
     /// Its process id.
     pub pid: u32,
     /// How it ended.
@@ -143,7 +153,7 @@ pub struct RankOutcome {
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// By rank.
+    /// By rank; of a job on several hosts those that were on this one.
     pub ranks: Vec<RankOutcome>,
     /// The rank that was the first to fail.
     pub first_failure: Option<u32>,
@@ -191,7 +201,11 @@ impl Outcome {
     /// The exit status of the whole: that of the first rank that failed, 124 when the time was over first, 1 if output was lost.
     pub fn status(&self) -> i32 {
         match self.first_failure {
-            Some(rank) => self.ranks[rank as usize].exit.status(),
+            Some(rank) => self
+                .ranks
+                .iter()
+                .find(|one| one.rank == rank)
+                .map_or(1, |one| one.exit.status()),
             None if self.timed_out => 124,
             None if self.output_lost => 1,
             None => 0,
@@ -214,6 +228,7 @@ impl Launch {
             output: Output::Inherit,
             timeout: None,
             keeper: None,
+            part: None,
             foreground: false,
         }
     }

@@ -10,6 +10,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
 use super::output::Stream;
+use super::part::{Asked, Mirror};
 use super::process::{Process, Starter};
 use super::progress::Progress;
 use super::signals::{self, Inbox};
@@ -24,12 +25,16 @@ const ONE_KEYPRESS: Duration = Duration::from_millis(100);
 
 const SIGNALS: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;
+const OTHER_HOSTS: u64 = u64::MAX - 2;
 const STREAM: u64 = 1 << 40;
 
 struct Job<'a> {
     launch: &'a Launch,
-    board: Board,
+    board: Arc<Board>,
     epoll: OwnedFd,
+    /// The ranks that are started here, ascending: those of `processes`.
+    here: Vec<u32>,
+    mirror: Option<Mirror>,
     processes: Vec<Process>,
     streams: Vec<Stream>,
     running: usize,
@@ -50,6 +55,15 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
     // The descriptor is what the ranks open; whoever gets the outcome keeps it.
     let (board, descriptor) = Board::create(launch.size)?;
+    let board = Arc::new(board);
+    let mirror = match &launch.part {
+        Some(part) => Some(Mirror::start(part, &board)?),
+        None => None,
+    };
+    let here = launch
+        .part
+        .as_ref()
+        .map_or_else(|| (0..launch.size).collect(), |part| part.here().to_vec());
     let inbox = if launch.foreground {
         Some(Inbox::open()?)
     } else {
@@ -69,7 +83,9 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         launch,
         board,
         epoll,
-        processes: Vec::with_capacity(launch.size as usize),
+        processes: Vec::with_capacity(here.len()),
+        here,
+        mirror,
         streams: Vec::new(),
         running: 0,
         first_failure: None,
@@ -98,6 +114,8 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         stream.finish(launch.output);
     }
     job.look_at_output();
+    // The last of the ranks here is told before anything that the caller tells.
+    job.mirror = None;
     let name = JobMark {
         token: job.board.token(),
         _descriptor: Arc::new(descriptor),
@@ -113,7 +131,10 @@ impl Job<'_> {
         if let Some(keeper) = &self.launch.keeper {
             self.add(keeper.as_fd(), KEEPER)?;
         }
-        for rank in 0..self.launch.size {
+        if let Some(part) = &self.launch.part {
+            self.add(part.input(), OTHER_HOSTS)?;
+        }
+        for (place, rank) in self.here.clone().into_iter().enumerate() {
             self.tell_progress(Instant::now());
             let mut process = starter.start(rank)?;
             self.running += 1;
@@ -121,7 +142,7 @@ impl Job<'_> {
             let pid = process.child.id();
             self.processes.push(process);
             self.board.set_pid(rank, pid)?;
-            self.add(self.processes[rank as usize].pidfd.as_fd(), u64::from(rank))?;
+            self.add(self.processes[place].pidfd.as_fd(), place as u64)?;
             for (is_stderr, fd) in [
                 (false, out.map(OwnedFd::from)),
                 (true, err.map(OwnedFd::from)),
@@ -173,8 +194,9 @@ impl Job<'_> {
                 match event.data.u64() {
                     SIGNALS => inbox.into_iter().for_each(|inbox| self.hand_on(inbox)),
                     KEEPER => self.desert(),
+                    OTHER_HOSTS => self.hear(),
                     token if token & STREAM != 0 => self.pump((token & !STREAM) as usize),
-                    rank => self.reap(rank as u32),
+                    place => self.reap(place as usize),
                 }
             }
             let now = Instant::now();
@@ -236,8 +258,42 @@ impl Job<'_> {
         }
     }
 
-    fn reap(&mut self, rank: u32) {
-        let process = &mut self.processes[rank as usize];
+    /// The launcher of the whole wants something.
+    fn hear(&mut self) {
+        for asked in self
+            .mirror
+            .iter_mut()
+            .flat_map(Mirror::hear)
+            .collect::<Vec<_>>()
+        {
+            match asked {
+                Asked::End(rank) => {
+                    if let Ok(place) = self.here.binary_search(&rank) {
+                        // The rank is one of the board's.
+                        let _ = self.board.want_end(rank);
+                        self.processes[place].signal(Signal::INT);
+                    }
+                }
+                Asked::Signal(signal) => {
+                    if let Some(signal) = Signal::from_named_raw(signal) {
+                        self.signal_all(signal);
+                    }
+                }
+                Asked::EndAll => self.end_all(),
+                Asked::Kill => {
+                    if let Some(part) = &self.launch.part {
+                        // What has ended stays readable.
+                        let _ = epoll::delete(&self.epoll, part.input());
+                    }
+                    self.desert();
+                }
+            }
+        }
+    }
+
+    fn reap(&mut self, place: usize) {
+        let rank = self.here[place];
+        let process = &mut self.processes[place];
         if process.exit.is_some() {
             return;
         }
@@ -245,7 +301,9 @@ impl Job<'_> {
         let pid = process.child.id();
         self.running -= 1;
         // A pidfd of a reaped process stays readable.
-        let _ = epoll::delete(&self.epoll, &self.processes[rank as usize].pidfd);
+        let _ = epoll::delete(&self.epoll, &self.processes[place].pidfd);
+        // The rank is one of the board's, here and below.
+        let _ = self.board.set_ended(rank);
         let state = self.board.state(rank);
         self.joined |= state != Ok(RankState::Absent);
         let left_properly = state == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
@@ -253,11 +311,10 @@ impl Job<'_> {
             // Somebody may be waiting for its next life cycle.
             self.board.ring();
         } else {
-            // The rank is one of the board's.
             let _ = self.board.mark_dead(rank);
         }
         // Its last words come before the line that says how it ended.
-        let rank_streams = self.streams.iter_mut().skip(2 * rank as usize).take(2);
+        let rank_streams = self.streams.iter_mut().skip(2 * place).take(2);
         rank_streams.for_each(|stream| stream.pump(self.launch.output));
         self.look_at_output();
         if exit.success() || self.ending.is_some() || self.board.end_is_wanted(rank) {
@@ -329,7 +386,9 @@ impl Job<'_> {
         let mut ranks: Vec<RankOutcome> = self
             .processes
             .iter()
-            .map(|process| RankOutcome {
+            .zip(&self.here)
+            .map(|(process, rank)| RankOutcome {
+                rank: *rank,
                 pid: process.child.id(),
                 exit: process.exit.unwrap_or(Exit::Signal(libc::SIGKILL)),
                 stdout: Vec::new(),
@@ -339,7 +398,7 @@ impl Job<'_> {
         if self.launch.output == Output::Capture {
             // Two streams a rank: output, then error.
             for (index, stream) in self.streams.into_iter().enumerate() {
-                let place = &mut ranks[stream.rank as usize];
+                let place = &mut ranks[index / 2];
                 let bytes = stream.into_bytes();
                 if index % 2 == 0 {
                     place.stdout = bytes

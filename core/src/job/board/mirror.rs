@@ -1,0 +1,253 @@
+//! The board of a job on several hosts: each host has one, and their launchers tell each other what the ranks there write.
+//!
+//! A rank that is *afar* runs on another host. What it has written comes here by [`Board::take`], in the order in which it was written:
+//! who sees that it has come to a fence sees what it published before.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+use super::{
+    Board, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_ENDED, R_EPOCH, R_STATE, RankState,
+    S_SEQ, SLOTS_PER_RANK,
+};
+use crate::Result;
+
+/// What has been told of a rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::job) struct Told {
+    state: u32,
+    epoch: u32,
+    ended: u32,
+    slots: [u32; SLOTS_PER_RANK],
+}
+
+/// Rank, state, epoch, whether the process has ended: before what is published.
+const HEAD: usize = 16;
+
+impl Board {
+    /// From now on [`await_news`](Board::await_news) is told of whatever is written.
+    pub(in crate::job) fn begin_mirror(&self) {
+        self.word(H_MIRRORED).store(1, Ordering::Relaxed);
+    }
+
+    /// Says that `rank` runs on another host. Before any rank starts. Errors: a rank that the job does not have.
+    pub(in crate::job) fn set_afar(&self, rank: u32) -> Result<()> {
+        self.record(rank, R_AFAR)?.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether `rank` runs on another host: its pid is none here.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
+    pub fn is_afar(&self, rank: u32) -> Result<bool> {
+        Ok(self.record(rank, R_AFAR)?.load(Ordering::Acquire) != 0)
+    }
+
+    /// The launcher has seen the process of `rank` end. Errors: a rank that the job does not have.
+    pub(in crate::job) fn set_ended(&self, rank: u32) -> Result<()> {
+        self.record(rank, R_ENDED)?.store(1, Ordering::Release);
+        self.tell_mirror();
+        Ok(())
+    }
+
+    /// Whether the process of `rank` has ended, so that it will not come again.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
+    pub fn is_gone(&self, rank: u32) -> Result<bool> {
+        let told = self.record(rank, R_ENDED)?.load(Ordering::Acquire) != 0;
+        if told || self.is_afar(rank)? {
+            return Ok(told);
+        }
+        let pid = rustix::process::Pid::from_raw(self.pid(rank)? as i32);
+        Ok(pid.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err()))
+    }
+
+    pub(super) fn tell_mirror(&self) {
+        if self.word(H_MIRRORED).load(Ordering::Relaxed) != 0 {
+            self.nudge_mirror();
+        }
+    }
+
+    /// Ends a sleep in [`await_news`](Board::await_news).
+    pub(in crate::job) fn nudge_mirror(&self) {
+        self.word(H_NEWS).fetch_add(1, Ordering::Release);
+        // A failure to wake can only mean that nobody sleeps there.
+        let _ = futex::wake(self.word(H_NEWS), futex::Flags::empty(), u32::MAX >> 1);
+    }
+
+    /// What has been written, so far; to be asked before looking.
+    pub(in crate::job) fn news(&self) -> u32 {
+        self.word(H_NEWS).load(Ordering::Acquire)
+    }
+
+    /// Sleeps until more has been written than `seen`, at most for a second.
+    pub(in crate::job) fn await_news(&self, seen: u32) {
+        let limit = futex::Timespec {
+            tv_sec: Duration::from_secs(1).as_secs() as i64,
+            tv_nsec: 0,
+        };
+        // Woken, timed out, interrupted or too late: the caller looks again in every case.
+        let _ = futex::wait(self.word(H_NEWS), futex::Flags::empty(), seen, Some(&limit));
+    }
+
+    /// What `rank` has written since `told`, for [`take`](Board::take). `None`: nothing, or it is just writing, and news follow.
+    pub(in crate::job) fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
+        let word = |field| {
+            self.record(rank, field)
+                .map(|w: &AtomicU32| w.load(Ordering::Acquire))
+        };
+        // What follows was written before these.
+        let mut now = Told {
+            ended: word(R_ENDED).ok()?,
+            state: word(R_STATE).ok()?,
+            epoch: word(R_EPOCH).ok()?,
+            slots: told.slots,
+        };
+        let dead = RankState::from_word(now.state) == RankState::Dead;
+        let mut published = Vec::new();
+        let sequences = || {
+            let slots = 0..SLOTS_PER_RANK;
+            slots.map(|index| self.slot(rank, index).0[S_SEQ].load(Ordering::Acquire))
+        };
+        let before: Vec<u32> = sequences().collect();
+        for (index, sequence) in before.iter().enumerate() {
+            if *sequence == told.slots[index] {
+                continue;
+            }
+            if !sequence.is_multiple_of(2) {
+                if dead {
+                    // Its last word is half written, and stays so.
+                    continue;
+                }
+                return None;
+            }
+            published.push(self.slot(rank, index).read_unguarded()?);
+            now.slots[index] = *sequence;
+        }
+        // One that is changed after another one must not be told before it: all are of one moment.
+        fence(Ordering::Acquire);
+        if !sequences().eq(before) || now == *told {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(HEAD);
+        for word in [rank, now.state, now.epoch, now.ended] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        for (key, value) in published {
+            // At most MAX_KEY and MAX_VALUE.
+            bytes.extend([key.len() as u8, value.len() as u8]);
+            bytes.extend(key);
+            bytes.extend(value);
+        }
+        *told = now;
+        Some(bytes)
+    }
+
+    /// Writes what the launcher of another host [gave](Board::give) of a rank there. Whether it made sense; nothing has been written if
+    /// its beginning does not.
+    pub(in crate::job) fn take(&self, bytes: &[u8]) -> bool {
+        self.take_some(bytes).is_some()
+    }
+
+    fn take_some(&self, bytes: &[u8]) -> Option<()> {
+        let (head, mut rest) = bytes.split_at_checked(HEAD)?;
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let (rank, state, epoch, ended) = (word(0)?, word(4)?, word(8)?, word(12)?);
+        if self.is_afar(rank) != Ok(true) {
+            return None;
+        }
+        while let [key, value, more @ ..] = rest {
+            let (key_len, value_len) = (usize::from(*key), usize::from(*value));
+            if key_len > MAX_KEY || value_len > MAX_VALUE {
+                return None;
+            }
+            let (key, more) = more.split_at_checked(key_len)?;
+            let (value, more) = more.split_at_checked(value_len)?;
+            self.publish(rank, std::str::from_utf8(key).ok()?, value)
+                .ok()?;
+            rest = more;
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        self.arrive(rank, epoch).ok()?;
+        if ended != 0 {
+            self.set_ended(rank).ok()?;
+        }
+        let state = RankState::from_word(state);
+        match state {
+            RankState::Dead => self.mark_dead(rank).ok()?,
+            _ if self.state(rank) != Ok(state) => self.set_state(rank, state).ok()?,
+            _ => {}
+        }
+        // Somebody may be waiting for what it has published, or for its next life cycle.
+        self.ring();
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rank_writes_is_on_the_other_board() {
+        let (home, _a) = Board::create(2).unwrap();
+        let (other, _b) = Board::create(2).unwrap();
+        other.set_afar(1).unwrap();
+        let mut told = Told::default();
+        assert_eq!(home.give(1, &mut told), None, "nothing yet");
+        home.publish(1, "place", b"here").unwrap();
+        home.set_state(1, RankState::Joined).unwrap();
+        home.arrive(1, 3).unwrap();
+        let news = home.give(1, &mut told).unwrap();
+        assert_eq!(home.give(1, &mut told), None, "told once");
+        assert!(other.take(&news));
+        assert_eq!(other.fetch(1, "place").unwrap().unwrap(), b"here");
+        assert_eq!(other.epoch(1), Ok(3));
+        assert_eq!(other.state(1), Ok(RankState::Joined));
+        home.publish(1, "place", b"there").unwrap();
+        home.mark_dead(1).unwrap();
+        home.set_ended(1).unwrap();
+        assert!(other.take(&home.give(1, &mut told).unwrap()));
+        assert_eq!(other.fetch(1, "place").unwrap().unwrap(), b"there");
+        assert_eq!((other.deaths(), other.is_gone(1)), (1, Ok(true)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let (home, _a) = Board::create(2).unwrap();
+        let (other, _b) = Board::create(2).unwrap();
+        other.set_afar(1).unwrap();
+        home.publish(1, "place", b"here").unwrap();
+        let news = home.give(1, &mut Told::default()).unwrap();
+        for len in 0..news.len() {
+            assert_eq!(other.take(&news[..len]), len == HEAD, "{len} bytes");
+        }
+        let mut of_a_rank_here = news.clone();
+        of_a_rank_here[0] = 0;
+        assert!(!other.take(&of_a_rank_here));
+        let mut of_nobody = news.clone();
+        of_nobody[3] = 77;
+        assert!(!other.take(&of_nobody));
+        let mut too_long = news.clone();
+        too_long[HEAD] = 200;
+        assert!(!other.take(&too_long));
+    }
+
+    #[test]
+    fn a_dead_writer_keeps_nobody_from_being_told() {
+        let (home, _a) = Board::create(1).unwrap();
+        home.publish(0, "whole", b"1").unwrap();
+        home.slot(0, 1).0[S_SEQ].store(1, Ordering::Release);
+        let mut told = Told::default();
+        assert_eq!(home.give(0, &mut told), None, "it is just writing");
+        home.mark_dead(0).unwrap();
+        assert!(home.give(0, &mut told).is_some());
+        assert_eq!(home.give(0, &mut told), None);
+    }
+}
