@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use unipgas::core::print;
 
+use crate::hosts::{self, Hosts};
 use crate::matrix::{self, COLUMNS, Column, Plan};
 use crate::runner::Runner;
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
@@ -21,6 +22,8 @@ Usage: unipgas conform [OPTIONS]
                   mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor
                   (opaque in any order and within narrow limits), mixed (shm among the ranks of one parity, opaque between the two),
                   loopback
+  --hosts N       ranks on N hosts, one after the other: shm within a host, opaque between them. The hosts are made of namespaces, by root
+                  (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
@@ -35,11 +38,14 @@ Usage: unipgas conform [OPTIONS]
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;
+/// Laws have at most so many ranks.
+const MOST_HOSTS: u64 = 48;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wishes {
     api: Option<Api>,
     backend: Option<String>,
+    hosts: Option<u64>,
     law: Option<String>,
     seeds: Option<u64>,
     seed: Option<u64>,
@@ -70,6 +76,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
         let known = [
             "--api",
             "--backend",
+            "--hosts",
             "--law",
             "--seeds",
             "--seed",
@@ -109,6 +116,12 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
                     let names = names.join(", ");
                     format!("there are no laws for the interface {value:?}; there are: {names}")
                 })?);
+            }
+            "--hosts" => {
+                wishes.hosts = number(2)?;
+                if wishes.hosts > Some(MOST_HOSTS) {
+                    return Err(format!("--hosts {value}: must be at most {MOST_HOSTS}"));
+                }
             }
             "--seeds" => wishes.seeds = number(1)?,
             "--seed" => wishes.seed = number(0)?,
@@ -176,8 +189,15 @@ fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
 }
 
 fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
+    if wishes.hosts.is_some() {
+        return match &wishes.backend {
+            None => Ok(COLUMNS.iter().filter(|column| column.hosts).collect()),
+            Some(_) => Err("--hosts is a column of its own: leave --backend out beside it".into()),
+        };
+    }
     let chosen: Vec<_> = COLUMNS
         .iter()
+        .filter(|column| !column.hosts)
         .filter(|column| {
             wishes
                 .backend
@@ -186,9 +206,10 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
         })
         .collect();
     if chosen.is_empty() {
-        let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+        let names = COLUMNS.iter().filter(|column| !column.hosts);
+        let names: Vec<_> = names.map(|column| column.name).collect();
         return Err(format!(
-            "there is no backend {:?}; there are: {}",
+            "there is no backend {:?}; there are: {}, and --hosts N",
             wishes.backend.as_deref().unwrap_or_default(),
             names.join(", ")
         ));
@@ -199,12 +220,13 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
 /// Carries out the command. The table of backends must have been filled (`unipgas::init`), and this executable must lead here when
 /// its first argument is `conform`: that is how the processes of the jobs are started.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
-    let mut args = args.peekable();
-    if args.peek().is_some_and(|arg| arg == "--worker") {
-        let args: Vec<String> = args.skip(1).collect();
-        return worker::run(&args);
+    let args: Vec<String> = args.collect();
+    match args.split_first() {
+        Some((first, rest)) if first == "--worker" => return worker::run(rest),
+        Some((first, rest)) if first == "--part" => return hosts::run_part(rest),
+        _ => {}
     }
-    match parse(args).and_then(|wishes| carry_out(&wishes)) {
+    match parse(args.iter().cloned()).and_then(|wishes| carry_out(&wishes, &args)) {
         Ok(code) => code,
         Err(text) => {
             // With standard error closed there is nobody to tell.
@@ -214,7 +236,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
+fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     let say = |text: &str| print(text).map_err(|e| e.to_string());
     if wishes.help {
         say(HELP)?;
@@ -239,12 +261,25 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let columns = columns(wishes)?;
+    let mut at_a_time = match wishes.jobs {
+        Some(jobs) => jobs as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
+    if let Some(each) = wishes.hosts {
+        runner.hosts = Hosts::from_env(each as usize)?;
+        match &runner.hosts {
+            Some(hosts) => at_a_time = at_a_time.min(hosts.jobs()),
+            None => return hosts::make(each as usize, at_a_time, args),
+        }
+    }
     let alone = wishes.seed.is_some() && wishes.seeds.is_none();
     let plan = Plan {
         first: wishes.seed.unwrap_or(1),
         count: wishes.seeds.unwrap_or(if alone { 1 } else { 20 }),
         all: alone,
         broken: wishes.pinned,
+        cuts: runner.hosts.as_ref().is_some_and(Hosts::can_cut),
     };
     let mut json = match wishes.json.as_deref() {
         None => None,
@@ -253,12 +288,7 @@ fn carry_out(wishes: &Wishes) -> Result<ExitCode, String> {
             std::fs::File::create(path).map_err(|e| format!("cannot write {path}: {e}"))?,
         ) as Box<dyn Write>),
     };
-    let runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
     let bar = progress_bar(matrix::work(&laws, &columns, &plan));
-    let at_a_time = match wishes.jobs {
-        Some(jobs) => jobs as usize,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
     let cells = matrix::run(
         &runner,
         &laws,
@@ -327,6 +357,8 @@ mod tests {
             ("--seed", "needs a value"),
             ("--limit 100000", "at most"),
             ("--jobs 1000", "at most"),
+            ("--hosts 1", "from 2 on"),
+            ("--hosts 1000", "at most"),
             ("--list=1", "no value"),
             ("--frobnicate", "--help"),
             ("laws", "--help"),

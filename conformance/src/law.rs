@@ -59,6 +59,10 @@ pub struct Law {
     pub ordering: bool,
     /// A process dies on purpose: the law runs in a job of its own, whose survivors go on. The body says by [`Ctx::dies`] who.
     pub needs_kill: bool,
+    /// Works on one host only.
+    pub one_host: bool,
+    /// Takes a link between hosts down ([`Ctx::cuts`]): runs only where that can be done, in a job of its own.
+    pub needs_cut: bool,
     /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
     /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
     /// have called nothing of it before, so that it can change the environment. Around a body of [`Api::Rcce`] are `RCCE_init` with
@@ -88,6 +92,8 @@ impl Law {
             procedures,
             ordering: false,
             needs_kill: false,
+            one_host: false,
+            needs_cut: false,
             bare: false,
             body,
         }
@@ -139,9 +145,20 @@ impl Ctx {
         self.place.published(rank)
     }
 
+    /// Whether `rank` is on another host.
+    pub fn is_afar(&self, rank: u32) -> bool {
+        self.place.is_afar(rank)
+    }
+
     /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework expects it of nobody else.
     pub fn dies(&self) -> ! {
         self.place.dies()
+    }
+
+    /// Takes the link of this host down, in a law with [`Law::needs_cut`]: soon nothing passes between it and the others. [`Ctx::sync`] works
+    /// still.
+    pub fn cuts(&self) {
+        self.place.cuts();
     }
 
     /// Says that this process may end by a signal from now on, in a law with [`Law::needs_kill`] where another rank sends it.

@@ -8,6 +8,8 @@ pub mod cli;
 mod closed;
 pub mod coverage;
 pub(crate) mod growth;
+pub mod hosts;
+mod job;
 pub(crate) mod kit;
 pub mod law;
 pub mod laws;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use unipgas::core::registry;
 
+use crate::hosts::Hosts;
 use crate::pinned::{self, Why};
 use crate::runner::{Failure, FailureKind, Ran, Runner, Verdict};
 use crate::worker::Item;
@@ -27,6 +28,8 @@ pub struct Column {
     pub env: &'static [(&'static str, &'static str)],
     /// Ranks are threads of one process.
     pub threads: bool,
+    /// Ranks are on several hosts, one after the other.
+    pub hosts: bool,
     /// What it does depends on the seed.
     pub seeded: bool,
 }
@@ -39,6 +42,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
         threads: false,
+        hosts: false,
         seeded: false,
     },
     Column {
@@ -47,6 +51,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "0")],
         threads: false,
+        hosts: false,
         seeded: false,
     },
     Column {
@@ -55,6 +60,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["chaos"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
         threads: false,
+        hosts: false,
         seeded: true,
     },
     Column {
@@ -63,6 +69,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["chaos", "opaque"],
         env: &[("UNIPGAS_CHAOS", "over=opaque"), ("UNIPGAS_OPAQUE", "")],
         threads: false,
+        hosts: false,
         seeded: true,
     },
     Column {
@@ -71,6 +78,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["opaque"],
         env: &[("UNIPGAS_OPAQUE", "")],
         threads: false,
+        hosts: false,
         seeded: false,
     },
     Column {
@@ -79,6 +87,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["opaque"],
         env: &[("UNIPGAS_OPAQUE", "tcp")],
         threads: false,
+        hosts: false,
         seeded: false,
     },
     Column {
@@ -90,6 +99,7 @@ pub const COLUMNS: &[Column] = &[
             "unordered,no-lines,registered,inline=8,largest=4096,depth=4",
         )],
         threads: false,
+        hosts: false,
         seeded: true,
     },
     Column {
@@ -102,6 +112,16 @@ pub const COLUMNS: &[Column] = &[
             ("UNIPGAS_OPAQUE", "registered"),
         ],
         threads: false,
+        hosts: false,
+        seeded: false,
+    },
+    Column {
+        name: "hosts",
+        backend: "shm",
+        pins: &["opaque", "mixed", "hosts"],
+        env: &[("UNIPGAS_SHM_ADOPT", "1")],
+        threads: false,
+        hosts: true,
         seeded: false,
     },
     Column {
@@ -110,6 +130,7 @@ pub const COLUMNS: &[Column] = &[
         pins: &["loopback"],
         env: &[],
         threads: true,
+        hosts: false,
         seeded: false,
     },
 ];
@@ -133,6 +154,16 @@ impl Column {
             return Some(pin.reason);
         }
         match law {
+            Law {
+                needs_cut: true, ..
+            } if !self.hosts => Some("there is no link between hosts"),
+            Law {
+                needs_cut: true, ..
+            } if !plan.cuts => Some("nobody can take the link down (HOSTS_LINK is not set)"),
+            Law { processes: 1, .. } if self.hosts => {
+                Some("one rank is on one host, as in the column shm")
+            }
+            Law { one_host: true, .. } if self.hosts => Some("its ranks need one host"),
             _ if !self.threads => None,
             Law {
                 needs_kill: true, ..
@@ -166,6 +197,8 @@ pub struct Plan {
     pub all: bool,
     /// Those that are pinned as broken, too.
     pub broken: bool,
+    /// Those that take a link down, too.
+    pub cuts: bool,
 }
 
 impl Plan {
@@ -187,6 +220,8 @@ pub struct Cell {
     pub column: &'static Column,
     /// What, and how it went.
     pub ran: Ran,
+    /// On so many hosts, in a column with several.
+    pub hosts: Option<usize>,
 }
 
 /// How many seeds `run` will go through.
@@ -211,6 +246,13 @@ pub fn run(
     progress: &(dyn Fn(&'static Column, u64) + Sync),
 ) -> Result<Vec<Cell>, String> {
     let mut cells = Vec::new();
+    let cell = |column: &'static Column, ran| Cell {
+        column,
+        ran,
+        hosts: (runner.hosts.as_ref())
+            .filter(|_| column.hosts)
+            .map(Hosts::each),
+    };
     let mut jobs = Vec::new();
     for &column in columns {
         let missing = column.missing();
@@ -230,7 +272,7 @@ pub fn run(
                 seeds: 0,
                 took: Default::default(),
             };
-            Some(Cell { column, ran })
+            Some(cell(column, ran))
         }));
         let wanted: Vec<_> = wanted.into_iter().map(|(law, _)| law).collect();
         let batches = batches(&wanted, column, plan);
@@ -242,6 +284,7 @@ pub fn run(
             Some(Cell {
                 column: before,
                 ran: same,
+                ..
             }) if *before == column && same.law.id == ran.law.id => {
                 same.seeds += ran.seeds;
                 same.took += ran.took;
@@ -249,7 +292,7 @@ pub fn run(
                     same.verdict = ran.verdict;
                 }
             }
-            _ => cells.push(Cell { column, ran }),
+            _ => cells.push(cell(column, ran)),
         }
     }
     for cell in &mut cells {
@@ -334,7 +377,7 @@ fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>
             count: plan.of(law, column),
         };
         let once = [Api::Utofu, Api::Libfabric].contains(&law.api);
-        let alone = |law: &Law| law.needs_kill || once && column.seeded;
+        let alone = |law: &Law| law.needs_kill || law.needs_cut || once && column.seeded;
         if alone(law) {
             let one = |nth| Item {
                 first: plan.first.wrapping_add(nth),

@@ -16,6 +16,8 @@ use crate::stall::Looks;
 const TURN: &str = "conform.turn";
 /// The key under which ranks publish what their laws tell.
 const TOLD: &str = "conform.told";
+/// How a line begins by which a rank takes the link of its host down.
+pub(crate) const CUT: &str = "cut ";
 
 /// The place of one rank.
 #[derive(Clone)]
@@ -106,6 +108,16 @@ impl Place {
                 looks.pause(Duration::from_micros(200));
             }
         }
+    }
+
+    /// Whether a rank is on another host.
+    pub fn is_afar(&self, rank: u32) -> bool {
+        self.board.is_afar(rank) == Ok(true)
+    }
+
+    /// Takes the link of this host down.
+    pub fn cuts(&self) {
+        self.tell(CUT.trim_end(), "");
     }
 
     /// SIGKILL for this process.

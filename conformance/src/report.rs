@@ -117,9 +117,13 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
 
 /// The command that runs a cell again.
 fn repeat(cell: &Cell, seed: u64) -> String {
+    let place = match cell.hosts {
+        Some(hosts) => format!("--hosts {hosts}"),
+        None => format!("--backend {}", cell.column.name),
+    };
     format!(
-        "unipgas conform --law {} --backend {} --seed {seed}",
-        cell.ran.law.id, cell.column.name
+        "unipgas conform --law {} {place} --seed {seed}",
+        cell.ran.law.id
     )
 }
 

@@ -2,20 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use unipgas::core::job::Launch;
-use unipgas::core::job::launch::{Exit, Outcome, Output};
-use unipgas::core::rendezvous::place_of;
+use unipgas::core::job::launch::Exit;
 
 use crate::Law;
-use crate::stall::{CLOCK, Seats, Stall};
+use crate::hosts::Hosts;
+use crate::job::{Ended, Job, Line};
+use crate::stall::CLOCK;
 use crate::worker::Item;
 
 /// How a law went on a backend.
@@ -76,7 +70,7 @@ pub struct Ran {
 }
 
 /// How jobs are started.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Runner {
     /// This program, and what makes it a worker.
     pub program: OsString,
@@ -84,6 +78,8 @@ pub struct Runner {
     pub prefix: Vec<OsString>,
     /// So long every rank waits in vain in a law that hangs.
     pub limit: Duration,
+    /// Where the ranks of columns with several hosts are.
+    pub hosts: Option<Hosts>,
 }
 
 impl Runner {
@@ -94,6 +90,7 @@ impl Runner {
             program: program.into(),
             prefix: vec!["conform".into(), "--worker".into()],
             limit,
+            hosts: None,
         })
     }
 
@@ -110,17 +107,21 @@ impl Runner {
         while done.len() < items.len() {
             let rest = &items[done.len()..];
             let start = Instant::now();
-            let (lines, outcome, stands_still) =
-                self.job(column, rest, &|seeds| progress(seeds_before + seeds))?;
+            let job = Job {
+                runner: self,
+                column,
+                items: rest,
+            };
+            let (lines, ended, stands_still) = job.run(&|seeds| progress(seeds_before + seeds))?;
             let hang = match stands_still {
                 true => format!("nothing moves: all have waited for {:?}", self.limit),
                 false => format!("not done after {:?}", self.clock()),
             };
-            let mut ran = judge(rest, &lines, &outcome, &hang);
+            let mut ran = judge(rest, &lines, &ended, &hang);
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass
-                && let Some(left) = leftovers(outcome.job.token())
+                && let Some(left) = ended.left
             {
                 ran[last].verdict = Verdict::Fail(Failure {
                     seed: rest[last].first,
@@ -141,124 +142,9 @@ impl Runner {
     }
 
     /// The most time that a seed gets.
-    fn clock(&self) -> Duration {
+    pub(crate) fn clock(&self) -> Duration {
         self.limit.max(Duration::from_secs(1)) * CLOCK
     }
-
-    /// What the ranks have told, how they ended, and whether that was because nothing moved.
-    fn job(
-        &self,
-        column: &crate::matrix::Column,
-        items: &[Item],
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(Vec<Line>, Outcome, bool), String> {
-        let memory = || {
-            rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
-                .map(File::from)
-                .map_err(|e| format!("memory for the results: {e}"))
-        };
-        let (log, seats) = (memory()?, memory()?);
-        let ranks = items[0].law.processes;
-        let (processes, threads) = if column.threads {
-            (1, ranks)
-        } else {
-            (ranks, 0)
-        };
-        // Threads that play ranks share a seat.
-        let limit = self.limit * threads.max(1);
-        let mut stall = Stall::new(Seats::map(&seats, processes)?, limit);
-        let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let mut launch = Launch::new(processes, self.program.clone());
-        launch.args.clone_from(&self.prefix);
-        launch.args.extend([
-            path(&log).into(),
-            path(&seats).into(),
-            column.name.into(),
-            self.clock().as_secs().to_string().into(),
-            threads.to_string().into(),
-        ]);
-        launch
-            .args
-            .extend(items.iter().map(|item| item.to_arg().into()));
-        launch.env = column
-            .env
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
-        launch.backend = Some(column.backend.into());
-        launch.seed = Some(items[0].first);
-        launch.keep_going = items[0].law.needs_kill;
-        launch.output = Output::Capture;
-        let over = AtomicBool::new(false);
-        let (outcome, stands_still) = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(&log, &mut stall, &over, progress));
-            // The processes die with the thread that started them: this one, which sees the job through.
-            let outcome = launch.run();
-            over.store(true, Ordering::Release);
-            (outcome, watching.join().unwrap_or(false))
-        });
-        let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
-        Ok((read(&log, 0).0, outcome, stands_still))
-    }
-}
-
-/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it stands still: whether it did.
-fn watch(log: &File, stall: &mut Stall, over: &AtomicBool, progress: &dyn Fn(u64)) -> bool {
-    let lives = |pid: u32| {
-        let pid = rustix::process::Pid::from_raw(pid as i32);
-        pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
-    };
-    let (mut at, mut seeds) = (0, 0);
-    while !over.load(Ordering::Acquire) {
-        let (lines, next) = read(log, at);
-        at = next;
-        if stall.found(at, lives) {
-            stall.end(lives);
-            return true;
-        }
-        seeds += lines
-            .iter()
-            .filter(|line| line.rank == 0 && (line.what == "ok" || line.what == "none"))
-            .count() as u64;
-        progress(seeds);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
-}
-
-#[derive(Debug)]
-struct Line {
-    what: String,
-    rank: u32,
-    item: (usize, u64),
-    text: String,
-}
-
-/// The whole lines from `at` on, and where the next one begins.
-fn read(log: &File, mut at: u64) -> (Vec<Line>, u64) {
-    let mut bytes = Vec::new();
-    let mut piece = vec![0; 1 << 16];
-    let mut from = at;
-    while let Ok(n) = log.read_at(&mut piece, from)
-        && n > 0
-    {
-        bytes.extend_from_slice(&piece[..n]);
-        from += n as u64;
-    }
-    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-    at += whole as u64;
-    let text = String::from_utf8_lossy(&bytes[..whole]);
-    (text.lines().filter_map(parse).collect(), at)
-}
-
-fn parse(line: &str) -> Option<Line> {
-    let mut parts = line.splitn(5, ' ');
-    Some(Line {
-        what: parts.next()?.into(),
-        rank: parts.next()?.parse().ok()?,
-        item: (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?),
-        text: parts.next().unwrap_or_default().into(),
-    })
 }
 
 /// What is known of one item under one seed.
@@ -274,7 +160,7 @@ struct Told<'a> {
 
 /// The results of the items that were begun: all of them, or those up to the first that was found broken.
 /// `hang` tells what became of one that does not end.
-fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, hang: &str) -> Vec<Ran> {
+fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> {
     let mut told: HashMap<(usize, u64), Told<'_>> = HashMap::new();
     let mut dying = BTreeSet::new();
     for line in lines {
@@ -315,14 +201,14 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, hang: &str) -> Vec<R
                 }
                 continue;
             }
-            let (kind, text) = broken(item.law, told, outcome, &dying, hang);
+            let (kind, text) = broken(item.law, told, ended, &dying, hang);
             ran.verdict = Verdict::Fail(Failure { seed, kind, text });
             results.push(ran);
             return results;
         }
         results.push(ran);
     }
-    let unexpected = outcome
+    let unexpected = ended
         .ranks
         .iter()
         .enumerate()
@@ -336,7 +222,7 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, hang: &str) -> Vec<R
             text: format!(
                 "rank {rank}, after all was done, {}{}",
                 end.exit,
-                last_words(outcome, rank)
+                last_words(ended, rank)
             ),
         });
     }
@@ -346,7 +232,7 @@ fn judge(items: &[Item], lines: &[Line], outcome: &Outcome, hang: &str) -> Vec<R
 fn broken(
     law: &Law,
     told: &Told<'_>,
-    outcome: &Outcome,
+    ended: &Ended,
     dying: &BTreeSet<u32>,
     hang: &str,
 ) -> (FailureKind, String) {
@@ -362,18 +248,18 @@ fn broken(
         .filter(|rank| !told.ok.contains(rank) && !dying.contains(rank))
         .collect();
     // Of the ends, the first one is the cause; a job with kills goes on, so that there it is looked for.
-    let threads = outcome.ranks.len() < law.processes as usize;
-    let cause = match outcome.first_failure {
+    let threads = ended.ranks.len() < law.processes as usize;
+    let cause = match ended.first_failure {
         Some(rank) if threads || !dying.contains(&rank) => Some(rank),
         _ => missing.iter().copied().find(|rank| {
-            outcome
+            ended
                 .ranks
                 .get(*rank as usize)
                 .is_some_and(|end| !end.exit.success())
         }),
     };
-    let end = cause.map(|rank| (rank, outcome.ranks[rank as usize].exit));
-    let words = cause.map_or(String::new(), |rank| last_words(outcome, rank as usize));
+    let end = cause.map(|rank| (rank, ended.ranks[rank as usize].exit));
+    let words = cause.map_or(String::new(), |rank| last_words(ended, rank as usize));
     if let Some((_, Exit::Signal(libc::SIGALRM))) = end {
         let inside: Vec<u32> = missing
             .iter()
@@ -403,29 +289,9 @@ fn list(ranks: &[u32]) -> String {
 }
 
 /// The last line that the rank wrote to standard error.
-fn last_words(outcome: &Outcome, rank: usize) -> String {
-    let text = String::from_utf8_lossy(&outcome.ranks[rank].stderr).into_owned();
-    match text.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(line) => format!(" ({})", line.trim()),
-        None => String::new(),
+fn last_words(ended: &Ended, rank: usize) -> String {
+    match ended.ranks[rank].last_words.as_str() {
+        "" => String::new(),
+        words => format!(" ({words})"),
     }
-}
-
-/// What a job has left behind: processes, and the file in which they met.
-pub(crate) fn leftovers(job: &str) -> Option<String> {
-    let variable = format!("UNIPGAS_JOB={job}");
-    let has_it = |process: &Path| {
-        // A process that has just ended, or that belongs to another user, is none of ours.
-        std::fs::read(process.join("environ"))
-            .is_ok_and(|all| all.split(|b| *b == 0).any(|one| one == variable.as_bytes()))
-    };
-    let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut left: Vec<String> = entries
-        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
-        .filter(|entry| has_it(&entry.path()))
-        .map(|entry| format!("process {}", entry.file_name().display()))
-        .collect();
-    let file = place_of(job).ok().filter(|place| place.exists());
-    left.extend(file.map(|place| place.display().to_string()));
-    (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
 }

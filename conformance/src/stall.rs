@@ -14,6 +14,9 @@ use unipgas::core::wait::Watch;
 /// A law is ended by the clock after so many times what its ranks may wait in vain.
 pub(crate) const CLOCK: u32 = 10;
 
+/// How often somebody looks at what the ranks have told.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
 /// How long a call with a time-out may take in a law that expects it to succeed: longer than any machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(200);
 
@@ -78,6 +81,39 @@ struct Seat {
     pid: AtomicU32,
 }
 
+/// A seat, as it is told to a parent on another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sitting {
+    pub rank: u32,
+    /// In place of the pid.
+    pub mark: u32,
+    pub in_vain: u64,
+    pub ended: u64,
+}
+
+impl Sitting {
+    pub fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.rank.to_le_bytes());
+        to.extend_from_slice(&self.mark.to_le_bytes());
+        to.extend_from_slice(&self.in_vain.to_le_bytes());
+        to.extend_from_slice(&self.ended.to_le_bytes());
+    }
+
+    /// All that have been written one after the other.
+    pub fn read_all(bytes: &[u8]) -> impl Iterator<Item = Sitting> {
+        let (all, _) = bytes.as_chunks::<24>();
+        all.iter().map(|bytes| {
+            let word = |at| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+            Sitting {
+                rank: word(0) as u32,
+                mark: (word(0) >> 32) as u32,
+                in_vain: word(8),
+                ended: word(16),
+            }
+        })
+    }
+}
+
 /// The seats of a job's ranks, in memory that the parent and they share.
 pub(crate) struct Seats {
     seats: *mut Seat,
@@ -113,6 +149,26 @@ impl Seats {
         // SAFETY:
         // - `count` seats are mapped as long as `self` is there, page-aligned; any bits are atomics' values.
         unsafe { std::slice::from_raw_parts(self.seats, self.count) }
+    }
+
+    /// What the seat of `rank` says.
+    pub fn get(&self, rank: u32) -> Sitting {
+        let seat = &self.all()[rank as usize];
+        Sitting {
+            rank,
+            mark: seat.pid.load(Ordering::Acquire),
+            in_vain: seat.watch.in_vain.load(Ordering::Relaxed),
+            ended: seat.watch.ended.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says what a seat on another host says; of a rank that is none, nothing.
+    pub fn put(&self, sitting: Sitting) {
+        if let Some(seat) = self.all().get(sitting.rank as usize) {
+            seat.watch.in_vain.store(sitting.in_vain, Ordering::Relaxed);
+            seat.watch.ended.store(sitting.ended, Ordering::Relaxed);
+            seat.pid.store(sitting.mark, Ordering::Release);
+        }
     }
 
     /// This process sits at `rank`'s from now on, for as long as it lives.

@@ -36,7 +36,7 @@ impl Item {
         format!("{}@{}+{}", self.law.id, self.first, self.count)
     }
 
-    fn from_arg(arg: &str) -> Option<Item> {
+    pub fn from_arg(arg: &str) -> Option<Item> {
         let (id, seeds) = arg.split_once('@')?;
         let (first, count) = seeds.split_once('+')?;
         Some(Item {

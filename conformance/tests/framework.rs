@@ -220,6 +220,7 @@ fn the_others_are_not_spoiled() {
         count: 2,
         all: true,
         broken: false,
+        cuts: false,
     };
     // One job after the other, and beside each other: the same, in the same order.
     for at_a_time in [1, 4] {

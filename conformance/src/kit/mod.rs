@@ -2,12 +2,14 @@
 //! what they give.
 
 mod memory;
+mod sides;
 mod stopped;
 mod table;
 
 use std::time::Duration;
 
 pub(crate) use memory::{Memory, same};
+pub(crate) use sides::Sides;
 pub(crate) use stopped::{stop_for_a_while, stop_until_killed};
 pub(crate) use table::{check, table};
 

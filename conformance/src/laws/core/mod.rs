@@ -6,6 +6,7 @@ mod collective;
 mod connections;
 mod death;
 mod full_queue;
+mod link;
 mod memory;
 mod mixed_atomics;
 mod notices;
@@ -60,6 +61,7 @@ pub fn laws() -> Vec<&'static Law> {
         central::LAWS,
         connections::LAWS,
         death::LAWS,
+        link::LAWS,
     ]
     .into_iter()
     .flatten()

@@ -13,6 +13,7 @@ mod full_queue;
 mod group;
 mod growth;
 pub(crate) mod kit;
+mod link;
 mod notify;
 mod process;
 mod queue;
@@ -42,6 +43,7 @@ pub fn laws() -> Vec<&'static Law> {
         environment::laws(),
         failure::laws(),
         dead_peer::laws(),
+        link::laws(),
         growth::laws(),
         bad_input::laws(),
         bad_places::laws(),

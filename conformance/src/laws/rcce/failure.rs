@@ -11,8 +11,8 @@ use unipgas::core::job::launch::{Exit, Outcome, Output};
 use unipgas::ircce::Comm;
 
 use super::kit::*;
+use crate::job::leftovers;
 use crate::law::{Api, Ctx, Law, Verdict};
-use crate::runner::leftovers;
 use crate::stall::LONG;
 use crate::{ensure, ensure_eq};
 

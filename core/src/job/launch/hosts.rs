@@ -13,7 +13,7 @@ use super::frames::{self, Frames, OWN, Sender};
 use crate::{Error, Result, descriptor};
 
 /// Launchers of one job, each on a host, with pipes to them. They run [`Launch`](super::Launch) with a [`Part`](super::Part) of their
-/// standard input and output. Dropped, it ends them and their ranks.
+/// standard input and output. Both ignore SIGPIPE: some end before the others. Dropped, it ends them and their ranks.
 #[derive(Debug)]
 pub struct Hosts {
     parts: Vec<Started>,

@@ -1,0 +1,325 @@
+//! Jobs whose ranks are on several hosts.
+//!
+//! On each host a *part* of the job runs: this program, started by a remote shell, which starts the ranks there as it would start all on one
+//! host, and passes on what they tell.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use unipgas::core::job::launch::{self, Part};
+
+use crate::job::{Ended, Files, Job, lives, whole_lines};
+use crate::matrix::COLUMNS;
+use crate::place::CUT;
+use crate::runner::Runner;
+use crate::stall::{LOOK, Seats, Sitting};
+use crate::worker::Item;
+
+/// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
+const WITH_HOSTS: &str = include_str!("../../packaging/with-hosts");
+/// Names of hosts, with blanks between them.
+const NAMES: &str = "HOSTS";
+/// Is called as ssh is.
+const SHELL: &str = "HOSTS_RSH";
+/// Is called with the name of a host and `up` or `down`.
+const LINK: &str = "HOSTS_LINK";
+/// So many hosts are made at most.
+const MOST: usize = 200;
+
+/// The mark of a rank that lives, in the seats that the parent keeps.
+pub(crate) const LIVES: u32 = 1;
+const ENDED: u32 = 2;
+
+// Kinds of what a part tells.
+const LINES: u8 = launch::OWN;
+const SITTING: u8 = launch::OWN + 1;
+const END: u8 = launch::OWN + 2;
+
+/// Hosts on which jobs can run, in groups: each job has one to itself.
+#[derive(Debug)]
+pub struct Hosts {
+    each: usize,
+    shell: OsString,
+    link: Option<OsString>,
+    groups: Mutex<Vec<Vec<String>>>,
+}
+
+impl Hosts {
+    /// Those that the environment names, in groups of `each`; `None` if it names none.
+    ///
+    /// # Errors
+    /// A text, when there are too few.
+    pub fn from_env(each: usize) -> Result<Option<Hosts>, String> {
+        let Some(shell) = std::env::var_os(SHELL) else {
+            return Ok(None);
+        };
+        ignore_broken_pipes();
+        let names = std::env::var(NAMES).map_err(|e| format!("{NAMES}, beside {SHELL}: {e}"))?;
+        let names: Vec<String> = names.split_whitespace().map(String::from).collect();
+        let groups: Vec<_> = names.chunks_exact(each).map(<[String]>::to_vec).collect();
+        if groups.is_empty() {
+            return Err(format!("{NAMES} names {} hosts, not {each}", names.len()));
+        }
+        Ok(Some(Hosts {
+            each,
+            shell,
+            link: std::env::var_os(LINK),
+            groups: Mutex::new(groups),
+        }))
+    }
+
+    /// Hosts of a job.
+    pub fn each(&self) -> usize {
+        self.each
+    }
+
+    /// So many jobs can run at a time.
+    pub fn jobs(&self) -> usize {
+        self.groups.lock().len()
+    }
+
+    /// Whether links can be taken down.
+    pub fn can_cut(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Starts the parts of a job. Errors: a text.
+    pub(crate) fn begin(&self, job: &Job<'_>) -> Result<Team<'_>, String> {
+        let names = self.groups.lock().pop();
+        let names = names.ok_or("more jobs at a time than there are hosts for")?;
+        let ranks = job.items[0].law.processes;
+        let mut team = Team {
+            hosts: self,
+            count: self.each.min(ranks as usize),
+            parts: None,
+            goes_on: job.items[0].law.needs_kill,
+            ranks,
+            cut: Mutex::new(Vec::new()),
+            writing: Mutex::new(()),
+            names,
+        };
+        let command = |number: usize| {
+            let mut words = vec![job.runner.program.clone()];
+            words.extend(["conform", "--part"].map(OsString::from));
+            words.push(format!("{number}/{}", team.count).into());
+            words.push(job.column.name.into());
+            words.push(job.runner.limit.as_secs().to_string().into());
+            words.extend(job.item_args());
+            (team.names[number].clone(), words)
+        };
+        let commands: Vec<_> = (0..team.count).map(command).collect();
+        let parts = launch::Hosts::start(&self.shell, &commands);
+        team.parts = Some(parts.map_err(|e| e.to_string())?);
+        Ok(team)
+    }
+}
+
+/// A job on a group of hosts.
+pub(crate) struct Team<'a> {
+    hosts: &'a Hosts,
+    names: Vec<String>,
+    count: usize,
+    ranks: u32,
+    parts: Option<launch::Hosts>,
+    /// The others go on when a rank has failed.
+    goes_on: bool,
+    /// Hosts whose link is down.
+    cut: Mutex<Vec<String>>,
+    /// One writes to the log at a time: a file has one place.
+    writing: Mutex<()>,
+}
+
+impl Team<'_> {
+    fn parts(&self) -> Result<&launch::Hosts, String> {
+        self.parts.as_ref().ok_or("no part was started".into())
+    }
+
+    /// Sees the job through; what the ranks tell goes to `files`.
+    pub fn run(&self, files: &Files) -> Result<Ended, String> {
+        let parts = self.parts()?;
+        let seats = Seats::map(&files.seats, self.ranks)?;
+        let whole = Mutex::new(Ended::default());
+        let heard = |number: usize, kind: u8, bytes: &[u8]| match kind {
+            LINES => self.lines(&files.log, number, bytes),
+            SITTING => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
+            _ => {
+                let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
+                    return parts.kill();
+                };
+                if ended.first_failure.is_some() && !self.goes_on {
+                    parts.end();
+                }
+                let mut whole = whole.lock();
+                whole.first_failure = whole.first_failure.or(ended.first_failure);
+                whole.left = whole.left.take().or(ended.left);
+                whole.ranks.extend(ended.ranks);
+            }
+        };
+        let home = |rank: u32| rank as usize % self.count;
+        parts.run(home, heard).map_err(|e| e.to_string())?;
+        let mut whole = whole.into_inner();
+        whole.ranks.sort_by_key(|end| end.rank);
+        match whole.ranks.len() == self.ranks as usize {
+            true => Ok(whole),
+            false => Err("not all hosts have told how their ranks ended".into()),
+        }
+    }
+
+    /// Ends the ranks by SIGALRM.
+    pub fn end_as_the_clock(&self) {
+        if let Ok(parts) = self.parts() {
+            parts.signal(Signal::ALARM);
+        }
+    }
+
+    fn lines(&self, mut log: &File, number: usize, bytes: &[u8]) {
+        let is_cut = |line: &[u8]| line.starts_with(CUT.as_bytes());
+        if bytes.split(|byte| *byte == b'\n').any(is_cut) {
+            let host = &self.names[number];
+            self.cut.lock().push(host.clone());
+            self.link(host, "down");
+        }
+        let _alone = self.writing.lock();
+        // Where it cannot be told, nothing is found in the log, which is a failure.
+        let _ = log.write_all(bytes);
+    }
+
+    fn link(&self, host: &str, way: &str) {
+        let link = self.hosts.link.as_deref().unwrap_or(OsStr::new("false"));
+        // Who waits for the link's end does so for ever where this fails, and that is a failure.
+        let _ = Command::new(link).args([host, way]).status();
+    }
+}
+
+impl Drop for Team<'_> {
+    fn drop(&mut self) {
+        self.parts = None;
+        for host in self.cut.lock().drain(..) {
+            self.link(&host, "up");
+        }
+        let names = std::mem::take(&mut self.names);
+        self.hosts.groups.lock().push(names);
+    }
+}
+
+/// Becomes `with-hosts`, which makes so many hosts for each of `jobs` and runs this program again with `args`. Errors: a text.
+pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode, String> {
+    use std::os::unix::process::CommandExt;
+    let myself = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
+    let count = each * jobs.min(MOST / each).max(1);
+    let error = Command::new("sh")
+        .args(["-c", WITH_HOSTS, "with-hosts", "-n", &count.to_string()])
+        .arg(myself)
+        .arg("conform")
+        .args(args)
+        .exec();
+    Err(format!("cannot start sh: {error}"))
+}
+
+/// `NUMBER/COUNT COLUMN LIMIT ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
+pub(crate) fn run_part(args: &[String]) -> ExitCode {
+    match part(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("unipgas: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A pipe whose other end has closed is an error of the write, and no signal.
+fn ignore_broken_pipes() {
+    // SAFETY:
+    // - sets a disposition; programs that are started get the default one from the standard library.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+fn part(args: &[String]) -> Result<(), String> {
+    ignore_broken_pipes();
+    let [place, column, limit, items @ ..] = args else {
+        return Err("started without its arguments".into());
+    };
+    let place = place.split_once('/').ok_or("a host without a number")?;
+    let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{text}: {e}"));
+    let (number, count, limit) = (number(place.0)?, number(place.1)?, number(limit)?);
+    let items: Option<Vec<Item>> = items.iter().map(|arg| Item::from_arg(arg)).collect();
+    let items = items.ok_or("an item that is no law and seeds")?;
+    let column = COLUMNS.iter().find(|one| one.name == column);
+    let (column, first) = column.zip(items.first()).ok_or("no column or no item")?;
+    let here: Vec<u32> = (number..first.law.processes)
+        .step_by(count.max(1) as usize)
+        .collect();
+    let pipe = |fd: BorrowedFd<'_>| {
+        fd.try_clone_to_owned()
+            .map_err(|e| format!("no pipe to the parent: {e}"))
+    };
+    let part = Part::new(
+        here.clone(),
+        pipe(std::io::stdin().as_fd())?,
+        pipe(std::io::stdout().as_fd())?,
+    );
+    let runner = Runner::new(Duration::from_secs(limit.into()))?;
+    let job = Job {
+        runner: &runner,
+        column,
+        items: &items,
+    };
+    let files = Files::new()?;
+    let seats = Seats::map(&files.seats, first.law.processes)?;
+    let mut launch = job.launch(&files);
+    launch.part = Some(part.clone());
+    let over = AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        let telling = scope.spawn(|| pass_on(&part, &files, &seats, &over));
+        let ended = job.see(launch);
+        over.store(true, Ordering::Release);
+        telling.join().map_err(|_| "a defect of the runner")?;
+        ended
+    })?;
+    let ended = serde_json::to_vec(&ended).map_err(|e| e.to_string())?;
+    part.send(END, &ended).map_err(|e| e.to_string())
+}
+
+/// Tells the parent what the ranks here tell and how long they have waited, until all is over.
+fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
+    let mut at = 0;
+    let mut before = Vec::new();
+    loop {
+        let last = over.load(Ordering::Acquire);
+        let lines = whole_lines(&files.log, at);
+        at += lines.len() as u64;
+        let mut sitting = Vec::new();
+        for rank in part.here() {
+            let mut one = seats.get(*rank);
+            // Their pids are none of the parent's.
+            one.mark = match one.mark {
+                0 => 0,
+                pid if lives(pid) => LIVES,
+                _ => ENDED,
+            };
+            one.write(&mut sitting);
+        }
+        let told = [
+            (LINES, &lines, !lines.is_empty()),
+            (SITTING, &sitting, sitting != before),
+        ];
+        for (kind, bytes, is_new) in told {
+            // With nobody to tell, the job ends.
+            if is_new && part.send(kind, bytes).is_err() {
+                return;
+            }
+        }
+        before = sitting;
+        if last {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,294 @@
+//! A job of laws: its processes, what they tell, and how it ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use unipgas::core::job::Launch;
+use unipgas::core::job::launch::{Exit, Outcome, Output};
+use unipgas::core::rendezvous::place_of;
+
+use crate::matrix::Column;
+use crate::runner::Runner;
+use crate::stall::{Seats, Stall};
+use crate::worker::Item;
+
+/// Items that are run by the same processes.
+pub(crate) struct Job<'a> {
+    pub runner: &'a Runner,
+    pub column: &'a Column,
+    pub items: &'a [Item],
+}
+
+/// Memory that a job's processes write to: what they tell, and how long they wait.
+pub(crate) struct Files {
+    pub log: File,
+    pub seats: File,
+}
+
+/// Who finds out that the job stands still: whether the process that sits on a seat lives, and how all are ended.
+struct Watched<'a> {
+    lives: &'a (dyn Fn(u32) -> bool + Sync),
+    end: &'a (dyn Fn(&Stall) + Sync),
+}
+
+impl Files {
+    pub fn new() -> Result<Files, String> {
+        let memory = || {
+            rustix::fs::memfd_create("conform", rustix::fs::MemfdFlags::CLOEXEC)
+                .map(File::from)
+                .map_err(|e| format!("memory for the results: {e}"))
+        };
+        Ok(Files {
+            log: memory()?,
+            seats: memory()?,
+        })
+    }
+}
+
+impl Job<'_> {
+    /// Number of processes, and of threads that play ranks in one.
+    fn places(&self) -> (u32, u32) {
+        let ranks = self.items[0].law.processes;
+        match self.column.threads {
+            true => (1, ranks),
+            false => (ranks, 0),
+        }
+    }
+
+    /// Runs the job; calls `progress` with the seeds done so far. What the ranks have told, how they ended, and whether that was because
+    /// nothing moved.
+    pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(Vec<Line>, Ended, bool), String> {
+        let files = Files::new()?;
+        let (processes, threads) = self.places();
+        // Threads that play ranks share a seat.
+        let limit = self.runner.limit * threads.max(1);
+        let stall = Stall::new(Seats::map(&files.seats, processes)?, limit);
+        let (ended, stands_still) = match &self.runner.hosts {
+            Some(hosts) if self.column.hosts => {
+                let team = hosts.begin(self)?;
+                let watched = Watched {
+                    lives: &|mark| mark == crate::hosts::LIVES,
+                    end: &|_| team.end_as_the_clock(),
+                };
+                watch_over(&files, stall, &watched, progress, || team.run(&files))
+            }
+            _ => {
+                let launch = self.launch(&files);
+                let watched = Watched {
+                    lives: &lives,
+                    end: &|stall| stall.end(lives),
+                };
+                // The processes die with the thread that started them: this one, which sees the job through.
+                watch_over(&files, stall, &watched, progress, || self.see(launch))
+            }
+        };
+        Ok((read(&files.log, 0).0, ended?, stands_still))
+    }
+
+    /// Runs the processes and tells how they ended.
+    pub fn see(&self, launch: Launch) -> Result<Ended, String> {
+        let outcome = launch.run();
+        let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
+        let mut ended = Ended::of(&outcome);
+        if self.items[0].law.needs_kill {
+            ended.left = leftovers(outcome.job.token());
+        }
+        Ok(ended)
+    }
+
+    /// How the processes are started.
+    pub fn launch(&self, files: &Files) -> Launch {
+        let (processes, threads) = self.places();
+        let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let mut launch = Launch::new(processes, self.runner.program.clone());
+        launch.args.clone_from(&self.runner.prefix);
+        launch.args.extend([
+            path(&files.log).into(),
+            path(&files.seats).into(),
+            self.column.name.into(),
+            self.runner.clock().as_secs().to_string().into(),
+            threads.to_string().into(),
+        ]);
+        launch.args.extend(self.item_args());
+        let env = self.column.env.iter();
+        launch.env = env
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        launch.backend = Some(self.column.backend.into());
+        launch.seed = Some(self.items[0].first);
+        launch.keep_going = self.items[0].law.needs_kill;
+        launch.output = Output::Capture;
+        launch
+    }
+
+    pub fn item_args(&self) -> impl Iterator<Item = OsString> {
+        self.items.iter().map(|item| item.to_arg().into())
+    }
+}
+
+/// Whether a process of this host has not ended.
+pub(crate) fn lives(pid: u32) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid as i32);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+/// What `job` gives, and whether it was ended since it stood still.
+fn watch_over<T>(
+    files: &Files,
+    mut stall: Stall,
+    watched: &Watched<'_>,
+    progress: &(dyn Fn(u64) + Sync),
+    job: impl FnOnce() -> T,
+) -> (T, bool) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(&files.log, &mut stall, watched, &over, progress));
+        let ended = job();
+        over.store(true, Ordering::Release);
+        (ended, watching.join().unwrap_or(false))
+    })
+}
+
+/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it stands still: whether it did.
+fn watch(
+    log: &File,
+    stall: &mut Stall,
+    watched: &Watched<'_>,
+    over: &AtomicBool,
+    progress: &dyn Fn(u64),
+) -> bool {
+    let (mut at, mut seeds) = (0, 0);
+    while !over.load(Ordering::Acquire) {
+        let (lines, next) = read(log, at);
+        at = next;
+        if stall.found(at, watched.lives) {
+            (watched.end)(stall);
+            return true;
+        }
+        seeds += lines
+            .iter()
+            .filter(|line| line.rank == 0 && (line.what == "ok" || line.what == "none"))
+            .count() as u64;
+        progress(seeds);
+        std::thread::sleep(crate::stall::LOOK);
+    }
+    false
+}
+
+/// What a rank has told.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub what: String,
+    pub rank: u32,
+    pub item: (usize, u64),
+    pub text: String,
+}
+
+/// The whole lines from `at` on, and where the next one begins.
+pub(crate) fn read(log: &File, at: u64) -> (Vec<Line>, u64) {
+    let bytes = whole_lines(log, at);
+    let text = String::from_utf8_lossy(&bytes);
+    (
+        text.lines().filter_map(parse).collect(),
+        at + bytes.len() as u64,
+    )
+}
+
+/// The bytes from `at` on, up to the end of the last whole line.
+pub(crate) fn whole_lines(log: &File, at: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 1 << 16];
+    let mut from = at;
+    while let Ok(n) = log.read_at(&mut piece, from)
+        && n > 0
+    {
+        bytes.extend_from_slice(&piece[..n]);
+        from += n as u64;
+    }
+    bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1));
+    bytes
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let mut parts = line.splitn(5, ' ');
+    Some(Line {
+        what: parts.next()?.into(),
+        rank: parts.next()?.parse().ok()?,
+        item: (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?),
+        text: parts.next().unwrap_or_default().into(),
+    })
+}
+
+/// How a job ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    /// By rank.
+    pub ranks: Vec<RankEnd>,
+    /// The rank that was the first to fail.
+    pub first_failure: Option<u32>,
+    /// What it has left behind, if somebody has looked.
+    pub left: Option<String>,
+}
+
+/// How a rank ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RankEnd {
+    pub rank: u32,
+    #[serde(with = "ExitWords")]
+    pub exit: Exit,
+    /// The last line that it wrote to standard error.
+    pub last_words: String,
+}
+
+/// How [`Exit`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Exit")]
+enum ExitWords {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Ended {
+    fn of(outcome: &Outcome) -> Ended {
+        let last_words = |stderr: &[u8]| {
+            let text = String::from_utf8_lossy(stderr);
+            let mut lines = text.lines().map(str::trim);
+            lines.rfind(|line| !line.is_empty()).map(String::from)
+        };
+        let ranks = outcome.ranks.iter().map(|end| RankEnd {
+            rank: end.rank,
+            exit: end.exit,
+            last_words: last_words(&end.stderr).unwrap_or_default(),
+        });
+        Ended {
+            ranks: ranks.collect(),
+            first_failure: outcome.first_failure,
+            left: None,
+        }
+    }
+}
+
+/// What a job has left behind: processes, and the file in which they met.
+pub(crate) fn leftovers(job: &str) -> Option<String> {
+    let variable = format!("UNIPGAS_JOB={job}");
+    let has_it = |process: &Path| {
+        // A process that has just ended, or that belongs to another user, is none of ours.
+        std::fs::read(process.join("environ"))
+            .is_ok_and(|all| all.split(|b| *b == 0).any(|one| one == variable.as_bytes()))
+    };
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut left: Vec<String> = entries
+        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .filter(|entry| has_it(&entry.path()))
+        .map(|entry| format!("process {}", entry.file_name().display()))
+        .collect();
+    let file = place_of(job).ok().filter(|place| place.exists());
+    left.extend(file.map(|place| place.display().to_string()));
+    (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
+}

@@ -1,0 +1,164 @@
+//! The link between hosts goes down in the middle of something. Every wait for the other side ends, and the ranks of one side go on.
+
+use unipgas::core::transport::Life;
+use unipgas::core::{Deadline, Error, Remote, Result};
+
+use super::law;
+use super::rank::{NOTES, Rank, Says, late, on_ranks, refused};
+use crate::kit::{Sides, until};
+use crate::law::{Ctx, Law, Verdict};
+use crate::{ensure, ensure_eq};
+
+const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
+
+const fn cuts(id: &'static str, says: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
+    Law {
+        needs_cut: true,
+        ..law(id, CLAUSE, says, 4, body)
+    }
+}
+
+pub const LAWS: &[Law] = &[
+    cuts(
+        "core.link.barrier",
+        "a barrier ends when the link to some of its members goes down, and notices between ranks of one host arrive as before",
+        in_barrier,
+    ),
+    cuts(
+        "core.link.wait",
+        "a wait for a notice of anyone ends when the link between hosts goes down, and notices between ranks of one host arrive as before",
+        in_wait,
+    ),
+    cuts(
+        "core.link.storm",
+        "puts and atomics across a link that goes down end in errors, and between ranks of one host go on",
+        in_storm,
+    ),
+];
+
+/// The loss of the other side ends `work`.
+fn ends<T>(sides: &Sides, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
+    let named =
+        |error: &Error| matches!(error, Error::RankDead(rank) if sides.lost().contains(rank));
+    refused(work().map(drop), named, what)
+}
+
+/// Nothing is waited for any more that the lost ones could bring, and the others are with us.
+fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
+    until("all that are lost to be known", || {
+        let lives = rank.world.lives();
+        sides
+            .lost()
+            .iter()
+            .all(|lost| lives[*lost as usize] == Life::Dead)
+    })?;
+    let lives = rank.world.lives();
+    for here in sides.here() {
+        ensure_eq!(
+            lives[*here as usize],
+            Life::Alive,
+            "life of rank {here}, which is on this side"
+        );
+    }
+    // Round about among those of this side.
+    let (next, _) = sides.around();
+    let notes = rank.notes_of(next)?;
+    for number in 1..=50 {
+        let slot = Remote {
+            region: &notes,
+            offset: 5 * 4,
+        };
+        rank.notify(slot, number)
+            .says("notice on this side of the cut")?;
+        let (_, seen) = rank
+            .await_note(5, 1, late())
+            .says("waiting for a rank on this side of the cut")?;
+        ensure_eq!(seen, number, "notice of a rank on this side of the cut");
+        // The word is free before it is used again.
+        rank.ctx.sync();
+    }
+    Ok(())
+}
+
+fn in_barrier(ctx: &Ctx) -> Verdict {
+    let sides = Sides::find(ctx)?;
+    on_ranks(ctx, 4096, |rank| {
+        let group = rank.group_of_all()?;
+        for _ in 0..20 {
+            group.barrier(late()).says("barrier")?;
+        }
+        ctx.sync();
+        sides.cut(ctx);
+        ends(&sides, "barriers", || {
+            loop {
+                group.barrier(Deadline::Never)?;
+            }
+            #[allow(unreachable_code)]
+            Ok(())
+        })?;
+        go_on(rank, &sides)
+    })
+}
+
+fn in_wait(ctx: &Ctx) -> Verdict {
+    let sides = Sides::find(ctx)?;
+    on_ranks(ctx, 4096, |rank| {
+        // A peer is watched by who has talked to it.
+        for other in 0..ctx.size {
+            rank.data_of(other)?;
+        }
+        ctx.sync();
+        sides.cut(ctx);
+        ends(&sides, "a wait for a notice", || {
+            rank.await_note(0, NOTES, Deadline::Never)
+        })?;
+        go_on(rank, &sides)
+    })
+}
+
+fn in_storm(ctx: &Ctx) -> Verdict {
+    let sides = Sides::find(ctx)?;
+    on_ranks(ctx, 1 << 16, |rank| {
+        let others = (0..ctx.size).filter(|other| *other != ctx.rank);
+        let mut there = Vec::new();
+        for other in others {
+            there.push((other, rank.data_of(other)?));
+        }
+        ctx.sync();
+        sides.cut(ctx);
+        let mut told: Vec<u32> = Vec::new();
+        while told.len() < sides.lost().len() {
+            for (other, region) in &there {
+                if told.contains(other) {
+                    continue;
+                }
+                let at = Remote {
+                    region,
+                    offset: 1024 * ctx.rank as usize,
+                };
+                let put = rank.put(&[7; 512], at);
+                let added = rank
+                    .endpoint
+                    .fetch_add(rank.engine(), at, 1, Deadline::Never);
+                match put.and(added.map(drop)) {
+                    Ok(()) => {}
+                    Err(Error::PeerDead | Error::StaleRegion | Error::RankDead(_))
+                        if sides.lost().contains(other) =>
+                    {
+                        told.push(*other);
+                    }
+                    // Of one whose end was not yet known here.
+                    Err(Error::RankDead(lost)) if sides.lost().contains(&lost) => {}
+                    Err(error) => return Err(format!("operations to rank {other}: {error}")),
+                }
+                rank.world.lives();
+            }
+        }
+        ensure!(told.len() == sides.lost().len(), "told of {told:?}");
+        // Whoever is on this side may still be in the middle of its own.
+        ctx.sync();
+        let _ = rank.drain();
+        ctx.sync();
+        go_on(rank, &sides)
+    })
+}

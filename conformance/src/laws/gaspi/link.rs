@@ -1,0 +1,113 @@
+//! §3.9, §5.5: the link between hosts goes down in the middle of something. Calls that need the other side end with an error, and the ranks of
+//! one side go on.
+
+use super::kit::*;
+use crate::kit::Sides;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    barrier_ends: "link.barrier", "§3.9, §5.5.1, §11.2", 4,
+        [gaspi_barrier, gaspi_state_vec_get, gaspi_notify, gaspi_notify_waitsome] + needs_kill + needs_cut,
+        "a barrier without end is an error when the link to some of the group goes down; the ranks of one host go on";
+    wait_ends: "link.wait", "§3.9, §5.5.1, §8.3.2", 4,
+        [gaspi_notify_waitsome, gaspi_state_vec_get, gaspi_notify] + needs_kill + needs_cut,
+        "a wait without end for a notification is an error when the link between hosts goes down; the ranks of one host go on";
+    writes_end: "link.writes", "§3.9, §5.5.1, §8.2", 4,
+        [gaspi_write, gaspi_wait, gaspi_read, gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill + needs_cut,
+        "writes, reads and atomics across a link that goes down end in errors, or with their time-out; those on one host go on";
+}
+
+const QUEUE: u8 = 1;
+
+/// All of the other side are corrupt, nobody of this one is, and notifications among these come as before.
+fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
+    let mut states = vec![9i32; ctx.size as usize];
+    crate::kit::until_ok("all that are lost to be corrupt", || {
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        Ok(sides.lost().iter().all(|lost| states[*lost as usize] == 1))
+    })?;
+    for here in sides.here() {
+        ensure_eq!(states[*here as usize], 0, "state of rank {here}");
+    }
+    let (next, before) = sides.around();
+    for number in 1..=50 {
+        ok!(gaspi_notify(
+            0,
+            next as u16,
+            2 + ctx.rank,
+            number,
+            QUEUE,
+            LONG
+        ));
+        flush(QUEUE)?;
+        ensure_eq!(notified(0, 2 + before)?, number, "a notification");
+    }
+    Ok(())
+}
+
+fn begin(ctx: &Ctx) -> Result<Sides, String> {
+    let sides = Sides::find(ctx)?;
+    segment(0, 4096)?;
+    barrier()?;
+    for other in others(ctx) {
+        ok!(gaspi_write(0, 0, other, 0, 8, 8, QUEUE, LONG));
+    }
+    flush(QUEUE)?;
+    barrier()?;
+    ctx.sync();
+    sides.cut(ctx);
+    Ok(sides)
+}
+
+fn barrier_ends(ctx: &Ctx) -> Verdict {
+    let sides = begin(ctx)?;
+    let code = loop {
+        match c!(gaspi_barrier(ALL, BLOCK)) {
+            SUCCESS => {}
+            code => break code,
+        }
+    };
+    ensure!(is_error(code), "gaspi_barrier gave {}", code_name(code));
+    go_on(ctx, &sides)
+}
+
+fn wait_ends(ctx: &Ctx) -> Verdict {
+    let sides = begin(ctx)?;
+    let mut first = 0;
+    let code = c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK));
+    ensure!(
+        is_error(code),
+        "gaspi_notify_waitsome gave {}",
+        code_name(code)
+    );
+    go_on(ctx, &sides)
+}
+
+/// Repeats the operations on every other rank; a side that is lost ends in errors.
+fn writes_end(ctx: &Ctx) -> Verdict {
+    let sides = begin(ctx)?;
+    let mut told = Vec::new();
+    while told.len() < sides.lost().len() {
+        for other in others(ctx) {
+            if told.contains(&other) {
+                continue;
+            }
+            let lost = sides.lost().contains(&u32::from(other));
+            let mut before = 0;
+            let codes = [
+                c!(gaspi_write(0, 64, other, 0, 64, 512, QUEUE, BLOCK)),
+                c!(gaspi_read(0, 1024, other, 0, 0, 512, QUEUE, BLOCK)),
+                c!(gaspi_wait(QUEUE, BLOCK)),
+                c!(gaspi_atomic_fetch_add(0, 8, other, 1, &mut before, BLOCK)),
+            ];
+            let failed = codes.iter().any(|code| is_error(*code));
+            ensure!(lost || !failed, "operations on rank {other} gave {codes:?}");
+            if failed {
+                told.push(other);
+                repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(QUEUE, LONG)))?;
+            }
+        }
+    }
+    go_on(ctx, &sides)
+}
