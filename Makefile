@@ -106,13 +106,18 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
+	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
+	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 
-test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP
+test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP and on hosts
 	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
+	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
+	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
+	@$(STEP) "core on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api core --seeds 3
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare

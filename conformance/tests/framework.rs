@@ -245,6 +245,64 @@ fn the_others_are_not_spoiled() {
     }
 }
 
+/// What a law on two hosts says; nothing where hosts cannot be made, which is told in a line.
+fn on_two_hosts(id: &str) -> Option<(String, Option<i32>)> {
+    let output = conform(&["--law", id, "--limit", "2", "--hosts", "2"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        assert!(
+            errors.starts_with("with-hosts: ") && errors.lines().count() == 1,
+            "{errors}"
+        );
+        println!("(left out: {})", errors.trim());
+        return None;
+    }
+    assert!(errors.is_empty(), "{id}: {errors}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some((text, output.status.code()))
+}
+
+fn several_hosts() {
+    for (id, word, part, status) in [
+        ("selftest.holds", "pass", "1 passed", 0),
+        (
+            "selftest.lies",
+            "FAILS",
+            "repeat: unipgas conform --law selftest.lies --hosts 2 --seed 1\n",
+            1,
+        ),
+        (
+            "selftest.hangs",
+            "HANGS",
+            "seen:   rank 1: nothing moves",
+            1,
+        ),
+        (
+            "selftest.crashes",
+            "CRASHES",
+            "seen:   rank 1 was killed by signal 6",
+            1,
+        ),
+        ("selftest.exits", "CRASHES", "said nothing", 1),
+        ("selftest.takes-its-time", "pass", "1 passed", 0),
+        ("selftest.kills", "pass", "1 passed", 0),
+        (
+            "selftest.kills-and-lies",
+            "FAILS",
+            "rank 0: the survivor has seen something",
+            1,
+        ),
+        ("selftest.dies-of-something-else", "CRASHES", "signal 6", 1),
+        ("selftest.two-hosts", "pass", "1 passed", 0),
+    ] {
+        let Some((text, code)) = on_two_hosts(id) else {
+            return;
+        };
+        assert!(text.contains(word) && text.contains(part), "{id}: {text}");
+        assert_eq!(code, Some(status), "{id}: {text}");
+    }
+}
+
 fn main() -> ExitCode {
     unipgas::init();
     let mut args = std::env::args().skip(1).peekable();
@@ -271,6 +329,7 @@ fn main() -> ExitCode {
         ("records", records),
         ("wrong_arguments", wrong_arguments),
         ("the_others_are_not_spoiled", the_others_are_not_spoiled),
+        ("several_hosts", several_hosts),
     ];
     let wish = args.find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let mut failed = 0;

@@ -74,6 +74,18 @@ pub const LAWS: &[Law] = &[
     }),
     law("selftest.exits", |_| std::process::exit(0)),
     law("selftest.not-offered", |_| not_offered("nobody has it")),
+    law("selftest.two-hosts", |ctx| {
+        let host = std::fs::read_link("/proc/self/ns/net").map_err(|e| e.to_string())?;
+        let host = host.to_string_lossy().into_owned();
+        ctx.tell(host.as_bytes());
+        ctx.sync();
+        let other = ctx.told(1 - ctx.rank).unwrap_or_default();
+        crate::ensure!(
+            other != host.as_bytes() && ctx.is_afar(1 - ctx.rank),
+            "both ranks are on host {host}"
+        );
+        Ok(())
+    }),
     Law {
         needs_kill: true,
         ..law("selftest.kills", |ctx| {

@@ -5,9 +5,9 @@ use unipgas::core::{Deadline, Error, Remote, Result};
 
 use super::law;
 use super::rank::{NOTES, Rank, Says, late, on_ranks, refused};
+use crate::ensure_eq;
 use crate::kit::{Sides, until};
 use crate::law::{Ctx, Law, Verdict};
-use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
 
@@ -41,6 +41,11 @@ fn ends<T>(sides: &Sides, what: &str, work: impl FnOnce() -> Result<T>) -> Verdi
     let named =
         |error: &Error| matches!(error, Error::RankDead(rank) if sides.lost().contains(rank));
     refused(work().map(drop), named, what)
+}
+
+/// A peer is watched by who has talked to it.
+fn know_all(rank: &Rank<'_>) -> Verdict {
+    (0..rank.ctx.size).try_for_each(|other| rank.data_of(other).map(drop))
 }
 
 /// Nothing is waited for any more that the lost ones could bring, and the others are with us.
@@ -83,19 +88,19 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
 fn in_barrier(ctx: &Ctx) -> Verdict {
     let sides = Sides::find(ctx)?;
     on_ranks(ctx, 4096, |rank| {
+        know_all(rank)?;
         let group = rank.group_of_all()?;
         for _ in 0..20 {
             group.barrier(late()).says("barrier")?;
         }
         ctx.sync();
         sides.cut(ctx);
-        ends(&sides, "barriers", || {
+        let barriers = || -> Result<()> {
             loop {
                 group.barrier(Deadline::Never)?;
             }
-            #[allow(unreachable_code)]
-            Ok(())
-        })?;
+        };
+        ends(&sides, "barriers", barriers)?;
         go_on(rank, &sides)
     })
 }
@@ -103,10 +108,7 @@ fn in_barrier(ctx: &Ctx) -> Verdict {
 fn in_wait(ctx: &Ctx) -> Verdict {
     let sides = Sides::find(ctx)?;
     on_ranks(ctx, 4096, |rank| {
-        // A peer is watched by who has talked to it.
-        for other in 0..ctx.size {
-            rank.data_of(other)?;
-        }
+        know_all(rank)?;
         ctx.sync();
         sides.cut(ctx);
         ends(&sides, "a wait for a notice", || {
@@ -154,7 +156,6 @@ fn in_storm(ctx: &Ctx) -> Verdict {
                 rank.world.lives();
             }
         }
-        ensure!(told.len() == sides.lost().len(), "told of {told:?}");
         // Whoever is on this side may still be in the middle of its own.
         ctx.sync();
         let _ = rank.drain();

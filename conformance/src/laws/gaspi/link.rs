@@ -42,6 +42,8 @@ fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
         ));
         flush(QUEUE)?;
         ensure_eq!(notified(0, 2 + before)?, number, "a notification");
+        // It is reset before it is set again.
+        ctx.sync();
     }
     Ok(())
 }
@@ -95,19 +97,23 @@ fn writes_end(ctx: &Ctx) -> Verdict {
             }
             let lost = sides.lost().contains(&u32::from(other));
             let mut before = 0;
+            // A queue tells of all that go through it: each rank has one.
+            let queue = other as u8;
             let codes = [
-                c!(gaspi_write(0, 64, other, 0, 64, 512, QUEUE, BLOCK)),
-                c!(gaspi_read(0, 1024, other, 0, 0, 512, QUEUE, BLOCK)),
-                c!(gaspi_wait(QUEUE, BLOCK)),
+                c!(gaspi_write(0, 64, other, 0, 64, 512, queue, BLOCK)),
+                c!(gaspi_read(0, 1024, other, 0, 0, 512, queue, BLOCK)),
+                c!(gaspi_wait(queue, BLOCK)),
                 c!(gaspi_atomic_fetch_add(0, 8, other, 1, &mut before, BLOCK)),
             ];
             let failed = codes.iter().any(|code| is_error(*code));
             ensure!(lost || !failed, "operations on rank {other} gave {codes:?}");
             if failed {
                 told.push(other);
-                repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(QUEUE, LONG)))?;
+                repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(queue, LONG)))?;
             }
         }
     }
+    // Whoever is done first leaves no region that another one still works on.
+    ctx.sync();
     go_on(ctx, &sides)
 }
