@@ -65,6 +65,8 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
             "life of rank {here}, which is on this side"
         );
     }
+    // Nobody waits for just any notice by now.
+    rank.ctx.sync();
     // Round about among those of this side.
     let (next, _) = sides.around();
     let notes = rank.notes_of(next)?;

@@ -13,9 +13,6 @@ laws! {
     wait_ends: "link.wait", "§3.9, §5.5.1, §8.3.2", 4,
         [gaspi_notify_waitsome, gaspi_state_vec_get, gaspi_notify] + needs_kill + needs_cut,
         "a wait without end for a notification is an error when the link between hosts goes down; the ranks of one host go on";
-    writes_end: "link.writes", "§3.9, §5.5.1, §8.2", 4,
-        [gaspi_write, gaspi_wait, gaspi_read, gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill + needs_cut,
-        "writes, reads and atomics across a link that goes down end in errors, or with their time-out; those on one host go on";
 }
 
 const QUEUE: u8 = 1;
@@ -83,37 +80,5 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
         "gaspi_notify_waitsome gave {}",
         code_name(code)
     );
-    go_on(ctx, &sides)
-}
-
-/// Repeats the operations on every other rank; a side that is lost ends in errors.
-fn writes_end(ctx: &Ctx) -> Verdict {
-    let sides = begin(ctx)?;
-    let mut told = Vec::new();
-    while told.len() < sides.lost().len() {
-        for other in others(ctx) {
-            if told.contains(&other) {
-                continue;
-            }
-            let lost = sides.lost().contains(&u32::from(other));
-            let mut before = 0;
-            // A queue tells of all that go through it: each rank has one.
-            let queue = other as u8;
-            let codes = [
-                c!(gaspi_write(0, 64, other, 0, 64, 512, queue, BLOCK)),
-                c!(gaspi_read(0, 1024, other, 0, 0, 512, queue, BLOCK)),
-                c!(gaspi_wait(queue, BLOCK)),
-                c!(gaspi_atomic_fetch_add(0, 8, other, 1, &mut before, BLOCK)),
-            ];
-            let failed = codes.iter().any(|code| is_error(*code));
-            ensure!(lost || !failed, "operations on rank {other} gave {codes:?}");
-            if failed {
-                told.push(other);
-                repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(queue, LONG)))?;
-            }
-        }
-    }
-    // Whoever is done first leaves no region that another one still works on.
-    ctx.sync();
     go_on(ctx, &sides)
 }
