@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use unipgas_core::job::cores_of_a_job;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::{Engine, Error};
+use unipgas_core::{Engine, Error, bootstrap, variables};
 
 use crate::status::Result;
 
@@ -39,10 +39,18 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
     {
         return Ok(opened.engine.clone());
     }
-    let processes = JobName::from_env()?
-        .size()
-        .map_or(UNKNOWN, |size| size as usize);
-    let opening = Opening::on_one_host(processes);
+    let job = JobName::from_env()?;
+    // Whoever started them is not asked: that would be in the way of an MPI which uses this library.
+    let here = bootstrap::neighbours(&job)?;
+    let processes = here.or(job.size()).map_or(UNKNOWN, |here| here as usize);
+    let opening = Opening {
+        other_hosts: match job.rank() {
+            Some(_) => here.is_none() || here < job.size(),
+            // Nobody tells where processes are that have been started apart, but whoever names networks wants them.
+            None => variables::get("UNIPGAS_NETWORKS")?.is_some_and(|names| names != "none"),
+        },
+        ..Opening::on_one_host(processes)
+    };
     let engine = Arc::new(Engine::new(open_from_env(&opening)?)?);
     engine.set_crowded(processes > cores_of_a_job());
     let before = opened.replace(Opened {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use unipgas_core::Engine;
 use unipgas_core::job::cores_of_a_job;
-use unipgas_core::port::{Network, Port, PortDirectory, PortOptions};
+use unipgas_core::port::{Network, Places, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
+use unipgas_core::{Engine, bootstrap};
 
 use crate::asynchronous::tell;
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
@@ -79,12 +79,18 @@ impl Process {
         let told = |e: unipgas_core::Error| e.to_string();
         let job = JobName::from_env().map_err(told)?;
         let per_node = wishes.processes_per_node;
-        let nodes = job.size().map_or(BY_HAND, |size| size.div_ceil(per_node));
+        let beyond = bootstrap::beyond_this_host(&job).map_err(told)?;
+        let size = beyond.as_ref().map(|told| told.size()).or(job.size());
+        let nodes = size.map_or(BY_HAND, |size| size.div_ceil(per_node));
         let shape = wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes));
-        let others = job.size().unwrap_or(2);
-        let opening = Opening::on_one_host(others as usize);
+        let here = beyond.as_ref().map(|told| told.neighbours()).or(size);
+        let here = here.unwrap_or(2) as usize;
+        let opening = Opening {
+            other_hosts: beyond.is_some(),
+            ..Opening::on_one_host(here)
+        };
         let engine = Engine::new(open_from_env(&opening).map_err(told)?).map_err(told)?;
-        engine.set_crowded(others as usize > cores_of_a_job());
+        engine.set_crowded(here > cores_of_a_job());
         let mut properties = [0; PROPERTIES_LEN];
         properties[..12].copy_from_slice(&shape.to_bytes());
         properties[MAPPED] = engine.is_mapped().into();
@@ -113,10 +119,9 @@ impl Process {
         }
         let shape = common;
         let most = shape.nodes() * per_node;
-        if job.size().is_some_and(|size| size > most) {
+        if let Some(size) = size.filter(|size| *size > most) {
             return Err(format!(
-                "the network {shape} has room for {most} processes ({per_node} a node), and the job has {}: set UNIPGAS_TOFU_SHAPE",
-                job.size().unwrap_or_default()
+                "the network {shape} has room for {most} processes ({per_node} a node), and the job has {size}: set UNIPGAS_TOFU_SHAPE"
             ));
         }
         let place = rendezvous.take_place(job.rank()).map_err(told)?;
@@ -125,10 +130,12 @@ impl Process {
         }
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
-        rendezvous
-            .publish(&address, &directory.key())
-            .map_err(told)?;
-        let network = Arc::new(Network::new(engine, rendezvous).map_err(told)?);
+        let places = match beyond {
+            Some(bootstrap) => Places::beyond(rendezvous, bootstrap),
+            None => rendezvous.into(),
+        };
+        places.publish(&address, &directory.key()).map_err(told)?;
+        let network = Arc::new(Network::new(engine, places).map_err(told)?);
         leave_at_exit(&network);
         Ok(Process {
             pid: std::process::id(),

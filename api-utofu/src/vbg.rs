@@ -192,15 +192,19 @@ impl Process {
             current()?.serve_gates(region).map_err(from_engine)?;
         }
         let node = self.own_node();
-        let rendezvous = self.network().rendezvous();
+        let rendezvous = self.network().job().here();
         let first = u32::from(tni * VBGS);
+        let may_have = |word: &u32| {
+            let me = self.place() % self.processes_per_node();
+            self.dealt_vbg(*word).is_none_or(|sharer| sharer == me)
+        };
         let relays = first + u32::from(START_VBGS)..first + u32::from(VBGS);
         let start = rendezvous
-            .claim(node, first..relays.start)
+            .claim(node, (first..relays.start).filter(may_have))
             .map_err(from_engine)?
             .ok_or(Code::Full)?;
         let relays = rendezvous
-            .claim_many(node, number - 1, relays)
+            .claim_many(node, number - 1, relays.filter(may_have))
             .map_err(from_engine)?;
         let Some(relays) = relays else {
             rendezvous.release(node, start).map_err(from_engine)?;
@@ -249,7 +253,8 @@ impl Process {
             gate::clear(self.own_gate(*id)?);
             let released = self
                 .network()
-                .rendezvous()
+                .job()
+                .here()
                 .release(self.own_node(), word(*id));
             released.map_err(from_engine)?;
         }
@@ -401,7 +406,7 @@ impl Process {
             }
         }
         looks.place = self.network().look_at_some(looks.place);
-        let deaths = self.network().rendezvous().deaths();
+        let deaths = self.network().job().deaths();
         // To follow the circuit takes a connection to each of its processes: only when it may tell something.
         if deaths != looks.deaths {
             if self.a_participant_died(set) {
@@ -447,7 +452,17 @@ impl Process {
         if self.processes_per_node() == 1 {
             return Some(node);
         }
-        self.network().rendezvous().owner(node, word(id))
+        let word = word(id);
+        let dealt = self
+            .dealt_vbg(word)
+            .map(|sharer| node * self.processes_per_node() + sharer);
+        dealt.or_else(|| self.network().job().here().owner(node, word))
+    }
+
+    /// Which of the processes of a node has one of its VBGs, where the claims of other hosts are not seen here: all have an equal part.
+    fn dealt_vbg(&self, word: u32) -> Option<u32> {
+        let job = self.network().job();
+        (!job.are_all_here()).then(|| word % self.processes_per_node())
     }
 
     /// The VBGs that one is set to get inputs from and to send outputs to.

@@ -1,11 +1,13 @@
 /*
  * What the examples share: opening a reliable endpoint of whatever provider FI_PROVIDER names, and telling the other process
- * its name over TCP, as programs of libfabric do when nobody else starts them.
+ * its name over TCP, as programs of libfabric do when nobody else starts them. Two processes on two hosts have to name a network
+ * (UNIPGAS_NETWORKS), unless a launcher has started them together.
  */
 #ifndef MEET_H
 #define MEET_H
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -53,12 +55,13 @@ seconds (void)
   return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
 }
 
-/* The server waits on a port of this machine (0: any, which it prints); the client connects to host:port. */
+/* The server waits on a port of this machine (0: any, which it prints); the client connects to host:port, a minute long until the server
+   is there, since who starts both may start them at once. */
 static inline int
 connect_line (const char *host, const char *port)
 {
-  struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *found;
-  if (getaddrinfo (host ? host : "127.0.0.1", port, &hints, &found))
+  struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE }, *found;
+  if (getaddrinfo (host, port, &hints, &found))
     check (-FI_EADDRNOTAVAIL, "getaddrinfo");
   int line = socket (AF_INET, SOCK_STREAM, 0);
   if (!host)
@@ -76,8 +79,16 @@ connect_line (const char *host, const char *port)
       close (line);
       line = caller;
     }
-  else if (connect (line, found->ai_addr, found->ai_addrlen))
-    check (-FI_ECONNREFUSED, "connect");
+  else
+    {
+      const struct timespec pause = { 0, 100000000 };
+      for (int tries = 0; connect (line, found->ai_addr, found->ai_addrlen); tries++)
+        {
+          if (errno != ECONNREFUSED || tries == 600)
+            check (-errno, "connect");
+          nanosleep (&pause, NULL);
+        }
+    }
   freeaddrinfo (found);
   return line;
 }
@@ -101,11 +112,11 @@ hear (const struct node *node, void *bytes, size_t len)
     }
 }
 
-/* Opens an endpoint with these capabilities, and meets the other process. */
+/* Opens an endpoint with these capabilities. */
 static inline struct node
-meet (uint64_t caps, const char *host, const char *port)
+open_node (uint64_t caps)
 {
-  struct node node = { .line = connect_line (host, port) };
+  struct node node = { .line = -1 };
   struct fi_info *hints = fi_allocinfo ();
   hints->caps = caps;
   hints->mode = FI_CONTEXT;
@@ -125,7 +136,16 @@ meet (uint64_t caps, const char *host, const char *port)
   check (fi_ep_bind (node.ep, &node.av->fid, 0), "fi_ep_bind");
   check (fi_ep_bind (node.ep, &node.cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   check (fi_enable (node.ep), "fi_enable");
+  return node;
+}
 
+/* Opens an endpoint with these capabilities, and meets the other process. */
+static inline struct node
+meet (uint64_t caps, const char *host, const char *port)
+{
+  int line = connect_line (host, port);
+  struct node node = open_node (caps);
+  node.line = line;
   char name[512], theirs[512];
   size_t len = sizeof name;
   check (fi_getname (&node.ep->fid, name, &len), "fi_getname");
@@ -164,7 +184,8 @@ leave (struct node *node)
   fi_close (&node->domain->fid);
   fi_close (&node->fabric->fid);
   fi_freeinfo (node->info);
-  close (node->line);
+  if (node->line >= 0)
+    close (node->line);
 }
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * What the examples share that run without MPI: the processes of a job find each other. Rank and size are in the environment
- * (unipgas run sets UNIPGAS_RANK and UNIPGAS_SIZE); rank r is at the r-th node of the mesh. Where nodes are shared by k processes
- * (UNIPGAS_TOFU_PPN=k), ranks fill one node after the other, and the i-th process of a node has its CQs i, i + k, i + 2k and so on.
- * Everything else is computed: the id of a peer's queue from its coordinates, its first CQ and a component id, the address of its
- * memory from the id and a STag.
+ * (unipgas run sets UNIPGAS_RANK and UNIPGAS_SIZE, other launchers have variables of their own); rank r is at the r-th node of
+ * the mesh. Where nodes are shared by k processes (UNIPGAS_TOFU_PPN=k), ranks fill one node after the other, and the i-th process
+ * of a node has its CQs i, i + k, i + 2k and so on. Everything else is computed: the id of a peer's queue from its coordinates,
+ * its first CQ and a component id, the address of its memory from the id and a STag.
  */
 #ifndef JOB_H
 #define JOB_H
@@ -217,11 +217,13 @@ meet (struct job *job)
     }
 }
 
-/* Without a fallback, which is less than `min`, the variable must be set. */
+/* Without a fallback, which is less than `min`, the variable must be set, or one by which another launcher tells the same. */
 static inline long
-number_from_environment (const char *name, long min, long max, long fallback)
+number_from_environment (const char *name, const char *const *others, long min, long max, long fallback)
 {
   const char *text = getenv (name);
+  for (const char *const *other = others; text == NULL && other != NULL && *other != NULL; other++)
+    text = getenv (*other);
   if (text == NULL && fallback >= min)
     return fallback;
   if (text == NULL)
@@ -264,10 +266,12 @@ static inline void
 job_begin (struct job *job)
 {
   memset (job, 0, sizeof *job);
-  job->size = number_from_environment ("UNIPGAS_SIZE", 1, 1 << 20, 0);
-  job->rank = number_from_environment ("UNIPGAS_RANK", 0, job->size - 1, -1);
+  static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL };
+  static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", NULL };
+  job->size = number_from_environment ("UNIPGAS_SIZE", sizes, 1, 1 << 20, 0);
+  job->rank = number_from_environment ("UNIPGAS_RANK", ranks, 0, job->size - 1, -1);
   /* With more sharers than CQs of an interface not every one has a CQ of the first interface. */
-  job->sharers = number_from_environment ("UNIPGAS_TOFU_PPN", 1, 9, 1);
+  job->sharers = number_from_environment ("UNIPGAS_TOFU_PPN", NULL, 1, 9, 1);
   read_shape (job);
 
   uint8_t computed[COORDINATES], asked[COORDINATES];

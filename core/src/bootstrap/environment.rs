@@ -5,6 +5,23 @@ use crate::job::board::process_start_time;
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result};
 
+/// Variables that tell how many ranks are on this host.
+const NEIGHBOURS: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
+
+/// How many of the job's `size` ranks are on this host, as far as the environment tells.
+pub(super) fn neighbours(variable: &dyn Fn(&str) -> Option<String>, size: u32) -> Option<u32> {
+    let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
+    if size == 1 {
+        return Some(1);
+    }
+    if let Some(here) = NEIGHBOURS.into_iter().find_map(number) {
+        return Some(here);
+    }
+    // Not where one of the others is there: Slurm may have started the launcher of each host as a step of its own.
+    let hosts = number("SLURM_STEP_NUM_NODES").or_else(|| number("SLURM_NNODES"));
+    (hosts == Some(1)).then_some(size)
+}
+
 /// What the environment has told.
 pub(super) struct Environment {
     source: &'static str,
@@ -74,6 +91,10 @@ impl Server for Environment {
         Self::one_host()
     }
 
+    fn commit(&self) -> Result<()> {
+        Self::one_host()
+    }
+
     fn fence(&self, _: Deadline) -> Result<()> {
         Self::one_host()
     }
@@ -81,5 +102,30 @@ impl Server for Environment {
     fn lives(&self) -> bool {
         self.launcher
             .is_none_or(|(pid, start)| process_start_time(pid) == Ok(start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_this_host_are_counted() {
+        let told = |variables: &[(&str, &str)], size| {
+            let find = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| value.to_string())
+            };
+            neighbours(&find, size)
+        };
+        assert_eq!(told(&[], 1), Some(1));
+        assert_eq!(told(&[("MPI_LOCALNRANKS", "3")], 3), Some(3));
+        assert_eq!(told(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "2")], 3), Some(2));
+        let step = ("SLURM_STEP_NUM_NODES", "1");
+        assert_eq!(told(&[step, ("SLURM_NNODES", "2")], 3), Some(3));
+        // Daemons of a launcher that Slurm has started one by one.
+        assert_eq!(told(&[step, ("MPI_LOCALNRANKS", "1")], 3), Some(1));
+        assert_eq!(told(&[("SLURM_STEP_NUM_NODES", "2")], 3), None);
+        assert_eq!(told(&[], 3), None);
     }
 }

@@ -120,6 +120,15 @@ pub(super) fn has_died(rank: u32) {
     }
 }
 
+/// Whether `rank` is known to have died.
+pub(super) fn is_dead(rank: u32) -> bool {
+    let known = KNOWN.lock();
+    match &known.host {
+        Some((_, host)) => host.board.state(rank) == Ok(RankState::Dead),
+        None => known.early.contains(&rank),
+    }
+}
+
 fn attach(token: &str, size: u32) -> Result<Board> {
     let board = Board::attach(token).map_err(|error| match error {
         Error::Unreachable(_) => Error::Unreachable(

@@ -27,6 +27,8 @@ pub(super) trait Server: Send + Sync {
     fn put(&self, key: &str, value: &[u8]) -> Result<()>;
     /// What `rank` has published before a fence, on another host.
     fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Has what was published found without a fence; may wait until all ranks do so.
+    fn commit(&self) -> Result<()>;
     /// Begins a fence of all ranks, or goes on with one whose time-out has come.
     fn fence(&self, deadline: Deadline) -> Result<()>;
     /// Whether the launcher still runs.
@@ -85,6 +87,13 @@ impl Bootstrap for Launched {
         self.host
             .board
             .publish(self.rank(), &key(name, cycle), value)
+    }
+
+    fn commit(&self) -> Result<()> {
+        match self.several {
+            true => self.server.commit(),
+            false => Ok(()),
+        }
     }
 
     fn fetch(&self, rank: u32, name: &str, cycle: u32) -> Result<Option<Vec<u8>>> {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use crate::job::{Board, RankState};
+use crate::rendezvous::{JobName, Launcher};
 use crate::{Deadline, Error, Result, variables};
 
 /// What a job needs from whoever has started its processes.
@@ -51,6 +52,14 @@ pub trait Bootstrap: Send + Sync {
     /// # Errors
     /// [`Error::InvalidArgument`], [`Error::Exhausted`]; [`Error::Os`] where the launcher cannot be talked to.
     fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()>;
+
+    /// Has what was published found without a fence. May wait until all ranks have called it.
+    ///
+    /// # Errors
+    /// [`Error::Os`], [`Error::Unreachable`] where the launcher cannot be talked to.
+    fn commit(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// What `rank` has published; `None` if it has not yet.
     ///
@@ -143,6 +152,39 @@ const TRACES: [&str; 17] = [
 pub fn traces() -> Vec<(&'static str, String)> {
     let found = |name: &'static str| Some((name, std::env::var(name).ok()?));
     TRACES.into_iter().filter_map(found).collect()
+}
+
+/// The source, for a process of `job` that may start without the others, where the job has ranks on other hosts; `None` if all are here, or
+/// have no ranks. On one host no launcher is talked to.
+///
+/// # Errors
+/// As [`from_env`].
+pub fn beyond_this_host(job: &JobName) -> Result<Option<Arc<dyn Bootstrap>>> {
+    if neighbours(job)?.is_none_or(|here| job.size() != Some(here)) && job.rank().is_some() {
+        let bootstrap = from_env()?;
+        if bootstrap.neighbours() < bootstrap.size() {
+            return Ok(Some(bootstrap));
+        }
+    }
+    Ok(None)
+}
+
+/// How many ranks of `job` are on this host, as far as the environment tells.
+///
+/// # Errors
+/// [`Error::InvalidArgument`].
+pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
+    let Some(size) = job.size() else {
+        return Ok(None);
+    };
+    if job.launcher() != Launcher::Unipgas {
+        return Ok(environment::neighbours(
+            &|name| std::env::var(name).ok(),
+            size,
+        ));
+    }
+    let here = |(hosts, host): (u32, u32)| size.saturating_sub(host).div_ceil(hosts);
+    Ok(Some(crate::host::played()?.map_or(size, here)))
 }
 
 fn by_token(token: &str) -> Result<Ranked> {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
+use super::places::Places;
 use super::remote::{RemotePort, WEIGHTS};
 use super::service::Service;
 use super::trigger::{Header, advance};
@@ -20,7 +21,7 @@ use crate::gate::{self, Gate};
 use crate::limbo::{Limbo, Turns};
 use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
-use crate::rendezvous::{Found, Rendezvous};
+use crate::rendezvous::Found;
 use crate::transport::Life;
 use crate::{Error, Result, driver, tell_refusal};
 
@@ -66,7 +67,7 @@ unsafe impl Send for RemoteGates {}
 /// they stay as long as the call, whatever becomes of them.
 pub struct Network {
     engine: Engine,
-    rendezvous: Rendezvous,
+    job: Places,
     service: Service,
     places: Box<[Place]>,
     finding: Mutex<()>,
@@ -89,15 +90,16 @@ fn not_found(error: Error) -> Fault {
 }
 
 impl Network {
-    /// The network of the job that `rendezvous` belongs to.
-    pub fn new(engine: Engine, rendezvous: Rendezvous) -> Result<Self> {
+    /// The network of the processes at the places of `job`.
+    pub fn new(engine: Engine, job: impl Into<Places>) -> Result<Self> {
+        let job = job.into();
         Ok(Network {
             service: Service::new(&engine)?,
-            places: (0..rendezvous.layout().places)
+            places: (0..job.here().layout().places)
                 .map(|_| Place::default())
                 .collect(),
             engine,
-            rendezvous,
+            job,
             finding: Mutex::default(),
             limbo: Limbo::of_ports(),
             pid: std::process::id(),
@@ -113,8 +115,8 @@ impl Network {
     }
 
     /// Where processes meet.
-    pub fn rendezvous(&self) -> &Rendezvous {
-        &self.rendezvous
+    pub fn job(&self) -> &Places {
+        &self.job
     }
 
     /// Counts the calls of somebody who uses gates, one thread at a time.
@@ -247,7 +249,7 @@ impl Network {
 
     /// The place of this process. Errors: [`Error::InvalidArgument`] if it has none.
     pub(super) fn own_place(&self) -> Result<u16> {
-        let place = self.rendezvous.place();
+        let place = self.job.here().place();
         let place = place.ok_or_else(|| Error::InvalidArgument("a port needs a place".into()))?;
         Ok(place as u16)
     }
@@ -327,7 +329,7 @@ impl Network {
     fn neighbour(&self, place: u16) -> Result<(&Place, &Neighbour)> {
         let number = u32::from(place);
         let place = self.places.get(number as usize).ok_or(Error::PeerDead)?;
-        let found = self.rendezvous.find(number)?.ok_or(Error::PeerDead)?;
+        let found = self.job.find(number)?.ok_or(Error::PeerDead)?;
         let known = place.neighbour();
         let neighbour = match known.filter(|known| known.generation == found.generation) {
             Some(known) => known,
@@ -410,22 +412,28 @@ impl Network {
     /// Leaves the job: others find nothing here any more.
     pub fn leave(&self) {
         self.engine.leave();
-        self.rendezvous.end();
+        self.job.leave();
     }
 
-    /// Whether the process at `place` has ended without leaving. Reads /proc.
+    /// Whether the process at `place` has ended without leaving. May read /proc.
     pub fn has_died(&self, place: u32) -> bool {
-        self.rendezvous.has_died(place)
+        if let Some(_finding) = self.finding.try_lock()
+            && let Some(neighbour) = self.places.get(place as usize).and_then(Place::neighbour)
+            && neighbour.connection.life() == Life::Dead
+        {
+            self.job.take_notice(place, Life::Dead);
+        }
+        self.job.has_died(place)
     }
 
     /// Looks at the lives of some processes, whether they are known here or not, from one place on; gives the place at which to go on
-    /// the next time. If all who wait do so, every death is soon counted by somebody ([`Rendezvous::deaths`]), though each looks at few.
+    /// the next time. If all who wait do so, every death is soon counted by somebody ([`Places::deaths`]), though each looks at few.
     #[cold]
     pub fn look_at_some(&self, from: u32) -> u32 {
-        let places = self.rendezvous.places_used().max(1);
+        let places = self.job.places_used().max(1);
         let some = places.min(SOME);
         for place in from..from + some {
-            self.rendezvous.has_died(place % places);
+            self.has_died(place % places);
         }
         (from + some) % places
     }
@@ -444,12 +452,13 @@ impl Network {
         let mut deaths = false;
         for (place, neighbour) in self.known() {
             // Buries the dead.
-            if neighbour.connection.life() == Life::Alive {
+            let life = neighbour.connection.life();
+            if life == Life::Alive {
                 continue;
             }
             if !neighbour.mourned.swap(true, Ordering::Relaxed) {
                 deaths = true;
-                self.rendezvous.has_died(place);
+                self.job.take_notice(place, life);
             }
             neighbour.known_ports().for_each(RemotePort::has_left);
         }
@@ -462,7 +471,7 @@ impl Network {
 
     fn known(&self) -> impl Iterator<Item = (u32, &Neighbour)> {
         // Beyond them there never was anybody.
-        (0..self.rendezvous.places_used())
+        (0..self.job.places_used())
             .zip(&self.places)
             .filter_map(|(number, place)| Some((number, place.neighbour()?)))
     }
@@ -495,7 +504,7 @@ impl Drop for Network {
 }
 
 impl Place {
-    /// For calls that hold the queues of a port of this process, and whoever may find.
+    /// For calls that hold the queues of a port of this process, and whoever holds the lock for finding.
     #[inline(always)]
     fn neighbour(&self) -> Option<&Neighbour> {
         // SAFETY:

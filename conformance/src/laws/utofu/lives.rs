@@ -501,15 +501,28 @@ fn launchers(ctx: &Ctx) -> Verdict {
     let board = Board::new()?;
     let job = format!("law-{}-{}", std::process::id(), ctx.seed);
     const SIZE: u32 = 3;
-    for (name, rank, size) in [
-        ("UNIPGAS_JOB", "UNIPGAS_RANK", "UNIPGAS_SIZE"),
-        ("PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    // The last one: how many of them are on this host.
+    const OMPI_HERE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
+    for (name, rank, size, here) in [
+        (
+            "UNIPGAS_JOB",
+            "UNIPGAS_RANK",
+            "UNIPGAS_SIZE",
+            "UNIPGAS_SIZE",
+        ),
+        (
+            "PMIX_NAMESPACE",
+            "PMIX_RANK",
+            "OMPI_COMM_WORLD_SIZE",
+            OMPI_HERE,
+        ),
         (
             "OMPI_MCA_ess_base_jobid",
             "OMPI_COMM_WORLD_RANK",
             "OMPI_COMM_WORLD_SIZE",
+            OMPI_HERE,
         ),
-        ("PMI_JOBID", "PMI_RANK", "PMI_SIZE"),
+        ("PMI_JOBID", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
     ] {
         board.clear(true);
         let mut children = Vec::new();
@@ -517,7 +530,12 @@ fn launchers(ctx: &Ctx) -> Verdict {
         for me in (0..SIZE).rev() {
             let (mine, all) = (me.to_string(), SIZE.to_string());
             let mut environment = NOBODY.to_vec();
-            environment.extend([(name, job.as_str()), (rank, &mine), (size, &all)]);
+            environment.extend([
+                (name, job.as_str()),
+                (rank, &mine),
+                (size, &all),
+                (here, &all),
+            ]);
             children.push(Child::start(&environment, || {
                 let process = unipgas::utofu::current();
                 let place = process.map_err(|code| format!("{code:?}"))?.place();

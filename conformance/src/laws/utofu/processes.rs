@@ -35,6 +35,12 @@ impl Child {
                 // - the only thread.
                 unsafe { std::env::set_var(name, value) };
             }
+            if environment.iter().any(|(name, _)| *name == "UNIPGAS_JOB") {
+                // A job of the law's own plays no hosts.
+                // SAFETY:
+                // - as above.
+                unsafe { std::env::remove_var("UNIPGAS_TEST_HOSTS") };
+            }
             // SAFETY:
             // - numbers, and time for the child of its own.
             unsafe {

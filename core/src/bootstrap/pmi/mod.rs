@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::environment::Environment;
+use super::environment::{Environment, neighbours};
 use super::launched::Server;
 use crate::rendezvous::{JobName, launcher_above};
 use crate::{Deadline, Error, Result, variables};
@@ -31,7 +31,7 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     let (Some(rank), Some(size)) = (name.rank(), name.size()) else {
         return Ok(None);
     };
-    if all_here(&|variable| std::env::var(variable).ok(), size) {
+    if neighbours(&|variable| std::env::var(variable).ok(), size) == Some(size) {
         let environment = Environment::new("PMI", name, rank, size, launcher_above())?;
         return Ok(Some(Box::new(environment)));
     }
@@ -60,14 +60,6 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
         size,
         neighbours,
     })))
-}
-
-/// Whether all of the job's `size` ranks are on this host, as far as the environment tells.
-fn all_here(variable: &dyn Fn(&str) -> Option<String>, size: u32) -> bool {
-    let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
-    size == 1
-        || number("MPI_LOCALNRANKS") == Some(size)
-        || number("SLURM_STEP_NUM_NODES").or_else(|| number("SLURM_NNODES")) == Some(1)
 }
 
 fn mpi_is_here() -> bool {
@@ -152,35 +144,14 @@ impl Server for Pmi {
         self.connection.lock().barrier(deadline)
     }
 
+    fn commit(&self) -> Result<()> {
+        self.connection.lock().barrier(Deadline::Never)
+    }
+
     fn lives(&self) -> bool {
         // Who waits at a fence holds the connection, and finds out by itself.
         self.connection
             .try_lock()
             .is_none_or(|connection| connection.is_open())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_host_is_recognised() {
-        let told = |variables: &[(&str, &str)], size| {
-            let find = |name: &str| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| value.to_string())
-            };
-            all_here(&find, size)
-        };
-        assert!(told(&[], 1));
-        assert!(told(&[("MPI_LOCALNRANKS", "3")], 3));
-        assert!(told(
-            &[("SLURM_STEP_NUM_NODES", "1"), ("SLURM_NNODES", "2")],
-            3
-        ));
-        assert!(!told(&[("SLURM_STEP_NUM_NODES", "2")], 3));
-        assert!(!told(&[("MPI_LOCALNRANKS", "2")], 3));
-        assert!(!told(&[], 3));
     }
 }

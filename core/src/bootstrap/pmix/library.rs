@@ -18,7 +18,6 @@ pub(super) const SCOPE_GLOBAL: u8 = 3;
 pub(super) const TYPE_BOOL: u16 = 1;
 pub(super) const TYPE_STRING: u16 = 3;
 pub(super) const TYPE_UINT32: u16 = 14;
-pub(super) const TYPE_INT: u16 = 6;
 pub(super) const TYPE_PROC: u16 = 22;
 pub(super) const TYPE_BYTES: u16 = 27;
 
@@ -81,6 +80,7 @@ impl Info {
 }
 
 pub(super) type Done = unsafe extern "C" fn(c_int, *mut c_void);
+pub(super) type Answered = unsafe extern "C" fn(c_int, *mut Value, *mut c_void);
 pub(super) type Handled =
     unsafe extern "C" fn(c_int, *mut Info, usize, Option<Done>, *mut c_void, *mut c_void);
 pub(super) type Handler = unsafe extern "C" fn(
@@ -127,6 +127,7 @@ functions! {
     init = c"PMIx_Init": fn(*mut Proc, *const Info, usize) -> c_int;
     finalize = c"PMIx_Finalize": fn(*const Info, usize) -> c_int;
     get = c"PMIx_Get": fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+    ask = c"PMIx_Get_nb": fn(*const Proc, *const c_char, *const Info, usize, Answered, *mut c_void) -> c_int;
     put = c"PMIx_Put": fn(u8, *const c_char, *const Value) -> c_int;
     commit = c"PMIx_Commit": fn() -> c_int;
     fence = c"PMIx_Fence_nb": fn(*const Proc, usize, *const Info, usize, Done, *mut c_void) -> c_int;

@@ -3,10 +3,12 @@
 //! Nothing is collected at fences: what ranks of other hosts have published is fetched when it is first needed. But for Slurm: its server (22.05)
 //! waits for no other node at a fence that collects nothing.
 
+mod asked;
 mod library;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -20,17 +22,16 @@ use super::host;
 use super::launched::Server;
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result, variables};
+use asked::Asked;
 use library::{
     Bytes, Data, Done, ERR_NOT_FOUND, Handled, Info, Library, NAMESPACE_LEN, Proc, SCOPE_GLOBAL,
-    SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_INT, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
+    SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
 };
 
 /// What Slurm's names of jobs begin with.
 const SLURM: &[u8] = b"slurm.";
 /// A fence that does not come yet.
 const PENDING: c_int = i32::MAX;
-/// Seconds after which a value that its rank has published is given up: its host has gone.
-const PATIENCE: c_int = 10;
 /// How often a wait at a fence looks.
 const NAP: Duration = Duration::from_micros(200);
 
@@ -47,6 +48,8 @@ struct Client {
     size: u32,
     neighbours: Vec<u32>,
     fencing: Mutex<Option<Arc<AtomicI32>>>,
+    /// What ranks of other hosts have been asked for, and have not told.
+    asked: Mutex<HashMap<(u32, String), Arc<Asked>>>,
 }
 
 static CLIENT: Mutex<Option<Arc<Client>>> = Mutex::new(None);
@@ -128,8 +131,9 @@ impl Client {
             size: 0,
             neighbours: Vec::new(),
             fencing: Mutex::default(),
+            asked: Mutex::default(),
         };
-        let number = |key: &CStr| match client.ask(WILDCARD, key)? {
+        let number = |key: &CStr| match client.ask(key)? {
             Some(Told::Number(number)) => Ok(number),
             _ => Err(Error::Unreachable(format!(
                 "the PMIx server does not tell {}",
@@ -137,7 +141,7 @@ impl Client {
             ))),
         };
         let size = number(c"pmix.job.size")?;
-        let here = match client.ask(WILDCARD, c"pmix.lpeers")? {
+        let here = match client.ask(c"pmix.lpeers")? {
             Some(Told::Text(list)) => peers(&list, size),
             _ => None,
         };
@@ -158,21 +162,27 @@ impl Client {
         Proc { rank, ..self.me }
     }
 
-    /// What the server, or a rank, tells under `key`.
-    fn ask(&self, rank: u32, key: &CStr) -> Result<Option<Told>> {
+    /// The question what `rank` has published under `key`: a new one, or the one that waits for its answer.
+    fn asked(&self, rank: u32, key: &str) -> Result<Arc<Asked>> {
+        let mut all = self.asked.lock();
+        if let Some(asked) = all.get(&(rank, key.to_owned())) {
+            return Ok(asked.clone());
+        }
         let process = self.process(rank);
-        let patience = Info::new(c"pmix.timeout", TYPE_INT, Data { signed: PATIENCE });
+        let asked = Asked::begin(&self.library, &process, c_key(key)?)
+            .map_err(|code| self.failed("PMIx_Get_nb", code))?;
+        all.insert((rank, key.to_owned()), asked.clone());
+        Ok(asked)
+    }
+
+    /// What the server tells under `key`.
+    fn ask(&self, key: &CStr) -> Result<Option<Told>> {
+        let process = self.process(WILDCARD);
         let mut value: *mut Value = null_mut();
         // SAFETY:
-        // - a process, a C string, one wish and a place for the answer.
+        // - a process, a C string, no wishes and a place for the answer.
         let code = unsafe {
-            (self.library.get)(
-                &raw const process,
-                key.as_ptr(),
-                &raw const patience,
-                1,
-                &raw mut value,
-            )
+            (self.library.get)(&raw const process, key.as_ptr(), null(), 0, &raw mut value)
         };
         match code {
             SUCCESS if value.is_null() => Ok(None),
@@ -217,7 +227,6 @@ fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
 enum Told {
     Number(u32),
     Text(String),
-    Bytes(Vec<u8>),
 }
 
 impl Told {
@@ -227,7 +236,7 @@ impl Told {
     /// As the library gives it: allocated, and filled as its type says.
     unsafe fn take(value: *mut Value) -> Option<Self> {
         // SAFETY:
-        // - the member that the type says is the one that is there; texts end with a zero, bytes have their length;
+        // - the member that the type says is the one that is there; texts end with a zero;
         // - what the value points to is of its own allocation, as is the value, and nobody else has them.
         unsafe {
             let Value { kind, data } = *value;
@@ -237,13 +246,6 @@ impl Told {
                     let text = CStr::from_ptr(data.text).to_string_lossy().into_owned();
                     libc::free(data.text.cast());
                     Some(Told::Text(text))
-                }
-                TYPE_BYTES if !data.bytes.bytes.is_null() => {
-                    let bytes =
-                        std::slice::from_raw_parts(data.bytes.bytes.cast::<u8>(), data.bytes.len)
-                            .to_vec();
-                    libc::free(data.bytes.bytes.cast());
-                    Some(Told::Bytes(bytes))
                 }
                 _ => None,
             };
@@ -301,10 +303,25 @@ impl Server for Pmix {
     }
 
     fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>> {
-        Ok(match self.client.ask(rank, &c_key(key)?)? {
-            Some(Told::Bytes(bytes)) => Some(bytes),
-            _ => None,
-        })
+        let asked = self.client.asked(rank, key)?;
+        let Some(code) = asked.wait(|| !self.lives() || host::is_dead(rank)) else {
+            return Ok(None);
+        };
+        self.client.asked.lock().remove(&(rank, key.to_owned()));
+        match code {
+            SUCCESS => Ok(asked.value()),
+            ERR_NOT_FOUND => Ok(None),
+            other => Err(self.client.failed("PMIx_Get_nb", other)),
+        }
+    }
+
+    fn commit(&self) -> Result<()> {
+        // SAFETY:
+        // - no arguments.
+        match unsafe { (self.client.library.commit)() } {
+            SUCCESS => Ok(()),
+            code => Err(self.client.failed("PMIx_Commit", code)),
+        }
     }
 
     fn fence(&self, deadline: Deadline) -> Result<()> {
