@@ -15,7 +15,7 @@ main (int argc, char **argv)
   char letter = 'x';
   if (argc != 2 && argc != 3)
     return 2;
-  struct node node = meet (FI_TAGGED, argc == 3 ? argv[2] : NULL, argv[1]);
+  struct node node = meet (FI_TAGGED | FI_DIRECTED_RECV, argc == 3 ? argv[2] : NULL, argv[1]);
   if (argc == 3)
     {
       check (fi_tsend (node.ep, &letter, 1, NULL, node.peer, 1, NULL), "fi_tsend");

@@ -97,11 +97,10 @@ unsafe extern "C" fn on_answer(code: c_int, value: *mut Value, asked: *mut c_voi
     // SAFETY:
     // - null, or a value that stays until this returns; its member is the one that the type says.
     let value = unsafe {
-        value.as_ref().and_then(|value| {
-            let bytes = (value.kind == TYPE_BYTES).then(|| value.data.bytes)?;
-            (!bytes.bytes.is_null())
-                .then(|| std::slice::from_raw_parts(bytes.bytes.cast::<u8>(), bytes.len).to_vec())
-        })
+        let value = value.as_ref().filter(|value| value.kind == TYPE_BYTES);
+        let bytes = value.map(|value| value.data.bytes);
+        let bytes = bytes.filter(|bytes| !bytes.bytes.is_null());
+        bytes.map(|told| std::slice::from_raw_parts(told.bytes.cast::<u8>(), told.len).to_vec())
     };
     *asked.answer.lock() = Some(Answer { code, value });
     asked.answered.notify_all();
