@@ -5,69 +5,38 @@
 //! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`](world::World) adds what programs
 //! with ranks need.
 
-pub mod agent;
-pub mod atomic;
-pub mod bell;
-#[cfg(not(loom))]
-pub mod biased;
-pub mod bootstrap;
-pub mod bundle;
-pub mod calls;
-pub mod central;
-pub mod combine;
-mod copy;
-pub mod deadline;
 pub mod descriptor;
-pub mod directory;
-pub mod driver;
-pub mod endpoint;
-pub mod engine;
 pub mod error;
-mod exclusive;
-pub mod gate;
-pub mod group;
-pub mod host;
-pub mod inbox;
-mod interrupt;
-pub mod job;
-#[cfg(not(loom))]
-pub mod keyring;
-#[cfg(not(loom))]
-pub mod lanes;
-pub mod limbo;
-mod limited;
-pub mod lines;
-pub mod loopback;
-pub mod mapped;
+mod fabric;
+mod launch;
+mod memory;
 #[cfg(not(loom))]
 pub mod message;
-pub mod notification;
-pub mod numa;
-pub mod op;
-mod operands;
-pub mod own_thread;
-pub mod pace;
 pub mod panics;
-#[cfg(not(loom))]
-pub mod port;
-mod posted;
-mod prefetch;
 pub mod process;
-pub mod published;
-pub mod region;
-mod registration;
-pub mod registry;
-pub mod rendezvous;
-pub mod schedule;
-pub mod steps;
-pub(crate) mod sync;
+mod queues;
+mod ranked;
+mod sync;
 mod tell;
-pub mod topology;
-pub mod transport;
-pub mod user_memory;
 pub mod variables;
-pub mod wait;
-pub mod world;
+
+pub use fabric::{
+    agent, bundle, driver, endpoint, engine, host, inbox, loopback, mapped, notification, op,
+    own_thread, region, registry, transport,
+};
+pub(crate) use fabric::{limited, operands, registration};
+pub(crate) use launch::interrupt;
+pub use launch::{bootstrap, job, numa, topology};
+pub use memory::{atomic, combine, lines, user_memory};
+pub(crate) use memory::{copy, exclusive, prefetch};
+pub use queues::{gate, rendezvous, steps};
+#[cfg(not(loom))]
+pub use queues::{keyring, lanes, port};
+pub use ranked::{central, directory, group, schedule, world};
+#[cfg(not(loom))]
+pub use sync::biased;
+pub(crate) use sync::posted;
+pub use sync::{bell, calls, deadline, limbo, pace, published, wait};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

@@ -16,7 +16,7 @@ use crate::Result;
 
 /// What has been told of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::job) struct Told {
+pub(in crate::launch::job) struct Told {
     state: u32,
     epoch: u32,
     ended: u32,
@@ -28,12 +28,12 @@ const HEAD: usize = 16;
 
 impl Board {
     /// From now on [`await_news`](Board::await_news) is told of whatever is written.
-    pub(in crate::job) fn begin_mirror(&self) {
+    pub(in crate::launch::job) fn begin_mirror(&self) {
         self.word(H_MIRRORED).store(1, Ordering::Relaxed);
     }
 
     /// Says that `rank` runs on another host. Before any rank starts. Errors: a rank that the job does not have.
-    pub(in crate::job) fn set_afar(&self, rank: u32) -> Result<()> {
+    pub(in crate::launch::job) fn set_afar(&self, rank: u32) -> Result<()> {
         self.record(rank, R_AFAR)?.store(1, Ordering::Release);
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Board {
     }
 
     /// The launcher has seen the process of `rank` end. Errors: a rank that the job does not have.
-    pub(in crate::job) fn set_ended(&self, rank: u32) -> Result<()> {
+    pub(in crate::launch::job) fn set_ended(&self, rank: u32) -> Result<()> {
         self.record(rank, R_ENDED)?.store(1, Ordering::Release);
         self.tell_mirror();
         Ok(())
@@ -73,19 +73,19 @@ impl Board {
     }
 
     /// Ends a sleep in [`await_news`](Board::await_news).
-    pub(in crate::job) fn nudge_mirror(&self) {
+    pub(in crate::launch::job) fn nudge_mirror(&self) {
         self.word(H_NEWS).fetch_add(1, Ordering::Release);
         // A failure to wake can only mean that nobody sleeps there.
         let _ = futex::wake(self.word(H_NEWS), futex::Flags::empty(), u32::MAX >> 1);
     }
 
     /// What has been written, so far; to be asked before looking.
-    pub(in crate::job) fn news(&self) -> u32 {
+    pub(in crate::launch::job) fn news(&self) -> u32 {
         self.word(H_NEWS).load(Ordering::Acquire)
     }
 
     /// Sleeps until more has been written than `seen`, at most for a second.
-    pub(in crate::job) fn await_news(&self, seen: u32) {
+    pub(in crate::launch::job) fn await_news(&self, seen: u32) {
         let limit = futex::Timespec {
             tv_sec: Duration::from_secs(1).as_secs() as i64,
             tv_nsec: 0,
@@ -95,7 +95,7 @@ impl Board {
     }
 
     /// What `rank` has written since `told`, for [`take`](Board::take). `None`: nothing, or it is just writing, and news follow.
-    pub(in crate::job) fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
+    pub(in crate::launch::job) fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
         let word = |field| {
             self.record(rank, field)
                 .map(|w: &AtomicU32| w.load(Ordering::Acquire))
@@ -149,7 +149,7 @@ impl Board {
 
     /// Writes what the launcher of another host [gave](Board::give) of a rank there. Whether it made sense; nothing has been written if
     /// its beginning does not.
-    pub(in crate::job) fn take(&self, bytes: &[u8]) -> bool {
+    pub(in crate::launch::job) fn take(&self, bytes: &[u8]) -> bool {
         self.take_some(bytes).is_some()
     }
 

@@ -1,0 +1,20 @@
+//! Processes and the ways between them: transports, regions, operations, and what makes networks alike.
+
+pub mod agent;
+pub mod bundle;
+pub mod driver;
+pub mod endpoint;
+pub mod engine;
+pub mod host;
+pub mod inbox;
+pub(crate) mod limited;
+pub mod loopback;
+pub mod mapped;
+pub mod notification;
+pub mod op;
+pub(crate) mod operands;
+pub mod own_thread;
+pub mod region;
+pub(crate) mod registration;
+pub mod registry;
+pub mod transport;

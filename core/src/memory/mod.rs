@@ -1,0 +1,9 @@
+//! Bytes and elements of this process's memory: copies, atomic operations, what a program may have mapped.
+
+pub mod atomic;
+pub mod combine;
+pub(crate) mod copy;
+pub(crate) mod exclusive;
+pub mod lines;
+pub(crate) mod prefetch;
+pub mod user_memory;

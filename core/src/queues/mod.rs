@@ -1,0 +1,11 @@
+//! What processes without ranks offer each other: ports, keys, triggered commands, barrier gates.
+
+pub mod gate;
+#[cfg(not(loom))]
+pub mod keyring;
+#[cfg(not(loom))]
+pub mod lanes;
+#[cfg(not(loom))]
+pub mod port;
+pub mod rendezvous;
+pub mod steps;

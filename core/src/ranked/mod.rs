@@ -1,0 +1,7 @@
+//! Processes with ranks: who they are, and collectives among them.
+
+pub mod central;
+pub mod directory;
+pub mod group;
+pub mod schedule;
+pub mod world;
