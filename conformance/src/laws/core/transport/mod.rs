@@ -1,4 +1,4 @@
-//! The contract of `core/src/transport.rs`, called without the engine: what holds here holds for every backend, whatever stands above it.
+//! The contract of `core/src/fabric/transport.rs`, called without the engine: what holds here holds for every backend, whatever stands above it.
 //!
 //! Nothing is taken for granted that the contract does not say: operations may end later, nothing need be mapped, memory is looked at where
 //! it is owned. A column of the matrix is all that a new backend needs to be put to these laws.
