@@ -98,7 +98,11 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(STEP) "instructions of fast paths" packaging/run-instructions "$(STAGE)"
 	# As most people run it; where this is root, as a user without privileges.
 	@$(STEP) "laws on shm, as an ordinary user" packaging/as-user "$(STAGE)" --backend shm --seeds 3
-	@$(STEP) "laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
+	@for api in core gaspi rcce libfabric; do \
+	    $(STEP) "laws on chaos, $$api" "$(STAGE)/bin/unipgas" conform --backend chaos --api $$api || exit 1; \
+	done
+	# Every packet of a gate is held back: under all seeds that takes minutes.
+	@$(STEP) "laws on chaos, utofu" "$(STAGE)/bin/unipgas" conform --backend chaos --api utofu --seeds 5
 	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
 	@$(STEP) "laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor --api core --seeds 2
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
@@ -111,7 +115,10 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 
-test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP and on hosts
+test-all: test ## what `test` does, and all laws where nothing is mapped, also over TCP, on hosts and under chaos
+	@$(STEP) "all laws of uTofu on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos --api utofu
+	@$(STEP) "all laws of the engine on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api core
+	@$(STEP) "all laws of uTofu on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api utofu --seeds 3
 	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
