@@ -35,15 +35,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Begins on descriptor `fd`, as the process that the environment calls `rank` of job `job`.
+    /// Begins on descriptor `fd`, as the process that the environment calls `rank` of job `job`; in version `first`, if the server speaks it.
     ///
     /// # Errors
     /// [`Error::Unreachable`] where there is no server behind it that speaks PMI.
-    pub fn begin(fd: RawFd, rank: u32, job: Option<&str>) -> Result<Self> {
-        Connection::over(Stream::of(fd)?, rank, job)
+    pub fn begin(fd: RawFd, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
+        Connection::over(Stream::of(fd)?, first, rank, job)
     }
 
-    fn over(stream: Stream, rank: u32, job: Option<&str>) -> Result<Self> {
+    fn over(stream: Stream, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
         let mut connection = Connection {
             stream,
             version: Version::One,
@@ -51,7 +51,7 @@ impl Connection {
             in_barrier: false,
             longest: 0,
         };
-        connection.version = connection.agree()?;
+        connection.version = connection.agree(first)?;
         match connection.version {
             Version::One => connection.begin_one()?,
             Version::Two => connection.begin_two(rank, job)?,
@@ -59,9 +59,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The best version that both speak. All servers understand the first line; those of one version may refuse the other one.
-    fn agree(&mut self) -> Result<Version> {
-        for (version, subversion) in [(2, 0), (1, 1)] {
+    /// A version that both speak. All servers understand the first line; those of one version may refuse the other one.
+    fn agree(&mut self, first: Version) -> Result<Version> {
+        let wishes = match first {
+            Version::One => [(1, 1), (2, 0)],
+            Version::Two => [(2, 0), (1, 1)],
+        };
+        for (version, subversion) in wishes {
             let (version, subversion) = (version.to_string(), subversion.to_string());
             let wish = [
                 ("cmd", "init"),

@@ -20,7 +20,7 @@ const GREETING: [(&str, &str); 3] = [
 ];
 
 fn over(here: UnixStream) -> Result<Connection> {
-    Connection::over(Stream::new(here.into()), 2, Some("7.0"))
+    Connection::over(Stream::new(here.into()), Version::Two, 2, Some("7.0"))
 }
 
 /// A server that expects these lines and gives these answers, and a connection to it.
@@ -163,11 +163,11 @@ fn bytes_that_are_no_text_and_lines_without_end_are_errors() {
         writer.join().unwrap();
     }
     assert!(matches!(
-        Connection::begin(-1, 0, None),
+        Connection::begin(-1, Version::One, 0, None),
         Err(Error::Unreachable(_))
     ));
     assert!(matches!(
-        Connection::begin(1 << 20, 0, None),
+        Connection::begin(1 << 20, Version::One, 0, None),
         Err(Error::Unreachable(_))
     ));
 }
@@ -367,4 +367,29 @@ fn a_fence_of_the_second_version_goes_on_after_its_time_out() {
     let answer = counted("cmd=kvs-fence-response;rc=14;");
     there.write_all(&answer).unwrap();
     assert!(connection.barrier(Deadline::Never).is_err());
+}
+
+#[test]
+fn a_server_that_refuses_the_first_version_is_asked_for_the_second() {
+    let (here, there) = UnixStream::pair().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut lines = BufReader::new(there.try_clone().unwrap()).lines();
+        let mut there = there;
+        let again = "cmd=init pmi_version=1 pmi_subversion=1";
+        assert_eq!(lines.next().unwrap().unwrap(), again);
+        let refused = b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=-1\n";
+        there.write_all(refused).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), INIT);
+        let taken = b"cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n";
+        there.write_all(taken).unwrap();
+        there.write_all(&counted(SECOND[0].1)).unwrap();
+        there.write_all(&counted(SECOND[1].1)).unwrap();
+        // Open until all has been read.
+        let _ = lines.next();
+    });
+    let stream = Stream::new(here.into());
+    let connection = Connection::over(stream, Version::One, 2, Some("7.0")).unwrap();
+    assert_eq!(connection.version(), Version::Two);
+    drop(connection);
+    server.join().unwrap();
 }

@@ -62,6 +62,15 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     })))
 }
 
+/// The version to begin with. Slurm's server is one of PMI-2. With Hydra's (MPICH 4.0), which speaks both, jobs on several hosts fail now and then
+/// by PMI-2, and never by PMI-1.
+fn preferred(variable: &dyn Fn(&str) -> Option<String>) -> Version {
+    match variable("SLURM_STEP_ID").or_else(|| variable("SLURM_STEPID")) {
+        Some(_) => Version::Two,
+        None => Version::One,
+    }
+}
+
 fn mpi_is_here() -> bool {
     // SAFETY:
     // - only asks whether there is such a name.
@@ -82,7 +91,12 @@ fn connection(fd: i32, rank: u32) -> Result<Shared> {
         return Ok(connection.clone());
     }
     let job = std::env::var("PMI_JOBID").ok();
-    let made = Arc::new(Mutex::new(Connection::begin(fd, rank, job.as_deref())?));
+    let made = Arc::new(Mutex::new(Connection::begin(
+        fd,
+        preferred(&|name| std::env::var(name).ok()),
+        rank,
+        job.as_deref(),
+    )?));
     *known = Some((pid, made.clone()));
     // SAFETY:
     // - the function stays as long as the process.
