@@ -27,7 +27,7 @@ Usage: unipgas conform [OPTIONS]
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
-  --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after forty times as many
+  --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
   --jobs N        runs so many laws at a time (one for each core)
   --json FILE     writes one record a line (- is standard output, without the table)
   --pinned        runs laws, too, that are known to be broken in a column

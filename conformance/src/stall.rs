@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas::core::wait::Watch;
 
 /// A law is ended by the clock after so many times what its ranks may wait in vain.
-pub(crate) const CLOCK: u32 = 40;
+pub(crate) const CLOCK: u32 = 10;
 
 /// How often somebody looks at what the ranks have told.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);

@@ -1,12 +1,14 @@
 //! What may not overtake what.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Flags, Notice, Remote};
 
 use super::ordering;
 use super::rank::{NOTES, Rank, Says, bytes_of, dawdle, late, on_ranks, other_than, read, write};
 use crate::law::{Ctx, Law, Verdict};
+use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 pub const LAWS: &[Law] = &[
@@ -191,6 +193,12 @@ fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
         let send = |round| {
             puts_then(rank, round, || {
                 rank.post_notify(slot, round + 1, flags).says("notice")?;
+                // Where there is one processor, too, the other rank sees what is half done.
+                let mut looks = Looks::for_the("the end of what was posted");
+                while rank.endpoint.pending() > 0 {
+                    rank.endpoint.progress();
+                    looks.pause(Duration::from_micros(20));
+                }
                 Ok(())
             })
         };
