@@ -303,7 +303,7 @@ mod tests {
             return true;
         }
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("topology::tests::{test}")])
+            .args(["--exact", &format!("launch::topology::tests::{test}")])
             .env("HWLOC_SYNTHETIC", machine)
             .output()
             .unwrap();

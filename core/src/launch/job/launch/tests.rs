@@ -10,7 +10,7 @@ fn job_of(test: &str, size: u32) -> Launch {
     let mut launch = Launch::new(size, std::env::current_exe().unwrap());
     launch.args = [
         "--exact",
-        &format!("job::launch::tests::{test}"),
+        &format!("launch::job::launch::tests::{test}"),
         "--nocapture",
     ]
     .map(OsString::from)
