@@ -287,7 +287,10 @@ fn two_processes_share_a_board() {
     }
     let (board, _fd) = Board::create(2).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "job::board::tests::two_processes_share_a_board"])
+        .args([
+            "--exact",
+            "launch::job::board::tests::two_processes_share_a_board",
+        ])
         .env("UNIPGAS_TEST_BOARD", board.token())
         .stdout(std::process::Stdio::null())
         .spawn()
