@@ -67,11 +67,11 @@ impl Process {
         change: impl FnOnce(&AtomicU64) -> u64,
         ask: impl Fn(Remote<'_>, Deadline) -> unipgas_core::Result<u64>,
     ) -> Result<u64> {
-        if let Some(posting) = self.atomics.post_at_once() {
+        if let Some(posting) = self.atomics.post_fast() {
             // SAFETY:
             // - used before the end of the posting, and self keeps the world.
             let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
-            let at = import.and_then(|import| posting.at_once().value(at_place(&place, import)));
+            let at = import.and_then(|import| posting.fast_path().value(at_place(&place, import)));
             let before = at.map(change);
             posting.end(before.is_some());
             if let Some(before) = before {

@@ -63,7 +63,7 @@ impl Process {
     /// # Safety
     /// The result is used in a call, or while one of the process's queues posts.
     #[inline(always)]
-    pub(crate) unsafe fn segment_at_hand(&self, id: u8) -> Option<&Segment> {
+    pub(crate) unsafe fn segment_fast(&self, id: u8) -> Option<&Segment> {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
         // - null, or from Box::into_raw; deleted segments are kept until what the caller speaks of is over.
@@ -101,7 +101,7 @@ impl Process {
     pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a Segment> {
         // SAFETY:
         // - the result borrows the call.
-        unsafe { self.segment_at_hand(id) }.ok_or(Status::ErrInvSeg)
+        unsafe { self.segment_fast(id) }.ok_or(Status::ErrInvSeg)
     }
 
     fn make(&self, id: u8, size: u64, source: &Source, ready: bool) -> Result<()> {

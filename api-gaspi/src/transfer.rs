@@ -53,8 +53,8 @@ impl Process {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
     #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
-        if let Some((posting, local, import)) = self.at_hand(&part, &post) {
-            let (now, size) = (posting.at_once(), part.size as usize);
+        if let Some((posting, local, import)) = self.begin_fast(&part, &post) {
+            let (now, size) = (posting.fast_path(), part.size as usize);
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
             let done = unsafe { now.put(local, remote(&part, import), size) };
@@ -77,8 +77,8 @@ impl Process {
     /// Reads (§8.2.2).
     #[inline(always)]
     pub fn read(&self, part: Part, post: Post) -> Result<()> {
-        if let Some((posting, local, import)) = self.at_hand(&part, &post) {
-            let (now, size) = (posting.at_once(), part.size as usize);
+        if let Some((posting, local, import)) = self.begin_fast(&part, &post) {
+            let (now, size) = (posting.fast_path(), part.size as usize);
             // SAFETY:
             // - as for `write`.
             let done = unsafe { now.get(local, remote(&part, import), size) };
@@ -102,9 +102,9 @@ impl Process {
     #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
         if notification.value != 0
-            && let Some((posting, local, import)) = self.at_hand(&part, &post)
+            && let Some((posting, local, import)) = self.begin_fast(&part, &post)
         {
-            let (now, size) = (posting.at_once(), part.size as usize);
+            let (now, size) = (posting.fast_path(), part.size as usize);
             let notice = self.notice(&notification, part.segment_remote, import);
             // SAFETY:
             // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
@@ -140,8 +140,8 @@ impl Process {
     #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
         if notification.value != 0
-            && let Some(queue) = self.queue_at_hand(post.queue)
-            && let Some(posting) = queue.post_at_once()
+            && let Some(queue) = self.queue_fast(post.queue)
+            && let Some(posting) = queue.post_fast()
         {
             let (rank, id) = (post.rank.into(), notification.segment);
             // SAFETY:
@@ -149,7 +149,7 @@ impl Process {
             let import = unsafe { self.imports.get(rank, id.into()) };
             let done = import.is_some_and(|import| {
                 let notice = self.notice(&notification, id, import);
-                posting.at_once().notify(notice)
+                posting.fast_path().notify(notice)
             });
             if posting.end(done) {
                 return Ok(());
@@ -325,7 +325,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn queue_at_hand(&self, id: u8) -> Option<&Endpoint> {
+    fn queue_fast(&self, id: u8) -> Option<&Endpoint> {
         let queue = self.queues.get(usize::from(id))?.load(Ordering::Acquire);
         // SAFETY:
         // - null, or freed with the process only.
@@ -334,15 +334,15 @@ impl Process {
 
     /// What a short request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
     #[inline(always)]
-    fn at_hand(&self, part: &Part, post: &Post) -> Option<(Posting<'_>, Local, &Imported)> {
-        let queue = self.queue_at_hand(post.queue)?;
+    fn begin_fast(&self, part: &Part, post: &Post) -> Option<(Posting<'_>, Local, &Imported)> {
+        let queue = self.queue_fast(post.queue)?;
         if part.size > self.at_once_max {
             return None;
         }
-        let posting = queue.post_at_once()?;
+        let posting = queue.post_fast()?;
         // SAFETY:
         // - what is found is used before the end of the posting, and self keeps the world.
-        let found = unsafe { self.find_at_hand(part, post) };
+        let found = unsafe { self.find_fast(part, post) };
         let Some((local, import)) = found else {
             posting.end(false);
             return None;
@@ -353,11 +353,11 @@ impl Process {
     /// # Safety
     /// What is found is used before the end of a posting, and only as long as self is there.
     #[inline(always)]
-    unsafe fn find_at_hand(&self, part: &Part, post: &Post) -> Option<(Local, &Imported)> {
+    unsafe fn find_fast(&self, part: &Part, post: &Post) -> Option<(Local, &Imported)> {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            let segment = self.segment_at_hand(part.segment_local)?;
+            let segment = self.segment_fast(part.segment_local)?;
             let local = segment.local(part.offset_local, part.size).ok()?;
             let import = self
                 .imports

@@ -104,7 +104,7 @@ impl Ue {
             slot: Remote { region, offset },
             value: self.id() + 1,
         };
-        if self.endpoint.at_once().notify(notice) {
+        if self.endpoint.fast_path().notify(notice) {
             return Ok(());
         }
         match self.endpoint.notify(notice, Flags::empty(), 0) {

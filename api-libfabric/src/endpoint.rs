@@ -136,7 +136,7 @@ impl Endpoint {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
         };
-        let (mailbox, lanes) = messages.as_ref().map_or(([0; 64], [0; 64]), Messages::keys);
+        let (mailbox, numbers) = messages.as_ref().map_or(([0; 64], [0; 64]), Messages::keys);
         let shown = Directory {
             id,
             counts: NOT_YET,
@@ -147,7 +147,7 @@ impl Endpoint {
             tallies: *domain.tallies().key().as_bytes(),
             inbox: *inbox_memory.key().as_bytes(),
             mailbox,
-            lanes,
+            numbers,
         };
         let place = directory.local(0, size_of::<Directory>())?;
         // SAFETY:

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use data_encoding::BASE64URL_NOPAD;
 use unipgas_core::bundle::{BUNDLE_LEN, Bundle};
-use unipgas_core::lanes::NAME_LEN;
+use unipgas_core::peer_numbers::NAME_LEN;
 use unipgas_core::{Address, Error, RegionKey};
 
 use crate::service::Service;

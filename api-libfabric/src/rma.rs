@@ -181,9 +181,9 @@ impl Target {
         part_of(known, address, len, (access, access)).ok_or(Errno::ACCES)
     }
 
-    /// The same, if the key is at hand, and nothing counts the access.
+    /// The same, if the key was used lately, and nothing counts the access.
     #[inline(always)]
-    pub fn place_at_hand(
+    pub fn place_fast(
         &self,
         key: u64,
         address: u64,
@@ -191,7 +191,7 @@ impl Target {
         access: u64,
     ) -> Option<Remote<'_>> {
         part_of(
-            self.key_at_hand(key)?,
+            self.key_fast(key)?,
             address,
             len,
             (access | COUNTED, access),
@@ -217,7 +217,7 @@ impl Endpoint {
         if let ([here], [there]) = (local, remote) {
             // SAFETY:
             // - the caller's word.
-            if unsafe { self.transfer_now(direction, (here, there), to, posting) }.is_some() {
+            if unsafe { self.transfer_fast(direction, (here, there), to, posting) }.is_some() {
                 return Ok(());
             }
         }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::lanes::NAME_LEN;
+use unipgas_core::peer_numbers::NAME_LEN;
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use unipgas_core::{Address, Error, RegionKey, Result as Outcome};
 

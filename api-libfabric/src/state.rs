@@ -129,7 +129,7 @@ impl State {
     /// The endpoint at `address`, if it is known, nothing is under way, and it is not yet time to look after peers: then an operation
     /// may be carried out at once.
     #[inline(always)]
-    pub fn target_at_hand(&mut self, address: u64) -> Option<(&Channel, &mut Target)> {
+    pub fn target_fast(&mut self, address: u64) -> Option<(&Channel, &mut Target)> {
         if self.pace.is_due() {
             self.look_is_due = true;
             return None;

@@ -38,7 +38,7 @@ pub(crate) struct Directory {
     pub inbox: [u8; 64],
     /// Where messages go, and who has which lane there. All zero without messages.
     pub mailbox: [u8; 64],
-    pub lanes: [u8; 64],
+    pub numbers: [u8; 64],
 }
 
 /// Of an endpoint that has not been enabled.
@@ -225,11 +225,11 @@ impl Target {
 
     /// The memory under `key`, if it has been looked up before and is still there.
     #[inline(always)]
-    pub fn key_at_hand(&self, key: u64) -> Option<&RemoteKey> {
+    pub fn key_fast(&self, key: u64) -> Option<&RemoteKey> {
         if self.gone | !self.directory.is_current() {
             return None;
         }
-        self.keys.at_hand(key)
+        self.keys.find_fast(key)
     }
 
     /// What an error of an operation means: memory that is not there any more may have gone with its owner.

@@ -196,15 +196,15 @@ impl Vcq {
         Ok(())
     }
 
-    /// The target, if it is at hand and the flags ask for nothing special.
+    /// The target, if it was used lately and the flags ask for nothing special.
     ///
     /// # Safety
-    /// As [`Vcq::at_hand`].
+    /// As [`Vcq::port_fast`].
     #[inline(always)]
     unsafe fn aim(&self, target: &Target) -> Option<Aim<'_>> {
         // SAFETY:
         // - the caller's word.
-        let (port, peer) = unsafe { self.at_hand(target.vcq_id) }?;
+        let (port, peer) = unsafe { self.port_fast(target.vcq_id) }?;
         ((target.flags & !SIMPLE == 0) & (target.edata <= 0xff)).then_some(Aim {
             target: port,
             peer,
@@ -219,7 +219,7 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::post`].
     #[inline(always)]
-    pub unsafe fn put_now(
+    pub unsafe fn put_fast(
         &self,
         target: &Target,
         local: u64,
@@ -233,12 +233,12 @@ impl Vcq {
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is kept at hand meanwhile.
+        // - the queues are held, and nothing is remembered meanwhile.
         let aim = unsafe { self.aim(target) }?;
         let key = ShortKey(local);
         let posted = self
             .port()
-            .put_key_now(&mut queues, &aim, key, len, cbdata)?;
+            .put_key_fast(&mut queues, &aim, key, len, cbdata)?;
         drop(queues);
         Some(self.answer(posted))
     }
@@ -248,7 +248,7 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::post`]; `len` bytes at `data` are valid.
     #[inline(always)]
-    pub unsafe fn piggyback_now(
+    pub unsafe fn piggyback_fast(
         &self,
         target: &Target,
         data: *const u8,
@@ -259,11 +259,11 @@ impl Vcq {
             return None;
         }
         // SAFETY:
-        // - the caller's word; the queues are held when the aim is taken, and nothing is kept at hand meanwhile.
+        // - the caller's word; the queues are held when the aim is taken, and nothing is remembered meanwhile.
         let posted = unsafe {
             let mut queues = self.port().hold();
             let aim = self.aim(target)?;
-            self.port().put_now(&mut queues, &aim, data, len, cbdata)?
+            self.port().put_fast(&mut queues, &aim, data, len, cbdata)?
         };
         Some(self.answer(posted))
     }
@@ -273,14 +273,14 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::post`].
     #[inline(always)]
-    pub unsafe fn word_now(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
+    pub unsafe fn word_fast(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
         // SAFETY:
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is kept at hand meanwhile.
+        // - the queues are held, and nothing is remembered meanwhile.
         let aim = unsafe { self.aim(target) }?;
-        let posted = self.port().put_word_now(&mut queues, &aim, word, cbdata)?;
+        let posted = self.port().put_word_fast(&mut queues, &aim, word, cbdata)?;
         drop(queues);
         Some(self.answer(posted))
     }
@@ -290,7 +290,7 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::post`].
     #[inline(always)]
-    pub unsafe fn armw8_now(
+    pub unsafe fn armw8_fast(
         &self,
         target: &Target,
         rmw: Rmw,
@@ -301,11 +301,11 @@ impl Vcq {
         // - the caller's word.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is kept at hand meanwhile.
+        // - the queues are held, and nothing is remembered meanwhile.
         let aim = unsafe { self.aim(target) }?;
         let posted = self
             .port()
-            .change_now(&mut queues, &aim, rmw, operands, cbdata)?;
+            .change_fast(&mut queues, &aim, rmw, operands, cbdata)?;
         drop(queues);
         Some(self.answer(posted))
     }
@@ -325,11 +325,11 @@ impl Vcq {
             self.port().post(&mut queues, command, cbdata)
         };
         // SAFETY:
-        // - the queues are held, and what is at hand is only asked for.
-        if posted.is_ok() && unsafe { self.at_hand(command.peer) }.is_none() {
+        // - the queues are held, and the table is only read.
+        if posted.is_ok() && unsafe { self.port_fast(command.peer) }.is_none() {
             // SAFETY:
             // - as above; nothing of it is left.
-            unsafe { self.keep_at_hand(&queues, command.peer) };
+            unsafe { self.remember(&queues, command.peer) };
         }
         drop(queues);
         self.answer(posted)

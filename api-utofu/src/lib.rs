@@ -5,7 +5,6 @@
 //! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
 
 mod asynchronous;
-mod at_hand;
 pub mod caps;
 pub mod command;
 pub mod environment;
@@ -15,6 +14,7 @@ mod locked;
 pub mod logical;
 pub mod owned;
 pub mod process;
+mod recent;
 pub mod shape;
 pub mod status;
 pub mod vbg;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use unipgas_core::port::{PORTS, Port, Queues, RemotePort, ShortKey};
 use unipgas_core::{Error, Rights};
 
-use crate::at_hand::AtHand;
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
 use crate::locked::{Locked, Wish};
 use crate::process::{Process, is_child};
+use crate::recent::RecentPorts;
 use crate::status::{Code, Result, from_engine};
 
 /// `UTOFU_VCQ_FLAG_*` (§3.3.4.1).
@@ -66,7 +66,7 @@ pub struct Vcq {
     /// Memory kept from being swapped out, if that is asked for.
     locked: Option<Locked>,
     /// Remote VCQs that were used lately.
-    known: AtHand,
+    known: RecentPorts,
 }
 
 static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
@@ -132,7 +132,7 @@ impl Vcq {
             process,
             port,
             locked: swap_protect.then(Locked::default),
-            known: AtHand::default(),
+            known: RecentPorts::default(),
         }
     }
 
@@ -186,23 +186,23 @@ impl Vcq {
         self.process.place_of(remote).ok_or(Code::InvalidVcqId)
     }
 
-    /// The port of a remote VCQ that is at hand, and what notices call it.
+    /// The port of a remote VCQ that was used lately, and what notices call it.
     ///
     /// # Safety
-    /// As [`AtHand::get`].
+    /// As [`RecentPorts::get`].
     #[inline(always)]
-    pub(crate) unsafe fn at_hand(&self, bits: u64) -> Option<(&RemotePort, u64)> {
+    pub(crate) unsafe fn port_fast(&self, bits: u64) -> Option<(&RemotePort, u64)> {
         // SAFETY:
         // - the caller's word.
         unsafe { self.known.get(bits) }
     }
 
-    /// Keeps a remote VCQ at hand, if it is there.
+    /// Remembers a remote VCQ, if it is there.
     ///
     /// # Safety
-    /// `queues` are those of this VCQ's port; otherwise as [`AtHand::keep`].
+    /// `queues` are those of this VCQ's port; otherwise as [`RecentPorts::keep`].
     #[cold]
-    pub(crate) unsafe fn keep_at_hand(&self, queues: &Queues, bits: u64) {
+    pub(crate) unsafe fn remember(&self, queues: &Queues, bits: u64) {
         let found = VcqId::from_bits(bits).and_then(|id| {
             let place = self.process.place_of(id)?;
             Some((id, self.port.share(queues, place, id.port())?))

@@ -31,7 +31,7 @@ pub use memory::{atomic, combine, lines, user_memory};
 pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
-pub use queues::{keyring, lanes, port};
+pub use queues::{keyring, peer_numbers, port};
 pub use ranked::{central, directory, group, schedule, world};
 #[cfg(not(loom))]
 pub use sync::biased;
@@ -42,7 +42,7 @@ pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
 pub use copy::copy;
 pub use deadline::Deadline;
-pub use endpoint::{AtOnce, Endpoint, Posting};
+pub use endpoint::{Endpoint, FastPath, Posting};
 pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
 pub use group::Group;

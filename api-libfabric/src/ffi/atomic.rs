@@ -8,7 +8,7 @@ use super::trigger::{Lists, trigger};
 use super::{code, posted, put};
 use crate::atomics::{Family, Operands, valid};
 use crate::endpoint::Posting;
-use crate::quick::Elements;
+use crate::fast_path::Elements;
 use crate::rma::{Part, RemotePart, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -96,7 +96,7 @@ unsafe fn plain<const TRIGGERS: bool>(
         };
         // SAFETY:
         // - the caller's word.
-        if let Some(done) = unsafe { endpoint.atomic_now(&elements, call.to, posting) } {
+        if let Some(done) = unsafe { endpoint.atomic_fast(&elements, call.to, posting) } {
             return done;
         }
     }

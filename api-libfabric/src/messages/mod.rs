@@ -8,10 +8,10 @@ mod shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unipgas_core::lanes::{Lanes, number_there};
 use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
 };
+use unipgas_core::peer_numbers::{PeerNumbers, number_there};
 use unipgas_core::transport::Life;
 use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
@@ -32,13 +32,13 @@ use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
 /// Who is known here by which number, and how they are reached.
 struct Acquaintances {
     domain: Arc<Domain>,
-    lanes: Lanes,
+    numbers: PeerNumbers,
     name: Name,
 }
 
 impl Acquaintances {
     fn name_of(&self, number: u32) -> std::result::Result<Name, Error> {
-        let bytes = self.lanes.name(number)?;
+        let bytes = self.numbers.name(number)?;
         Name::from_bytes(&bytes).map_err(|_| Error::PeerDead)
     }
 }
@@ -52,10 +52,10 @@ impl Peers for Acquaintances {
                 "the peer takes no messages of this kind".into(),
             ));
         }
-        let lanes = connection.import(&RegionKey::from_bytes(&directory.lanes)?)?;
+        let numbers = connection.import(&RegionKey::from_bytes(&directory.numbers)?)?;
         let region = connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?;
         Ok(PeerMailbox {
-            lane: self.lane_there(&lanes, &region)?,
+            lane: self.lane_there(&numbers, &region)?,
             region,
             connection,
         })
@@ -70,13 +70,19 @@ impl Acquaintances {
     /// The own number at a peer. One that has none left looks, when it is told to, whether there are some of peers that have gone.
     fn lane_there(
         &self,
-        lanes: &RemoteRegion,
+        numbers: &RemoteRegion,
         mailbox: &RemoteRegion,
     ) -> std::result::Result<u32, Error> {
         let (engine, service) = (self.domain.engine(), self.domain.service());
         let begin = Instant::now();
         loop {
-            let found = number_there(engine, service, lanes, self.name.id(), self.name.as_bytes());
+            let found = number_there(
+                engine,
+                service,
+                numbers,
+                self.name.id(),
+                self.name.as_bytes(),
+            );
             match found {
                 Err(Error::Exhausted(_)) if begin.elapsed() < FULL => {}
                 found => return found,
@@ -243,7 +249,7 @@ impl Messages {
     pub fn new(domain: &Arc<Domain>, name: &Name) -> Result<Messages> {
         let acquaintances = Arc::new(Acquaintances {
             domain: domain.clone(),
-            lanes: Lanes::new(domain.engine(), SHAPE.peers)?,
+            numbers: PeerNumbers::new(domain.engine(), SHAPE.peers)?,
             name: *name,
         });
         let mut mailbox = Mailbox::new(
@@ -271,19 +277,21 @@ impl Messages {
         })
     }
 
-    /// Keys of the mailbox and of the table of lanes.
+    /// Keys of the mailbox and of the table of numbers.
     pub fn keys(&self) -> ([u8; 64], [u8; 64]) {
-        let lanes = self.acquaintances.lanes.region().key();
-        (*self.mailbox.key().as_bytes(), *lanes.as_bytes())
+        let numbers = self.acquaintances.numbers.region().key();
+        (*self.mailbox.key().as_bytes(), *numbers.as_bytes())
     }
 
     fn number(&self, name: &Name) -> std::result::Result<u32, Error> {
-        self.acquaintances.lanes.number(name.id(), name.as_bytes())
+        self.acquaintances
+            .numbers
+            .number(name.id(), name.as_bytes())
     }
 
     /// Whether few numbers are left for peers that come.
     fn is_crowded(&self) -> bool {
-        self.acquaintances.lanes.taken() > SHAPE.peers / 4 * 3
+        self.acquaintances.numbers.taken() > SHAPE.peers / 4 * 3
     }
 
     /// What is known of addresses may be out of date.

@@ -227,10 +227,10 @@ impl Endpoint {
         if let Some(place) = &mut known
             && let Some(awaited) = place
             && awaited.several
-            && let Some(at_once) = messages.mailbox.cancel_several(awaited.ticket)
+            && let Some(fast_path) = messages.mailbox.cancel_several(awaited.ticket)
         {
             let report = awaited.report;
-            if !at_once {
+            if !fast_path {
                 awaited.cancelled = true;
                 return Ok(());
             }

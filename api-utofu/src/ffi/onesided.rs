@@ -153,7 +153,7 @@ both! {
     } now |context| {
         // SAFETY:
         // - threads: the C contract (§2.5).
-        unsafe { vcq.put_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length, context) }
+        unsafe { vcq.put_fast(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_stadd, length, context) }
     }
 
     fn utofu_put_gap | utofu_prepare_put_gap(
@@ -178,7 +178,7 @@ both! {
         // SAFETY:
         // - threads, and null or `length` bytes: the C contract.
         unsafe {
-            vcq.piggyback_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_data, length, context)
+            vcq.piggyback_fast(&target(rmt_vcq_id, rmt_stadd, edata, flags), lcl_data, length, context)
         }
     }
 
@@ -197,7 +197,7 @@ both! {
         if length == 8 && rmt_stadd.is_multiple_of(8) {
             // SAFETY:
             // - threads: the C contract.
-            unsafe { vcq.word_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), word, context) }
+            unsafe { vcq.word_fast(&target(rmt_vcq_id, rmt_stadd, edata, flags), word, context) }
         } else if length > 8 {
             None
         } else {
@@ -206,7 +206,7 @@ both! {
             // SAFETY:
             // - threads: the C contract; eight bytes, of which `length` are used.
             unsafe {
-                vcq.piggyback_now(&target(rmt_vcq_id, rmt_stadd, edata, flags), data, length, context)
+                vcq.piggyback_fast(&target(rmt_vcq_id, rmt_stadd, edata, flags), data, length, context)
             }
         }
     }
@@ -244,7 +244,7 @@ both! {
         let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
         // SAFETY:
         // - threads: the C contract (§2.5).
-        self::armw_op(armw_op).ok().and_then(|op| unsafe { vcq.armw8_now(&target, op, [op_value, 0], context) })
+        self::armw_op(armw_op).ok().and_then(|op| unsafe { vcq.armw8_fast(&target, op, [op_value, 0], context) })
     }
 
     fn utofu_cswap4 | utofu_prepare_cswap4(
@@ -263,7 +263,7 @@ both! {
         let target = target(rmt_vcq_id, rmt_stadd, edata, flags);
         // SAFETY:
         // - threads: the C contract (§2.5).
-        unsafe { vcq.armw8_now(&target, Rmw::CompareSwap, [new_value, old_value], context) }
+        unsafe { vcq.armw8_fast(&target, Rmw::CompareSwap, [new_value, old_value], context) }
     }
 
     fn utofu_nop | utofu_prepare_nop(flags: c_ulong) by flags: |vcq| { vcq.nop(flags) }

@@ -373,11 +373,11 @@ impl Peer for ShmPeer {
                 Watch::Look => !is_running(process.pid, process.start_time),
                 Watch::Pidfd(life) => {
                     let mut fds = [PollFd::new(life, PollFlags::IN)];
-                    let at_once = Timespec {
+                    let fast_path = Timespec {
                         tv_sec: 0,
                         tv_nsec: 0,
                     };
-                    matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
+                    matches!(poll(&mut fds, Some(&fast_path)), Ok(n) if n > 0)
                 }
             };
         if !ended {

@@ -73,9 +73,9 @@ impl GetNotice {
 /// Operations that need loads and stores only, and are over when they return. False: nothing has been done, for whatever reason;
 /// [`Endpoint`]'s operations tell it.
 #[derive(Debug, Clone, Copy)]
-pub struct AtOnce(());
+pub struct FastPath(());
 
-impl AtOnce {
+impl FastPath {
     /// See [`Endpoint::put_notify`].
     ///
     /// # Safety
@@ -90,7 +90,7 @@ impl AtOnce {
     ) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::put_notify_at_once(src, dst, len, notice) }
+        unsafe { mapped::put_notify_fast(src, dst, len, notice) }
     }
 
     /// See [`Endpoint::put`].
@@ -101,7 +101,7 @@ impl AtOnce {
     pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::put_at_once(src, dst, len) }
+        unsafe { mapped::put_fast(src, dst, len) }
     }
 
     /// See [`Endpoint::get`].
@@ -112,25 +112,25 @@ impl AtOnce {
     pub unsafe fn get(self, dst: Local, src: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::get_at_once(dst, src, len) }
+        unsafe { mapped::get_fast(dst, src, len) }
     }
 
     /// See [`Endpoint::notify`].
     #[inline(always)]
     pub fn notify(self, notice: Notice<'_>) -> bool {
-        mapped::notify_at_once(notice)
+        mapped::notify_fast(notice)
     }
 
     /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
     #[inline(always)]
     pub fn put_line(self, line: &[u64; 8], dst: Remote<'_>) -> bool {
-        mapped::put_line_at_once(line, dst)
+        mapped::put_line_fast(line, dst)
     }
 
     /// A u64 that the CPU's atomics may change. It must be 8-byte aligned.
     #[inline(always)]
     pub fn value(self, dst: Remote<'_>) -> Option<&AtomicU64> {
-        mapped::value_at_once(dst)
+        mapped::value_fast(dst)
     }
 
     /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
@@ -141,7 +141,7 @@ impl AtOnce {
     pub unsafe fn atomic(self, dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::atomic_at_once(dst, request) }
+        unsafe { mapped::atomic_fast(dst, request) }
     }
 }
 
@@ -155,8 +155,8 @@ pub struct Posting<'a> {
 impl Posting<'_> {
     /// What may be posted.
     #[inline(always)]
-    pub fn at_once(&self) -> AtOnce {
-        AtOnce(())
+    pub fn fast_path(&self) -> FastPath {
+        FastPath(())
     }
 
     /// It is over; `done`: it has been carried out, which is given back.
@@ -246,14 +246,14 @@ impl Endpoint {
 
     /// Operations that are over when they return, and that no queue counts.
     #[inline(always)]
-    pub fn at_once(&self) -> AtOnce {
-        AtOnce(())
+    pub fn fast_path(&self) -> FastPath {
+        FastPath(())
     }
 
     /// Begins to post an operation that is over when it returns, claimed and counted as one request. `None`, for whatever reason: the calls
     /// one by one tell it.
     #[inline(always)]
-    pub fn post_at_once(&self) -> Option<Posting<'_>> {
+    pub fn post_fast(&self) -> Option<Posting<'_>> {
         let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
         Some(Posting {
             posted: &self.posted,
@@ -261,13 +261,13 @@ impl Endpoint {
         })
     }
 
-    /// Lets this thread [`post_at_once`](Endpoint::post_at_once) from now on, unless another one does.
+    /// Lets this thread [`post_fast`](Endpoint::post_fast) from now on, unless another one does.
     #[inline]
     pub fn own(&self) {
         self.posted.own();
     }
 
-    /// For whoever cannot [`post_at_once`](Endpoint::post_at_once): whether it is time to look at the lives of peers, as enough has been posted
+    /// For whoever cannot [`post_fast`](Endpoint::post_fast): whether it is time to look at the lives of peers, as enough has been posted
     /// so.
     pub fn is_look_due(&self) -> bool {
         let count = self.posted.doubled();

@@ -177,7 +177,7 @@ fn ring(region: &RemoteRegion) {
 /// # Safety
 /// `len` bytes at `src` are valid.
 #[inline(always)]
-pub(crate) unsafe fn put_notify_at_once(
+pub(crate) unsafe fn put_notify_fast(
     src: Local,
     dst: Remote<'_>,
     len: usize,
@@ -206,10 +206,7 @@ pub(crate) unsafe fn put_notify_at_once(
 /// # Safety
 /// As [`Channel::atomic`].
 #[inline(always)]
-pub(crate) unsafe fn atomic_at_once(
-    dst: Remote<'_>,
-    request: &AtomicRequest,
-) -> Option<Result<()>> {
+pub(crate) unsafe fn atomic_fast(dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
     let len = request.ty.size().checked_mul(request.count)?;
     if !dst.region.is_open(dst.offset, len, Rights::ATOMIC) {
         return None;
@@ -237,7 +234,7 @@ pub(crate) unsafe fn atomic_at_once(
 
 /// As [`value`], likewise.
 #[inline(always)]
-pub(crate) fn value_at_once(dst: Remote<'_>) -> Option<&AtomicU64> {
+pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
     let at = dst.region.parts().base.wrapping_add(dst.offset);
     if !dst.region.is_open(dst.offset, 8, Rights::ATOMIC)
         | ((at as usize) & 7 != 0)
@@ -252,7 +249,7 @@ pub(crate) fn value_at_once(dst: Remote<'_>) -> Option<&AtomicU64> {
 
 /// A put of an aligned word, likewise.
 #[inline(always)]
-pub(crate) fn put_word_at_once(word: u64, dst: Remote<'_>) -> bool {
+pub(crate) fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
     if !dst.region.is_open(dst.offset, 8, Rights::WRITE) | ((to as usize) & 7 != 0) {
         return false;
@@ -265,7 +262,7 @@ pub(crate) fn put_word_at_once(word: u64, dst: Remote<'_>) -> bool {
 
 /// A line of 64 bytes whose last word becomes visible last, likewise.
 #[inline(always)]
-pub(crate) fn put_line_at_once(line: &[u64; 8], dst: Remote<'_>) -> bool {
+pub(crate) fn put_line_fast(line: &[u64; 8], dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
     if !(dst.region.is_open(dst.offset, 64, Rights::WRITE) & ((to as usize) & 63 == 0)) {
         return false;
@@ -286,7 +283,7 @@ pub(crate) fn put_line_at_once(line: &[u64; 8], dst: Remote<'_>) -> bool {
 
 /// A notice, likewise.
 #[inline(always)]
-pub(crate) fn notify_at_once(notice: Notice<'_>) -> bool {
+pub(crate) fn notify_fast(notice: Notice<'_>) -> bool {
     let slot = notice.slot;
     let word = slot.region.parts().base.wrapping_add(slot.offset);
     if !(slot.region.is_open(slot.offset, 4, Rights::WRITE) & ((word as usize) & 3 == 0)) {
@@ -299,9 +296,9 @@ pub(crate) fn notify_at_once(notice: Notice<'_>) -> bool {
 /// A put, likewise.
 ///
 /// # Safety
-/// As [`put_notify_at_once`].
+/// As [`put_notify_fast`].
 #[inline(always)]
-pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> bool {
+pub(crate) unsafe fn put_fast(src: Local, dst: Remote<'_>, len: usize) -> bool {
     if !dst.region.is_open(dst.offset, len, Rights::WRITE) {
         return false;
     }
@@ -317,7 +314,7 @@ pub(crate) unsafe fn put_at_once(src: Local, dst: Remote<'_>, len: usize) -> boo
 /// # Safety
 /// `len` bytes at `dst` are valid for writes.
 #[inline(always)]
-pub(crate) unsafe fn get_at_once(dst: Local, src: Remote<'_>, len: usize) -> bool {
+pub(crate) unsafe fn get_fast(dst: Local, src: Remote<'_>, len: usize) -> bool {
     if !src.region.is_open(src.offset, len, Rights::READ) {
         return false;
     }
@@ -333,9 +330,9 @@ pub(crate) unsafe fn get_at_once(dst: Local, src: Remote<'_>, len: usize) -> boo
 /// A put with [`Flags::LINES`], likewise.
 ///
 /// # Safety
-/// As [`put_notify_at_once`].
+/// As [`put_notify_fast`].
 #[inline(always)]
-pub(crate) unsafe fn put_lines_at_once(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
+pub(crate) unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
     if !dst.region.is_open(dst.offset, len, Rights::WRITE) {
         return false;
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
+use super::fast_path::Waited;
 use super::layout::Shape;
 use super::outgoing::Outgoing;
 use super::pool;
-use super::quick::Waited;
 use super::staging::Staging;
 use super::state::{
     Arrival, Precedence, ReceiveStage, ReceiveTicket, Receiving, Role, Sending, no_such_peer,

@@ -9,12 +9,12 @@
 //! Nothing here waits; [`Messenger`] does.
 
 mod abandon;
+mod fast_path;
 mod layout;
 mod mailbox;
 mod messenger;
 mod outgoing;
 mod pool;
-mod quick;
 mod receiving;
 mod sending;
 mod several;

@@ -162,7 +162,7 @@ impl Outgoing {
             region: &self.mailbox,
             offset,
         };
-        if endpoint.at_once().put_line(&line.0, at(offset)) {
+        if endpoint.fast_path().put_line(&line.0, at(offset)) {
             return Ok(());
         }
         let from = Local {

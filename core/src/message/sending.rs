@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::fast_path::WAITED;
 use super::layout::{Head, INLINE, Kind};
 use super::mailbox::Mailbox;
 use super::outgoing::{Bytes, Waiting};
-use super::quick::WAITED;
 use super::staging::Staging;
 use super::state::{APART, Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
 use crate::engine::Engine;

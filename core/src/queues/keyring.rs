@@ -258,7 +258,7 @@ impl RemoteKeys {
 
     /// What is under `key`, if it was found lately and is still there.
     #[inline(always)]
-    pub fn at_hand(&self, key: u64) -> Option<&RemoteKey> {
+    pub fn find_fast(&self, key: u64) -> Option<&RemoteKey> {
         let known = self.recent[Self::recent_place(key)].as_deref()?;
         (known.key == key && known.is_current()).then_some(known)
     }
@@ -266,7 +266,7 @@ impl RemoteKeys {
     /// What is under `key`. Errors: [`Error::StaleRegion`] if nothing is; [`Error::PeerDead`].
     #[inline(always)]
     pub fn find(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<&RemoteKey> {
-        if self.at_hand(key).is_none() {
+        if self.find_fast(key).is_none() {
             self.find_slowly(engine, service, key)?;
         }
         match &self.recent[Self::recent_place(key)] {

@@ -4,7 +4,7 @@ pub mod gate;
 #[cfg(not(loom))]
 pub mod keyring;
 #[cfg(not(loom))]
-pub mod lanes;
+pub mod peer_numbers;
 #[cfg(not(loom))]
 pub mod port;
 pub mod rendezvous;

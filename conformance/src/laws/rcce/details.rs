@@ -8,7 +8,7 @@ use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
 laws! {
-    at_once: "nonblocking.at-once", "iRCCE 2.0 §3.4, §9.3", 2, [iRCCE_irecv, iRCCE_isrecv, iRCCE_get_status],
+    fast_path: "nonblocking.at-once", "iRCCE 2.0 §3.4, §9.3", 2, [iRCCE_irecv, iRCCE_isrecv, iRCCE_get_status],
         "a receive with nothing before it whose message is there ends within the call";
     receive_test: "nonblocking.receive-test-one", "iRCCE 2.0 §3.4, §7", 3, [iRCCE_irecv_test, iRCCE_irecv_push, iRCCE_get_status],
         "a test of one receive tells nothing of another, whose message has come as well; a push does";
@@ -28,7 +28,7 @@ laws! {
         "what has begun cannot be cancelled, is received if the other side does its part, and those behind it get their turns";
 }
 
-fn at_once(ctx: &Ctx) -> Verdict {
+fn fast_path(ctx: &Ctx) -> Verdict {
     for (nth, len) in [1, 40, 5000, 9000].into_iter().enumerate() {
         for synchronous in [false, true] {
             let expected = content(ctx, nth as u64, len);

@@ -34,12 +34,12 @@ fn refused(_ctx: &Ctx) -> Verdict {
     ];
     let other = other(&backend, &hosts);
     for (first, second) in [(&this, &other), (&other, &this)] {
-        at_once(first, second)?;
+        fast_path(first, second)?;
     }
     Ok(())
 }
 
-fn at_once(first: &Setting<'_>, second: &Setting<'_>) -> Verdict {
+fn fast_path(first: &Setting<'_>, second: &Setting<'_>) -> Verdict {
     let [there, over] = shared_words(2)? else {
         return Err("not two words".into());
     };

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use super::command::{Command, CommandFlags, CommandKind, Rmw};
+use super::fast_path::change;
 use super::issue::Port;
 use super::keys::Reach;
 use super::last::Cut;
 use super::notice::{Fault, NoticeKind, PortNotice};
-use super::quick::change;
 use super::remote::RemotePort;
 use super::trigger;
 use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};

@@ -48,7 +48,7 @@ impl Port {
             driver.more();
         }
         let number = queues.first_flight + queues.flights.len() as u64;
-        queues.quick = false;
+        queues.fast = false;
         queues.flights.push_back(Flight {
             command: *command,
             context,
@@ -146,7 +146,7 @@ impl Port {
                 }
             }
         }
-        queues.quick = !self.options.session;
+        queues.fast = !self.options.session;
         Ok(())
     }
 

@@ -79,7 +79,7 @@ pub struct Queues {
     most_notices: usize,
     pub(super) delayed: Delayed,
     /// Nothing is under way, and nobody else carries commands out: what takes effect when it is posted need not wait.
-    pub(super) quick: bool,
+    pub(super) fast: bool,
     /// Commands under way, in the order of posting, where there can be any.
     pub(super) flights: VecDeque<Flight>,
     /// Number of the first of them.
@@ -150,7 +150,7 @@ impl Port {
                     readers,
                     most_notices: options.inbox,
                     delayed: VecDeque::new(),
-                    quick: !options.session,
+                    fast: !options.session,
                     flights: VecDeque::new(),
                     first_flight: 0,
                     session: triggered.then(|| Session {

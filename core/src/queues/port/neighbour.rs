@@ -144,7 +144,7 @@ impl Network {
     /// system does not let this process reach it, which is told.
     #[inline(always)]
     pub(super) fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
-        match self.port_at_hand(place, index) {
+        match self.port_fast(place, index) {
             Some(port) => Ok(port),
             None => self.find(place, index).map_err(not_found),
         }
@@ -152,7 +152,7 @@ impl Network {
 
     /// The same, if it has been found before and is still there.
     #[inline(always)]
-    pub(super) fn port_at_hand(&self, place: u16, index: u16) -> Option<&RemotePort> {
+    pub(super) fn port_fast(&self, place: u16, index: u16) -> Option<&RemotePort> {
         let neighbour = self.places.get(usize::from(place))?.neighbour()?;
         let known = neighbour.ports.get(usize::from(index))?;
         // SAFETY:
@@ -343,7 +343,7 @@ impl Network {
                     // SAFETY:
                     // - made by Box::into_raw above; the swap gave it to this thread alone.
                     let old = unsafe { Box::from_raw(old) };
-                    // VCQs may have them at hand.
+                    // VCQs may remember them.
                     let ports = old.known_ports().inspect(|port| port.has_left()).count();
                     self.limbo.retire(old, (1 + ports) * WEIGHTS.0);
                 }

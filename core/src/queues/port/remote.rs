@@ -169,7 +169,7 @@ impl RemotePort {
     /// The memory under `key`, if it has been looked up before. It may have been released since. For the call that holds a port's
     /// queues, as all that gives regions.
     #[inline(always)]
-    pub(super) fn region_at_hand(&self, key: ShortKey) -> Option<&RemoteRegion> {
+    pub(super) fn region_fast(&self, key: ShortKey) -> Option<&RemoteRegion> {
         let known = self.known[key.index()].load(Ordering::Acquire);
         // SAFETY:
         // - null, or made by Box::into_raw and kept until the call in which it was read is over, or self is dropped.
@@ -180,7 +180,7 @@ impl RemotePort {
     /// The memory under `key` (whatever its offset).
     #[inline(always)]
     pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
-        match self.region_at_hand(key) {
+        match self.region_fast(key) {
             Some(region) if region.is_current() => Ok(region),
             _ => self.look_up(network, key),
         }

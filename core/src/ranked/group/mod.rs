@@ -426,7 +426,7 @@ impl Group {
                 slot,
                 value: number,
             };
-            if self.endpoint.at_once().notify(notice) {
+            if self.endpoint.fast_path().notify(notice) {
                 return Ok(());
             }
         }

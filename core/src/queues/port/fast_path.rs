@@ -32,7 +32,7 @@ pub struct Aim<'a> {
 impl Aim<'_> {
     #[inline(always)]
     fn region(&self) -> Option<&RemoteRegion> {
-        self.target.region_at_hand(self.key)
+        self.target.region_fast(self.key)
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl Port {
     /// Whether commands need not wait for others, and one more has room.
     #[inline(always)]
     fn is_free(&self, queues: &Queues) -> bool {
-        queues.quick & queues.delayed.is_empty() & self.counts.has_room(1)
+        queues.fast & queues.delayed.is_empty() & self.counts.has_room(1)
     }
 
     /// Carries out a command that was written down, if it is a put that is done at once.
@@ -73,19 +73,19 @@ impl Port {
             return None;
         }
         let aim = Aim {
-            target: self.network.port_at_hand(command.place(), command.port())?,
+            target: self.network.port_fast(command.place(), command.port())?,
             peer: command.peer,
             key: command.remote(),
             flags: command.flags(),
             edata: command.edata(),
         };
         if kind == CommandKind::Put {
-            return self.put_key_now(queues, &aim, command.local(), command.len(), context);
+            return self.put_key_fast(queues, &aim, command.local(), command.len(), context);
         }
         // SAFETY:
         // - the bytes of the command: `is_valid` has seen to it that they are enough.
         unsafe {
-            self.put_now(
+            self.put_fast(
                 queues,
                 &aim,
                 command.data.as_ptr().cast(),
@@ -100,7 +100,7 @@ impl Port {
     /// # Safety
     /// `len` bytes at `source` are valid.
     #[inline(always)]
-    pub unsafe fn put_now(
+    pub unsafe fn put_fast(
         &self,
         queues: &mut Queues,
         aim: &Aim<'_>,
@@ -116,7 +116,7 @@ impl Port {
         let to = aim.at(region);
         // SAFETY:
         // - the caller's word.
-        if !unsafe { mapped::put_lines_at_once(source, to, len) } {
+        if !unsafe { mapped::put_lines_fast(source, to, len) } {
             return None;
         }
         let end = aim.key.0.wrapping_add(len as u64);
@@ -124,9 +124,9 @@ impl Port {
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
-    /// Puts the 8 bytes of a word where they are aligned, at the least cost. `None` and errors: as for [`Port::put_now`].
+    /// Puts the 8 bytes of a word where they are aligned, at the least cost. `None` and errors: as for [`Port::put_fast`].
     #[inline(always)]
-    pub fn put_word_now(
+    pub fn put_word_fast(
         &self,
         queues: &mut Queues,
         aim: &Aim<'_>,
@@ -138,7 +138,7 @@ impl Port {
             return None;
         }
         aim.prepare(region);
-        if !mapped::put_word_at_once(word, aim.at(region)) {
+        if !mapped::put_word_fast(word, aim.at(region)) {
             return None;
         }
         let end = aim.key.0.wrapping_add(8);
@@ -148,7 +148,7 @@ impl Port {
 
     /// Puts `len` bytes of registered memory.
     #[inline(always)]
-    pub fn put_key_now(
+    pub fn put_key_fast(
         &self,
         queues: &mut Queues,
         aim: &Aim<'_>,
@@ -159,12 +159,12 @@ impl Port {
         let local = self.keys.local(source, len, false).ok()?;
         // SAFETY:
         // - registered memory, which the program releases after the completion.
-        unsafe { self.put_now(queues, aim, local.ptr, len, context) }
+        unsafe { self.put_fast(queues, aim, local.ptr, len, context) }
     }
 
     /// Changes a word of 8 bytes.
     #[inline(always)]
-    pub fn change_now(
+    pub fn change_fast(
         &self,
         queues: &mut Queues,
         aim: &Aim<'_>,

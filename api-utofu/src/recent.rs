@@ -10,7 +10,7 @@ const KNOWN: usize = 16;
 
 /// Belongs to whoever holds the queues of the VCQ's port.
 #[derive(Default)]
-pub(crate) struct AtHand([UnsafeCell<Known>; KNOWN]);
+pub(crate) struct RecentPorts([UnsafeCell<Known>; KNOWN]);
 
 #[derive(Default)]
 struct Known {
@@ -24,7 +24,7 @@ struct Known {
 
 // SAFETY:
 // - the entries are reached by one thread at a time: `get` and `keep` ask for that.
-unsafe impl Sync for AtHand {}
+unsafe impl Sync for RecentPorts {}
 
 /// Neighbours in the network get different places.
 #[inline(always)]
@@ -32,11 +32,11 @@ fn place(bits: u64) -> usize {
     (bits ^ bits >> 10 ^ bits >> 34) as usize % KNOWN
 }
 
-impl AtHand {
+impl RecentPorts {
     /// The port of a remote VCQ that is still there, and what notices call it.
     ///
     /// # Safety
-    /// The caller holds the queues of the VCQ's port for as long as the result is used, and does not [`AtHand::keep`] anything meanwhile.
+    /// The caller holds the queues of the VCQ's port for as long as the result is used, and does not [`RecentPorts::keep`] anything meanwhile.
     #[inline(always)]
     pub unsafe fn get(&self, bits: u64) -> Option<(&RemotePort, u64)> {
         // SAFETY:
@@ -49,7 +49,7 @@ impl AtHand {
     /// Keeps one in place of another.
     ///
     /// # Safety
-    /// The caller holds the queues of the VCQ's port, and has nothing of [`AtHand::get`] left.
+    /// The caller holds the queues of the VCQ's port, and has nothing of [`RecentPorts::get`] left.
     pub unsafe fn keep(&self, bits: u64, plain: u64, port: Arc<RemotePort>) {
         let port = Some(port);
         // SAFETY:

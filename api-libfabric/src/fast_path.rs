@@ -83,7 +83,7 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::atomic`].
     #[inline(always)]
-    pub(crate) unsafe fn atomic_now(
+    pub(crate) unsafe fn atomic_fast(
         &self,
         elements: &Elements,
         to: u64,
@@ -120,9 +120,9 @@ impl Endpoint {
             (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
             (false, _) => FI_REMOTE_WRITE,
         };
-        let (channel, target) = state.target_at_hand(to)?;
+        let (channel, target) = state.target_fast(to)?;
         let len = remote.len * size;
-        let place = target.place_at_hand(remote.key, remote.address, len, access)?;
+        let place = target.place_fast(remote.key, remote.address, len, access)?;
         let request = AtomicRequest {
             op,
             ty,
@@ -133,7 +133,7 @@ impl Endpoint {
         };
         // SAFETY:
         // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
-        let done = unsafe { channel.at_once().atomic(place, &request) }?;
+        let done = unsafe { channel.fast_path().atomic(place, &request) }?;
         let (flags, counted) = match fetches {
             true => (FI_ATOMIC | FI_READ, Counted::Read),
             false => (FI_ATOMIC | FI_WRITE, Counted::Write),
@@ -159,7 +159,7 @@ impl Endpoint {
     /// # Safety
     /// As for [`Endpoint::transfer`].
     #[inline(always)]
-    pub(crate) unsafe fn transfer_now(
+    pub(crate) unsafe fn transfer_fast(
         &self,
         direction: Direction,
         (local, remote): (&Part, &RemotePart),
@@ -175,17 +175,17 @@ impl Endpoint {
         }
         let (reports, mut state) = self.live().ok()?;
         let wanted = reports.admits(posting)?;
-        let (channel, target) = state.target_at_hand(to)?;
+        let (channel, target) = state.target_fast(to)?;
         let (kind, counted, access) = match direction {
             Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
             Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
         };
-        let there = target.place_at_hand(remote.key, remote.address, len, access)?;
+        let there = target.place_fast(remote.key, remote.address, len, access)?;
         let here = Local {
             ptr: local.ptr,
             desc: 0,
         };
-        let now = channel.at_once();
+        let now = channel.fast_path();
         // SAFETY:
         // - the local bytes are valid by the caller's word.
         let done = unsafe {

@@ -78,15 +78,15 @@ fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
 }
 
 /// The own table.
-pub struct Lanes {
+pub struct PeerNumbers {
     region: Region,
     numbers: usize,
 }
 
-impl Lanes {
+impl PeerNumbers {
     /// Errors: those of [`Engine::allocate`].
     pub fn new(engine: &Engine, numbers: usize) -> Result<Self> {
-        Ok(Lanes {
+        Ok(PeerNumbers {
             region: engine.allocate(numbers * EACH, Rights::FULL)?,
             numbers,
         })
@@ -149,7 +149,7 @@ impl Lanes {
     }
 }
 
-impl Table for Lanes {
+impl Table for PeerNumbers {
     fn numbers(&self) -> usize {
         self.numbers
     }
@@ -241,42 +241,42 @@ mod tests {
         let net = Arc::new(LoopbackNet::default());
         let [mine, yours] =
             [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
-        let lanes = Lanes::new(&yours, 8).unwrap();
+        let numbers = PeerNumbers::new(&yours, 8).unwrap();
         let service = Service::new(&mine).unwrap();
         let table = mine
             .connect(&yours.address().unwrap())
             .unwrap()
-            .import(&lanes.region().key())
+            .import(&numbers.region().key())
             .unwrap();
-        assert_eq!(lanes.name(3), Err(Error::StaleRegion));
-        let mut numbers = Vec::new();
+        assert_eq!(numbers.name(3), Err(Error::StaleRegion));
+        let mut found = Vec::new();
         for id in 100..108u64 {
             let name = [id as u8; NAME_LEN];
             let there = || number_there(&mine, &service, &table, id * 8, &name).unwrap();
-            let here = || lanes.number(id * 8, &name).unwrap();
+            let here = || numbers.number(id * 8, &name).unwrap();
             let (first, second) = if id % 2 == 0 {
                 (here(), there())
             } else {
                 (there(), here())
             };
             assert_eq!(first, second);
-            assert_eq!(lanes.name(first).unwrap(), name);
-            numbers.push(first);
+            assert_eq!(numbers.name(first).unwrap(), name);
+            found.push(first);
         }
-        let before = numbers.clone();
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..8).collect::<Vec<_>>());
+        let before = found.clone();
+        found.sort_unstable();
+        assert_eq!(found, (0..8).collect::<Vec<_>>());
         let name = [0; NAME_LEN];
-        assert!(matches!(lanes.number(7, &name), Err(Error::Exhausted(_))));
+        assert!(matches!(numbers.number(7, &name), Err(Error::Exhausted(_))));
         assert!(number_there(&mine, &service, &table, 7, &name).is_err());
-        assert_eq!(lanes.taken(), 8);
+        assert_eq!(numbers.taken(), 8);
         // What is taken back is given to others, and the rest keep theirs.
-        lanes.free(3);
-        assert_eq!(lanes.name(3), Err(Error::StaleRegion));
+        numbers.free(3);
+        assert_eq!(numbers.name(3), Err(Error::StaleRegion));
         assert_eq!(number_there(&mine, &service, &table, 7, &name), Ok(3));
         for (id, number) in (100..108u64).zip(before).filter(|(_, number)| *number != 3) {
             let name = [id as u8; NAME_LEN];
-            assert_eq!(lanes.number(id * 8, &name), Ok(number));
+            assert_eq!(numbers.number(id * 8, &name), Ok(number));
         }
     }
 
@@ -285,12 +285,12 @@ mod tests {
         let net = Arc::new(LoopbackNet::default());
         let [mine, yours] =
             [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
-        let lanes = Lanes::new(&yours, 4).unwrap();
+        let numbers = PeerNumbers::new(&yours, 4).unwrap();
         let service = Service::new(&mine).unwrap();
         let table = mine
             .connect(&yours.address().unwrap())
             .unwrap()
-            .import(&lanes.region().key())
+            .import(&numbers.region().key())
             .unwrap();
         let start = std::sync::Barrier::new(2);
         for id in (1..3000u64).map(|nth| nth * 52) {
@@ -303,15 +303,15 @@ mod tests {
                 start.wait();
                 // What goes meanwhile makes the two look for a place differently.
                 let before = id.wrapping_sub(52);
-                let last = (0..4).find(|n| lanes.name(*n) == Ok([before as u8; NAME_LEN]));
+                let last = (0..4).find(|n| numbers.name(*n) == Ok([before as u8; NAME_LEN]));
                 if let Some(last) = last {
-                    lanes.free(last);
+                    numbers.free(last);
                 }
-                let here = lanes.number(id, &name).unwrap();
+                let here = numbers.number(id, &name).unwrap();
                 (here, there.join().unwrap())
             });
             assert_eq!(here, there);
-            assert_eq!((lanes.name(here).unwrap(), lanes.taken()), (name, 1));
+            assert_eq!((numbers.name(here).unwrap(), numbers.taken()), (name, 1));
         }
     }
 }
