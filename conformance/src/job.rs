@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::Launch;
 use unipgas::core::job::launch::{Exit, Outcome, Output};
-use unipgas::core::rendezvous::place_of;
+use unipgas::core::rendezvous::{place_of, sweep};
 
 use crate::matrix::Column;
 use crate::runner::Runner;
@@ -97,6 +97,11 @@ impl Job<'_> {
         let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
         let mut ended = Ended::of(&outcome);
         if self.items[0].law.needs_kill {
+            let killed = |end: &RankEnd| matches!(end.exit, Exit::Signal(libc::SIGKILL));
+            if ended.ranks.iter().all(killed) {
+                // As `unipgas run` does: nobody of this host was left who could.
+                sweep();
+            }
             ended.left = leftovers(outcome.job.token());
         }
         Ok(ended)

@@ -169,10 +169,10 @@ pub fn beyond_this_host(job: &JobName) -> Result<Option<Arc<dyn Bootstrap>>> {
     Ok(None)
 }
 
-/// How many ranks of `job` are on this host, as far as the environment tells.
+/// How many ranks of `job` are on this host, as far as the environment or the board of `unipgas run` tells.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`].
+/// [`Error::InvalidArgument`]; [`Error::Unreachable`] if `unipgas run` has ended.
 pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
     let Some(size) = job.size() else {
         return Ok(None);
@@ -183,8 +183,11 @@ pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
             size,
         ));
     }
-    let here = |(hosts, host): (u32, u32)| size.saturating_sub(host).div_ceil(hosts);
-    Ok(Some(crate::host::played()?.map_or(size, here)))
+    let Some((hosts, host)) = crate::host::played()? else {
+        let token = variables::get("UNIPGAS_JOB")?.unwrap_or_default();
+        return Board::attach(&token).map(|board| Some(board.here()));
+    };
+    Ok(Some(size.saturating_sub(host).div_ceil(hosts)))
 }
 
 fn by_token(token: &str) -> Result<Ranked> {

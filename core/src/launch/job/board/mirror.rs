@@ -46,6 +46,12 @@ impl Board {
         Ok(self.record(rank, R_AFAR)?.load(Ordering::Acquire) != 0)
     }
 
+    /// Number of ranks on this host.
+    pub(crate) fn here(&self) -> u32 {
+        let ranks = 0..self.size();
+        ranks.filter(|rank| self.is_afar(*rank) == Ok(false)).count() as u32
+    }
+
     /// The launcher has seen the process of `rank` end. Errors: a rank that the job does not have.
     pub(in crate::launch::job) fn set_ended(&self, rank: u32) -> Result<()> {
         self.record(rank, R_ENDED)?.store(1, Ordering::Release);
