@@ -124,7 +124,10 @@ test-all: test ## what `test` does, and all laws where nothing is mapped, also o
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
+	@$(STEP) "uTofu on two hosts" packaging/on-hosts "$(STAGE)" --api utofu
+	@$(STEP) "libfabric on two hosts" packaging/on-hosts "$(STAGE)" --api libfabric
 	@$(STEP) "core on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api core --seeds 3
+	@$(STEP) "uTofu on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api utofu --seeds 3
 
 prepare: ## looks for the packages that the build needs, and installs them if it can
 	@packaging/prepare

@@ -155,7 +155,10 @@ gaspi_return_t gaspi_read (gaspi_segment_id_t segment_id_local, gaspi_offset_t o
                            gaspi_segment_id_t segment_id_remote, gaspi_offset_t offset_remote, gaspi_size_t size,
                            gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
-/** Waits until all requests in a queue are complete; local buffers may be reused then. §8.2.3. Errors: INV_QUEUE. */
+/**
+ * Waits until all requests in a queue are complete; local buffers may be reused then. GASPI_ERROR where one of them has failed, until
+ * gaspi_queue_purge(); the end of a rank that none of them goes to is no error here. §3.6, §8.2.3. Errors: INV_QUEUE.
+ */
 gaspi_return_t gaspi_wait (gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
 /**

@@ -97,7 +97,7 @@ impl Process {
     }
 
     /// Waits until all requests posted to the queue are complete on this side (§8.2.3). Errors: [`Status::Timeout`]; [`Status::Error`] if
-    /// one failed or a process has died: see [`Process::states`].
+    /// one of them failed. Who else has died is no concern of the queue's (§3.6): see [`Process::states`].
     #[inline]
     pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
@@ -105,11 +105,15 @@ impl Process {
             self.look_around();
         }
         if queue.posted() > 0 {
-            // One of the requests may have gone to the dead, for all the queue knows.
-            self.world.check_news().map_err(from_engine)?;
+            // What is posted next to somebody dead is refused.
+            self.world.look_at_news();
         }
+        let mut look = || {
+            self.look_around();
+            Ok(())
+        };
         queue
-            .drain(self.world.engine(), deadline(timeout), &mut self.watch())
+            .drain(self.world.engine(), deadline(timeout), &mut look)
             .map_err(|error| match error {
                 Error::Timeout => Status::Timeout,
                 _ => Status::Error,

@@ -549,16 +549,12 @@ impl World {
         (0..self.size()).map(|rank| self.life(rank)).collect()
     }
 
-    /// As [`World::check_anyone`], but asks only what costs nothing: what the launcher has seen.
+    /// Looks at the lives of the ranks if the launcher has seen another one die. Asks only what costs nothing.
     #[inline]
-    pub fn check_news(&self) -> Result<()> {
-        let deaths = self.job.deaths();
-        if deaths == self.deaths_seen.load(Ordering::Relaxed)
-            && self.deaths.load(Ordering::Relaxed) == self.acknowledged.load(Ordering::Relaxed)
-        {
-            return Ok(());
+    pub fn look_at_news(&self) {
+        if self.job.deaths() != self.deaths_seen.load(Ordering::Relaxed) {
+            self.look(false);
         }
-        self.check_anyone()
     }
 
     /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].

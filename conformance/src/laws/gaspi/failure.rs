@@ -25,6 +25,8 @@ laws! {
         "a collective creation with GASPI_BLOCK ends with an error when a member is killed, and leaves no segment";
     wait_ends: "failure.wait", "§8.2.3", 3, [gaspi_wait, gaspi_write, gaspi_read, gaspi_queue_purge] + needs_kill,
         "requests to a killed process, and the wait for them, end; the queue is usable after a purge";
+    wait_of_others: "failure.wait.others", "§3.6, §8.2.3", 3, [gaspi_wait, gaspi_write, gaspi_read, gaspi_notify, gaspi_proc_ping] + needs_kill,
+        "gaspi_wait on a queue whose requests all went to living processes succeeds though another one was killed, before gaspi_state_vec_get, too";
     atomics_end: "failure.atomic", "§10.2.1", 3, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + needs_kill,
         "an atomic on memory of a killed process ends";
     survivors_go_on: "failure.survivors", "§6.1", 4,
@@ -230,6 +232,35 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
     ensure_eq!(memory.get(8), 5, "what the other survivor wrote");
     // And the other queues never had a failure.
     ok!(gaspi_wait(1, LONG));
+    Ok(())
+}
+
+fn wait_of_others(ctx: &Ctx) -> Verdict {
+    segment(0, 4096)?;
+    barrier()?;
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        dies(ctx);
+    }
+    let survivor = (ctx.rank ^ 1) as u16;
+    let requests = || -> Verdict {
+        ok!(gaspi_write(0, 0, survivor, 0, 1024, 64, 0, LONG));
+        ok!(gaspi_read(0, 2048, survivor, 0, 0, 64, 0, LONG));
+        ok!(gaspi_notify(0, survivor, 1, 1, 0, LONG));
+        ok!(gaspi_wait(0, BLOCK));
+        Ok(())
+    };
+    crate::kit::until_ok("the killed process to be known as dead", || {
+        requests()?;
+        Ok(is_error(c!(gaspi_proc_ping(victim as u16, LONG))))
+    })?;
+    for _ in 0..100 {
+        requests()?;
+    }
+    learn(ctx, victim)?;
+    requests()?;
+    // What the other one still does goes to memory that is here.
+    ctx.sync();
     Ok(())
 }
 

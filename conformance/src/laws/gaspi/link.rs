@@ -13,6 +13,9 @@ laws! {
     wait_ends: "link.wait", "§3.9, §5.5.1, §8.3.2", 4,
         [gaspi_notify_waitsome, gaspi_state_vec_get, gaspi_notify] + needs_kill + needs_cut,
         "a wait without end for a notification is an error when the link between hosts goes down; the ranks of one host go on";
+    writes_go_on: "link.writes", "§3.6, §8.2.3", 4,
+        [gaspi_write, gaspi_wait, gaspi_proc_ping, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill + needs_cut,
+        "requests across a link that goes down, or the wait for them, fail; a queue of requests to ranks of this side goes on, before gaspi_state_vec_get, too";
 }
 
 const QUEUE: u8 = 1;
@@ -80,5 +83,44 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
         "gaspi_notify_waitsome gave {}",
         code_name(code)
     );
+    go_on(ctx, &sides)
+}
+
+fn writes_go_on(ctx: &Ctx) -> Verdict {
+    let sides = begin(ctx)?;
+    let (next, _) = sides.around();
+    let near = || -> Verdict {
+        ok!(gaspi_write(0, 0, next as u16, 0, 16, 8, QUEUE, LONG));
+        ok!(gaspi_wait(QUEUE, BLOCK));
+        Ok(())
+    };
+    // To each of the others, by a queue of its own, which is purged once it has failed.
+    const FAR: u8 = 2;
+    for lost in sides.lost() {
+        crate::kit::until_ok("requests across the link to fail", || {
+            near()?;
+            let posted = c!(gaspi_write(0, 0, *lost as u16, 0, 16, 8, FAR, LONG));
+            let waited = c!(gaspi_wait(FAR, BLOCK));
+            for code in [posted, waited] {
+                ensure!(
+                    code == SUCCESS || is_error(code),
+                    "what goes to rank {lost} gave {}",
+                    code_name(code)
+                );
+            }
+            Ok(is_error(posted) || is_error(waited))
+        })?;
+        ok!(gaspi_queue_purge(FAR, LONG));
+        ok!(gaspi_wait(FAR, LONG));
+    }
+    for lost in sides.lost() {
+        let known = || Ok(is_error(c!(gaspi_proc_ping(*lost as u16, LONG))));
+        crate::kit::until_ok("all that are lost to be known", known)?;
+    }
+    for _ in 0..100 {
+        near()?;
+    }
+    // The words of the notifications that follow are here.
+    ctx.sync();
     go_on(ctx, &sides)
 }

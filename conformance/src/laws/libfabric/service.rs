@@ -1,4 +1,4 @@
-//! Endpoints that are found by node and service, and names as texts (fi_getinfo(3), fi_av(3)).
+//! Endpoints that are found by node and service, and names as texts (fi_getinfo(3), fi_av(3)). The node is localhost.
 
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
@@ -12,17 +12,17 @@ use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
 laws! {
-    talk: "service.talk", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, send, recv, write],
+    talk: "service.talk", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, send, recv, write] + one_host,
         "a client finds a server by its service, before or after the server has opened its endpoint; names agree on both sides";
-    sources: "service.source", "fi_cq(3)", 2, [av_insertsvc, cq_readfrom],
+    sources: "service.source", "fi_cq(3)", 2, [av_insertsvc, cq_readfrom] + one_host,
         "a message from an endpoint that was inserted by its service, and not talked to, comes from that address";
-    taken: "service.taken", "fi_endpoint(3)", 2, [endpoint, close],
+    taken: "service.taken", "fi_endpoint(3)", 2, [endpoint, close] + one_host,
         "one endpoint at a time is a service: another one is -FI_EADDRINUSE until it has been closed";
-    again: "service.again", "fi_av(3)", 2, [endpoint, close, av_insert, av_remove],
+    again: "service.again", "fi_av(3)", 2, [endpoint, close, av_insert, av_remove] + one_host,
         "an address that was found leads to the endpoint that it led to; who is the service later is found when it is inserted again";
-    left: "service.left", "fi_endpoint(3)", 3, [endpoint, getinfo] + needs_kill,
+    left: "service.left", "fi_endpoint(3)", 3, [endpoint, getinfo] + needs_kill + one_host,
         "the service of a process that was killed can be taken by another one";
-    texts: "av.text", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, av_straddr, tsend],
+    texts: "av.text", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, av_straddr, tsend] + one_host,
         "with FI_ADDR_STR all names are texts, from fi_getinfo on, and several are inserted one behind the other";
 }
 

@@ -49,7 +49,9 @@ impl Board {
     /// Number of ranks on this host.
     pub(crate) fn here(&self) -> u32 {
         let ranks = 0..self.size();
-        ranks.filter(|rank| self.is_afar(*rank) == Ok(false)).count() as u32
+        ranks
+            .filter(|rank| self.is_afar(*rank) == Ok(false))
+            .count() as u32
     }
 
     /// The launcher has seen the process of `rank` end. Errors: a rank that the job does not have.
