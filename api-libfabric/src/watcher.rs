@@ -1,12 +1,12 @@
-//! A thread of the library that looks where the program does not: queues whose descriptors are being waited for, endpoints whose messages
-//! are to get on by themselves. It sleeps at the engine's bell, and exists only where something asks for it.
+//! What the progress thread looks after where the program does not: queues whose descriptors are being waited for, endpoints whose messages
+//! are to get on by themselves. It does so when the engine's bell is rung, and only where something asks for it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use unipgas_core::{Deadline, Engine, own_thread};
+use unipgas_core::Engine;
+use unipgas_core::driver::{AtBell, Driven, Waits};
 
 use crate::status::Result;
 
@@ -18,18 +18,37 @@ pub(crate) trait Watched: Send + Sync {
 
 #[derive(Default)]
 struct Shared {
-    stop: AtomicBool,
     watched: Mutex<Vec<Weak<dyn Watched>>>,
-    /// Held while the thread has hold of what it looks after; and how many others want it.
+    /// Held while the progress thread has hold of what it looks after; and how many others want it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
 }
 
-/// The thread, once there is one. Dropping it ends the thread.
+impl Driven for Shared {
+    fn drive(&self) {
+        // Who closes something is not kept waiting, may itself wait for this thread, and begins another turn.
+        if self.wanted.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        let Some(_looking) = self.looking.try_lock() else {
+            return;
+        };
+        let watched: Vec<_> = {
+            let watched = self.watched.lock();
+            watched.iter().filter_map(Weak::upgrade).collect()
+        };
+        for what in watched {
+            what.look();
+        }
+    }
+}
+
+/// Looks after what has been given to it, as long as it lives.
 pub(crate) struct Watcher {
     engine: Arc<Engine>,
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Once something is looked after.
+    at_bell: Mutex<Option<AtBell>>,
 }
 
 impl Watcher {
@@ -37,69 +56,34 @@ impl Watcher {
         Watcher {
             engine: engine.clone(),
             shared: Arc::default(),
-            thread: Mutex::new(None),
+            at_bell: Mutex::new(None),
         }
     }
 
     /// Looks after `what` as long as it exists.
     pub fn watch(&self, what: Weak<dyn Watched>) -> Result<()> {
-        let mut thread = self.thread.lock();
+        let mut at_bell = self.at_bell.lock();
         let mut watched = self.shared.watched.lock();
         watched.retain(|known| known.strong_count() > 0);
         watched.push(what);
         drop(watched);
-        if thread.is_none() {
-            let (engine, shared) = (self.engine.clone(), self.shared.clone());
-            *thread = Some(own_thread::start("unipgas-fabric", move || {
-                look_after(&engine, &shared)
-            })?);
+        if at_bell.is_none() {
+            let driven = Arc::downgrade(&self.shared) as Weak<dyn Driven>;
+            // Endpoints may look for peers, who answer later.
+            *at_bell = Some(self.engine.drive_at_bell(driven, Waits::Maybe)?);
         }
         self.engine.ring();
         Ok(())
     }
 
-    /// Does something while the thread has hold of nothing: so that what is closed is nobody's any more when its close returns.
+    /// Does something while the progress thread has hold of nothing: so that what is closed is nobody's any more when its close returns.
     pub fn apart<T>(&self, what: impl FnOnce() -> T) -> T {
         self.shared.wanted.fetch_add(1, Ordering::AcqRel);
-        let _looking = self.shared.looking.lock();
+        let looking = self.shared.looking.lock();
         self.shared.wanted.fetch_sub(1, Ordering::AcqRel);
-        what()
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.get_mut().take() {
-            self.engine.bell().ring();
-            // What is watched may be what was dropped last, by the thread itself.
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
-        }
-    }
-}
-
-fn look_after(engine: &Engine, shared: &Shared) {
-    let look = || {
-        if shared.stop.load(Ordering::Acquire) {
-            return Some(());
-        }
-        // Who closes something is not kept waiting by one look after the other.
-        if shared.wanted.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
-            return None;
-        }
-        let looking = shared.looking.lock();
-        let watched: Vec<_> = {
-            let watched = shared.watched.lock();
-            watched.iter().filter_map(Weak::upgrade).collect()
-        };
-        for what in watched {
-            what.look();
-        }
+        let done = what();
         drop(looking);
-        None
-    };
-    let _ = engine.wait_for(Deadline::Never, &mut || Ok(()), look);
+        self.engine.ring();
+        done
+    }
 }

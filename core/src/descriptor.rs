@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
 
 use crate::{Error, Result};
@@ -62,6 +63,13 @@ pub fn open(path: impl AsRef<Path>, flags: OFlags, mode: Mode) -> rustix::io::Re
 /// An empty file without a name, close-on-exec. Errors: as memfd_create(2).
 pub fn memory(name: &str, flags: MemfdFlags) -> rustix::io::Result<OwnedFd> {
     above(|| rustix::fs::memfd_create(name, flags | MemfdFlags::CLOEXEC))
+}
+
+/// The ends of a pipe, to read from and to write to, close-on-exec; neither blocks. Errors: as pipe2(2).
+pub fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let _reserved = Reserved::take();
+    let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    Ok((above(|| Ok(out))?, above(|| Ok(into))?))
 }
 
 /// A descriptor of the process `pid`. Errors: as pidfd_open(2).

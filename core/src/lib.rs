@@ -36,7 +36,7 @@ pub use ranked::{central, directory, group, schedule, world};
 #[cfg(not(loom))]
 pub use sync::biased;
 pub(crate) use sync::posted;
-pub use sync::{bell, calls, deadline, limbo, pace, published, wait};
+pub use sync::{alarm, bell, calls, deadline, limbo, pace, published, wait};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

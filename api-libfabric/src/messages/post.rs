@@ -227,10 +227,10 @@ impl Endpoint {
         if let Some(place) = &mut known
             && let Some(awaited) = place
             && awaited.several
-            && let Some(fast_path) = messages.mailbox.cancel_several(awaited.ticket)
+            && let Some(at_once) = messages.mailbox.cancel_several(awaited.ticket)
         {
             let report = awaited.report;
-            if !fast_path {
+            if !at_once {
                 awaited.cancelled = true;
                 return Ok(());
             }

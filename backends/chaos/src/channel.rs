@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
-use unipgas_core::driver::{Driven, Driver};
+use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
@@ -155,7 +155,7 @@ impl ChaosChannel {
         shared.enrol(&state);
         state
             .driver
-            .enrol(Arc::downgrade(&state) as Weak<dyn Driven>);
+            .enrol(Arc::downgrade(&state) as Weak<dyn Driven>, Waits::Maybe);
         ChaosChannel { state, limits }
     }
 

@@ -78,7 +78,7 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// In the call, whole, if nothing has to come before it.
-    pub fast_path: bool,
+    pub at_once: bool,
     /// Part, polls until it is due, rank among those that are due.
     pub parts: Vec<(Part, u64, u64)>,
     /// How many parts are carried out before a disaster of this operation.
@@ -88,7 +88,7 @@ pub struct Plan {
 impl Plan {
     pub fn draw(config: &ChaosConfig, channel: u64, number: u64, shape: Shape) -> Self {
         let mut random = Random::of(&[config.seed, u64::from(config.rank), channel, number]);
-        let fast_path = random.below(100) < u64::from(config.at_once_percent);
+        let at_once = random.below(100) < u64::from(config.at_once_percent);
         let mut parts = Vec::with_capacity(MAX_PARTS + 1);
         let wanted = if config.split {
             1 + random.below(MAX_PARTS as u64) as usize
@@ -127,7 +127,7 @@ impl Plan {
             })
             .collect();
         Plan {
-            fast_path,
+            at_once,
             disaster_after: random.below(parts.len() as u64) as usize,
             parts,
         }
@@ -218,11 +218,11 @@ mod tests {
             at_once_percent: 0,
             ..config.clone()
         };
-        assert!(plans(&never, 0).iter().all(|p| !p.fast_path));
+        assert!(plans(&never, 0).iter().all(|p| !p.at_once));
         let always = ChaosConfig {
             at_once_percent: 100,
             ..config
         };
-        assert!(plans(&always, 0).iter().all(|p| p.fast_path));
+        assert!(plans(&always, 0).iter().all(|p| p.at_once));
     }
 }

@@ -127,7 +127,7 @@ impl Queue {
     /// nothing has been written.
     pub fn post(&mut self, mut op: Posted, plan: Plan, means: &Means<'_>) -> Result<Outcome> {
         self.next += 1;
-        if plan.fast_path && !self.must_wait(&op, means.config) {
+        if plan.at_once && !self.must_wait(&op, means.config) {
             op.steps = vec![Step {
                 part: Part::Whole,
                 due: self.now,

@@ -1,5 +1,6 @@
 //! The decorated transport.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use unipgas_core::Result;
@@ -105,6 +106,10 @@ impl Transport for Chaos {
 
     fn bell(&self) -> &Bell {
         self.shared.inner.bell()
+    }
+
+    fn show_alarm(&self, alarm: RawFd) -> Result<()> {
+        self.shared.inner.show_alarm(alarm)
     }
 
     fn locks(&self) -> &ElementLocks {

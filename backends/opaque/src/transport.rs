@@ -12,7 +12,7 @@ use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::descriptor::above;
-use unipgas_core::driver::{Driven, Driver};
+use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::region::{Memory, RemoteRegion, Rights};
 use unipgas_core::registry::Opening;
 use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
@@ -203,7 +203,8 @@ impl Opaque {
         home.events.watch(&home.listener.socket)?;
         let driver = Driver::of_this_process()?;
         let driven = Arc::downgrade(&home);
-        driver.enrol_events(driven, home.events.as_fd())?;
+        driver.enrol(driven, Waits::Never);
+        driver.watch_events(home.events.as_fd())?;
         Ok(Opaque { home, driver })
     }
 }

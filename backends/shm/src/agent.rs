@@ -1,64 +1,55 @@
-//! The agent: a thread that carries out peers' atomic operations on memory that only its own process maps, and takes their active messages.
+//! The agent: carries out peers' atomic operations on memory that only its own process maps, and hands over their active messages. The
+//! progress thread does that, whom requesters wake by a bell.
 //!
 //! It uses the same CPU atomics as everybody else, so that the program's own atomics on that memory mix correctly with
 //! the peers'. Requests lie in the control block; a requester that dies while it holds one is found by its pid.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use unipgas_core::atomic::Exclusion;
-use unipgas_core::bell::SLICE;
+use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
 use unipgas_core::op::{AtomicRequest, Remote};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
-use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, own_thread};
+use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
 use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::Home;
 
-/// The running agent; dropping it ends the thread.
+/// The agent of a process, at work as long as this lives.
 pub struct Agent {
-    stop: Arc<AtomicBool>,
-    home: Arc<Home>,
-    thread: Option<JoinHandle<()>>,
+    _at: AtBell,
+    _serving: Arc<Serving>,
 }
+
+struct Serving(Arc<Home>);
 
 impl Agent {
     /// Errors: [`Error::Os`].
     pub fn start(home: &Arc<Home>) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (home2, stop2) = (home.clone(), stop.clone());
-        let thread = own_thread::start("unipgas-agent", move || serve(&home2, &stop2))?;
+        let driver = Driver::of_this_process()?;
+        home.show_alarm(driver.alarm())?;
+        let serving = Arc::new(Serving(home.clone()));
+        let driven = Arc::downgrade(&serving) as Weak<dyn Driven>;
+        driver.enrol(driven, Waits::Never);
+        // SAFETY:
+        // - the bell is in the pool of its home.
+        let at = unsafe {
+            let bell = &raw const home.pool.view().control().agent_bell;
+            driver.listen_at(bell, home.clone())
+        };
         Ok(Agent {
-            stop,
-            home: home.clone(),
-            thread: Some(thread),
+            _at: at,
+            _serving: serving,
         })
     }
 }
 
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.home.pool.view().control().agent_bell.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn serve(home: &Home, stop: &AtomicBool) {
-    let control = home.pool.view().control();
-    while !stop.load(Ordering::Acquire) {
-        if serve_all(home) {
-            continue;
-        }
-        let listening = control.agent_bell.listen();
-        if !serve_all(home) && !stop.load(Ordering::Acquire) {
-            listening.sleep(SLICE);
-        }
-        free_orphans(control);
+impl Driven for Serving {
+    fn drive(&self) {
+        while serve_all(&self.0) {}
+        free_orphans(self.0.pool.view().control());
     }
 }
 
@@ -324,7 +315,7 @@ fn ask(
     }
 }
 
-/// Yields until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it.
+/// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it.
 fn until<T>(peer: &Arc<PeerProcess>, mut poll: impl FnMut(usize) -> Option<T>) -> Result<T> {
     let handle = ShmPeer {
         process: peer.clone(),
@@ -338,6 +329,6 @@ fn until<T>(peer: &Arc<PeerProcess>, mut poll: impl FnMut(usize) -> Option<T>) -
         if turn.is_multiple_of(4096) && handle.life() != Life::Alive {
             return Err(Error::PeerDead);
         }
-        std::thread::yield_now();
+        give_way();
     }
 }

@@ -10,7 +10,7 @@ use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Result, Rights};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas4");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
 /// Requests to a process's agent that can be under way at a time.
@@ -42,8 +42,12 @@ pub struct Control {
     pub slots_used: AtomicU32,
     /// Where this process's waiters sleep.
     pub bell: Bell,
-    /// Where this process's agent sleeps.
+    /// Rung for this process's agent.
     pub agent_bell: Bell,
+    /// The inode of the pipe that wakes its progress thread; 0: nothing does.
+    pub alarm_inode: AtomicU64,
+    /// The pipe's end to write to, a descriptor number of the owner.
+    pub alarm_fd: AtomicU32,
     /// For elements of this process's regions that no CPU changes atomically.
     pub locks: ElementLocks,
     /// Requests to the agent.

@@ -10,9 +10,10 @@ use bytemuck::{Pod, Zeroable};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
+use unipgas_core::alarm::{Alarm, Connected};
 use unipgas_core::job::board::process_is_ending;
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
@@ -54,11 +55,58 @@ pub struct PeerProcess {
     pid: u32,
     index: u32,
     start_time: u64,
-    watch: Watch,
+    watch: Arc<Watch>,
+    /// Its bells reach its progress thread.
+    _alarms: Vec<Connected>,
     /// Its memory as a file, where the kernel's copies are forbidden.
     memory: OnceCell<OwnedFd>,
     dead: AtomicBool,
     mirror: Mutex<Mirror>,
+}
+
+/// Wakes the progress thread of a peer by the pipe that its control block names.
+struct PeerAlarm {
+    view: Arc<PoolView>,
+    watch: Arc<Watch>,
+    pid: u32,
+    start_time: u64,
+    /// With its inode.
+    pipe: Mutex<Option<(u64, OwnedFd)>>,
+}
+
+impl Alarm for PeerAlarm {
+    fn sound(&self) {
+        let control = self.view.control();
+        let inode = control.alarm_inode.load(Ordering::Acquire);
+        if inode == 0 {
+            return;
+        }
+        let mut pipe = self.pipe.lock();
+        if pipe.as_ref().is_none_or(|(known, _)| *known != inode) {
+            *pipe = self.open(inode, control.alarm_fd.load(Ordering::Relaxed));
+        }
+        if let Some((_, pipe)) = &*pipe {
+            // Full means readable.
+            let _ = rustix::io::write(pipe, &[1]);
+        }
+    }
+}
+
+impl PeerAlarm {
+    /// Open to read from, too: to write to a pipe that nobody reads would be a signal.
+    fn open(&self, inode: u64, fd: u32) -> Option<(u64, OwnedFd)> {
+        let name = format!("/proc/{}/fd/{fd}", self.pid);
+        if rustix::fs::stat(&name).ok()?.st_ino != inode {
+            return None;
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let pipe = descriptor::open(&name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&pipe).ok()?;
+        let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+        // If it lives, the descriptor was its own, and no later process's of that pid.
+        let is_its = !self.watch.has_ended(self.pid, self.start_time);
+        (is_pipe && stat.st_ino == inode && is_its).then_some((inode, pipe))
+    }
 }
 
 /// How one learns of a process's end.
@@ -69,6 +117,23 @@ enum Watch {
     Pidfd(OwnedFd),
     /// By looking it up.
     Look,
+}
+
+impl Watch {
+    fn has_ended(&self, pid: u32, start_time: u64) -> bool {
+        match self {
+            Watch::Own => false,
+            Watch::Look => !is_running(pid, start_time),
+            Watch::Pidfd(life) => {
+                let mut fds = [PollFd::new(life, PollFlags::IN)];
+                let no_wait = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                matches!(poll(&mut fds, Some(&no_wait)), Ok(n) if n > 0)
+            }
+        }
+    }
 }
 
 /// Views of the peer's adopted memory, by address.
@@ -86,7 +151,8 @@ impl PeerProcess {
             pid: std::process::id(),
             index,
             start_time: 0,
-            watch: Watch::Own,
+            watch: Arc::new(Watch::Own),
+            _alarms: Vec::new(),
             memory: OnceCell::new(),
             dead: AtomicBool::new(false),
             mirror: Mutex::default(),
@@ -128,8 +194,19 @@ impl PeerProcess {
                 "the process has no pool of this version of unipgas".into(),
             ));
         }
+        let (view, watch) = (Arc::new(view), Arc::new(watch));
+        let alarm = Arc::new(PeerAlarm {
+            view: view.clone(),
+            watch: watch.clone(),
+            pid: address.pid,
+            start_time: address.start_time,
+            pipe: Mutex::default(),
+        });
+        let control = view.control();
+        let bells = [&raw const control.bell, &raw const control.agent_bell];
         let peer = PeerProcess {
-            view: Arc::new(view),
+            _alarms: bells.map(|bell| Connected::new(bell, alarm.clone())).into(),
+            view,
             pid: address.pid,
             index,
             start_time: address.start_time,
@@ -218,7 +295,7 @@ impl PeerProcess {
         }
     }
 
-    fn bury(&self) {
+    fn close_regions(&self) {
         if self.dead.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -332,7 +409,7 @@ impl Peer for ShmPeer {
                 .view
                 .at(entry.offset, entry.len)
                 .ok_or(Error::StaleRegion)?,
-            Kind::Mirror | Kind::Private if matches!(process.watch, Watch::Own) => {
+            Kind::Mirror | Kind::Private if matches!(*process.watch, Watch::Own) => {
                 entry.address as *mut u8
             }
             Kind::Mirror => {
@@ -368,22 +445,11 @@ impl Peer for ShmPeer {
             return Life::Left;
         }
         let ended = process.dead.load(Ordering::Acquire)
-            || match &process.watch {
-                Watch::Own => false,
-                Watch::Look => !is_running(process.pid, process.start_time),
-                Watch::Pidfd(life) => {
-                    let mut fds = [PollFd::new(life, PollFlags::IN)];
-                    let fast_path = Timespec {
-                        tv_sec: 0,
-                        tv_nsec: 0,
-                    };
-                    matches!(poll(&mut fds, Some(&fast_path)), Ok(n) if n > 0)
-                }
-            };
+            || process.watch.has_ended(process.pid, process.start_time);
         if !ended {
             return Life::Alive;
         }
-        process.bury();
+        process.close_regions();
         // It may have left properly just before it ended.
         if left() { Life::Left } else { Life::Dead }
     }

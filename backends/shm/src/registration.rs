@@ -1,6 +1,7 @@
 //! Regions of this process: slots in the control block, and the memory behind them.
 
 use std::collections::HashMap;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -95,6 +96,20 @@ impl Home {
             tracing::debug!(%refusal, len, "memory of the user is not adopted: copies by the kernel");
         }
         result.is_ok()
+    }
+
+    /// Peers that ring a bell of this process wake its progress thread by this end of a pipe.
+    pub fn show_alarm(&self, alarm: RawFd) -> Result<()> {
+        // SAFETY:
+        // - the driver's, which whoever listens keeps.
+        let alarm = unsafe { BorrowedFd::borrow_raw(alarm) };
+        let stat = rustix::fs::fstat(alarm).map_err(|e| Error::os("fstat of a pipe", e))?;
+        let control = self.pool.view().control();
+        control
+            .alarm_fd
+            .store(alarm.as_raw_fd() as u32, Ordering::Relaxed);
+        control.alarm_inode.store(stat.st_ino, Ordering::Release);
+        Ok(())
     }
 
     fn release(&self, base: *mut u8, len: usize) {

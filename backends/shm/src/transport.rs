@@ -1,6 +1,6 @@
 //! The backend's transport: this process among those of its node.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -280,6 +280,10 @@ impl Transport for Shm {
 
     fn bell(&self) -> &Bell {
         &self.home.pool.view().control().bell
+    }
+
+    fn show_alarm(&self, alarm: RawFd) -> Result<()> {
+        self.home.show_alarm(alarm)
     }
 
     fn locks(&self) -> &ElementLocks {

@@ -1,17 +1,20 @@
 //! The progress thread: one for a process, which moves on while the program computes what needs it. It sleeps on the descriptors of networks, and
-//! uses no processor while nothing is under way.
+//! is woken from there when a bell is rung that it listens at ([`alarm`](crate::alarm)). While nothing is under way it uses no processor.
 
+use std::any::Any;
 use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{Timespec, epoll};
 
-use crate::descriptor::above;
+use crate::alarm::{Alarm, Connected};
+use crate::bell::{Bell, SLICE};
+use crate::descriptor::{above, pipe};
 use crate::{Error, Result, own_thread};
 
 /// Time between two looks at what is under way and has no descriptor.
@@ -30,19 +33,58 @@ pub struct Driver {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Whether something that is driven may wait for something itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// It is driven in turns of its own.
+    Maybe,
+    /// It is driven also while something else waits.
+    Never,
+}
+
 struct Enrolled {
     what: Weak<dyn Driven>,
-    /// It has events, and never waits.
-    events: bool,
+    waits: Waits,
+}
+
+/// A bell that the thread listens at.
+struct Heard {
+    bell: *const Bell,
+    armed: bool,
+}
+
+// SAFETY:
+// - bells are made of atomics, and may be rung from anywhere; they are valid by the word of `listen_at`'s caller.
+unsafe impl Send for Heard {}
+
+impl Heard {
+    fn bell(&self) -> &Bell {
+        // SAFETY:
+        // - valid until its `AtBell` is dropped, which takes this one away first.
+        unsafe { &*self.bell }
+    }
+
+    fn arm(&mut self) {
+        self.bell().arm();
+        self.armed = true;
+    }
+
+    fn disarm(&mut self) {
+        if std::mem::take(&mut self.armed) {
+            self.bell().disarm();
+        }
+    }
 }
 
 struct Shared {
     driven: Mutex<Vec<Enrolled>>,
+    bells: Mutex<Vec<Heard>>,
     under_way: AtomicUsize,
     stop: AtomicBool,
     /// Of the alarm, and of networks.
     events: OwnedFd,
-    alarm: OwnedFd,
+    /// Both ends of a pipe: other processes can open the one to write to, which they cannot with an eventfd.
+    alarm: (OwnedFd, OwnedFd),
 }
 
 static CURRENT: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
@@ -62,15 +104,23 @@ pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
 /// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
 /// it goes on with that meanwhile.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let mut guard = None;
+    serve_until(|| {
+        guard = mutex.try_lock();
+        guard.is_some()
+    });
+    guard.unwrap_or_else(|| mutex.lock())
+}
+
+/// On the progress thread: serves peers until `done`. False: this is another thread, and nothing has been done.
+pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
     let Some(progress) = of_this_thread() else {
-        return mutex.lock();
+        return false;
     };
-    loop {
-        if let Some(guard) = mutex.try_lock() {
-            return guard;
-        }
+    while !done() {
         progress.turn(BEAT);
     }
+    true
 }
 
 /// See [`of_this_thread`].
@@ -79,8 +129,47 @@ pub(crate) struct Waiting<'a>(&'a Shared);
 impl Waiting<'_> {
     /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`.
     pub fn turn(&self, longest: Duration) {
-        self.0.drive(true);
+        self.0.arm();
+        self.0.drive(Waits::Never);
         self.0.sleep(Some(longest));
+        self.0.disarm();
+    }
+}
+
+/// Leaves the processor to others for a moment. The progress thread serves peers meanwhile: who is waited for may wait for that.
+pub fn give_way() {
+    match of_this_thread() {
+        Some(progress) => progress.turn(Duration::ZERO),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// The progress thread listens at a bell as long as this lives.
+pub struct AtBell {
+    driver: Arc<Driver>,
+    bell: *const Bell,
+    _connected: Connected,
+    /// The bell.
+    _keeps: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY:
+// - the address is only compared; see `Heard`.
+unsafe impl Send for AtBell {}
+// SAFETY:
+// - as for Send; nothing changes in it.
+unsafe impl Sync for AtBell {}
+
+impl Drop for AtBell {
+    fn drop(&mut self) {
+        if self.driver.process != crate::process::id() {
+            // The child of a fork has no such thread, and its locks may be held for ever.
+            return;
+        }
+        let mut bells = self.driver.shared.bells.lock();
+        if let Some(this) = bells.iter().position(|heard| heard.bell == self.bell) {
+            bells.swap_remove(this).disarm();
+        }
     }
 }
 
@@ -109,14 +198,45 @@ impl Driver {
     }
 
     /// Moves `driven` on from now on, as long as it is there.
-    pub fn enrol(&self, driven: Weak<dyn Driven>) {
-        self.shared.enrol(driven, false);
+    pub fn enrol(&self, driven: Weak<dyn Driven>, waits: Waits) {
+        self.shared.enrol(driven, waits);
     }
 
-    /// Moves `driven`, which never waits, on when `events` can be read, until [`forget_events`](Driver::forget_events). Errors: [`Error::Os`].
-    pub fn enrol_events(&self, driven: Weak<dyn Driven>, events: BorrowedFd<'_>) -> Result<()> {
-        self.shared.enrol(driven, true);
+    /// Turns begin when `events` can be read, until [`forget_events`](Driver::forget_events). Errors: [`Error::Os`].
+    pub fn watch_events(&self, events: BorrowedFd<'_>) -> Result<()> {
         self.shared.watch(events)
+    }
+
+    /// Turns begin when `bell`, which belongs to this process, is rung.
+    ///
+    /// # Safety
+    /// The bell is valid as long as `keeps` is there.
+    pub unsafe fn listen_at(
+        self: &Arc<Self>,
+        bell: *const Bell,
+        keeps: Arc<dyn Any + Send + Sync>,
+    ) -> AtBell {
+        let connected = Connected::new(bell, self.shared.clone());
+        let heard = Heard { bell, armed: false };
+        self.shared.bells.lock().push(heard);
+        // From now on it sleeps there, too.
+        self.shared.wake();
+        AtBell {
+            driver: self.clone(),
+            bell,
+            _connected: connected,
+            _keeps: keeps,
+        }
+    }
+
+    /// The descriptor, in this process, to which peers write a byte to wake the progress thread.
+    pub fn alarm(&self) -> RawFd {
+        self.shared.alarm.1.as_raw_fd()
+    }
+
+    /// Has a turn begin.
+    pub fn rouse(&self) {
+        self.shared.wake();
     }
 
     /// Before they are closed: the child of a fork may have them, too, and then they would stay.
@@ -154,18 +274,24 @@ impl Drop for Driver {
     }
 }
 
+impl Alarm for Shared {
+    fn sound(&self) {
+        self.wake();
+    }
+}
+
 impl Shared {
     fn new() -> Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
         let shared = Shared {
             driven: Mutex::default(),
+            bells: Mutex::default(),
             under_way: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             events: events.map_err(|e| Error::os("epoll_create", e))?,
-            alarm: above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?,
+            alarm: pipe().map_err(|e| Error::os("pipe2", e))?,
         };
-        shared.watch(shared.alarm.as_fd())?;
+        shared.watch(shared.alarm.0.as_fd())?;
         Ok(shared)
     }
 
@@ -175,34 +301,50 @@ impl Shared {
             .map_err(|e| Error::os("epoll_ctl", e))
     }
 
-    fn enrol(&self, what: Weak<dyn Driven>, events: bool) {
+    fn enrol(&self, what: Weak<dyn Driven>, waits: Waits) {
         let mut all = self.driven.lock();
         all.retain(|one| one.what.strong_count() > 0);
-        all.push(Enrolled { what, events });
+        all.push(Enrolled { what, waits });
     }
 
     fn wake(&self) {
-        let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+        // Full means readable.
+        let _ = rustix::io::write(&self.alarm.1, &[1]);
     }
 
     fn run(&self) {
         MINE.set(self);
+        let mut woken = false;
         while !self.stopped() {
-            self.sleep(None);
-            if !self.stopped() {
-                self.drive(false);
+            // Then there may be something for which a bell was rung before.
+            let armed = self.arm();
+            if woken || armed {
+                self.drive(Waits::Maybe);
             }
+            self.sleep(None);
+            self.disarm();
+            woken = true;
         }
         MINE.set(std::ptr::null());
+    }
+
+    /// Whether there are bells.
+    fn arm(&self) -> bool {
+        let mut bells = self.bells.lock();
+        bells.iter_mut().for_each(Heard::arm);
+        !bells.is_empty()
+    }
+
+    fn disarm(&self) {
+        self.bells.lock().iter_mut().for_each(Heard::disarm);
     }
 
     /// Until there is something to do, but not longer than `longest`.
     fn sleep(&self, longest: Option<Duration>) {
         let beat = (self.under_way.load(Ordering::Acquire) > 0).then_some(BEAT);
-        let longest = match (beat, longest) {
-            (Some(beat), Some(longest)) => Some(beat.min(longest)),
-            (beat, longest) => beat.or(longest),
-        };
+        // Who rings may fail to sound the alarm.
+        let slice = (!self.bells.lock().is_empty()).then_some(SLICE);
+        let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -210,13 +352,16 @@ impl Shared {
         }];
         // Interrupted or not: what there is to do is seen by those who are driven.
         let _ = epoll::wait(&self.events, &mut events, longest.as_ref());
-        let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
+        let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    fn drive(&self, events_only: bool) {
+    /// `who`: those who may wait, too, or those only who never do.
+    fn drive(&self, who: Waits) {
         let present: Vec<_> = {
             let driven = self.driven.lock();
-            let wanted = driven.iter().filter(|one| one.events || !events_only);
+            let wanted = driven
+                .iter()
+                .filter(|one| who == Waits::Maybe || one.waits == Waits::Never);
             wanted.filter_map(|one| one.what.upgrade()).collect()
         };
         for driven in present {
@@ -261,8 +406,8 @@ mod tests {
         assert!(Arc::ptr_eq(&driver, &Driver::of_this_process().unwrap()));
         let ((first, told_first), (second, told_second)) = (counting(), counting());
         let weak = |one: &Arc<Counting>| Arc::downgrade(one) as Weak<dyn Driven>;
-        driver.enrol(weak(&first));
-        driver.enrol(weak(&second));
+        driver.enrol(weak(&first), Waits::Maybe);
+        driver.enrol(weak(&second), Waits::Never);
         assert_eq!(first.turns.load(Ordering::Relaxed), 0);
         driver.more();
         driver.more();
@@ -280,6 +425,33 @@ mod tests {
         while told_second.try_recv().is_ok() {}
     }
 
+    #[test]
+    fn a_ring_begins_a_turn() {
+        let driver = Driver::of_this_process().unwrap();
+        let bell = Arc::new(Bell::default());
+        let (listening, told) = counting();
+        driver.enrol(Arc::downgrade(&listening) as Weak<dyn Driven>, Waits::Never);
+        // SAFETY:
+        // - the bell itself is kept.
+        let at = unsafe { driver.listen_at(&raw const *bell, bell.clone()) };
+        let next = |turns: usize| {
+            while listening.turns.load(Ordering::Relaxed) < turns {
+                told.recv().unwrap();
+            }
+        };
+        next(1);
+        for turns in 2..100 {
+            // It begins by itself, too, but after a slice of 50 ms only.
+            while bell.sleepers() == 0 {
+                std::thread::yield_now();
+            }
+            bell.ring_if_heard();
+            next(turns);
+        }
+        drop(at);
+        assert_eq!(bell.sleepers(), 0);
+    }
+
     /// As when the last port of an asynchronous engine closes in the course of its own progress.
     #[test]
     fn what_is_driven_may_hold_the_driver() {
@@ -293,7 +465,7 @@ mod tests {
         let driver = Arc::new(Driver::start().unwrap());
         let (tell, told) = mpsc::sync_channel(1);
         let holding = Arc::new(Holding(Mutex::new(Some(driver.clone())), tell));
-        driver.enrol(Arc::downgrade(&holding) as Weak<dyn Driven>);
+        driver.enrol(Arc::downgrade(&holding) as Weak<dyn Driven>, Waits::Maybe);
         driver.more();
         drop(driver);
         told.recv().unwrap();

@@ -1,10 +1,11 @@
 //! One process's engine: its transports, and the way from an address or a key to the backend that serves it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
+use crate::driver::{AtBell, Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::limited::Limited;
 use crate::operands::Operands;
@@ -261,6 +262,21 @@ impl Engine {
     /// Wakes this process's own waiters.
     pub fn ring(&self) {
         self.bell().ring_if_heard();
+    }
+
+    /// Has the progress thread drive `driven`, as long as that is there, whenever this engine's bell is rung, and at the latest after each
+    /// [`SLICE`](crate::bell::SLICE), until what this gives is dropped. Errors: [`Error::Os`].
+    pub fn drive_at_bell(
+        self: &Arc<Self>,
+        driven: Weak<dyn Driven>,
+        waits: Waits,
+    ) -> Result<AtBell> {
+        let driver = Driver::of_this_process()?;
+        self.transports[0].show_alarm(driver.alarm())?;
+        driver.enrol(driven, waits);
+        // SAFETY:
+        // - belongs to the first transport, which the engine keeps.
+        Ok(unsafe { driver.listen_at(self.bell, self.clone()) })
     }
 
     /// Leaves the network properly.

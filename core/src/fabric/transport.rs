@@ -4,6 +4,7 @@
 //! network), [`Peer`]s (other processes, as seen from here) and [`Channel`]s (issue contexts whose operations can be ordered
 //! and waited for). [`loopback`](crate::loopback) is the smallest one.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::atomic::ElementLocks;
@@ -119,6 +120,13 @@ pub trait Transport: Send + Sync {
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
     /// The bell that this process's waiters sleep at and that peers ring.
     fn bell(&self) -> &Bell;
+    /// Whoever rings the bell from now on also writes a byte to this descriptor of this process, the [alarm](crate::driver::Driver::alarm) of its
+    /// progress thread, if that sleeps there. Errors: [`Error::Os`].
+    fn show_alarm(&self, alarm: RawFd) -> Result<()> {
+        // Only this process rings it.
+        let _ = alarm;
+        Ok(())
+    }
     /// The locks of this process for elements that no CPU changes atomically: one set for all that operate on its memory, by whatever way.
     fn locks(&self) -> &ElementLocks;
     /// Leaves properly: peers learn that this process has gone and has not died.

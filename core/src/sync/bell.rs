@@ -12,6 +12,8 @@ use parking_lot::Once;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
+use crate::alarm;
+
 /// The longest sleep without a look at the world, but for processes of a crowd.
 pub const SLICE: Duration = Duration::from_millis(50);
 /// The longest sleep of all.
@@ -31,6 +33,8 @@ pub struct Bell {
     sleepers: AtomicU32,
     pad: [u32; 15],
     rung: AtomicU32,
+    /// Whether the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
+    armed: AtomicU32,
 }
 
 /// What a sleeper has seen of the bell before its last look at the condition it waits for.
@@ -57,6 +61,9 @@ impl Bell {
         self.rung.fetch_add(1, Ordering::Release);
         // A failure to wake can only mean that nobody sleeps there.
         let _ = futex::wake(&self.rung, futex::Flags::empty(), u32::MAX >> 1);
+        if self.armed.load(Ordering::Relaxed) != 0 && self.armed.swap(0, Ordering::AcqRel) != 0 {
+            alarm::sound(self);
+        }
     }
 
     /// Announces a sleeper. Look at the condition again before [`Listening::sleep`].
@@ -66,6 +73,22 @@ impl Bell {
         let seen = self.rung.load(Ordering::SeqCst);
         heavy_barrier();
         Listening { bell: self, seen }
+    }
+
+    /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm]. Look at the
+    /// condition again afterwards; every call is followed by [`disarm`](Bell::disarm).
+    pub(crate) fn arm(&self) {
+        register_for_barriers();
+        // First: whoever hears of a sleeper sees how it is woken.
+        self.armed.store(1, Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        heavy_barrier();
+    }
+
+    /// It is awake.
+    pub(crate) fn disarm(&self) {
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.armed.store(0, Ordering::SeqCst);
     }
 
     /// Threads that sleep or are about to.

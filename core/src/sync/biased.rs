@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
+use crate::driver;
+
 /// A value that threads use one at a time. The thread that made it is its owner: for it, locking is two stores and a load. The first other
 /// thread makes it an ordinary lock for good.
 ///
@@ -114,7 +116,9 @@ impl<T> Biased<T> {
 
     #[cold]
     fn lock_shared(&self) -> BiasedGuard<'_, T> {
-        self.others.lock();
+        if !driver::serve_until(|| self.others.try_lock()) {
+            self.others.lock();
+        }
         if !self.shared.load(Ordering::Relaxed) {
             self.shared.store(true, Ordering::SeqCst);
             assert!(barrier_everywhere(), "could be registered when it was made");
@@ -122,7 +126,7 @@ impl<T> Biased<T> {
         if thread() != self.owner {
             // The owner goes out, and then comes the ordinary way.
             while self.inside.load(Ordering::Acquire) {
-                std::thread::yield_now();
+                driver::give_way();
             }
         }
         self.guard()

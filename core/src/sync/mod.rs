@@ -1,5 +1,6 @@
 //! Waiting, waking, and structures that threads share without locks.
 
+pub mod alarm;
 pub mod bell;
 #[cfg(not(loom))]
 pub mod biased;

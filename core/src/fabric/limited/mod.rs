@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use self::work::{Landing, Place, Source, Work};
-use crate::driver::{Driven, Driver};
+use crate::driver::{Driven, Driver, Waits};
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
 use crate::registration::Registrations;
@@ -267,7 +267,7 @@ impl Limited {
             pending: AtomicUsize::new(0),
         });
         let driven = Arc::downgrade(&shared) as Weak<dyn Driven>;
-        shared.driver.enrol(driven);
+        shared.driver.enrol(driven, Waits::Maybe);
         Ok(Limited {
             shared,
             registrations,

@@ -9,7 +9,7 @@ use crossbeam::queue::SegQueue;
 use parking_lot::Mutex;
 
 use super::neighbour::Network;
-use crate::driver::{Driven, Driver};
+use crate::driver::{Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
 use crate::limbo::Turns;
@@ -101,7 +101,7 @@ impl<N: Names> Gates<N> {
         network.set_own_gates(gates.own);
         region.handle_by(gates.clone())?;
         let driven: Weak<dyn Driven> = Arc::downgrade(&gates) as Weak<dyn Driven>;
-        gates.driver.enrol(driven);
+        gates.driver.enrol(driven, Waits::Maybe);
         Ok(gates)
     }
 

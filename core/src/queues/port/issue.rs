@@ -16,7 +16,7 @@ use super::neighbour::Network;
 use super::notice::{Packed, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, HELD, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
-use crate::driver::{Driven, Driver};
+use crate::driver::{Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::pace::Pace;
@@ -187,7 +187,7 @@ impl Port {
         header.kind.store(kind, Ordering::Release);
         directory.list(options.index.into(), &port.table.key(), &port.inbox.key())?;
         if let Some(driver) = &port.driver {
-            driver.enrol(Arc::downgrade(&port) as Weak<dyn Driven>);
+            driver.enrol(Arc::downgrade(&port) as Weak<dyn Driven>, Waits::Maybe);
         }
         Ok(port)
     }
