@@ -80,7 +80,8 @@ pub fn process(pid: Pid) -> rustix::io::Result<OwnedFd> {
 /// The text of a small file, such as those of /proc. Errors: as open(2) and read(2); [`Errno::ILSEQ`] for what is no text.
 pub fn read_text(path: impl AsRef<Path>) -> rustix::io::Result<String> {
     let file = open(path, OFlags::RDONLY, Mode::empty())?;
-    let mut bytes = Vec::new();
+    // Files of /proc do not say how long they are: most are read at once so.
+    let mut bytes = Vec::with_capacity(1024);
     std::fs::File::from(file)
         .read_to_end(&mut bytes)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;

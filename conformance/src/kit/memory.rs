@@ -30,7 +30,16 @@ impl Memory {
 
     /// Pages of their own, with zeros, as long as the process.
     pub(crate) fn pages(len: usize) -> Result<Memory, String> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        Memory::mapped(len, libc::MAP_PRIVATE)
+    }
+
+    /// Pages that children share with this process, with zeros, as long as it lives.
+    pub(crate) fn shared(len: usize) -> Result<Memory, String> {
+        Memory::mapped(len, libc::MAP_SHARED)
+    }
+
+    fn mapped(len: usize, how: libc::c_int) -> Result<Memory, String> {
+        let flags = how | libc::MAP_ANONYMOUS;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY:
         // - a new mapping.

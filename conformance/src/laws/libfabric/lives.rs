@@ -14,6 +14,9 @@ laws! {
         "what others need cannot be closed (-FI_EBUSY), and can when they are gone";
     watched: "lives.watched", "fi_close(3)", 1, [close, cq_open, endpoint, trecv, tsend],
         "what the library's own thread looks after can be closed at once, one object after the other";
+    one_thread: "lives.thread", "fi_domain(3): data_progress", 1, [endpoint, cq_open, tsend, trecv, mr_reg],
+        "whatever gets on by itself, one thread of the library's moves it on: queues with descriptors, endpoints with automatic progress, peers' operations \
+         on memory that only its owner can reach, networks";
     states: "lives.enable", "fi_endpoint(3)", 1, [enable, ep_bind, atomic, fetch_atomic, send, write],
         "before it is enabled an endpoint does nothing (-FI_EOPBADSTATE); afterwards it can be bound and enabled no more";
     counted_late: "lives.counted-late", "fi_endpoint(3), fi_cntr(3)", 1, [enable, ep_bind, cntr_read, write, read],
@@ -97,6 +100,44 @@ fn watched(ctx: &Ctx) -> Verdict {
         word.free();
     }
     Ok(())
+}
+
+fn one_thread(_: &Ctx) -> Verdict {
+    let plan = Plan {
+        progress: FI_PROGRESS_AUTO,
+        wait: FI_WAIT_FD,
+        ..Plan::default()
+    };
+    let [first, second] = [Station::open(&plan)?, Station::open(&plan)?];
+    // Peers cannot map it, too.
+    let shared = Memory::shared(1 << 16)?;
+    for station in [&first, &second] {
+        station.register(shared, 3)?;
+        let (to, word) = (station.insert(&station.name()?)?, Memory::new(8));
+        ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(1)));
+        ok!(tagged station.ep, send([1u8; 8].as_ptr().cast(), 8, null_mut(), to, 1, cx(2)));
+        station.rx.of(1)?;
+        station.tx.of(2)?;
+    }
+    let ours = threads_of_ours()?;
+    // What unmaps registered memory waits for that thread, which therefore does nothing else.
+    let moving: Vec<_> = ours
+        .iter()
+        .filter(|name| *name != "unipgas-memory")
+        .collect();
+    ensure_eq!(moving.len(), 1, "threads, of {ours:?}");
+    Ok(())
+}
+
+/// By their names.
+fn threads_of_ours() -> Result<Vec<String>, String> {
+    let tasks =
+        std::fs::read_dir("/proc/self/task").map_err(|e| format!("/proc/self/task: {e}"))?;
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    let names = tasks.flatten().filter_map(name);
+    // The main thread is called as the program.
+    let ours = names.filter(|name| name.starts_with("unipgas-"));
+    Ok(ours.map(|name| name.trim().to_owned()).collect())
 }
 
 fn counted_late(_: &Ctx) -> Verdict {

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
+use crate::kit::Memory;
 use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
 
@@ -102,20 +103,8 @@ pub(super) fn child(
 
 /// Words that this process shares with the children that it starts afterwards. They stay as long as the process.
 pub(super) fn shared_words(number: usize) -> Result<&'static [AtomicU64], String> {
-    // SAFETY:
-    // - a new mapping.
-    let place = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            8 * number,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    ensure!(place != libc::MAP_FAILED, "no shared memory");
+    let memory = Memory::shared(8 * number)?;
     // SAFETY:
     // - a page-aligned mapping of so many zeroed words, which is never unmapped; everybody uses atomics.
-    Ok(unsafe { std::slice::from_raw_parts(place.cast(), number) })
+    Ok(unsafe { std::slice::from_raw_parts(memory.base.cast(), number) })
 }
