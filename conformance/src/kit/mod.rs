@@ -2,6 +2,7 @@
 //! what they give.
 
 mod memory;
+mod processes;
 mod sides;
 mod stopped;
 mod table;
@@ -9,6 +10,7 @@ mod table;
 use std::time::Duration;
 
 pub(crate) use memory::{Memory, same};
+pub(crate) use processes::{Child, child, shared_words};
 pub(crate) use sides::Sides;
 pub(crate) use stopped::{stop_for_a_while, stop_until_killed};
 pub(crate) use table::{check, table};

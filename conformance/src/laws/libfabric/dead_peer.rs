@@ -34,31 +34,32 @@ const PAUSE: u64 = 20;
 static ONE: u64 = 1;
 
 /// Posts an operation on 8 bytes: the endpoint, own memory, the other's address, memory and key, the context.
-type Operation = fn(*mut fid_ep, *mut u8, (u64, u64, u64), *mut c_void) -> isize;
+pub(super) type Operation = fn(*mut fid_ep, *mut u8, (u64, u64, u64), *mut c_void) -> isize;
 
 fn one<T>() -> *const T {
     (&raw const ONE).cast()
 }
 
-const ATOMIC: Operation = |ep, _, (to, at, key), cx| call!(atomic ep, write(one(), 1, null_mut(), to, at, key, UINT64, SUM, cx));
+pub(super) const ATOMIC: Operation = |ep, _, (to, at, key), cx| call!(atomic ep, write(one(), 1, null_mut(), to, at, key, UINT64, SUM, cx));
 const INJECT_ATOMIC: Operation =
     |ep, _, (to, at, key), _| call!(atomic ep, inject(one(), 1, to, at, key, UINT64, SUM));
-const FETCH: Operation = |ep, own, (to, at, key), cx| {
+pub(super) const FETCH: Operation = |ep, own, (to, at, key), cx| {
     let none = null_mut();
     call!(atomic ep, readwrite(one(), 1, none, own.cast(), none, to, at, key, UINT64, SUM, cx))
 };
-const COMPARE: Operation = |ep, own, (to, at, key), cx| {
+pub(super) const COMPARE: Operation = |ep, own, (to, at, key), cx| {
     let none = null_mut();
     call!(atomic ep, compwrite(one(), 1, none, one(), none, own.cast(), none, to, at, key, UINT64, CSWAP, cx))
 };
-const WRITE_8: Operation =
+pub(super) const WRITE_8: Operation =
     |ep, _, (to, at, key), cx| call!(rma ep, write(one(), 8, null_mut(), to, at, key, cx));
-const INJECT: Operation = |ep, _, (to, at, key), _| call!(rma ep, inject(one(), 8, to, at, key));
+pub(super) const INJECT: Operation =
+    |ep, _, (to, at, key), _| call!(rma ep, inject(one(), 8, to, at, key));
 const WRITE_DATA: Operation =
     |ep, _, (to, at, key), cx| call!(rma ep, writedata(one(), 8, null_mut(), 7, to, at, key, cx));
 const INJECT_DATA: Operation =
     |ep, _, (to, at, key), _| call!(rma ep, injectdata(one(), 8, 7, to, at, key));
-const READ_8: Operation =
+pub(super) const READ_8: Operation =
     |ep, own, (to, at, key), cx| call!(rma ep, read(own.cast(), 8, null_mut(), to, at, key, cx));
 
 /// Those that are given no context.

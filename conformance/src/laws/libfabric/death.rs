@@ -178,7 +178,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         pause(150);
         ctx.dies();
     }
-    synchronous(&job, &[3; 16])?;
+    synchronous(&job, victim(&job), &[3; 16])?;
     let [sends, writes] = [job.station.counters[0], job.station.counters[1]];
     ensure_eq!(call!(obj sends, wait(1, LONG)) as isize, AVAIL, "the wait");
     ensure_eq!(call!(obj sends, readerr()), 1, "failures");

@@ -23,7 +23,8 @@ laws! {
         "with operations under way to a dead peer everything can be closed";
 }
 
-pub(super) fn synchronous(job: &Job<'_>, bytes: &[u8]) -> Verdict {
+/// A send that ends when it has been received; its context is 6.
+pub(super) fn synchronous(job: &Job<'_>, to: u32, bytes: &[u8]) -> Verdict {
     let part = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
@@ -32,7 +33,7 @@ pub(super) fn synchronous(job: &Job<'_>, bytes: &[u8]) -> Verdict {
         msg_iov: &part,
         desc: null_mut(),
         iov_count: 1,
-        addr: job.peer(victim(job)).address,
+        addr: job.peer(to).address,
         context: cx(6),
         data: 0,
     };
@@ -47,7 +48,7 @@ fn sends(ctx: &Ctx) -> Verdict {
     }
     let long = vec![1u8; 4 << 20];
     if job.rank == 0 {
-        synchronous(&job, &long[..64])?;
+        synchronous(&job, victim(&job), &long[..64])?;
     } else {
         super::message::send(&job, victim(&job), &long, 6)?;
     }
@@ -128,7 +129,7 @@ fn polling(ctx: &Ctx) -> Verdict {
         pause(150);
         ctx.dies();
     }
-    synchronous(&job, &[3; 16])?;
+    synchronous(&job, victim(&job), &[3; 16])?;
     reset(&job, "a send that nobody receives", job.tx)?;
     ended(job)
 }

@@ -19,6 +19,7 @@ pub(crate) mod job;
 mod key;
 pub(crate) mod kit;
 mod library;
+mod link;
 mod lives;
 mod matrix;
 mod memory;
@@ -71,6 +72,7 @@ pub fn laws() -> Vec<&'static Law> {
         progress::laws(),
         death::laws(),
         dead_peer::laws(),
+        link::laws(),
         info::laws(),
         lives::laws(),
         growth::laws(),

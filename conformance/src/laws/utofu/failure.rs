@@ -7,7 +7,7 @@ use unipgas::utofu::status::Code;
 
 use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
 use super::kit::*;
-use super::processes::child;
+use crate::kit::child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -264,7 +264,7 @@ fn with_a_death_in(
     Ok(())
 }
 
-fn is_barrier_error(code: i32) -> bool {
+pub(super) fn is_barrier_error(code: i32) -> bool {
     (-320..=Code::BarrierOther as i32).contains(&code)
 }
 
@@ -462,27 +462,7 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
     // Rank 1 relays from rank 0 to rank 2 and is killed.
     let session = Queue::create(TNI, SESSION_MODE)?;
     let inner = session.register_as(memory, STAG + 1)?;
-    let session_of = |rank: u32| -> Result<u64, String> {
-        // The same component of the same CQ at every rank, which all have created alike.
-        let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
-        ok!(utofu_query_vcq_info(
-            session.id,
-            at.as_mut_ptr(),
-            &mut tni,
-            &mut cq,
-            &mut component
-        ));
-        let (at, mut id) = (coords(rank)?, 0);
-        ok!(utofu_construct_vcq_id(
-            at.as_ptr(),
-            tni,
-            cq,
-            component,
-            &mut id
-        ));
-        Ok(id)
-    };
-    let relay = session_of(1)?;
+    let relay = session.at_rank(1)?;
     if ctx.rank == 1 {
         for _ in 0..100 {
             ok!(utofu_put(

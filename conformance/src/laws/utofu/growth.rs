@@ -8,8 +8,8 @@ use unipgas::utofu::status::Code;
 
 use super::circuit::completed;
 use super::kit::*;
-use super::processes::child;
 use crate::growth::stays_small;
+use crate::kit::child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
-use super::processes::Child;
+use crate::kit::Child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

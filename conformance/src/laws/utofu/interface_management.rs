@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ptr::{null, null_mut};
 
 use super::kit::*;
-use super::processes::Child;
+use crate::kit::Child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

@@ -178,6 +178,27 @@ impl Queue {
         Ok(Queue { hdl, id })
     }
 
+    /// Id of the VCQ of the same component, CQ and TNI at another rank: all ranks have made theirs alike.
+    pub(crate) fn at_rank(&self, rank: u32) -> Result<u64, String> {
+        let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
+        ok!(utofu_query_vcq_info(
+            self.id,
+            at.as_mut_ptr(),
+            &mut tni,
+            &mut cq,
+            &mut component
+        ));
+        let (at, mut id) = (coords(rank)?, 0);
+        ok!(utofu_construct_vcq_id(
+            at.as_ptr(),
+            tni,
+            cq,
+            component,
+            &mut id
+        ));
+        Ok(id)
+    }
+
     pub(crate) fn free(self) -> Verdict {
         ok!(utofu_free_vcq(self.hdl));
         Ok(())

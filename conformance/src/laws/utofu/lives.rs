@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
-use super::processes::{Child, child, shared_words};
+use crate::kit::{Child, child, shared_words};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

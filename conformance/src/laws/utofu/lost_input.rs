@@ -5,7 +5,7 @@ use unipgas::utofu::vbg::VbgSetting;
 
 use super::circuit::NULL;
 use super::kit::*;
-use super::processes::child;
+use crate::kit::child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

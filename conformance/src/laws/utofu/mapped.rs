@@ -119,7 +119,7 @@ static mut DATA: [u8; 512] = [1; 512];
 fn of_any_kind(_: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
     let mut stack = [2u8; 512];
-    let shared = super::processes::shared_words(64)?;
+    let shared = crate::kit::shared_words(64)?;
     let heap = Memory::new(512);
     let code = not_accessible as *const () as *mut u8;
     // Beginning and whether it can be written.

@@ -22,6 +22,7 @@ mod interface_release;
 mod interface_session;
 mod interface_threads;
 pub(crate) mod kit;
+mod link;
 mod lives;
 mod lost_input;
 mod mapped;
@@ -43,7 +44,6 @@ mod other_backend;
 mod path;
 mod piggyback;
 mod prepare;
-mod processes;
 mod put_get;
 mod resources;
 mod resources_environment;
@@ -92,6 +92,7 @@ pub fn laws() -> Vec<&'static Law> {
         model_barrier::laws(),
         failure::laws(),
         dead_peer::laws(),
+        link::laws(),
         growth::laws(),
         lost_input::laws(),
         lives::laws(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::circuit::{Circuit, TABLE, butterfly, completed};
 use super::kit::*;
-use super::processes::Child;
+use crate::kit::Child;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use super::processes::{Child, child, shared_words};
+use crate::kit::{Child, child, shared_words};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

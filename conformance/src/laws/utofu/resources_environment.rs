@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
-use super::processes::{Child, child};
 use super::resources::{exhaust, whereabouts};
+use crate::kit::{Child, child};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

@@ -1,4 +1,4 @@
-//! Processes that laws start themselves: children that have called nothing of uTofu.
+//! Processes that laws start themselves: children that have called nothing of the library.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,14 +9,14 @@ use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
 
 /// A child under way.
-pub(super) struct Child {
-    pub(super) pid: i32,
+pub(crate) struct Child {
+    pub(crate) pid: i32,
     stderr: OwnedFd,
 }
 
 impl Child {
     /// Runs the body in a child, with changes of the environment; a body that fails says why on standard error.
-    pub(super) fn start(
+    pub(crate) fn start(
         environment: &[(&str, &str)],
         body: impl FnOnce() -> Verdict,
     ) -> Result<Child, String> {
@@ -66,14 +66,14 @@ impl Child {
     }
 
     /// Kills it without a word.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         // SAFETY:
         // - an own child that has not been waited for.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
     }
 
     /// The status of waitpid, and what was written to standard error.
-    pub(super) fn end(self) -> Result<(i32, String), String> {
+    pub(crate) fn end(self) -> Result<(i32, String), String> {
         let mut text = String::new();
         let read = std::fs::File::from(self.stderr).read_to_string(&mut text);
         read.map_err(|e| format!("reading what a child says: {e}"))?;
@@ -86,7 +86,7 @@ impl Child {
     }
 
     /// It must end well, and without a word.
-    pub(super) fn succeeds(self, what: &str) -> Verdict {
+    pub(crate) fn succeeds(self, what: &str) -> Verdict {
         let ended = self.end()?;
         ensure!(ended == (0, String::new()), "{what}: {ended:?}");
         Ok(())
@@ -94,7 +94,7 @@ impl Child {
 }
 
 /// Runs the body in a child and waits for its end.
-pub(super) fn child(
+pub(crate) fn child(
     environment: &[(&str, &str)],
     body: impl FnOnce() -> Verdict,
 ) -> Result<(i32, String), String> {
@@ -102,7 +102,7 @@ pub(super) fn child(
 }
 
 /// Words that this process shares with the children that it starts afterwards. They stay as long as the process.
-pub(super) fn shared_words(number: usize) -> Result<&'static [AtomicU64], String> {
+pub(crate) fn shared_words(number: usize) -> Result<&'static [AtomicU64], String> {
     let memory = Memory::shared(8 * number)?;
     // SAFETY:
     // - a page-aligned mapping of so many zeroed words, which is never unmapped; everybody uses atomics.

@@ -1,0 +1,189 @@
+//! The link between hosts goes down in the middle of something: operations and messages that need the other side end with FI_ECONNRESET, and
+//! the processes of one side go on.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
+use super::death::{WAITS, ended, reset, waited};
+use super::death_messages::synchronous;
+use super::kit::*;
+use super::station::Plan;
+use crate::kit::Sides;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    operations: "link.operations", "fi_cq(3)", 4,
+        [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + needs_cut,
+        "operations across a link that goes down end, at last with FI_ECONNRESET; those between processes of one host go on, and all can be closed";
+    messages: "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
+        "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
+    counters: "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
+        "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
+}
+
+static ONE: u64 = 1;
+
+/// One after the other adds to the word of the next of this side, so often.
+fn near(job: &Job<'_>, sides: &Sides, times: u64) -> Verdict {
+    let (next, _) = sides.around();
+    (0..times).try_for_each(|_| job.fetch(next, 128, SUM, 1).map(drop))
+}
+
+/// All know each other, and each other's sides.
+fn begin(job: &Job<'_>) -> Result<Sides, String> {
+    let sides = Sides::find(job.ctx)?;
+    for other in (0..job.size).filter(|other| *other != job.rank) {
+        job.fetch(other, 8, SUM, 1)?;
+    }
+    job.meet();
+    Ok(sides)
+}
+
+fn operations(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &Plan::default(), 256)?;
+    let sides = begin(&job)?;
+    sides.cut(ctx);
+    let mut added = 0;
+    for lost in sides.lost() {
+        let (place, own) = (job.place(*lost, 8), job.memory.at(64));
+        // So many of each kind are under way at a time; every one ends.
+        const BATCH: usize = 4;
+        for operation in [WRITE_8, READ_8, ATOMIC, FETCH, COMPARE] {
+            let mut looks = Looks::for_the("the failure of each kind of operation");
+            let mut failures = 0;
+            while failures < BATCH {
+                failures = 0;
+                for _ in 0..BATCH {
+                    job.post(|| operation(job.ep, own, place, cx(5)))?;
+                }
+                for _ in 0..BATCH {
+                    failures += usize::from(fails(&job, 5)?);
+                }
+                near(&job, &sides, 1)?;
+                added += 1;
+                looks.again();
+            }
+        }
+        // One that tells of failures only.
+        job.post(|| INJECT(job.ep, own, place, null_mut()))?;
+        job.tx.fails(Errno::CONNRESET, "fi_inject_write")?;
+    }
+    job.tx.is_empty()?;
+    near(&job, &sides, 50)?;
+    ctx.tell(&(added + 50u64).to_le_bytes());
+    job.meet();
+    let told = ctx.told(sides.around().1).unwrap_or_default();
+    let expected = u64::from_le_bytes(told.try_into().map_err(|_| "no number was told")?);
+    ensure_eq!(job.memory.get(128), expected, "what this side has added");
+    ended(job)
+}
+
+/// The next completion, of this context: whether it is a failure.
+fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
+    let mut looks = Looks::for_the("the end of an operation across the link");
+    loop {
+        match job.tx.read() {
+            (1, entry) => {
+                ensure_eq!(entry.op_context.addr(), context, "the context");
+                return Ok(false);
+            }
+            (AVAIL, _) => {
+                let error = job
+                    .tx
+                    .fails(Errno::CONNRESET, "an operation across the link")?;
+                ensure_eq!(error.op_context.addr(), context, "the context of a failure");
+                return Ok(true);
+            }
+            _ => looks.again(),
+        }
+    }
+}
+
+fn messages(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV,
+        ..WAITS
+    };
+    let job = opened(ctx, &plan, 256)?;
+    let sides = begin(&job)?;
+    let mut words = [0u64; 4];
+    // Nobody sends what these would take, nor receives what is sent to the other side.
+    for (word, lost) in words.iter_mut().zip(sides.lost()) {
+        let (from, none) = (job.peer(*lost).address, null_mut());
+        ok!(tagged job.ep, recv((&raw mut *word).cast(), 8, none, from, 5, 0, cx(1)));
+        synchronous(&job, *lost, &[3; 16])?;
+    }
+    job.meet();
+    sides.cut(ctx);
+    for _ in sides.lost() {
+        let error = waited(&job, "a directed receive", job.rx)?;
+        ensure_eq!(error.op_context.addr(), 1, "the context of a receive");
+        let error = waited(&job, "a send that nobody receives", job.tx)?;
+        ensure_eq!(error.op_context.addr(), 6, "the context of a send");
+    }
+    for lost in sides.lost() {
+        synchronous(&job, *lost, &[3; 16])?;
+        reset(&job, "a send after the cut", job.tx)?;
+    }
+    let (next, _) = sides.around();
+    let (to, none) = (job.peer(next).address, null_mut());
+    for nth in 0..50u64 {
+        let (mut word, sent) = (0u64, nth + 7);
+        ok!(tagged job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(3)));
+        job.post(|| call!(tagged job.ep, send((&raw const sent).cast(), 8, none, to, 9, cx(4))))?;
+        job.rx.of(3)?;
+        job.tx.of(4)?;
+        ensure_eq!(word, sent, "message {nth} on this side");
+    }
+    ended(job)
+}
+
+fn counters(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        queues: false,
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    let sides = Sides::find(ctx)?;
+    let writes = job.station.counters[0];
+    let write = |rank: u32| {
+        let (to, at, key) = job.place(rank, 8);
+        job.post(|| call!(rma job.ep, write((&raw const ONE).cast(), 8, null_mut(), to, at, key, null_mut())))
+    };
+    let (mut good, mut bad) = (0, 0);
+    let mut one = |rank: u32| -> Result<bool, String> {
+        write(rank)?;
+        match call!(obj writes, wait(good + 1, LONG)) as isize {
+            0 => good += 1,
+            AVAIL => bad += 1,
+            code => return Err(format!("fi_cntr_wait gave {}", code_name(code))),
+        }
+        let seen = (call!(obj writes, read()), call!(obj writes, readerr()));
+        ensure_eq!(seen, (good, bad), "successes and failures");
+        Ok(seen.1 > 0)
+    };
+    for other in (0..job.size).filter(|other| *other != job.rank) {
+        ensure!(!one(other)?, "a write before the cut has failed");
+    }
+    job.meet();
+    sides.cut(ctx);
+    let mut looks = Looks::for_the("a write across the link to fail");
+    while !one(sides.lost()[0])? {
+        looks.again();
+    }
+    drop(looks);
+    // A wait ends at once from now on, as there is a failure.
+    let (before, next) = (call!(obj writes, read()), sides.around().0);
+    for _ in 0..50 {
+        write(next)?;
+    }
+    until("the writes on this side", || {
+        call!(obj writes, read()) == before + 50
+    })?;
+    ended(job)
+}

@@ -1,0 +1,292 @@
+//! The link between hosts goes down in the middle of something: what needs the other side ends with the guide's codes, and the processes of
+//! one side go on.
+
+use unipgas::utofu::status::Code;
+use unipgas::utofu::vbg::VbgSetting;
+
+use super::circuit::{Circuit, TABLE, butterfly, ended};
+use super::failure::is_barrier_error;
+use super::kit::*;
+use crate::kit::Sides;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    commands: "link.commands", "§3.1.2.1", 4,
+        [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + needs_cut,
+        "of each kind of command across a link that goes down every one ends, at last with MRQ_PEER; those between processes of one host go on";
+    session: "link.session", "§2.2.8, §3.1.2.1", 4, [put, post_toq, poll_mrq] + needs_kill + needs_cut,
+        "a put to a session mode VCQ, and what one forwards, ends with MRQ_PEER when it has to cross a link that is down";
+    barriers: "link.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + needs_cut,
+        "polling a barrier ends with an error when the link between its participants goes down; a circuit of one side's processes works";
+}
+
+const PEER: i32 = Code::MrqPeer as i32;
+
+/// Posts a command: the VCQ, own memory, another VCQ, memory there, EDATA.
+type Command = fn(usize, u64, u64, u64, u64) -> i32;
+
+const COMMANDS: [(&str, Command); 5] = [
+    ("utofu_put", |hdl, own, to, at, edata| {
+        c!(utofu_put(hdl, to, own, at, 256, edata, LOCAL, cb(0)))
+    }),
+    ("utofu_put_piggyback8", |hdl, _, to, at, edata| {
+        c!(utofu_put_piggyback8(hdl, to, 1, at, 8, edata, LOCAL, cb(0)))
+    }),
+    ("utofu_get", |hdl, own, to, at, edata| {
+        c!(utofu_get(hdl, to, own + 512, at, 256, edata, LOCAL, cb(0)))
+    }),
+    ("utofu_armw8", |hdl, _, to, at, edata| {
+        c!(utofu_armw8(hdl, to, ADD, 1, at, edata, LOCAL, cb(0)))
+    }),
+    ("utofu_cswap8", |hdl, _, to, at, edata| {
+        c!(utofu_cswap8(hdl, to, 1, 2, at, edata, LOCAL, cb(0)))
+    }),
+];
+
+/// Commands to the next process of this side, by a VCQ of their own.
+struct Near<'a> {
+    job: &'a Job<'a>,
+    sides: Sides,
+    queue: Queue,
+}
+
+/// Where a process finds the word of the one before it.
+const WORD: usize = TABLE + 1024;
+/// The last that is written there.
+const LAST: u64 = 77;
+
+impl<'a> Near<'a> {
+    /// All know each other, too.
+    fn open(job: &'a Job<'a>) -> Result<Near<'a>, String> {
+        let sides = Sides::find(job.ctx)?;
+        for other in (0..job.size).filter(|other| *other != job.rank) {
+            job.write(other, WORD, 1)?;
+        }
+        job.meet();
+        let queue = Queue::with_component(TNI + 1, 0, 0)?;
+        Ok(Near { job, sides, queue })
+    }
+
+    fn write(&self, value: u64) -> Verdict {
+        let (next, _) = self.sides.around();
+        let (to, at) = (self.job.vcq(next), self.job.at(next, WORD));
+        let put = || {
+            c!(utofu_put_piggyback8(
+                self.queue.hdl,
+                to,
+                value,
+                at,
+                8,
+                0,
+                LOCAL,
+                cb(0)
+            ))
+        };
+        self.queue.post_seen(|_| (), put)?;
+        self.queue.notice(LCL_PUT)?;
+        Ok(())
+    }
+
+    fn end(self) -> Verdict {
+        self.write(LAST)?;
+        self.job.await_word(WORD, LAST)?;
+        self.queue.free()
+    }
+}
+
+fn commands(ctx: &Ctx) -> Verdict {
+    /// Of a kind and a peer at a time.
+    const MOST: usize = 8;
+    with(ctx, WORD + 8, |job| {
+        let near = Near::open(job)?;
+        let lost = near.sides.lost().to_vec();
+        // By kind and peer: under way, and whether one has failed.
+        let mut open = vec![[0usize; COMMANDS.len()]; lost.len()];
+        let mut failed = vec![[false; COMMANDS.len()]; lost.len()];
+        near.sides.cut(ctx);
+        let mut looks = Looks::for_the("the failure of each kind of command");
+        while open.as_flattened().iter().any(|count| *count > 0)
+            || failed.as_flattened().contains(&false)
+        {
+            for (peer, rank) in lost.iter().enumerate() {
+                for (kind, (name, command)) in COMMANDS.iter().enumerate() {
+                    if failed[peer][kind] || open[peer][kind] == MOST {
+                        continue;
+                    }
+                    let (to, at) = (job.vcq(*rank), job.at(*rank, 0));
+                    match command(job.hdl, job.stadd, to, at, kind as u64) {
+                        SUCCESS => open[peer][kind] += 1,
+                        BUSY => {}
+                        code => return Err(format!("{name} gave {}", code_name(code))),
+                    }
+                }
+            }
+            while job.queue.poll_tcq().0 == SUCCESS {}
+            loop {
+                let (code, notice) = job.queue.poll_mrq();
+                if code == NOT_FOUND {
+                    break;
+                }
+                let peer = lost.iter().position(|rank| job.vcq(*rank) == notice.vcq_id);
+                let kind = notice.edata as usize;
+                let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
+                let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
+                ensure!(
+                    code == SUCCESS || code == PEER,
+                    "{} across the link gave {}",
+                    COMMANDS[kind].0,
+                    code_name(code)
+                );
+                open[peer][kind] -= 1;
+                failed[peer][kind] |= code == PEER;
+            }
+            near.write(2)?;
+            looks.again();
+        }
+        drop(looks);
+        // From now on each fails, once.
+        for rank in &lost {
+            let (to, at) = (job.vcq(*rank), job.at(*rank, 0));
+            for (name, command) in COMMANDS {
+                ensure_eq!(command(job.hdl, job.stadd, to, at, 9), SUCCESS, "{name}");
+                let (code, notice) = job.queue.next_mrq()?;
+                ensure_eq!(code, PEER, "{name} after the cut");
+                ensure_eq!(
+                    (notice.vcq_id, notice.edata),
+                    (to, 9),
+                    "the notice of {name}"
+                );
+            }
+        }
+        job.queue.mrq_is_empty()?;
+        near.end()
+    })
+}
+
+fn session(ctx: &Ctx) -> Verdict {
+    with(ctx, WORD + 8, |job| {
+        let near = Near::open(job)?;
+        let (next, _) = near.sides.around();
+        let far = near.sides.lost()[0];
+        let relay = Queue::create(TNI, SESSION_MODE)?;
+        let inner = relay.register_as(job.memory, STAG + 1)?;
+        // What each relays goes across the link.
+        for _ in 0..100 {
+            let (to, at) = (job.vcq(far), job.at(far, 256));
+            ok!(utofu_put(relay.hdl, to, inner, at, 8, 9, LOCAL, cb(0)));
+        }
+        job.meet();
+        let put = |rank: u32| -> Result<i32, String> {
+            let to = relay.at_rank(rank)?;
+            let at = stadd_of(to, STAG + 1)? + 512;
+            let post = || {
+                c!(utofu_put(
+                    job.hdl,
+                    to,
+                    job.stadd,
+                    at,
+                    8,
+                    1,
+                    LOCAL | sps(1),
+                    cb(0)
+                ))
+            };
+            job.queue.post_seen(|_| (), post)?;
+            let (code, notice) = job.queue.next_mrq()?;
+            ensure_eq!(notice.vcq_id, to, "the peer of the notice");
+            Ok(code)
+        };
+        near.sides.cut(ctx);
+        // To the relay of the other side, while the link goes down, and then to its other VCQ, so that not all commands are used up.
+        for _ in 0..20 {
+            let code = put(far)?;
+            ensure!(
+                code == SUCCESS || code == PEER,
+                "a put across the link gave {}",
+                code_name(code)
+            );
+        }
+        let (to, at) = (job.vcq(far), job.at(far, 0));
+        let mut looks = Looks::for_the("a put across the link to fail");
+        loop {
+            ok!(utofu_put_piggyback8(job.hdl, to, 1, at, 8, 0, LOCAL, cb(0)));
+            let code = job.queue.next_mrq()?.0;
+            job.queue.poll_tcq();
+            if code == PEER {
+                break;
+            }
+            ensure_eq!(code, SUCCESS, "a put across the link");
+            looks.again();
+        }
+        drop(looks);
+        ensure_eq!(put(far)?, PEER, "a put to a relay of the other side");
+        for _ in 0..20 {
+            ensure_eq!(put(next)?, SUCCESS, "a put to a relay of this side");
+        }
+        // The first ones may have come through.
+        let forwarded = || -> Result<i32, String> {
+            let (code, notice) = relay.next_mrq()?;
+            ensure_eq!(notice.vcq_id, to, "the peer of what was forwarded");
+            ensure!(
+                code == SUCCESS || code == PEER,
+                "what was forwarded gave {}",
+                code_name(code)
+            );
+            Ok(code)
+        };
+        while forwarded()? == SUCCESS {}
+        job.meet();
+        relay.deregister(inner)?;
+        near.end()
+    })
+}
+
+fn barriers(ctx: &Ctx) -> Verdict {
+    with(ctx, WORD + 8, |job| {
+        let near = Near::open(job)?;
+        let circuit = Circuit::build(job, butterfly(4), TNI)?;
+        for _ in 0..20 {
+            circuit.barrier()?;
+        }
+        job.meet();
+        near.sides.cut(ctx);
+        let end = circuit.ends()[0];
+        let once = |end: u64| match c!(utofu_barrier(end, 0)) {
+            SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0))),
+            code => Ok(code),
+        };
+        let code = loop {
+            match once(end)? {
+                SUCCESS => {}
+                code => break code,
+            }
+        };
+        ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
+        ensure!(once(end)? != SUCCESS, "a barrier across the link succeeds");
+        // One gate each, of the two of this side.
+        let mut own = [0u64];
+        ok!(utofu_alloc_vbg(5, 1, 0, own.as_mut_ptr()));
+        ctx.tell(&own[0].to_le_bytes());
+        job.meet();
+        let told = ctx.told(near.sides.around().0).unwrap_or_default();
+        let other = u64::from_le_bytes(told.try_into().map_err(|_| "no VBG was told")?);
+        let setting = VbgSetting {
+            vbg_id: own[0],
+            src_lcl_vbg_id: own[0],
+            src_rmt_vbg_id: other,
+            dst_lcl_vbg_id: own[0],
+            dst_rmt_vbg_id: other,
+            dst_path_coords: [u8::MAX; 3],
+        };
+        ok!(utofu_set_vbg(&setting, 1));
+        job.meet();
+        for _ in 0..50 {
+            let code = once(own[0])?;
+            ensure_eq!(code, SUCCESS, "a barrier of one side's processes");
+        }
+        job.meet();
+        ok!(utofu_free_vbg(own.as_ptr(), 1));
+        near.end()
+    })
+}
