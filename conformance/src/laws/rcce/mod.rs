@@ -14,6 +14,7 @@ mod flag;
 mod full_queue;
 mod gory;
 pub(crate) mod kit;
+mod link;
 mod mixing;
 mod nonblocking;
 mod order;
@@ -59,6 +60,7 @@ pub fn laws() -> Vec<&'static Law> {
         crowd::laws(),
         threads::laws(),
         failure::laws(),
+        link::laws(),
         bad_input::laws(),
     ]
     .concat()

@@ -1,0 +1,152 @@
+//! The link between hosts goes down in the middle of something. RCCE has no error for that: each UE ends with one line on standard error and
+//! status 1, as when one is killed.
+//!
+//! The UEs are children of the law's processes, which see how they end.
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use crate::ensure;
+use crate::kit::{Sides, child};
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    barriers: "link.barrier", "RCCE.h", 4, [RCCE_barrier, iRCCE_barrier] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while they are in barriers: they end with one line and status 1";
+    flag: "link.flag", "RCCE.h", 4, [RCCE_wait_until] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while they wait for a flag: they end with one line and status 1";
+    transfers: "link.put", "RCCE.h", 4, [RCCE_put, RCCE_get, RCCE_flag_write] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while they put and get: they end with one line and status 1";
+    messages: "link.messages", "RCCE.h", 4, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while messages go round: they end with one line and status 1";
+    receive: "link.receive", "RCCE.h", 4, [RCCE_recv] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while each receives from one of the other side: they end with one line and status 1";
+    collectives: "link.collectives", "RCCE.h", 4, [RCCE_bcast, RCCE_allreduce] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while they broadcast and reduce: they end with one line and status 1";
+    locks: "link.lock", "RCCE.h", 4, [RCCE_acquire_lock, RCCE_release_lock] + bare + needs_kill + needs_cut,
+        "the link between UEs goes down while they take a lock of the other side: they end with one line and status 1";
+}
+
+/// Rounds of UEs that never end but by the loss of the others.
+fn cut_off(ctx: &Ctx, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
+    let sides = Sides::find(ctx)?;
+    let (status, text) = child(&[], || {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        // Each has talked to all.
+        let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
+        for id in 0..ctx.size as i32 {
+            ok!(RCCE_put(area, bytes.raw(), 32, id));
+        }
+        barrier()?;
+        sides.cut(ctx);
+        for nth in 0.. {
+            round(&sides, nth)?;
+        }
+        Ok(())
+    })?;
+    let what = format!("the UE ended with status {status:#x} ({text:?})");
+    ensure!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
+        "{what}"
+    );
+    // Of one that is lost, or of one of this side that ended for that.
+    let told = [" has died", " has ended, and "];
+    let lines: Vec<_> = text.lines().collect();
+    ensure!(
+        matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end))),
+        "{what}"
+    );
+    Ok(())
+}
+
+fn barriers(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |_, round| {
+        if round % 2 == 0 {
+            return barrier();
+        }
+        ok!(iRCCE_barrier(null_mut()));
+        Ok(())
+    })
+}
+
+fn flag(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |_, _| {
+        ok!(RCCE_wait_until(new_flag()?, 1));
+        Ok(())
+    })
+}
+
+fn transfers(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |_, _| {
+        let (area, bytes) = (c!(iRCCE_malloc(256)), Bytes::filled(256, 1));
+        let mut flag = new_flag()?;
+        loop {
+            for id in 0..ctx.size as i32 {
+                ok!(RCCE_put(area, bytes.raw(), 256, id));
+                ok!(RCCE_get(bytes.raw(), area, 256, id));
+                ok!(RCCE_flag_write(&mut flag, 1, id));
+            }
+        }
+    })
+}
+
+fn messages(ctx: &Ctx) -> Verdict {
+    let (me, n) = place(ctx);
+    cut_off(ctx, |_, round| {
+        let len = [10, 5000, 100_000][round as usize % 3];
+        let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
+        let (out, into) = (Send::new(), Recv::new());
+        c!(iRCCE_irecv(
+            room.ptr(),
+            len as isize,
+            (me + n - 1) % n,
+            into.0
+        ));
+        c!(iRCCE_isend(bytes.ptr(), len as isize, (me + 1) % n, out.0));
+        out.wait()?;
+        into.wait()?;
+        bytes.free();
+        room.free();
+        Ok(())
+    })
+}
+
+fn receive(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |sides, _| {
+        let room = Bytes::filled(10, 0);
+        ok!(RCCE_recv(room.ptr(), 10, sides.lost()[0] as i32));
+        Ok(())
+    })
+}
+
+fn collectives(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |_, round| {
+        let len = [10, 9000, 100_000][round as usize % 3];
+        let bytes = Bytes::filled(len, 1);
+        let root = (round % u64::from(ctx.size)) as i32;
+        ok!(RCCE_bcast(bytes.ptr(), len, root, world()));
+        bytes.free();
+        let (data, result) = (Bytes::filled(800, 0), Bytes::filled(800, 0));
+        ok!(RCCE_allreduce(
+            data.ptr(),
+            result.ptr(),
+            100,
+            63_636_366,
+            23_232_323,
+            world()
+        ));
+        data.free();
+        result.free();
+        Ok(())
+    })
+}
+
+fn locks(ctx: &Ctx) -> Verdict {
+    cut_off(ctx, |sides, _| {
+        let of = sides.lost()[0] as i32;
+        ok!(RCCE_acquire_lock(of));
+        ok!(RCCE_release_lock(of));
+        Ok(())
+    })
+}
