@@ -224,6 +224,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     match args.split_first() {
         Some((first, rest)) if first == "--worker" => return worker::run(rest),
         Some((first, rest)) if first == "--part" => return hosts::run_part(rest),
+        Some((first, _)) if first == "--orphans" => return hosts::tell_orphans(),
         _ => {}
     }
     match parse(args.iter().cloned()).and_then(|wishes| carry_out(&wishes, &args)) {

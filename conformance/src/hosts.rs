@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas::core::job::launch::{self, Part};
+use unipgas::core::job::launch::{self, Exit, Part};
 
-use crate::job::{Ended, Files, Job, lives, whole_lines};
+use crate::Law;
+use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
 use crate::matrix::COLUMNS;
 use crate::place::CUT;
 use crate::runner::Runner;
@@ -99,7 +100,8 @@ impl Hosts {
             hosts: self,
             count: self.each.min(ranks as usize),
             parts: None,
-            goes_on: job.items[0].law.needs_kill,
+            law: job.items[0].law,
+            program: job.runner.program.clone(),
             ranks,
             cut: Mutex::new(Vec::new()),
             writing: Mutex::new(()),
@@ -128,8 +130,8 @@ pub(crate) struct Team<'a> {
     count: usize,
     ranks: u32,
     parts: Option<launch::Hosts>,
-    /// The others go on when a rank has failed.
-    goes_on: bool,
+    law: &'static Law,
+    program: OsString,
     /// Hosts whose link is down.
     cut: Mutex<Vec<String>>,
     /// One writes to the log at a time: a file has one place.
@@ -146,14 +148,26 @@ impl Team<'_> {
         let parts = self.parts()?;
         let seats = Seats::map(&files.seats, self.ranks)?;
         let whole = Mutex::new(Ended::default());
+        let homes: Vec<usize> = (0..self.ranks as usize)
+            .map(|rank| rank % self.count)
+            .collect();
         let heard = |number: usize, kind: u8, bytes: &[u8]| match kind {
             LINES => self.lines(&files.log, number, bytes),
             SITTING => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
+            launch::LOST => {
+                let here = (0..).zip(&homes).filter(|(_, home)| **home == number);
+                for (rank, _) in here {
+                    self.lose(rank, files, &seats, &mut whole.lock());
+                }
+                let left = self.left_at(number);
+                let mut whole = whole.lock();
+                whole.left = whole.left.take().or(left);
+            }
             _ => {
                 let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
                     return parts.kill();
                 };
-                if ended.first_failure.is_some() && !self.goes_on {
+                if ended.first_failure.is_some() && !self.law.needs_kill {
                     parts.end();
                 }
                 let mut whole = whole.lock();
@@ -162,13 +176,51 @@ impl Team<'_> {
                 whole.ranks.extend(ended.ranks);
             }
         };
-        let home = |rank: u32| rank as usize % self.count;
-        parts.run(home, heard).map_err(|e| e.to_string())?;
+        let ended = parts.run(&homes, self.law.needs_kill, heard);
+        ended.map_err(|e| e.to_string())?;
         let mut whole = whole.into_inner();
         whole.ranks.sort_by_key(|end| end.rank);
         match whole.ranks.len() == self.ranks as usize {
             true => Ok(whole),
             false => Err("not all hosts have told how their ranks ended".into()),
+        }
+    }
+
+    /// The launcher of the rank's host has been killed, and the rank with it.
+    fn lose(&self, rank: u32, files: &Files, seats: &Seats, whole: &mut Ended) {
+        if whole.ranks.iter().any(|end| end.rank == rank) {
+            return;
+        }
+        whole.ranks.push(RankEnd {
+            rank,
+            exit: Exit::Signal(libc::SIGKILL),
+            last_words: String::new(),
+        });
+        // Nobody waits for it any more.
+        seats.put(Sitting {
+            mark: ENDED,
+            ..seats.get(rank)
+        });
+        if self.law.kills_launcher {
+            self.write(&files.log, format!("dies {rank} 0 0 \n").as_bytes());
+        }
+    }
+
+    /// What a host has left whose launcher was killed: it can say nothing.
+    fn left_at(&self, number: usize) -> Option<String> {
+        let host = &self.names[number];
+        let output = Command::new(&self.hosts.shell)
+            .arg(host)
+            .arg(&self.program)
+            .args(["conform", "--orphans"])
+            .output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+                (!text.is_empty()).then(|| format!("on host {host} {text}"))
+            }
+            Ok(output) => Some(format!("host {host} does not say: {}", output.status)),
+            Err(error) => Some(format!("host {host} does not say: {error}")),
         }
     }
 
@@ -179,13 +231,17 @@ impl Team<'_> {
         }
     }
 
-    fn lines(&self, mut log: &File, number: usize, bytes: &[u8]) {
+    fn lines(&self, log: &File, number: usize, bytes: &[u8]) {
         let is_cut = |line: &[u8]| line.starts_with(CUT.as_bytes());
         if bytes.split(|byte| *byte == b'\n').any(is_cut) {
             let host = &self.names[number];
             self.cut.lock().push(host.clone());
             self.link(host, "down");
         }
+        self.write(log, bytes);
+    }
+
+    fn write(&self, mut log: &File, bytes: &[u8]) {
         let _alone = self.writing.lock();
         // Where it cannot be told, nothing is found in the log, which is a failure.
         let _ = log.write_all(bytes);
@@ -232,6 +288,14 @@ pub(crate) fn run_part(args: &[String]) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints what jobs have left on this host whose launchers were killed.
+pub(crate) fn tell_orphans() -> ExitCode {
+    if let Some(left) = orphans() {
+        println!("{left}");
+    }
+    ExitCode::SUCCESS
 }
 
 /// A pipe whose other end has closed is an error of the write, and no signal.

@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use unipgas::core::job::Launch;
 use unipgas::core::job::launch::{Exit, Outcome, Output};
+use unipgas::core::job::{Board, Launch};
 use unipgas::core::rendezvous::{place_of, sweep};
 
 use crate::matrix::Column;
@@ -281,19 +282,44 @@ impl Ended {
 
 /// What a job has left behind: processes, and the file in which they met.
 pub(crate) fn leftovers(job: &str) -> Option<String> {
-    let variable = format!("UNIPGAS_JOB={job}");
-    let has_it = |process: &Path| {
-        // A process that has just ended, or that belongs to another user, is none of ours.
-        std::fs::read(process.join("environ"))
-            .is_ok_and(|all| all.split(|b| *b == 0).any(|one| one == variable.as_bytes()))
-    };
-    let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut left: Vec<String> = entries
-        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
-        .filter(|entry| has_it(&entry.path()))
-        .map(|entry| format!("process {}", entry.file_name().display()))
-        .collect();
+    let mut left = processes(|one| one == job);
     let file = place_of(job).ok().filter(|place| place.exists());
     left.extend(file.map(|place| place.display().to_string()));
     (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
+}
+
+/// How long processes may take to end that are killed with their launcher.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Processes of this host that jobs have left behind whose launchers have ended.
+pub(crate) fn orphans() -> Option<String> {
+    let start = Instant::now();
+    loop {
+        let left = processes(|job| Board::attach(job).is_err());
+        if left.is_empty() {
+            return None;
+        }
+        if start.elapsed() > SOON {
+            return Some(format!("left behind: {}", left.join(", ")));
+        }
+        std::thread::sleep(crate::stall::LOOK);
+    }
+}
+
+/// The processes whose job is one of those.
+fn processes(is_it: impl Fn(&str) -> bool) -> Vec<String> {
+    let is_one = |process: &Path| {
+        // A process that has just ended, or that belongs to another user, is none of ours.
+        let all = std::fs::read(process.join("environ")).unwrap_or_default();
+        all.split(|b| *b == 0).any(|one| {
+            let job = one.strip_prefix(b"UNIPGAS_JOB=");
+            job.is_some_and(|job| is_it(&String::from_utf8_lossy(job)))
+        })
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .filter(|entry| is_one(&entry.path()))
+        .map(|entry| format!("process {}", entry.file_name().display()))
+        .collect()
 }

@@ -63,6 +63,8 @@ pub struct Law {
     pub one_host: bool,
     /// Takes a link between hosts down ([`Ctx::cuts`]): runs only where that can be done, in a job of its own.
     pub needs_cut: bool,
+    /// Kills the launcher of a host, whose ranks end with it: runs only where there are several hosts, in a job of its own.
+    pub kills_launcher: bool,
     /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
     /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
     /// have called nothing of it before, so that it can change the environment. Around a body of [`Api::Rcce`] are `RCCE_init` with
@@ -94,6 +96,7 @@ impl Law {
             needs_kill: false,
             one_host: false,
             needs_cut: false,
+            kills_launcher: false,
             bare: false,
             body,
         }

@@ -160,6 +160,10 @@ impl Column {
             Law {
                 needs_cut: true, ..
             } if !plan.cuts => Some("nobody can take the link down (HOSTS_LINK is not set)"),
+            Law {
+                kills_launcher: true,
+                ..
+            } if !self.hosts => Some("all its ranks have one launcher"),
             Law { processes: 1, .. } if self.hosts => {
                 Some("one rank is on one host, as in the column shm")
             }
@@ -377,7 +381,9 @@ fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>
             count: plan.of(law, column),
         };
         let once = [Api::Utofu, Api::Libfabric].contains(&law.api);
-        let alone = |law: &Law| law.needs_kill || law.needs_cut || once && column.seeded;
+        let alone = |law: &Law| {
+            law.needs_kill || law.needs_cut || law.kills_launcher || once && column.seeded
+        };
         if alone(law) {
             let one = |nth| Item {
                 first: plan.first.wrapping_add(nth),

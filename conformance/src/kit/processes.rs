@@ -47,6 +47,8 @@ impl Child {
             unsafe {
                 libc::dup2(write.as_raw_fd(), 2);
                 libc::alarm(300);
+                // Laws may kill the parent's launcher, with which the parent ends.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             }
             let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             let status = match verdict {

@@ -1,12 +1,19 @@
 //! The two sides of a link between hosts.
 
+use rustix::process::{Pid, Signal, getppid, kill_process};
+
 use crate::law::Ctx;
 
-/// The rank whose host is cut off.
+/// The rank whose host is lost.
 const CUTTER: u32 = 1;
 
-/// Who is on which side when a host's link is taken down.
+/// How the others lose a host: [`Sides::cut`] or [`Sides::kill_launcher`].
+pub(crate) type Lose = fn(&Sides, &Ctx);
+
+/// Who is on which side when a host is lost.
 pub(crate) struct Sides {
+    /// Of this process, which may have children that are asked to kill it.
+    launcher: Option<Pid>,
     here: Vec<u32>,
     lost: Vec<u32>,
     me: u32,
@@ -30,7 +37,12 @@ impl Sides {
             }
         }
         let me = ctx.rank;
-        Ok(Sides { here, lost, me })
+        Ok(Sides {
+            launcher: getppid(),
+            here,
+            lost,
+            me,
+        })
     }
 
     /// This rank, and those that it can talk to after the cut.
@@ -54,6 +66,16 @@ impl Sides {
     pub(crate) fn cut(&self, ctx: &Ctx) {
         if ctx.rank == CUTTER {
             ctx.cuts();
+        }
+    }
+
+    /// The launcher of a host is killed, and the ranks of that side with it.
+    pub(crate) fn kill_launcher(&self, ctx: &Ctx) {
+        if ctx.rank == CUTTER
+            && let Some(launcher) = self.launcher
+        {
+            // Where it fails, the law waits for the loss in vain.
+            let _ = kill_process(launcher, Signal::KILL);
         }
     }
 }

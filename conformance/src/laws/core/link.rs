@@ -1,4 +1,5 @@
-//! The link between hosts goes down in the middle of something. Every wait for the other side ends, and the ranks of one side go on.
+//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its ranks with it. Every wait for the
+//! other side ends, and the ranks of one side go on.
 
 use unipgas::core::transport::Life;
 use unipgas::core::{Deadline, Error, Remote, Result};
@@ -6,7 +7,7 @@ use unipgas::core::{Deadline, Error, Remote, Result};
 use super::law;
 use super::rank::{NOTES, Rank, Says, late, on_ranks, refused};
 use crate::ensure_eq;
-use crate::kit::{Sides, until};
+use crate::kit::{Lose, Sides, until};
 use crate::law::{Ctx, Law, Verdict};
 
 const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
@@ -18,21 +19,44 @@ const fn cuts(id: &'static str, says: &'static str, body: fn(&Ctx) -> Verdict) -
     }
 }
 
+const fn kills(id: &'static str, says: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
+    Law {
+        kills_launcher: true,
+        needs_kill: true,
+        ..law(id, CLAUSE, says, 4, body)
+    }
+}
+
 pub const LAWS: &[Law] = &[
     cuts(
         "core.link.barrier",
         "a barrier ends when the link to some of its members goes down, and notices between ranks of one host arrive as before",
-        in_barrier,
+        |ctx| in_barrier(ctx, Sides::cut),
     ),
     cuts(
         "core.link.wait",
         "a wait for a notice of anyone ends when the link between hosts goes down, and notices between ranks of one host arrive as before",
-        in_wait,
+        |ctx| in_wait(ctx, Sides::cut),
     ),
     cuts(
         "core.link.storm",
         "puts and atomics across a link that goes down end in errors, and between ranks of one host go on",
-        in_storm,
+        |ctx| in_storm(ctx, Sides::cut),
+    ),
+    kills(
+        "core.link.launcher.barrier",
+        "a barrier ends when the launcher of another host is killed; the ranks of this one go on, and nothing is left behind there",
+        |ctx| in_barrier(ctx, Sides::kill_launcher),
+    ),
+    kills(
+        "core.link.launcher.wait",
+        "a wait for a notice of anyone ends when the launcher of another host is killed; the ranks of this one go on",
+        |ctx| in_wait(ctx, Sides::kill_launcher),
+    ),
+    kills(
+        "core.link.launcher.storm",
+        "puts and atomics end in errors when the launcher of their target's host is killed, and between ranks of one host go on",
+        |ctx| in_storm(ctx, Sides::kill_launcher),
     ),
 ];
 
@@ -87,7 +111,7 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
     Ok(())
 }
 
-fn in_barrier(ctx: &Ctx) -> Verdict {
+fn in_barrier(ctx: &Ctx, lose: Lose) -> Verdict {
     let sides = Sides::find(ctx)?;
     on_ranks(ctx, 4096, |rank| {
         know_all(rank)?;
@@ -96,7 +120,7 @@ fn in_barrier(ctx: &Ctx) -> Verdict {
             group.barrier(late()).says("barrier")?;
         }
         ctx.sync();
-        sides.cut(ctx);
+        lose(&sides, ctx);
         let barriers = || -> Result<()> {
             loop {
                 group.barrier(Deadline::Never)?;
@@ -107,12 +131,12 @@ fn in_barrier(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn in_wait(ctx: &Ctx) -> Verdict {
+fn in_wait(ctx: &Ctx, lose: Lose) -> Verdict {
     let sides = Sides::find(ctx)?;
     on_ranks(ctx, 4096, |rank| {
         know_all(rank)?;
         ctx.sync();
-        sides.cut(ctx);
+        lose(&sides, ctx);
         ends(&sides, "a wait for a notice", || {
             rank.await_note(0, NOTES, Deadline::Never)
         })?;
@@ -120,7 +144,7 @@ fn in_wait(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn in_storm(ctx: &Ctx) -> Verdict {
+fn in_storm(ctx: &Ctx, lose: Lose) -> Verdict {
     let sides = Sides::find(ctx)?;
     on_ranks(ctx, 1 << 16, |rank| {
         let others = (0..ctx.size).filter(|other| *other != ctx.rank);
@@ -129,7 +153,7 @@ fn in_storm(ctx: &Ctx) -> Verdict {
             there.push((other, rank.data_of(other)?));
         }
         ctx.sync();
-        sides.cut(ctx);
+        lose(&sides, ctx);
         let mut told: Vec<u32> = Vec::new();
         while told.len() < sides.lost().len() {
             for (other, region) in &there {

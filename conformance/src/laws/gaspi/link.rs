@@ -1,8 +1,8 @@
-//! §3.9, §5.5: the link between hosts goes down in the middle of something. Calls that need the other side end with an error, and the ranks of
-//! one side go on.
+//! §3.9, §5.5: the link between hosts goes down in the middle of something, or the launcher of a host is killed, and its ranks with it. Calls
+//! that need the other side end with an error, and the ranks of one side go on.
 
 use super::kit::*;
-use crate::kit::Sides;
+use crate::kit::{Lose, Sides};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -16,6 +16,12 @@ laws! {
     writes_go_on: "link.writes", "§3.6, §8.2.3", 4,
         [gaspi_write, gaspi_wait, gaspi_proc_ping, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill + needs_cut,
         "requests across a link that goes down, or the wait for them, fail; a queue of requests to ranks of this side goes on, before gaspi_state_vec_get, too";
+    barrier_without_launcher: "link.launcher.barrier", "§3.9, §5.5.1, §11.2", 4,
+        [gaspi_barrier, gaspi_state_vec_get, gaspi_notify, gaspi_notify_waitsome] + needs_kill + kills_launcher,
+        "a barrier without end is an error when the launcher of a host is killed; the ranks of the other one go on, and nothing is left behind";
+    writes_without_launcher: "link.launcher.writes", "§3.6, §8.2.3", 4,
+        [gaspi_write, gaspi_wait, gaspi_proc_ping, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill + kills_launcher,
+        "requests to ranks whose launcher was killed, or the wait for them, fail; a queue of requests to others goes on";
 }
 
 const QUEUE: u8 = 1;
@@ -48,7 +54,7 @@ fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
     Ok(())
 }
 
-fn begin(ctx: &Ctx) -> Result<Sides, String> {
+fn begin(ctx: &Ctx, lose: Lose) -> Result<Sides, String> {
     let sides = Sides::find(ctx)?;
     segment(0, 4096)?;
     barrier()?;
@@ -58,12 +64,20 @@ fn begin(ctx: &Ctx) -> Result<Sides, String> {
     flush(QUEUE)?;
     barrier()?;
     ctx.sync();
-    sides.cut(ctx);
+    lose(&sides, ctx);
     Ok(sides)
 }
 
 fn barrier_ends(ctx: &Ctx) -> Verdict {
-    let sides = begin(ctx)?;
+    barrier_loses(ctx, Sides::cut)
+}
+
+fn barrier_without_launcher(ctx: &Ctx) -> Verdict {
+    barrier_loses(ctx, Sides::kill_launcher)
+}
+
+fn barrier_loses(ctx: &Ctx, lose: Lose) -> Verdict {
+    let sides = begin(ctx, lose)?;
     let code = loop {
         match c!(gaspi_barrier(ALL, BLOCK)) {
             SUCCESS => {}
@@ -75,7 +89,7 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn wait_ends(ctx: &Ctx) -> Verdict {
-    let sides = begin(ctx)?;
+    let sides = begin(ctx, Sides::cut)?;
     let mut first = 0;
     let code = c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK));
     ensure!(
@@ -87,7 +101,15 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn writes_go_on(ctx: &Ctx) -> Verdict {
-    let sides = begin(ctx)?;
+    writes_lose(ctx, Sides::cut)
+}
+
+fn writes_without_launcher(ctx: &Ctx) -> Verdict {
+    writes_lose(ctx, Sides::kill_launcher)
+}
+
+fn writes_lose(ctx: &Ctx, lose: Lose) -> Verdict {
+    let sides = begin(ctx, lose)?;
     let (next, _) = sides.around();
     let near = || -> Verdict {
         ok!(gaspi_write(0, 0, next as u16, 0, 16, 8, QUEUE, LONG));

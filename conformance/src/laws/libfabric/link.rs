@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something: operations and messages that need the other side end with FI_ECONNRESET, and
-//! the processes of one side go on.
+//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: operations and
+//! messages that need the other side end with FI_ECONNRESET, and the processes of one side go on.
 
 use std::ptr::null_mut;
 
@@ -11,7 +11,7 @@ use super::death::{WAITS, ended, reset, waited};
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::Plan;
-use crate::kit::Sides;
+use crate::kit::{Lose, Sides};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -23,6 +23,11 @@ laws! {
         "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
     counters: "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
         "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
+    operations_without_launcher: "link.launcher.operations", "fi_cq(3)", 4,
+        [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + kills_launcher,
+        "operations on processes whose launcher is killed end with FI_ECONNRESET; those of the other host go on, and nothing is left behind";
+    messages_without_launcher: "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
+        "waits for a send to, or a directed receive from, a process whose launcher is killed end with FI_ECONNRESET; messages of the others go on";
 }
 
 static ONE: u64 = 1;
@@ -44,9 +49,17 @@ fn begin(job: &Job<'_>) -> Result<Sides, String> {
 }
 
 fn operations(ctx: &Ctx) -> Verdict {
+    operations_lose(ctx, Sides::cut)
+}
+
+fn operations_without_launcher(ctx: &Ctx) -> Verdict {
+    operations_lose(ctx, Sides::kill_launcher)
+}
+
+fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     let job = opened(ctx, &Plan::default(), 256)?;
     let sides = begin(&job)?;
-    sides.cut(ctx);
+    lose(&sides, ctx);
     let mut added = 0;
     for lost in sides.lost() {
         let (place, own) = (job.place(*lost, 8), job.memory.at(64));
@@ -104,6 +117,14 @@ fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
 }
 
 fn messages(ctx: &Ctx) -> Verdict {
+    messages_lose(ctx, Sides::cut)
+}
+
+fn messages_without_launcher(ctx: &Ctx) -> Verdict {
+    messages_lose(ctx, Sides::kill_launcher)
+}
+
+fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     let plan = Plan {
         caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV,
         ..WAITS
@@ -118,7 +139,7 @@ fn messages(ctx: &Ctx) -> Verdict {
         synchronous(&job, *lost, &[3; 16])?;
     }
     job.meet();
-    sides.cut(ctx);
+    lose(&sides, ctx);
     for _ in sides.lost() {
         let error = waited(&job, "a directed receive", job.rx)?;
         ensure_eq!(error.op_context.addr(), 1, "the context of a receive");

@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something. RCCE has no error for that: each UE ends with one line on standard error and
-//! status 1, as when one is killed.
+//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its UEs with it. RCCE has no error for
+//! that: each UE that is left ends with one line on standard error and status 1, as when one is killed.
 //!
 //! The UEs are children of the law's processes, which see how they end.
 
@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use super::kit::*;
 use crate::ensure;
-use crate::kit::{Sides, child};
+use crate::kit::{Lose, Sides, child};
 use crate::law::{Ctx, Verdict};
 
 laws! {
@@ -25,10 +25,16 @@ laws! {
         "the link between UEs goes down while they broadcast and reduce: they end with one line and status 1";
     locks: "link.lock", "RCCE.h", 4, [RCCE_acquire_lock, RCCE_release_lock] + bare + needs_kill + needs_cut,
         "the link between UEs goes down while they take a lock of the other side: they end with one line and status 1";
+    launcher: "link.launcher", "RCCE.h", 4, [RCCE_barrier, RCCE_put] + bare + needs_kill + kills_launcher,
+        "the launcher of some UEs is killed while the others put to them: these end with one line and status 1, and nothing is left behind";
 }
 
 /// Rounds of UEs that never end but by the loss of the others.
 fn cut_off(ctx: &Ctx, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
+    without(ctx, Sides::cut, round)
+}
+
+fn without(ctx: &Ctx, lose: Lose, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
     let sides = Sides::find(ctx)?;
     let (status, text) = child(&[], || {
         ok!(RCCE_init(null_mut(), null_mut()));
@@ -39,7 +45,7 @@ fn cut_off(ctx: &Ctx, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
             ok!(RCCE_put(area, bytes.raw(), 32, id));
         }
         barrier()?;
-        sides.cut(ctx);
+        lose(&sides, ctx);
         for nth in 0.. {
             round(&sides, nth)?;
         }
@@ -78,17 +84,24 @@ fn flag(ctx: &Ctx) -> Verdict {
 }
 
 fn transfers(ctx: &Ctx) -> Verdict {
-    cut_off(ctx, |_, _| {
-        let (area, bytes) = (c!(iRCCE_malloc(256)), Bytes::filled(256, 1));
-        let mut flag = new_flag()?;
-        loop {
-            for id in 0..ctx.size as i32 {
-                ok!(RCCE_put(area, bytes.raw(), 256, id));
-                ok!(RCCE_get(bytes.raw(), area, 256, id));
-                ok!(RCCE_flag_write(&mut flag, 1, id));
-            }
+    cut_off(ctx, |_, _| transfer(ctx))
+}
+
+fn launcher(ctx: &Ctx) -> Verdict {
+    without(ctx, Sides::kill_launcher, |_, _| transfer(ctx))
+}
+
+/// To all and from all, again and again.
+fn transfer(ctx: &Ctx) -> Verdict {
+    let (area, bytes) = (c!(iRCCE_malloc(256)), Bytes::filled(256, 1));
+    let mut flag = new_flag()?;
+    loop {
+        for id in 0..ctx.size as i32 {
+            ok!(RCCE_put(area, bytes.raw(), 256, id));
+            ok!(RCCE_get(bytes.raw(), area, 256, id));
+            ok!(RCCE_flag_write(&mut flag, 1, id));
         }
-    })
+    }
 }
 
 fn messages(ctx: &Ctx) -> Verdict {

@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something: what needs the other side ends with the guide's codes, and the processes of
-//! one side go on.
+//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: what needs the
+//! other side ends with the guide's codes, and the processes of one side go on.
 
 use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
@@ -7,7 +7,7 @@ use unipgas::utofu::vbg::VbgSetting;
 use super::circuit::{Circuit, TABLE, butterfly, ended};
 use super::failure::is_barrier_error;
 use super::kit::*;
-use crate::kit::Sides;
+use crate::kit::{Lose, Sides};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -19,6 +19,11 @@ laws! {
         "a put to a session mode VCQ, and what one forwards, ends with MRQ_PEER when it has to cross a link that is down";
     barriers: "link.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + needs_cut,
         "polling a barrier ends with an error when the link between its participants goes down; a circuit of one side's processes works";
+    commands_without_launcher: "link.launcher.commands", "§3.1.2.1", 4,
+        [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + kills_launcher,
+        "commands to processes whose launcher is killed end with MRQ_PEER, each kind; those of the other host go on, and nothing is left behind";
+    barriers_without_launcher: "link.launcher.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + kills_launcher,
+        "polling a barrier ends with an error when the launcher of some participants is killed; a circuit of the others works";
 }
 
 const PEER: i32 = Code::MrqPeer as i32;
@@ -96,6 +101,14 @@ impl<'a> Near<'a> {
 }
 
 fn commands(ctx: &Ctx) -> Verdict {
+    commands_lose(ctx, Sides::cut)
+}
+
+fn commands_without_launcher(ctx: &Ctx) -> Verdict {
+    commands_lose(ctx, Sides::kill_launcher)
+}
+
+fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     /// Of a kind and a peer at a time.
     const MOST: usize = 8;
     with(ctx, WORD + 8, |job| {
@@ -104,7 +117,7 @@ fn commands(ctx: &Ctx) -> Verdict {
         // By kind and peer: under way, and whether one has failed.
         let mut open = vec![[0usize; COMMANDS.len()]; lost.len()];
         let mut failed = vec![[false; COMMANDS.len()]; lost.len()];
-        near.sides.cut(ctx);
+        lose(&near.sides, ctx);
         let mut looks = Looks::for_the("the failure of each kind of command");
         while open.as_flattened().iter().any(|count| *count > 0)
             || failed.as_flattened().contains(&false)
@@ -243,6 +256,14 @@ fn session(ctx: &Ctx) -> Verdict {
 }
 
 fn barriers(ctx: &Ctx) -> Verdict {
+    barriers_lose(ctx, Sides::cut)
+}
+
+fn barriers_without_launcher(ctx: &Ctx) -> Verdict {
+    barriers_lose(ctx, Sides::kill_launcher)
+}
+
+fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     with(ctx, WORD + 8, |job| {
         let near = Near::open(job)?;
         let circuit = Circuit::build(job, butterfly(4), TNI)?;
@@ -250,7 +271,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
             circuit.barrier()?;
         }
         job.meet();
-        near.sides.cut(ctx);
+        lose(&near.sides, ctx);
         let end = circuit.ends()[0];
         let once = |end: u64| match c!(utofu_barrier(end, 0)) {
             SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0))),

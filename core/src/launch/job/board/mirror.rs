@@ -161,6 +161,19 @@ impl Board {
         self.take_some(bytes).is_some()
     }
 
+    /// Nobody tells of `rank` any more, which ran on another host: it is dead, unless it had ended. Whether it did run there.
+    pub(in crate::launch::job) fn lose(&self, rank: u32) -> bool {
+        if self.is_afar(rank) != Ok(true) {
+            return false;
+        }
+        if self.is_gone(rank) == Ok(false) {
+            // It is one of the board's.
+            let _ = self.set_ended(rank);
+            let _ = self.mark_dead(rank);
+        }
+        true
+    }
+
     fn take_some(&self, bytes: &[u8]) -> Option<()> {
         let (head, mut rest) = bytes.split_at_checked(HEAD)?;
         let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -224,6 +237,22 @@ mod tests {
         assert!(other.take(&home.give(1, &mut told).unwrap()));
         assert_eq!(other.fetch(1, "place").unwrap().unwrap(), b"there");
         assert_eq!((other.deaths(), other.is_gone(1)), (1, Ok(true)));
+    }
+
+    #[test]
+    fn a_rank_that_is_lost_is_dead_and_one_that_has_left_is_not() {
+        let (home, _a) = Board::create(3).unwrap();
+        let (other, _b) = Board::create(3).unwrap();
+        other.set_afar(1).unwrap();
+        other.set_afar(2).unwrap();
+        home.set_state(1, RankState::Finalized).unwrap();
+        home.set_ended(1).unwrap();
+        assert!(other.take(&home.give(1, &mut Told::default()).unwrap()));
+        assert!(other.lose(1) && other.lose(2));
+        assert_eq!(other.state(1), Ok(RankState::Finalized));
+        assert_eq!(other.state(2), Ok(RankState::Dead));
+        assert_eq!((other.deaths(), other.is_gone(2)), (1, Ok(true)));
+        assert!(!other.lose(0) && !other.lose(3), "it runs here, or nowhere");
     }
 
     #[test]

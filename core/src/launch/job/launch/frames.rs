@@ -19,6 +19,8 @@ pub(super) const END: u8 = 1;
 pub(super) const SIGNAL: u8 = 2;
 /// The job is to be ended.
 pub(super) const END_ALL: u8 = 3;
+/// The launcher of a rank's host has ended, and tells nothing of it any more.
+pub const LOST: u8 = 4;
 /// Frames of this kind and higher are the user's.
 pub const OWN: u8 = 16;
 

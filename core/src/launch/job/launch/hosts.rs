@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::frames::{self, Frames, OWN, Sender};
+use super::frames::{self, Frames, LOST, OWN, Sender};
 use crate::{Error, Result, descriptor};
 
 /// Launchers of one job, each on a host, with pipes to them. They run [`Launch`](super::Launch) with a [`Part`](super::Part) of their
@@ -26,6 +26,13 @@ struct Started {
     /// Closed when its ranks are to be killed.
     input: Mutex<Option<Sender>>,
     output: Mutex<Option<ChildStdout>>,
+}
+
+/// What [`Hosts::run`] was told.
+struct Course<'a> {
+    homes: &'a [usize],
+    keep_going: bool,
+    heard: &'a (dyn Fn(usize, u8, &[u8]) + Sync),
 }
 
 impl Hosts {
@@ -59,19 +66,26 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Hands on what the launchers tell each other until all have ended; `home` says on which host, counted from 0, a rank is. What is the
-    /// user's own (see [`Part::send`](super::Part::send)) goes to `heard`, with the number of the host. Where one fails, the ranks of
-    /// the others are killed.
+    /// Hands on what the launchers tell each other until all have ended; `homes` says on which host, counted from 0, each rank is. What is
+    /// the user's own (see [`Part::send`](super::Part::send)) goes to `heard`, with the number of the host. Where one fails, the ranks of
+    /// the others are killed; but if they are to keep going and it had begun, they are told that its ranks are dead, and `heard` gets
+    /// [`LOST`].
     ///
     /// # Errors
     /// [`Error::Unreachable`]: the launcher on a host could not be started, or has been killed.
     pub fn run(
         &self,
-        home: impl Fn(u32) -> usize + Sync,
+        homes: &[usize],
+        keep_going: bool,
         heard: impl Fn(usize, u8, &[u8]) + Sync,
     ) -> Result<()> {
+        let course = Course {
+            homes,
+            keep_going,
+            heard: &heard,
+        };
         let each = |number: usize| {
-            let ended = self.see_through(number, &home, &heard);
+            let ended = self.see_through(number, &course);
             if ended.is_err() {
                 self.kill();
             }
@@ -117,17 +131,12 @@ impl Hosts {
         }
     }
 
-    fn see_through(
-        &self,
-        number: usize,
-        home: &dyn Fn(u32) -> usize,
-        heard: &dyn Fn(usize, u8, &[u8]),
-    ) -> Result<()> {
+    fn see_through(&self, number: usize, course: &Course<'_>) -> Result<()> {
         let part = &self.parts[number];
         let mut output = part.output.lock().take();
         let mut frames = Frames::default();
         let mut block = [0; 64 << 10];
-        let mut sound = Ok(());
+        let (mut sound, mut begun) = (Ok(()), false);
         while let Some(pipe) = &mut output {
             match pipe.read(&mut block) {
                 Ok(0) => break,
@@ -135,7 +144,8 @@ impl Hosts {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
-            sound = self.hand_on(number, &mut frames, home, heard);
+            begun = true;
+            sound = self.hand_on(number, &mut frames, course);
             if sound.is_err() {
                 self.kill();
                 break;
@@ -147,6 +157,10 @@ impl Hosts {
         sound?;
         match status.success() {
             true => Ok(()),
+            false if begun && course.keep_going => {
+                self.lose(number, course);
+                Ok(())
+            }
             false => Err(Error::Unreachable(format!(
                 "the part of the job on host {} ended: {status}",
                 part.host
@@ -154,23 +168,27 @@ impl Hosts {
         }
     }
 
-    fn hand_on(
-        &self,
-        number: usize,
-        frames: &mut Frames,
-        home: &dyn Fn(u32) -> usize,
-        heard: &dyn Fn(usize, u8, &[u8]),
-    ) -> Result<()> {
+    fn lose(&self, number: usize, course: &Course<'_>) {
+        let ranks = (0u32..).zip(course.homes);
+        for (rank, _) in ranks.filter(|(_, home)| **home == number) {
+            self.tell_others(number, frames::LOST, &rank.to_le_bytes());
+        }
+        (course.heard)(number, LOST, &[]);
+    }
+
+    fn tell_others(&self, number: usize, kind: u8, payload: &[u8]) {
+        let others = (0..self.parts.len()).filter(|other| *other != number);
+        others.for_each(|other| self.tell(other, kind, payload));
+    }
+
+    fn hand_on(&self, number: usize, frames: &mut Frames, course: &Course<'_>) -> Result<()> {
         while let Some((kind, payload)) = frames.next()? {
-            match (kind, <[u8; 4]>::try_from(payload.as_slice())) {
-                (frames::NEWS, _) => {
-                    let others = (0..self.parts.len()).filter(|other| *other != number);
-                    others.for_each(|other| self.tell(other, kind, &payload));
-                }
-                (frames::END, Ok(rank)) if home(u32::from_le_bytes(rank)) < self.parts.len() => {
-                    self.tell(home(u32::from_le_bytes(rank)), kind, &payload);
-                }
-                (OWN.., _) => heard(number, kind, &payload),
+            let rank = <[u8; 4]>::try_from(payload.as_slice()).map(u32::from_le_bytes);
+            let home = rank.ok().and_then(|rank| course.homes.get(rank as usize));
+            match (kind, home) {
+                (frames::NEWS, _) => self.tell_others(number, kind, &payload),
+                (frames::END, Some(home)) => self.tell(*home, kind, &payload),
+                (OWN.., _) => (course.heard)(number, kind, &payload),
                 _ => {
                     return Err(Error::Unreachable(format!(
                         "what the part of the job on host {} tells makes no sense: a greeting of the remote shell?",

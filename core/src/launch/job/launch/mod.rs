@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use frames::OWN;
+pub use frames::{LOST, OWN};
 pub use hosts::Hosts;
 pub use keeper::{Keeper, keep};
 pub use part::Part;

@@ -104,11 +104,16 @@ impl Mirror {
                 Ok(None) => return asked,
                 Ok(Some((frames::NEWS, news))) if self.board.take(&news) => continue,
                 Ok(Some((frames::END_ALL, _))) => Asked::EndAll,
-                Ok(Some((kind @ (frames::END | frames::SIGNAL), word))) => {
-                    match <[u8; 4]>::try_from(word) {
-                        Ok(word) if kind == frames::END => Asked::End(u32::from_le_bytes(word)),
-                        Ok(word) => Asked::Signal(i32::from_le_bytes(word)),
-                        Err(_) => Asked::Kill,
+                Ok(Some((kind @ (frames::END | frames::SIGNAL | frames::LOST), word))) => {
+                    let Ok(word) = <[u8; 4]>::try_from(word) else {
+                        asked.push(Asked::Kill);
+                        continue;
+                    };
+                    match kind {
+                        frames::END => Asked::End(u32::from_le_bytes(word)),
+                        frames::SIGNAL => Asked::Signal(i32::from_le_bytes(word)),
+                        _ if self.board.lose(u32::from_le_bytes(word)) => continue,
+                        _ => Asked::Kill,
                     }
                 }
                 Ok(Some(_)) | Err(_) => Asked::Kill,
