@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas::core::job::launch::{self, Exit, Part};
+use unipgas::core::job::launch::{self, Exit, Keeper, Part};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -281,13 +281,16 @@ pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode
 
 /// `NUMBER/COUNT COLUMN LIMIT ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
 pub(crate) fn run_part(args: &[String]) -> ExitCode {
-    match part(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("unipgas: {error}");
-            ExitCode::from(2)
-        }
-    }
+    let told = |error: &dyn std::fmt::Display| {
+        eprintln!("unipgas: {error}");
+        2
+    };
+    // What the ranks have started ends, too, if the launcher is killed.
+    let kept = launch::keep(|keeper| match part(args, keeper) {
+        Ok(()) => 0,
+        Err(error) => told(&error),
+    });
+    ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
 }
 
 /// Prints what jobs have left on this host whose launchers were killed.
@@ -305,7 +308,7 @@ fn ignore_broken_pipes() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-fn part(args: &[String]) -> Result<(), String> {
+fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     ignore_broken_pipes();
     let [place, column, limit, items @ ..] = args else {
         return Err("started without its arguments".into());
@@ -339,6 +342,7 @@ fn part(args: &[String]) -> Result<(), String> {
     let seats = Seats::map(&files.seats, first.law.processes)?;
     let mut launch = job.launch(&files);
     launch.part = Some(part.clone());
+    launch.keeper = Some(keeper);
     let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
         let telling = scope.spawn(|| pass_on(&part, &files, &seats, &over));

@@ -1,6 +1,8 @@
 //! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its ranks with it. Every wait for the
 //! other side ends, and the ranks of one side go on.
 
+use std::process::Command;
+
 use unipgas::core::transport::Life;
 use unipgas::core::{Deadline, Error, Remote, Result};
 
@@ -50,8 +52,9 @@ pub const LAWS: &[Law] = &[
     ),
     kills(
         "core.link.launcher.wait",
-        "a wait for a notice of anyone ends when the launcher of another host is killed; the ranks of this one go on",
-        |ctx| in_wait(ctx, Sides::kill_launcher),
+        "a wait for a notice of anyone ends when the launcher of another host is killed; the ranks of this one go on, and what those of the other \
+         one had started ends",
+        with_children,
     ),
     kills(
         "core.link.launcher.storm",
@@ -142,6 +145,16 @@ fn in_wait(ctx: &Ctx, lose: Lose) -> Verdict {
         })?;
         go_on(rank, &sides)
     })
+}
+
+/// Each rank has started a process.
+fn with_children(ctx: &Ctx) -> Verdict {
+    let child = Command::new("sleep").arg("1000").spawn();
+    let mut child = child.map_err(|e| format!("a process of a rank: {e}"))?;
+    let verdict = in_wait(ctx, Sides::kill_launcher);
+    let ended = child.kill().and_then(|()| child.wait());
+    ended.map_err(|e| format!("the end of a process of a rank: {e}"))?;
+    verdict
 }
 
 fn in_storm(ctx: &Ctx, lose: Lose) -> Verdict {
