@@ -112,6 +112,7 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
 	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
 	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1
+	@$(STEP) "a launcher that is killed" packaging/on-hosts "$(STAGE)" --law .link.launcher --seeds 1
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 
