@@ -77,6 +77,9 @@ lint: prepare ## format and clippy, as the tests demand them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
+# Models of what threads share without locks, and of locks.
+LOOM := biased element_locks gate inbox limbo steps
+
 # Where the time goes, in seconds.
 TIMES := $(TARGET)/test-times
 STEP := packaging/step "$(TIMES)"
@@ -90,7 +93,7 @@ test: ## lint, all Rust and header tests, conformance, the examples, foreign pro
 	$(STEP) "lints" $(MAKE) --no-print-directory lint \
 	    && $(STEP) "Rust and header tests" $(CARGO) test --workspace \
 	    && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$(TARGET)/loom" $(STEP) "loom models" \
-	        $(CARGO) test -p unipgas-core --test gate_loom --test inbox_loom --test steps_loom; \
+	        $(CARGO) test -p unipgas-core $(LOOM:%=--test %_loom); \
 	status=$$?; wait $$build && exit $$status
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols

@@ -133,6 +133,7 @@ mod tests {
 
     /// The numbers that the others of this process's threads do not care for are those of a child.
     #[test]
+    #[cfg_attr(miri, ignore = "forks")]
     fn whatever_is_closed_stays_free_and_is_not_used() {
         for subset in 0..8 {
             // SAFETY:

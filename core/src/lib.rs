@@ -34,9 +34,10 @@ pub use queues::{gate, rendezvous, steps};
 pub use queues::{keyring, peer_numbers, port};
 pub use ranked::{central, directory, group, schedule, world};
 #[cfg(not(loom))]
-pub use sync::biased;
 pub(crate) use sync::posted;
-pub use sync::{alarm, bell, calls, deadline, limbo, pace, published, wait};
+#[cfg(loom)]
+pub use sync::posted;
+pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, wait};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

@@ -4,7 +4,9 @@ use unipgas_core::atomic::{
     AtomicForm, AtomicOp, AtomicType, ElementLocks, Exclusion, apply_in, apply_locked, supported,
 };
 
-const LEN: usize = 8192;
+const LEN: usize = if cfg!(miri) { 2048 } else { 8192 };
+/// Elements of an array.
+const MANY: usize = if cfg!(miri) { 30 } else { 150 };
 
 #[repr(C, align(4096))]
 #[derive(Clone, PartialEq)]
@@ -55,7 +57,13 @@ fn vectors_are_the_same_by_either_exclusion() {
     let mut random = Random(7);
     for &op in AtomicOp::ALL {
         for &ty in AtomicType::ALL.iter().filter(|ty| supported(op, **ty)) {
-            for (count, fetches) in [(1, true), (1, false), (2, true), (150, true), (150, false)] {
+            for (count, fetches) in [
+                (1, true),
+                (1, false),
+                (2, true),
+                (MANY, true),
+                (MANY, false),
+            ] {
                 if op.form() == AtomicForm::FetchOnly && !fetches {
                     continue;
                 }
@@ -99,8 +107,8 @@ fn vectors_are_the_same_by_either_exclusion() {
 #[test]
 fn threads_lose_nothing() {
     const THREADS: u64 = 4;
-    const ROUNDS: u64 = 2000;
-    const COUNT: usize = 100;
+    const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
+    const COUNT: usize = if cfg!(miri) { 10 } else { 100 };
     let locks = ElementLocks::new();
     let mut pages = Box::new(Pages([0; LEN]));
     let base = pages.0.as_mut_ptr() as usize + 1000;

@@ -290,7 +290,7 @@ fn walk() -> impl Strategy<Value = (AtomicType, Vec<u8>, Vec<Step>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 20 } else { 1500 }, ..ProptestConfig::default() })]
 
     #[test]
     fn random_walk_agrees_with_the_formulas((ty, start, steps) in walk()) {

@@ -104,7 +104,7 @@ fn additions<T: Plain + PartialOrd>(one: T, zero: T, each: usize) -> (Vec<T>, T)
 
 #[test]
 fn fetch_add_gives_every_value_once() {
-    const EACH: usize = 50_000;
+    const EACH: usize = if cfg!(miri) { 30 } else { 50_000 };
     const ALL: usize = THREADS * EACH;
     let (all, end) = additions(1u64, 0, EACH);
     assert!(all.into_iter().eq(0..ALL as u64) && end == ALL as u64);
@@ -128,7 +128,7 @@ fn fetch_add_gives_every_value_once() {
 
 #[test]
 fn additions_that_fetch_nothing_are_counted() {
-    const EACH: usize = 50_000;
+    const EACH: usize = if cfg!(miri) { 30 } else { 50_000 };
     let (word, byte, pair) = (Shared::new(0u64), Shared::new(0u8), Shared::new([0f32; 2]));
     together(|_| {
         for _ in 0..EACH {
@@ -164,7 +164,7 @@ fn cswap_counter<T: Plain + PartialEq>(zero: T, next: impl Fn(T) -> T + Sync, ea
 
 #[test]
 fn compare_and_swap_loops_lose_no_count() {
-    const EACH: usize = 20_000;
+    const EACH: usize = if cfg!(miri) { 30 } else { 20_000 };
     const ALL: usize = THREADS * EACH;
     assert_eq!(cswap_counter(0u64, |n| n + 1, EACH), ALL as u64);
     assert_eq!(cswap_counter(0u32, |n| n + 1, EACH), ALL as u32);
@@ -188,7 +188,7 @@ fn compare_and_swap_loops_lose_no_count() {
 
 #[test]
 fn swaps_hand_each_value_on_once() {
-    const EACH: usize = 30_000;
+    const EACH: usize = if cfg!(miri) { 30 } else { 30_000 };
     let shared = Shared::new(u64::MAX);
     let fetched = together(|me| {
         (0..EACH)
@@ -206,7 +206,7 @@ fn swaps_hand_each_value_on_once() {
 
 #[test]
 fn masked_swaps_touch_their_own_bits() {
-    const EACH: u32 = 40_000;
+    const EACH: u32 = if cfg!(miri) { 30 } else { 40_000 };
     let shared = Shared::new(0u64);
     together(|me| {
         let shift = 16 * me;
@@ -234,7 +234,7 @@ fn masked_swaps_touch_their_own_bits() {
 /// The operations that change disjoint parts of one word, each by an instruction or loop of its own.
 #[test]
 fn different_operations_mix_on_one_word() {
-    const EACH: u64 = 30_000;
+    const EACH: u64 = if cfg!(miri) { 30 } else { 30_000 };
     // Bits 0..32 count by addition, 32..48 are a lane for a masked swap, 48..56 toggle, bit 60 is set and cleared.
     let shared = Shared::new(0u64);
     together(|me| {
@@ -271,7 +271,7 @@ fn different_operations_mix_on_one_word() {
 
 #[test]
 fn extremes_survive_the_race() {
-    const EACH: i64 = 30_000;
+    const EACH: i64 = if cfg!(miri) { 30 } else { 30_000 };
     let (low, high) = (Shared::new(i64::MAX), Shared::new(f64::NEG_INFINITY));
     together(|me| {
         let me = me as i64;
@@ -297,7 +297,7 @@ fn wide_elements_are_never_torn() {
     let shared = Shared::new(0u128);
     together(|me| {
         let value = u128::from_ne_bytes([me as u8; 16]);
-        for _ in 0..30_000 {
+        for _ in 0..if cfg!(miri) { 100 } else { 30_000 } {
             if me % 2 == 0 {
                 shared.post(AtomicOp::Write, value, 0);
             }

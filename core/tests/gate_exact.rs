@@ -223,7 +223,7 @@ fn double() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 4000 }))]
 
     #[test]
     fn sums_are_correctly_rounded(addends in prop::collection::vec(double(), 0..24)) {

@@ -200,7 +200,7 @@ fn what_is_no_inbox_is_refused() {
 #[test]
 fn every_record_of_every_thread_arrives_once_and_in_order() {
     const PRODUCERS: u64 = 4;
-    const EACH: u64 = 40_000;
+    const EACH: u64 = if cfg!(miri) { 60 } else { 40_000 };
     for capacity in [2, 8, 1024] {
         let memory = Memory::inbox(capacity);
         thread::scope(|scope| {

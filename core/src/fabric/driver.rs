@@ -140,7 +140,7 @@ impl Waiting<'_> {
 pub fn give_way() {
     match of_this_thread() {
         Some(progress) => progress.turn(Duration::ZERO),
-        None => std::thread::yield_now(),
+        None => crate::sync::yield_now(),
     }
 }
 
@@ -297,8 +297,12 @@ impl Shared {
 
     fn watch(&self, what: BorrowedFd<'_>) -> Result<()> {
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&self.events, what, data, epoll::EventFlags::IN)
-            .map_err(|e| Error::os("epoll_ctl", e))
+        let mut flags = epoll::EventFlags::IN;
+        if cfg!(miri) {
+            // It knows nothing else. The alarm is all that is watched there, and is read each time.
+            flags |= epoll::EventFlags::ET;
+        }
+        epoll::add(&self.events, what, data, flags).map_err(|e| Error::os("epoll_ctl", e))
     }
 
     fn enrol(&self, what: Weak<dyn Driven>, waits: Waits) {

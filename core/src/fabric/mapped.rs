@@ -377,6 +377,23 @@ pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
     Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
 }
 
+/// The `len` bytes at `at`, if they are mapped here and are whole words: for what others may be changing by atomics at the same time, so that a
+/// copy is no way to read or write it.
+pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
+    if !at.region.is_direct() {
+        return Ok(None);
+    }
+    let first = place(at, len, need)?;
+    if !(first.addr() | len).is_multiple_of(size_of::<u64>()) {
+        return Ok(None);
+    }
+    // SAFETY:
+    // - aligned words in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    Ok(Some(unsafe {
+        std::slice::from_raw_parts(first.cast(), len / size_of::<u64>())
+    }))
+}
+
 impl Channel for MappedChannel {
     #[inline]
     unsafe fn put(

@@ -11,6 +11,7 @@ const STACK: usize = 512 << 10;
 /// Starts a thread that runs `body` until it returns, also after a panic, and gets no signals: those are for the program's own threads.
 /// Errors: [`Error::Os`].
 pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
+    #[cfg(not(miri))] // which has no signals
     let _blocked = SignalsBlocked::new();
     std::thread::Builder::new()
         .name(name.into())
@@ -20,8 +21,10 @@ pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHand
 }
 
 /// Blocks all signals of the calling thread while it lives: a thread started meanwhile inherits that.
+#[cfg(not(miri))]
 struct SignalsBlocked(libc::sigset_t);
 
+#[cfg(not(miri))]
 impl SignalsBlocked {
     fn new() -> Self {
         // SAFETY:
@@ -36,6 +39,7 @@ impl SignalsBlocked {
     }
 }
 
+#[cfg(not(miri))]
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY:
@@ -57,6 +61,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "there are no signals")]
     fn signals_stay_with_the_program() {
         let (tell, told) = std::sync::mpsc::channel();
         let thread = super::start("own", move || {

@@ -5,7 +5,7 @@
 //! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
 //! since every sleep is at most [`LONGEST`] long.
 
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Once;
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use crate::alarm;
+use crate::sync::fence;
 
 /// The longest sleep without a look at the world, but for processes of a crowd.
 pub const SLICE: Duration = Duration::from_millis(50);
@@ -48,8 +49,7 @@ impl Bell {
     /// Wakes the sleepers, if there are any. Call it after the release store that they wait for.
     #[inline(always)]
     pub fn ring_if_heard(&self) {
-        // The processor's own store-load reordering is answered by the sleeper's membarrier.
-        compiler_fence(Ordering::SeqCst);
+        fence::light();
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.ring();
         }
@@ -71,7 +71,7 @@ impl Bell {
         register_for_barriers();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.rung.load(Ordering::SeqCst);
-        heavy_barrier();
+        fence::heavy_globally();
         Listening { bell: self, seen }
     }
 
@@ -82,7 +82,7 @@ impl Bell {
         // First: whoever hears of a sleeper sees how it is woken.
         self.armed.store(1, Ordering::SeqCst);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        heavy_barrier();
+        fence::heavy_globally();
     }
 
     /// It is awake.
@@ -123,29 +123,17 @@ impl Drop for Listening<'_> {
     }
 }
 
-/// Lets other processes' [`heavy_barrier`] reach this one. Idempotent; errors only cost wake-up time (see the module).
+/// Lets sleepers of other processes reach this one with their barrier. Idempotent; errors only cost wake-up time (see the module).
 pub fn register_for_barriers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+        fence::register_globally();
     });
-}
-
-fn heavy_barrier() {
-    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    std::sync::atomic::fence(Ordering::SeqCst);
-}
-
-/// Gives whether the kernel has done it.
-pub(crate) fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY:
-    // - membarrier takes three integers and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// Whether this kernel lets sleepers spare their notifiers the fence; the text says what is missing.
 pub fn barriers_available() -> std::result::Result<(), String> {
-    if membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) {
+    if fence::heavy_globally() {
         Ok(())
     } else {
         Err(format!("membarrier: {}", std::io::Error::last_os_error()))

@@ -2,15 +2,16 @@
 
 pub mod alarm;
 pub mod bell;
-#[cfg(not(loom))]
 pub mod biased;
 pub mod calls;
 pub mod deadline;
+mod fence;
 pub mod limbo;
 mod model;
 pub mod pace;
-pub(crate) mod posted;
+pub mod posted;
 pub mod published;
+mod this_thread;
 pub mod wait;
 
 pub(crate) use model::*;

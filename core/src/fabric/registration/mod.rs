@@ -6,7 +6,7 @@
 
 mod bounce;
 mod cache;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests;
 mod watch;
 

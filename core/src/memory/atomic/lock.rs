@@ -4,17 +4,18 @@
 //! All who can reach the memory find the same lock: it lies in memory that they share with its owner, and is chosen by the element's
 //! offset in its page, which every mapping of the page agrees on.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::process;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::yield_now;
 use crate::{Error, Result};
 
-const LOCKS: usize = 64;
+const LOCKS: usize = if cfg!(loom) { 2 } else { 64 };
 /// The part of an address that every mapping agrees on.
 const PAGE: usize = 4096;
 /// Looks at a lock between two looks at its holder's life.
-const LOOKS: u32 = 1024;
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 1024 };
 /// How long a living holder, stopped by a debugger perhaps, is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,8 +55,35 @@ pub(super) struct Held<'a>(&'a AtomicU32);
 
 impl ElementLocks {
     /// Free locks.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         ElementLocks([const { AtomicU32::new(0) }; LOCKS])
+    }
+
+    /// Free locks.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        ElementLocks(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    /// For the model: as an operation on `len` bytes at `address` does, works under their locks.
+    #[cfg(loom)]
+    pub fn with<R>(&self, address: usize, len: usize, work: impl FnOnce() -> R) -> Result<R> {
+        let _held = self.hold_both(address, len, ELEMENT)?;
+        Ok(work())
+    }
+
+    /// For the model: takes the lock of `address` as the process `pid`, which is killed then.
+    #[cfg(loom)]
+    pub fn take_and_die(&self, address: usize, pid: u32, work: impl FnOnce()) {
+        let lock = &self.0[ELEMENT.index(address)];
+        while lock
+            .compare_exchange(0, pid, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            yield_now();
+        }
+        work();
     }
 
     /// Takes the lock of the stretch that `address` is in. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
@@ -106,7 +134,7 @@ fn wait_for(lock: &AtomicU32, me: u32) -> Result<Held<'_>> {
             if free(0).is_ok() {
                 return Ok(Held(lock));
             }
-            std::thread::yield_now();
+            yield_now();
         }
         let holder = lock.load(Ordering::Relaxed);
         if holder != 0 && has_ended(holder) && free(holder).is_ok() {
@@ -141,7 +169,10 @@ fn has_ended(pid: u32) -> bool {
 mod tests {
     use super::*;
 
+    const ROUNDS: usize = if cfg!(miri) { 60 } else { 2000 };
+
     #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
     fn a_dead_holder_s_lock_is_taken_over() {
         let locks = ElementLocks::new();
         let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -162,7 +193,7 @@ mod tests {
                 for thread in 0..6 {
                     let (locks, busy) = (&locks, &busy);
                     scope.spawn(move || {
-                        for turn in 0..2000 {
+                        for turn in 0..ROUNDS {
                             let nth = (turn + thread) % borders.len();
                             let (address, len) = match thread % 3 {
                                 0 => (borders[nth] - 8, 8),
@@ -197,7 +228,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..2000 {
+                    for _ in 0..ROUNDS {
                         let _held = locks.hold(at, ELEMENT).unwrap();
                         // SAFETY:
                         // - the variable outlives the threads, and the lock lets one in at a time.
@@ -206,6 +237,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(count, 8000);
+        assert_eq!(count, 4 * ROUNDS as u64);
     }
 }

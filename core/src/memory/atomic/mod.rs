@@ -18,6 +18,7 @@ mod word;
 
 pub use lock::ElementLocks;
 
+use crate::sync::statics;
 use crate::{Error, Result};
 use kernel::Args;
 
@@ -257,8 +258,10 @@ fn is_word(ty: AtomicType, target: *mut u8) -> bool {
     ty.size() == ty.alignment() || ty.size() <= 16 && target.addr().is_multiple_of(ty.size())
 }
 
-/// For whoever does not share its locks: no other process knows these.
-static OWN: ElementLocks = ElementLocks::new();
+statics! {
+    /// For whoever does not share its locks: no other process knows these.
+    static OWN: ElementLocks = ElementLocks::new();
+}
 
 /// Performs `op` atomically on the one element of type `ty` at `target`.
 ///

@@ -258,6 +258,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn the_kernels_answer_is_the_texts_answer() {
         let maps = Maps::open().expect("/proc/self/maps");
         let here = [1_u8; 3];

@@ -59,6 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn what_may_be_read_may_not_be_written() {
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
         let page = rustix::param::page_size();
@@ -96,6 +97,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn ranges_that_no_process_has() {
         let here = [0u8; 64];
         let at = here.as_ptr().addr();
@@ -130,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn a_hole_anywhere_in_the_range() {
         let page = rustix::param::page_size();
         // SAFETY:

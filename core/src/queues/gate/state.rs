@@ -149,6 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "long, and arithmetic alone")]
     fn counters_wrap_alone() {
         let start = State(0).cleared().configured([true; 2], [false; 2], true);
         let mut state = start;

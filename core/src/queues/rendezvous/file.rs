@@ -226,6 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks for rights of directories")]
     fn the_first_directory_that_can_be_written_is_taken() {
         let here = std::env::temp_dir();
         let missing = here.join("unipgas-no-such-directory");

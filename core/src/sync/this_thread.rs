@@ -1,0 +1,30 @@
+//! Which thread this is, in an instruction.
+
+/// A number that no other living thread of this process has, and that is not 0.
+#[inline(always)]
+pub(crate) fn number() -> usize {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    {
+        let pointer: usize;
+        // SAFETY:
+        // - on Linux the word at fs:0 is the thread pointer itself (the ABI of thread-local storage); reading it has no effect.
+        unsafe {
+            std::arch::asm!(
+                "mov {}, fs:0",
+                out(reg) pointer,
+                options(nostack, pure, readonly, preserves_flags)
+            );
+        }
+        pointer
+    }
+    #[cfg(all(not(target_arch = "x86_64"), not(loom)))]
+    {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| std::ptr::from_ref(mark).addr())
+    }
+    #[cfg(loom)]
+    {
+        loom::thread_local!(static MARK: Box<u8> = Box::new(0));
+        MARK.with(|mark| std::ptr::from_ref::<u8>(mark).addr())
+    }
+}
