@@ -6,6 +6,7 @@ use unipgas::libfabric::sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};
+use super::told::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -30,136 +31,6 @@ laws! {
 const FEW: usize = 4;
 /// More than a lane has lines.
 const COUNT: usize = 120;
-
-/// What has been told, by contexts.
-struct Told(Vec<u8>);
-
-impl Told {
-    fn of(contexts: usize) -> Told {
-        Told(vec![0; contexts])
-    }
-
-    /// One look at the queue; the entry.
-    fn look(&mut self, queue: Queue) -> Result<Option<fi_cq_tagged_entry>, String> {
-        match queue.read() {
-            (1, entry) => {
-                let context = entry.op_context.addr();
-                ensure!(context < self.0.len(), "context {context}");
-                self.0[context] += 1;
-                Ok(Some(entry))
-            }
-            (AGAIN, _) => Ok(None),
-            (AVAIL, _) => {
-                let error = queue.take_error()?;
-                let what = code_name(-(error.err as isize));
-                Err(format!(
-                    "context {} failed: {what}",
-                    error.op_context.addr()
-                ))
-            }
-            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
-        }
-    }
-
-    fn all(&self) -> usize {
-        self.0.iter().map(|times| usize::from(*times)).sum()
-    }
-
-    /// Reads until the counters have these values and so much has been told; then nothing more comes.
-    fn complete(
-        &mut self,
-        queue: Queue,
-        all: usize,
-        counters: &[(*mut fid_cntr, usize)],
-    ) -> Verdict {
-        let (mut failed, mut values) = (Ok(()), Vec::new());
-        let waited = until("everything told and counted", || {
-            failed = self.look(queue).map(drop);
-            let value = |counter: &(*mut fid_cntr, usize)| call!(obj counter.0, read()) as usize;
-            values = counters.iter().map(value).collect();
-            let counted = values
-                .iter()
-                .zip(counters)
-                .all(|(seen, (_, all))| seen >= all);
-            failed.is_err() || self.all() >= all && counted
-        });
-        failed?;
-        waited
-            .map_err(|text| format!("{text}: {} of {all} told, counted {values:?}", self.all()))?;
-        for (counter, all) in counters {
-            ensure_eq!(call!(obj * counter, read()) as usize, *all, "counted");
-            ensure_eq!(call!(obj * counter, readerr()), 0, "failures");
-        }
-        ensure_eq!(self.all(), all, "told");
-        queue.is_empty()
-    }
-
-    /// Whether each context was told as often as it should be.
-    fn ensure(&self, times: impl Fn(usize) -> usize) -> Verdict {
-        for (context, seen) in self.0.iter().enumerate() {
-            ensure_eq!(
-                usize::from(*seen),
-                times(context),
-                "how often context {context} was told"
-            );
-        }
-        Ok(())
-    }
-}
-
-/// Posts; while there is no room, calls `meanwhile`.
-fn post(mut call: impl FnMut() -> isize, mut meanwhile: impl FnMut() -> Verdict) -> Verdict {
-    let (mut code, mut failed) = (AGAIN, Ok(()));
-    until("room for an operation", || {
-        code = call();
-        if code == AGAIN {
-            failed = meanwhile();
-        }
-        code != AGAIN || failed.is_err()
-    })?;
-    failed?;
-    ensure_eq!(code, 0, "posting gave {}", code_name(code));
-    Ok(())
-}
-
-/// Waits, without a call of libfabric, until `rank` has told this.
-fn hear(ctx: &Ctx, rank: u32, what: &[u8]) -> Verdict {
-    until("what the others tell", || {
-        ctx.told(rank).is_some_and(|told| told == what)
-    })
-}
-
-fn piece(bytes: &[u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    }
-}
-
-/// A message, or a receive, for the calls that take a structure.
-fn envelope(part: &libc::iovec, addr: u64, context: usize) -> fi_msg_tagged {
-    fi_msg_tagged {
-        msg_iov: part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr,
-        tag: 5,
-        ignore: 0,
-        context: cx(context),
-        data: 0,
-    }
-}
-
-fn untagged(message: &fi_msg_tagged) -> fi_msg {
-    fi_msg {
-        msg_iov: message.msg_iov,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: message.addr,
-        context: message.context,
-        data: 0,
-    }
-}
 
 /// Of messages every third one is injected; where completions are told on request, the first of three asks for it.
 fn is_injected(nth: usize) -> bool {

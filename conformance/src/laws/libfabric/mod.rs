@@ -39,12 +39,14 @@ pub(crate) mod station;
 mod tagged;
 mod tagged_atomic;
 mod tally;
+mod told;
 mod trigger;
 mod valid;
 mod value;
 mod vector;
 mod wait_set;
 mod waiting;
+mod work;
 
 use crate::law::Law;
 

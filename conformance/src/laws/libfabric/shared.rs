@@ -85,8 +85,7 @@ impl Shared {
         for _ in 0..count {
             let ep = bare(job, &mut info, job.station.av)?;
             let rx = open_queue(job.station.domain, plan)?;
-            let mut counter: *mut fid_cntr = null_mut();
-            ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+            let counter = job.station.counter()?;
             ok!(fid ep, bind(rx.0.cast(), FI_RECV));
             ok!(fid ep, bind(counter.cast(), FI_RECV));
             ok!(fid ep, bind(srx.cast(), 0));

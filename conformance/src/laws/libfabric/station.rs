@@ -140,11 +140,17 @@ impl Station {
             station.rx = open_queue(station.domain, plan)?;
         }
         for _ in plan.counters {
-            let mut counter = null_mut();
-            ok!(obj station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+            let counter = station.counter()?;
             station.counters.push(counter);
         }
         Ok(station)
+    }
+
+    /// A further counter, which is bound to nothing.
+    pub(crate) fn counter(&self) -> Result<*mut fid_cntr, String> {
+        let mut counter = null_mut();
+        ok!(obj self.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+        Ok(counter)
     }
 
     /// An endpoint that is bound to everything, and not enabled.

@@ -26,12 +26,6 @@ laws! {
 
 static ONE: u64 = 1;
 
-fn counter(job: &Job<'_>) -> Result<*mut fid_cntr, String> {
-    let mut counter = null_mut();
-    ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
-    Ok(counter)
-}
-
 /// What rank 0 tells of further memory; the others get it.
 fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> {
     let words = all.iter().flat_map(|one| [one.base, one.key]);
@@ -145,11 +139,11 @@ fn memory(ctx: &Ctx) -> Verdict {
         if job.rank == 0 {
             for (nth, memory) in memories.iter().enumerate() {
                 registered.push(job.station.register(*memory, 100 + nth as u64)?);
-                let bound = counter(job)?;
+                let bound = job.station.counter()?;
                 ok!(fid registered[nth].mr, bind(bound.cast(), FI_REMOTE_WRITE));
                 counters.push(bound);
             }
-            let bound = counter(job)?;
+            let bound = job.station.counter()?;
             ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_READ));
             counters.push(bound);
         }
@@ -237,7 +231,7 @@ fn woken(ctx: &Ctx) -> Verdict {
         let (mut registered, mut bound) = (Vec::new(), null_mut());
         if job.rank == 0 {
             registered.push(job.station.register(memory, 100)?);
-            bound = counter(job)?;
+            bound = job.station.counter()?;
             ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_WRITE));
         }
         let places = spread(job, &registered)?;
@@ -272,7 +266,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
         gives!(INVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
         let registered = job.station.register(memory, 100)?;
-        let bound = counter(job)?;
+        let bound = job.station.counter()?;
         gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), 0));
         gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
         ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
@@ -288,7 +282,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         // A domain has as many as it needs, one after the other.
         for _ in 0..3000 {
             let registered = job.station.register(memory, 100)?;
-            let bound = counter(job)?;
+            let bound = job.station.counter()?;
             ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
             close(registered.mr)?;
             close(bound)?;

@@ -8,6 +8,7 @@ use unipgas::libfabric::sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close};
+use super::work::*;
 use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
 
@@ -41,133 +42,10 @@ fn plan() -> Plan<'static> {
     }
 }
 
-/// Counters of the program's own.
-fn counter(job: &Job<'_>) -> Result<*mut fid_cntr, String> {
-    let mut counter = null_mut();
-    ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, null_mut()));
-    Ok(counter)
-}
-
-fn work(
-    (trigger, threshold): (*mut fid_cntr, u64),
-    completion: *mut fid_cntr,
-    kind: c_int,
-    op: *mut c_void,
-) -> fi_deferred_work {
-    fi_deferred_work {
-        context: [null_mut(); 8],
-        threshold,
-        triggering_cntr: trigger,
-        completion_cntr: completion,
-        op_type: kind,
-        op,
-    }
-}
-
-/// Memory and place of an operation on one word of a peer.
-struct Word {
-    iov: libc::iovec,
-    ioc: fi_ioc,
-    remote: fi_rma_iov,
-    elements: fi_rma_ioc,
-    to: u64,
-}
-
-impl Word {
-    fn new(job: &Job<'_>, rank: u32, at: usize, local: *mut u64) -> Word {
-        let (to, addr, key) = job.place(rank, at);
-        Word {
-            iov: libc::iovec {
-                iov_base: local.cast(),
-                iov_len: 8,
-            },
-            ioc: fi_ioc {
-                addr: local.cast(),
-                count: 1,
-            },
-            remote: fi_rma_iov { addr, len: 8, key },
-            elements: fi_rma_ioc {
-                addr,
-                count: 1,
-                key,
-            },
-            to,
-        }
-    }
-
-    fn message(&self, context: *mut c_void) -> fi_msg {
-        fi_msg {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            context,
-            data: 0,
-        }
-    }
-
-    fn tagged(&self, tag: u64, context: *mut c_void) -> fi_msg_tagged {
-        fi_msg_tagged {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            tag,
-            ignore: 0,
-            context,
-            data: 0,
-        }
-    }
-
-    fn rma(&self, context: *mut c_void) -> fi_msg_rma {
-        fi_msg_rma {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            rma_iov: &self.remote,
-            rma_iov_count: 1,
-            context,
-            data: 0,
-        }
-    }
-
-    fn atomic(&self, op: c_int, context: *mut c_void) -> fi_msg_atomic {
-        fi_msg_atomic {
-            msg_iov: &self.ioc,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            rma_iov: &self.elements,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op,
-            context,
-            data: 0,
-        }
-    }
-
-    fn fetch(&mut self) -> fi_msg_fetch {
-        fi_msg_fetch {
-            msg_iov: &raw mut self.ioc,
-            desc: null_mut(),
-            iov_count: 1,
-        }
-    }
-
-    fn compare(&self) -> fi_msg_compare {
-        fi_msg_compare {
-            msg_iov: &self.ioc,
-            desc: null_mut(),
-            iov_count: 1,
-        }
-    }
-}
-
 fn every_kind(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
         let (ep, of_endpoint) = (job.ep, job.station.counters[0]);
-        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         let right = job.right();
         let mut words = [11u64, 0, 5, 7, 0, 3, 9, 0, 21, 0, 22, 0];
         let at = words.as_mut_ptr();
@@ -295,7 +173,7 @@ fn every_kind(ctx: &Ctx) -> Verdict {
 
 fn met(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         ok!(obj trigger, add(2));
         ok!(obj trigger, adderr(1));
         let mut value = 5u64;
@@ -331,7 +209,7 @@ fn met(ctx: &Ctx) -> Verdict {
 
 fn thresholds(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         // Thresholds in the order of posting, and which of them is to be the how-maniest.
         let posted = [5u64, 2, 9, 5, 2, 1, 9, 5];
         let expected = [3u64, 1, 6, 4, 2, 0, 7, 5];
@@ -379,7 +257,7 @@ fn thresholds(ctx: &Ctx) -> Verdict {
 
 fn asked(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         let mut value = 5u64;
         let word = Word::new(job, job.right(), 0, &mut value);
         let mut good = fi_op_rma {
@@ -416,16 +294,9 @@ fn asked(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn context(trigger: *mut fid_cntr, threshold: usize) -> fi_triggered_context {
-    fi_triggered_context {
-        event_type: FI_TRIGGER_THRESHOLD,
-        trigger: [trigger.addr(), threshold, 0],
-    }
-}
-
 fn triggered(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let trigger = counter(job)?;
+        let trigger = job.station.counter()?;
         let right = job.right();
         let mut contexts: Vec<fi_triggered_context> =
             (1..=7).map(|nth| context(trigger, nth)).collect();
@@ -485,7 +356,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
 
 fn cancelled(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let (trigger, other) = (counter(job)?, counter(job)?);
+        let (trigger, other) = (job.station.counter()?, job.station.counter()?);
         let domain = job.station.domain;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
@@ -539,7 +410,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
 
 fn refused(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
-        let (trigger, completion) = (counter(job)?, counter(job)?);
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         let domain = job.station.domain;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
@@ -624,7 +495,7 @@ fn refused(ctx: &Ctx) -> Verdict {
     })?;
     // Without the capability.
     with(ctx, &Plan::default(), 256, |job| {
-        let trigger = counter(job)?;
+        let trigger = job.station.counter()?;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
         let mut waits = context(trigger, 1);
@@ -680,7 +551,7 @@ fn chained(ctx: &Ctx) -> Verdict {
         let domain = job.station.domain;
         let mut counters = Vec::new();
         for _ in 0..=2 * LINKS {
-            counters.push(counter(job)?);
+            counters.push(job.station.counter()?);
         }
         // An addition to the word starts an addition to a counter, and that the next addition to the word.
         let mut value = 1u64;
