@@ -278,6 +278,13 @@ impl CompletionQueue {
         self.len() >= self.size
     }
 
+    /// Whether there is room for what an operation may have told: its failure, and its success if that is `wanted`.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, wanted: bool) -> bool {
+        let failed = self.failed.load(Ordering::Acquire);
+        failed < self.size && !(wanted && self.len() + failed >= self.size)
+    }
+
     #[inline(always)]
     fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)

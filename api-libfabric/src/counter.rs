@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::Deadline;
+use unipgas_core::pace::Pace;
 
 use crate::completion::Attached;
 use crate::domain::Domain;
@@ -21,6 +22,8 @@ pub struct Counter {
     errors: AtomicU64,
     /// It can be waited for by itself.
     waits: bool,
+    /// Of looks from outside, for looks at the lives of peers.
+    pace: Pace,
     pub(crate) attached: Attached,
 }
 
@@ -38,6 +41,7 @@ impl Counter {
             tally: OnceLock::new(),
             errors: AtomicU64::new(0),
             waits,
+            pace: Pace::default(),
             attached: Attached::default(),
         })
     }
@@ -80,15 +84,23 @@ impl Counter {
         self.domain.deferred().progress();
     }
 
+    /// Somebody looks, who may look at nothing else.
+    fn attend(&self) {
+        if self.pace.is_due() {
+            self.attached.look();
+        }
+        self.progress();
+    }
+
     /// Completed operations.
     pub fn read(&self) -> u64 {
-        self.progress();
+        self.attend();
         self.value()
     }
 
     /// Failed operations.
     pub fn read_errors(&self) -> u64 {
-        self.progress();
+        self.attend();
         self.errors.load(Ordering::Acquire)
     }
 

@@ -25,6 +25,8 @@ use crate::watcher::Watched;
 pub const INJECT_SIZE: usize = 4096;
 /// Operations that can be under way.
 pub const DEPTH: usize = 4096;
+/// Receives that can be posted, and messages that they are taking.
+pub const RECEIVES: usize = 1 << 16;
 /// Elements of a vector of memory.
 pub const IOV_LIMIT: usize = 8;
 /// Notices of remote writes that have come and have not been looked at; what does not fit waits at its senders.
@@ -426,6 +428,19 @@ impl Endpoint {
         }
     }
 
+    /// How many operations the transmit context has room for, and how many receives the receive context.
+    pub(crate) fn rooms(&self) -> (usize, usize) {
+        let Ok((_, state)) = self.live() else {
+            return (DEPTH, RECEIVES);
+        };
+        let messages = state.messages.as_ref();
+        let receives = messages.map_or(0, Messages::receives);
+        (
+            DEPTH.saturating_sub(state.under_way()),
+            RECEIVES.saturating_sub(receives),
+        )
+    }
+
     /// What every operation to the endpoint at `to` checks before it is posted: room, and fences. Errors: [`Errno::AGAIN`].
     #[inline(always)]
     pub(crate) fn admit(
@@ -436,14 +451,9 @@ impl Endpoint {
         posting: &Posting,
     ) -> Result<Admitted> {
         let wanted = posting.wants(reports.selective[0]);
-        if wanted
-            && reports
-                .transmit
-                .as_ref()
-                .is_some_and(|queue| queue.is_full())
-            || state.under_way() >= DEPTH
-        {
-            state.progress(reports);
+        let queue = reports.transmit.as_ref();
+        if queue.is_some_and(|queue| !queue.has_room(wanted)) || state.under_way() >= DEPTH {
+            state.find_room(reports);
             return Err(Errno::AGAIN);
         }
         if posting.flags & FI_FENCE != 0 {

@@ -97,9 +97,25 @@ impl State {
         }
     }
 
-    /// Operations under way.
+    /// Whether an access to a peer's memory has not ended.
+    pub fn has_accesses(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
+    /// What of the transmit context is in use: the program's operations that have not ended.
     pub fn under_way(&self) -> usize {
-        self.operations.len()
+        let messages = self.messages.as_ref();
+        self.operations.len() + messages.map_or(0, Messages::under_way)
+    }
+
+    /// Somebody finds no room: moves everything on. What takes the room may wait for a peer that has died.
+    #[cold]
+    pub fn find_room(&mut self, reports: &Reports) {
+        if self.pace.is_due() {
+            self.look_at_peers(reports);
+        } else {
+            self.progress(reports);
+        }
     }
 
     /// Whether an operation to the endpoint at `to` has not ended, whatever its address was then.

@@ -13,7 +13,7 @@ use super::naming::Format;
 use super::queue::QueueObject;
 use super::shared::{ReceivesObject, TransmitsObject};
 use super::trigger::{Lists, trigger};
-use super::{Object, code, fid_of, given, no, posted, put};
+use super::{Object, code, fid_of, given, no, number, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, Posting};
 use crate::messages::{RECEIVE_OP_FLAGS, Tag};
 use crate::name::Called;
@@ -53,8 +53,8 @@ static OPS: fi_ops_ep = fi_ops_ep {
     setopt,
     tx_ctx: no,
     rx_ctx: no,
-    rx_size_left: size_left,
-    tx_size_left: size_left,
+    rx_size_left: receives_left,
+    tx_size_left: transmits_left,
 };
 
 static CM: fi_ops_cm = fi_ops_cm {
@@ -383,9 +383,22 @@ unsafe extern "C" fn setopt(
     })
 }
 
-pub(super) unsafe extern "C" fn size_left(_endpoint: *mut fid_ep) -> isize {
-    // Calls that find no room say so.
-    1
+unsafe extern "C" fn transmits_left(endpoint: *mut fid_ep) -> isize {
+    number(|| {
+        // SAFETY:
+        // - an endpoint, by the table; likewise below.
+        let endpoint = unsafe { EndpointObject::at(endpoint) }?;
+        Ok(endpoint.inner.endpoint.rooms().0)
+    })
+}
+
+unsafe extern "C" fn receives_left(endpoint: *mut fid_ep) -> isize {
+    number(|| {
+        // SAFETY:
+        // - as above.
+        let endpoint = unsafe { EndpointObject::at(endpoint) }?;
+        Ok(endpoint.inner.endpoint.rooms().1)
+    })
 }
 
 unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) -> c_int {

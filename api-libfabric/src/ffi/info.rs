@@ -6,7 +6,7 @@ use unipgas_core::registry;
 
 use super::naming::{Format, resolve};
 use super::{code, library, put};
-use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT};
+use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT, RECEIVES};
 use crate::messages::RECEIVE_OP_FLAGS;
 use crate::name::Called;
 use crate::rma::{LONGEST, TRANSMIT_FLAGS};
@@ -275,7 +275,7 @@ impl Offer {
             allowed(wanted.op_flags, RECEIVE_OP_FLAGS)?;
             allowed(wanted.msg_order, ORDERS)?;
             within(wanted.comp_order, 0)?;
-            within(wanted.size, MOST)?;
+            within(wanted.size, RECEIVES)?;
             within(wanted.total_buffered_recv, 0)?;
             within(wanted.iov_limit, IOV_LIMIT)?;
             offer.op_flags[1] = wanted.op_flags;

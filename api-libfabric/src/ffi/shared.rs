@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::domain::DomainObject;
-use super::endpoint::{least_room, option_of, size_left};
+use super::endpoint::{least_room, option_of};
 use super::message::{Receiver, SHARED, SHARED_TAGGED};
-use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, posted, put};
-use crate::endpoint::{Posting, SharedTransmits};
+use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, number, posted, put};
+use crate::endpoint::{DEPTH, Posting, SharedTransmits};
 use crate::messages::{RECEIVE_OP_FLAGS, SharedReceives, Tag};
 use crate::rma::{Part, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
@@ -40,8 +40,8 @@ static TRANSMITS_OPS: fi_ops_ep = fi_ops_ep {
     setopt: no_option_to_set,
     tx_ctx: no,
     rx_ctx: no,
-    rx_size_left: size_left,
-    tx_size_left: size_left,
+    rx_size_left: none_left,
+    tx_size_left: transmits_left,
 };
 
 static RECEIVES: fi_ops = fi_ops {
@@ -61,8 +61,8 @@ static RECEIVES_OPS: fi_ops_ep = fi_ops_ep {
     setopt,
     tx_ctx: no,
     rx_ctx: no,
-    rx_size_left: size_left,
-    tx_size_left: size_left,
+    rx_size_left: receives_left,
+    tx_size_left: none_left,
 };
 
 pub(super) unsafe extern "C" fn open_transmits(
@@ -230,6 +230,24 @@ unsafe extern "C" fn no_option_to_set(
     _len: usize,
 ) -> c_int {
     -Errno::NOPROTOOPT.0
+}
+
+unsafe extern "C" fn none_left(_context: *mut fid_ep) -> isize {
+    0
+}
+
+unsafe extern "C" fn transmits_left(_context: *mut fid_ep) -> isize {
+    // Each endpoint has room of its own.
+    DEPTH as isize
+}
+
+unsafe extern "C" fn receives_left(context: *mut fid_ep) -> isize {
+    number(|| {
+        // SAFETY:
+        // - a shared receive context, by the table.
+        let context = unsafe { ReceivesObject::at(context) }?;
+        Ok(context.inner.shared.room())
+    })
 }
 
 impl Receiver for ReceivesPart {

@@ -31,6 +31,7 @@ impl Messages {
             let Some(result) = self.mailbox.test_send(sent.ticket) else {
                 return true;
             };
+            self.own -= usize::from(sent.after.is_own());
             match (&sent.after, result) {
                 (After::Report(report), Ok(())) => reports.succeed(report),
                 (After::Report(report), Err(error)) => {

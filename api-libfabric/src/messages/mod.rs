@@ -131,6 +131,13 @@ enum After {
     Nothing,
 }
 
+impl After {
+    /// Whether the send is one of the program's own.
+    fn is_own(&self) -> bool {
+        matches!(self, After::Report(_))
+    }
+}
+
 /// Where a message goes; mostly one place.
 enum Parts {
     One(Part),
@@ -181,6 +188,8 @@ pub(crate) struct Messages {
     mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     sent: Vec<Sent>,
+    /// How many of them are the program's own, and not answers to peers.
+    own: usize,
     /// By the index of the ticket.
     awaited: Vec<Option<Awaited>>,
     /// Sends may have ended since they were looked at.
@@ -263,6 +272,7 @@ impl Messages {
             mailbox,
             acquaintances,
             sent: Vec::new(),
+            own: 0,
             awaited: Vec::new(),
             stale: false,
             claimed: Vec::new(),
@@ -275,6 +285,18 @@ impl Messages {
             unanswered: 0,
             shared: None,
         })
+    }
+
+    /// The program's sends, and atomic operations on tagged buffers, that have not ended.
+    #[inline]
+    pub fn under_way(&self) -> usize {
+        self.own + self.unanswered
+    }
+
+    /// Receives that have not ended.
+    #[inline]
+    pub fn receives(&self) -> usize {
+        self.mailbox.receives()
     }
 
     /// Keys of the mailbox and of the table of numbers.

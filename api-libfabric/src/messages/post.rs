@@ -4,7 +4,7 @@ use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
 use super::{After, Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, fence};
+use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, RECEIVES, fence};
 use crate::operation::{Counted, Report, Reports};
 use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_parts};
 use crate::state::State;
@@ -64,7 +64,7 @@ impl Endpoint {
             return Err(Errno::OPNOTSUPP);
         }
         let admitted = self.admit(reports, state, to, posting)?;
-        if self.options().order & !FI_ORDER_SAS != 0 && state.under_way() > 0 {
+        if self.options().order & !FI_ORDER_SAS != 0 && state.has_accesses() {
             // Messages go another way than what was posted before.
             fence(reports, state, |state| state.is_under_way_to(to))?;
         }
@@ -126,6 +126,7 @@ impl Endpoint {
                 Ok(())
             }
             Ok(Some(ticket)) => {
+                messages.own += 1;
                 messages.sent.push(Sent {
                     to: number,
                     ticket,
@@ -189,6 +190,10 @@ impl Endpoint {
             };
         }
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        if messages.receives() >= RECEIVES {
+            state.progress(reports);
+            return Err(Errno::AGAIN);
+        }
         if flags & FI_MULTI_RECV != 0 {
             let [part] = parts else {
                 return Err(Errno::INVAL);
@@ -256,6 +261,7 @@ impl Endpoint {
             && messages.mailbox.cancel_send(messages.sent[at].ticket)
             && let After::Report(report) = messages.sent.remove(at).after
         {
+            messages.own -= 1;
             return reports.fail(&report, Errno::CANCELED);
         }
         Err(Errno::NOENT)

@@ -12,7 +12,7 @@ use super::{Messages, Parts, Tag};
 use crate::av::AddressVector;
 use crate::completion::Entry;
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, Posting};
+use crate::endpoint::{Endpoint, Posting, RECEIVES};
 use crate::name::Name;
 use crate::operation::{Counted, Report, Reports};
 use crate::rma::Part;
@@ -90,6 +90,11 @@ impl SharedReceives {
     /// See [`SharedReceives::least_room`].
     pub fn set_least_room(&self, bytes: usize) {
         self.users.lock().least_room = bytes;
+    }
+
+    /// How many receives there is room for.
+    pub(crate) fn room(&self) -> usize {
+        RECEIVES.saturating_sub(self.pool.receives())
     }
 
     /// All endpoints have one address vector. Errors: [`Errno::INVAL`] if this one has another.
@@ -182,6 +187,9 @@ impl SharedReceives {
         let least = several.then(|| self.least_room());
         let keeping = {
             let mut all = self.posted.lock();
+            if self.pool.receives() >= RECEIVES {
+                return Err(Errno::AGAIN);
+            }
             // SAFETY:
             // - held here until the receive has ended, or valid by the caller's word.
             let (ticket, keeping) = unsafe { self.pool.receive(wanted, buffer, len, least) };

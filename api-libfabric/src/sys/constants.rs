@@ -63,6 +63,7 @@ constants! { FLAGS, u64:
     FI_SYNC_ERR = 1 << 58,
     FI_SYMMETRIC = 1 << 59,
     FI_ORDER_STRICT = 0x1ff,
+    FI_ORDER_WAW = 1 << 4,
     FI_ORDER_SAS = 1 << 8,
     FI_ORDER_DATA = 1 << 16,
     FI_ADDR_UNSPEC = u64::MAX,

@@ -101,6 +101,11 @@ impl Pool {
         (PoolTicket(key as u32), inner.keeping.clone())
     }
 
+    /// Receives that have not ended, or whose ends have not been taken.
+    pub fn receives(&self) -> usize {
+        self.inner.lock().receives.len()
+    }
+
     /// Takes a receive back, as far as no message has been found for it. True: its ticket means nothing any more; false: it does until the
     /// last of its messages has been taken. `None`: it is not posted.
     pub fn cancel(&self, ticket: PoolTicket) -> Option<bool> {

@@ -43,6 +43,12 @@ impl Mailbox {
         ReceiveTicket(key as u32)
     }
 
+    /// Receives that have not ended, or whose ends have not been taken.
+    #[inline(always)]
+    pub fn receives(&self) -> usize {
+        self.receives.len()
+    }
+
     /// What has become of a receive; after `Some` the ticket means nothing.
     pub fn test_receive(&mut self, ticket: ReceiveTicket) -> Option<Result<Received>> {
         match &self.receives.get(ticket.0 as usize)?.stage {

@@ -43,7 +43,7 @@ fn names(job: &Job<'_>) -> Vec<u8> {
     (0..job.size).flat_map(told).collect()
 }
 
-fn vector(station: &Station, kind: i32, flags: u64) -> Result<*mut fid_av, String> {
+pub(super) fn vector(station: &Station, kind: i32, flags: u64) -> Result<*mut fid_av, String> {
     let mut attr = fi_av_attr {
         r#type: kind,
         rx_ctx_bits: 0,

@@ -59,7 +59,7 @@ impl Job<'_> {
 
     /// Posts what may have to be tried again.
     pub(crate) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
-        let mut looks = Looks::new();
+        let mut looks = Looks::for_the("room for an operation");
         loop {
             match call() {
                 0 => return Ok(()),

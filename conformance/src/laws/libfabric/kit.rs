@@ -130,7 +130,7 @@ impl Queue {
 
     /// The next entry, a success.
     pub(crate) fn next(self) -> Result<fi_cq_tagged_entry, String> {
-        let mut looks = Looks::new();
+        let mut looks = Looks::for_the("a success in a completion queue");
         loop {
             match self.read() {
                 (1, entry) => return Ok(entry),
@@ -166,7 +166,7 @@ impl Queue {
 
     /// The next failure; fails if there is a success before it.
     pub(crate) fn error(self) -> Result<fi_cq_err_entry, String> {
-        let mut looks = Looks::new();
+        let mut looks = Looks::for_the("a failure in a completion queue");
         loop {
             match self.read() {
                 (AVAIL, _) => return self.take_error(),

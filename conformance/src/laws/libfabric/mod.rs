@@ -12,6 +12,8 @@ mod death;
 mod death_messages;
 mod event;
 mod flags;
+mod flood;
+mod full_queue;
 mod growth;
 mod info;
 mod inject;
@@ -93,6 +95,8 @@ pub fn laws() -> Vec<&'static Law> {
         poll::laws(),
         peek::laws(),
         peers::laws(),
+        full_queue::laws(),
+        flood::laws(),
     ]
     .concat()
 }

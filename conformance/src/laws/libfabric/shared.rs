@@ -42,14 +42,14 @@ laws! {
 }
 
 /// The endpoints of rank 0, and what they share.
-struct Shared {
-    srx: *mut fid_ep,
-    endpoints: Vec<Own>,
+pub(super) struct Shared {
+    pub(super) srx: *mut fid_ep,
+    pub(super) endpoints: Vec<Own>,
 }
 
-struct Own {
+pub(super) struct Own {
     ep: *mut fid_ep,
-    rx: Queue,
+    pub(super) rx: Queue,
     counter: *mut fid_cntr,
 }
 
@@ -116,7 +116,7 @@ impl Shared {
 }
 
 /// Rank 0 opens endpoints that share receives; all know their addresses; the body is what each rank does.
-fn with_shared(
+pub(super) fn with_shared(
     ctx: &Ctx,
     plan: &Plan<'_>,
     count: usize,

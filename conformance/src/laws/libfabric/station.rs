@@ -173,6 +173,14 @@ impl Station {
         Ok(ep)
     }
 
+    /// The sizes of the transmit and the receive context.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        let info = self.info.raw();
+        // SAFETY:
+        // - what getinfo gave, with its attributes.
+        unsafe { ((*(*info).tx_attr).size, (*(*info).rx_attr).size) }
+    }
+
     /// The endpoint's name.
     pub(crate) fn name(&self) -> Result<[u8; NAME], String> {
         name_of(self.ep)

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
+use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 /// What has been told, by contexts.
 pub(super) struct Told(Vec<u8>);
@@ -20,9 +20,7 @@ impl Told {
     pub(super) fn look(&mut self, queue: Queue) -> Result<Option<fi_cq_tagged_entry>, String> {
         match queue.read() {
             (1, entry) => {
-                let context = entry.op_context.addr();
-                ensure!(context < self.0.len(), "context {context}");
-                self.0[context] += 1;
+                self.note(entry.op_context.addr())?;
                 Ok(Some(entry))
             }
             (AGAIN, _) => Ok(None),
@@ -36,6 +34,13 @@ impl Told {
             }
             (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
         }
+    }
+
+    /// This context has been told.
+    pub(super) fn note(&mut self, context: usize) -> Verdict {
+        let times = self.0.get_mut(context);
+        *times.ok_or(format!("context {context}"))? += 1;
+        Ok(())
     }
 
     pub(super) fn all(&self) -> usize {

@@ -1,0 +1,344 @@
+//! Queues that are full on all sides at once, towards a process that is stopped, and towards one that dies.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::death::{ended, reset, victim};
+use super::kit::*;
+use super::message::pattern;
+use super::station::Plan;
+use super::told::*;
+use crate::kit::{stop_for_a_while, stop_until_killed, until_ok};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    both_sides: "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+        [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read] + ordering,
+        "processes that flood each other by operations of all kinds, and repeat what gives -FI_EAGAIN, have each done once, messages in order";
+    stopped: "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+        [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read],
+        "so do those of which one is stopped meanwhile";
+    death: "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
+        "a process dies to which the transmit context is full: each operation ends once, and others find room";
+    counted: "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
+        "who reads nothing but counters learns of that, too";
+}
+
+/// Operations of each process on each other one, and of those the messages of each kind.
+const EACH: usize = 240;
+const OF_A_KIND: usize = EACH / KINDS;
+const KINDS: usize = 8;
+/// Neither in a line nor in the ring.
+const LONG: usize = 70_000;
+const MIDDLE: usize = 3000;
+
+/// What the messages of a kind are like: the tag, and how long.
+const MESSAGES: [(Option<u64>, usize); 4] =
+    [(None, 8), (Some(1), 8), (Some(2), MIDDLE), (Some(3), LONG)];
+
+/// What identifies an operation of a process.
+fn serial(from: u32, nth: usize) -> usize {
+    from as usize * EACH + nth
+}
+
+/// Where receive `nth` of messages of a kind from a process belongs.
+fn receive(kind: usize, from: usize, nth: usize) -> usize {
+    (from * MESSAGES.len() + kind) * OF_A_KIND + nth
+}
+
+struct Flood<'a> {
+    job: &'a Job<'a>,
+    sent: Told,
+    received: Told,
+    data: Told,
+    rooms: Vec<Memory>,
+}
+
+impl Flood<'_> {
+    /// One look at both queues.
+    fn look(&mut self) -> Verdict {
+        self.sent.look(self.job.tx)?;
+        match self.job.rx.read() {
+            (1, entry) if entry.flags & FI_REMOTE_CQ_DATA != 0 => {
+                self.data.note(entry.data as usize)
+            }
+            (1, entry) => self.received.note(entry.op_context.addr()),
+            (AGAIN, _) => Ok(()),
+            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+        }
+    }
+
+    /// What came is what was sent; of each kind and sender in the order of sending, as the receives were posted.
+    fn check(&self, posted: &[usize]) -> Verdict {
+        let mut next = vec![0; self.job.size as usize * MESSAGES.len()];
+        for context in posted {
+            let room = self.rooms[*context];
+            let kind = context / OF_A_KIND % MESSAGES.len();
+            let head = room.get(0) as usize;
+            let (from, nth) = (head / OF_A_KIND, head % OF_A_KIND);
+            let place = next.get_mut(from * MESSAGES.len() + kind);
+            let expected = place.ok_or(format!("a message from {from}"))?;
+            ensure_eq!(nth, *expected, "message of kind {kind} from {from}");
+            *expected += 1;
+            room.holds(8, &pattern(nth, MESSAGES[kind].1)[8..], "a message")?;
+        }
+        Ok(())
+    }
+}
+
+fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+    let plan = Plan {
+        entries: 8,
+        order: FI_ORDER_SAS,
+        ..Plan::default()
+    };
+    let (size, me) = (ctx.size as usize, ctx.rank as usize);
+    with(ctx, &plan, 8 * (1 + size * EACH), |job| {
+        let receives = size * MESSAGES.len() * OF_A_KIND;
+        let mut flood = Flood {
+            job,
+            sent: Told::of(size * EACH),
+            received: Told::of(receives),
+            data: Told::of(size * EACH),
+            rooms: (0..receives)
+                .map(|at| Memory::new(MESSAGES[at / OF_A_KIND % MESSAGES.len()].1))
+                .collect(),
+        };
+        let (ep, none) = (job.ep, null_mut());
+        let mut posted = Vec::new();
+        let mut await_all = |flood: &Flood<'_>, late: bool| -> Verdict {
+            for from in (0..size).filter(|from| *from != me) {
+                for (kind, (tag, len)) in MESSAGES.into_iter().enumerate() {
+                    for nth in (0..OF_A_KIND).filter(|nth| (nth % 2 == 1) == late) {
+                        let at = receive(kind, from, nth);
+                        posted.push(at);
+                        let (place, context) = (flood.rooms[at].at(0).cast(), cx(at));
+                        match tag {
+                            None => ok!(msg ep, recv(place, len, none, FI_ADDR_UNSPEC, context)),
+                            Some(tag) => {
+                                ok!(tagged ep, recv(place, len, none, FI_ADDR_UNSPEC, tag, 0, context))
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(())
+        };
+        await_all(&flood, false)?;
+        let messages: Vec<Vec<u8>> = (0..MESSAGES.len() * OF_A_KIND)
+            .map(|at| {
+                let (kind, nth) = (at / OF_A_KIND, at % OF_A_KIND);
+                let mut bytes = pattern(nth, MESSAGES[kind].1);
+                bytes[..8].copy_from_slice(&((me * OF_A_KIND + nth) as u64).to_le_bytes());
+                bytes
+            })
+            .collect();
+        let words: Vec<u64> = (0..EACH as u64).collect();
+        let (one, mut fetched) = (1u64, vec![0u64; EACH * size]);
+        let o = (&raw const one).cast();
+        let results = fetched.as_mut_ptr();
+        job.meet();
+        before(ctx)?;
+        let mut full = 0;
+        for nth in 0..EACH {
+            for to in (0..job.size).filter(|to| *to != job.rank) {
+                let (peer, at, key) = job.place(to, 0);
+                let own = at + 8 * (1 + serial(job.rank, nth)) as u64;
+                let serial = serial(to, nth);
+                let context = cx(serial);
+                let message = |kind: usize| {
+                    let bytes = &messages[kind * OF_A_KIND + nth / KINDS];
+                    (bytes.as_ptr().cast(), bytes.len())
+                };
+                let word = (&raw const words[nth]).cast();
+                let call = || match nth % KINDS {
+                    0 => {
+                        let (base, len) = message(0);
+                        call!(msg ep, send(base, len, none, peer, context))
+                    }
+                    1 => {
+                        let (base, len) = message(1);
+                        call!(tagged ep, inject(base, len, peer, 1))
+                    }
+                    kind @ (2 | 3) => {
+                        let (base, len) = message(kind);
+                        call!(tagged ep, send(base, len, none, peer, kind as u64, context))
+                    }
+                    4 => call!(rma ep, write(word, 8, none, peer, own, key, context)),
+                    5 => {
+                        let data = super::flood::serial(job.rank, nth) as u64;
+                        call!(rma ep, writedata(word, 8, none, data, peer, own, key, context))
+                    }
+                    6 => {
+                        call!(atomic ep, write(o, 1, none, peer, at, key, UINT64, SUM, context))
+                    }
+                    _ => {
+                        let result = results.wrapping_add(serial).cast();
+                        call!(atomic ep, readwrite(o, 1, none, result, none, peer, at, key, UINT64, SUM, context))
+                    }
+                };
+                post(call, || {
+                    full += 1;
+                    flood.look()
+                })?;
+            }
+        }
+        ensure!(full > 0, "nothing has ever been full");
+        await_all(&flood, true)?;
+        let others = size - 1;
+        let told = others * (EACH - OF_A_KIND);
+        let (come, data) = (others * MESSAGES.len() * OF_A_KIND, others * OF_A_KIND);
+        until_ok("the end of everything", || {
+            flood.look()?;
+            let seen = [flood.sent.all(), flood.received.all(), flood.data.all()];
+            Ok(seen == [told, come, data])
+        })?;
+        job.meet();
+        job.tx.is_empty()?;
+        job.rx.is_empty()?;
+        flood.check(&posted)?;
+        let is_other = |at: usize| at / EACH != me;
+        flood
+            .sent
+            .ensure(|at| usize::from(is_other(at) && at % KINDS != 1))?;
+        flood
+            .data
+            .ensure(|at| usize::from(is_other(at) && at % KINDS == 5))?;
+        let sum = (2 * others * OF_A_KIND) as u64;
+        ensure_eq!(job.memory.get(0), sum, "additions");
+        for at in (0..size * EACH).filter(|at| is_other(*at)) {
+            let written = matches!(at % KINDS, 4 | 5);
+            let expected = if written { at % EACH } else { 0 };
+            let seen = job.memory.get(8 * (1 + at)) as usize;
+            ensure_eq!(seen, expected, "word {at}");
+        }
+        flood.rooms.into_iter().for_each(Memory::free);
+        Ok(())
+    })
+}
+
+fn both_sides(ctx: &Ctx) -> Verdict {
+    flood(ctx, |_| Ok(()))
+}
+
+fn stopped(ctx: &Ctx) -> Verdict {
+    flood(ctx, |ctx| {
+        if ctx.rank + 1 == ctx.size {
+            stop_for_a_while()?;
+        }
+        Ok(())
+    })
+}
+
+/// Operations of which each fourth is a message, and which fill any transmit context with messages.
+const ENOUGH: usize = 1 << 15;
+
+/// Fills the transmit context by operations on the victim, told or counted; gives how many messages and how many others there are.
+fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
+    static ONE: u64 = 1;
+    let (to, at, key) = job.place(victim(job), 8);
+    let (o, none) = ((&raw const ONE).cast(), null_mut());
+    let mut count = 0;
+    // What is posted after the death fails, and needs no room.
+    while count < ENOUGH {
+        let context = cx(count);
+        let code = match count % 4 {
+            0 => call!(msg job.ep, send(o, 8, none, to, context)),
+            1 => call!(rma job.ep, write(o, 8, none, to, at, key, context)),
+            2 => call!(rma job.ep, writedata(o, 8, none, 1, to, at, key, context)),
+            _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, context)),
+        };
+        match code {
+            0 => count += 1,
+            AGAIN => break,
+            code => return Err(format!("operation {count} gave {}", code_name(code))),
+        }
+    }
+    ensure!(count > 8, "no room after {count} operations");
+    let messages = count.div_ceil(4);
+    Ok((messages, count - messages))
+}
+
+fn death(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        entries: 2 * ENOUGH,
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    let (mut word, other, none) = (0u64, 1 - job.rank.min(1), null_mut());
+    let place = (&raw mut word).cast();
+    ok!(msg job.ep, recv(place, 8, none, FI_ADDR_UNSPEC, none));
+    job.meet();
+    if job.rank == victim(&job) {
+        return stop_until_killed(ctx);
+    }
+    let (messages, accesses) = fill_towards_victim(&job)?;
+    let count = messages + accesses;
+    let mut told = Told::of(count + 1);
+    let mut look = || -> Result<usize, String> {
+        match job.tx.read() {
+            (AVAIL, _) => {
+                let error = reset(&job, "an operation", job.tx)?;
+                told.note(error.op_context.addr())?;
+            }
+            (1, entry) => told.note(entry.op_context.addr())?,
+            _ => {}
+        }
+        Ok(told.all())
+    };
+    // There is no room for others before the death.
+    let living = job.peer(other).address;
+    let mine = u64::from(job.rank) + 7;
+    let base = (&raw const mine).cast();
+    post(
+        || call!(msg job.ep, send(base, 8, none, living, cx(count))),
+        || look().map(drop),
+    )?;
+    until_ok("the end of all operations", || Ok(look()? > count))?;
+    told.ensure(|_| 1)?;
+    job.rx.next()?;
+    // SAFETY:
+    // - an own word, whose receive has ended.
+    let seen = unsafe { place.cast::<u64>().read_volatile() };
+    ensure_eq!(seen, u64::from(other) + 7, "the message of the living");
+    for _ in 0..300 {
+        job.update(other, 0, SUM, 1)?;
+    }
+    job.meet();
+    ensure_eq!(job.memory.get(0), 300, "additions of the living");
+    job.tx.is_empty()?;
+    ended(job)
+}
+
+fn counted(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        queues: false,
+        counters: &[FI_SEND, FI_WRITE],
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    job.meet();
+    if job.rank == victim(&job) {
+        return stop_until_killed(ctx);
+    }
+    let (messages, accesses) = fill_towards_victim(&job)?;
+    for (counter, expected) in job.station.counters.iter().zip([messages, accesses]) {
+        let mut seen = (0, 0);
+        let waited = until("all ends", || {
+            seen = (
+                call!(obj * counter, read()),
+                call!(obj * counter, readerr()),
+            );
+            (seen.0 + seen.1) as usize >= expected
+        });
+        waited.map_err(|text| format!("{text}: {seen:?} of {expected}"))?;
+        ensure_eq!((seen.0 + seen.1) as usize, expected, "what was counted");
+    }
+    ensure!(
+        call!(obj job.station.counters[0], readerr()) > 0,
+        "no message to the dead has failed"
+    );
+    ended(job)
+}

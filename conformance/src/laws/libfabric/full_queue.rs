@@ -1,0 +1,491 @@
+//! Queues of one process that are full (fi_domain(3), Resource Management): what finds no room gives -FI_EAGAIN and has done nothing; what
+//! was taken is done once, and told once; with room the call succeeds. See `flood` for queues towards peers that are stopped, or die.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::status::Errno;
+use unipgas::libfabric::sys::*;
+
+use super::address::vector;
+use super::kit::*;
+use super::shared::with_shared;
+use super::station::{Plan, close};
+use super::told::*;
+use super::work::{Word, work};
+use crate::kit::until_ok;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    transmits: "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
+        [send, inject, tsend, sendmsg, atomicmsg, cancel, recv],
+        "a transmit context takes as many messages as it has room for, and nothing more of any kind until one ends; those that it took come once, in order";
+    receives: "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
+        [recv, trecv, cancel, send],
+        "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
+    shared: "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
+        "so does a context of receives that endpoints share";
+    completions: "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
+        "more completions and failures than queues have room for are told once each, in order, and no queue is overrun";
+    selective: "full-queue.selective", "fi_domain(3), Tx CQ; fi_cq(3)", 2, [writemsg, send, cq_read, cntr_read],
+        "a full completion queue refuses what would be told there, and takes what would not";
+    data: "full-queue.data", "fi_domain(3), Target EP; fi_rma(3)", 2, [writedata, inject_writedata, cq_read],
+        "more writes with data than a target that does not look has room for: -FI_EAGAIN, and each is told there once, in order";
+    deferred: "full-queue.deferred", "fi_trigger(3), Deferred work queues", 2, [control, send, cntr_add, cntr_read] + ordering,
+        "deferred work that is due while the transmit context is full waits for room, and is carried out once, in order";
+    events: "full-queue.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, av_insert],
+        "more events than an event queue was made for are read once each, in order";
+}
+
+/// More than any context has room for.
+const TOO_MANY: usize = 1 << 17;
+/// Entries that are more than a transmit context has room for.
+const ENTRIES: usize = 1 << 15;
+
+/// Repeats a call until it finds no room; gives how often it did.
+fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, String> {
+    for nth in 0..TOO_MANY {
+        match call(nth) {
+            0 => {}
+            AGAIN => return Ok(nth),
+            code => return Err(format!("{what} {nth} gave {}", code_name(code))),
+        }
+    }
+    Err(format!("{TOO_MANY} times {what}, and there is room"))
+}
+
+/// A number that the other rank tells.
+fn hear_number(job: &Job<'_>, rank: u32) -> Result<usize, String> {
+    job.meet();
+    let told = job.ctx.told(rank).unwrap_or_default();
+    let bytes = told.try_into().map_err(|_| "not a number")?;
+    Ok(u64::from_le_bytes(bytes) as usize)
+}
+
+fn tell_number(job: &Job<'_>, number: usize) {
+    job.ctx.tell(&(number as u64).to_le_bytes());
+    job.meet();
+}
+
+/// Receives so many messages, of which the `nth` is what `expected` says.
+fn receive_in_order(job: &Job<'_>, count: usize, expected: impl Fn(usize) -> u64) -> Verdict {
+    const AT_ONCE: usize = 64;
+    let mut words = [0u64; AT_ONCE];
+    for first in (0..count).step_by(AT_ONCE) {
+        let some = AT_ONCE.min(count - first);
+        let base = words.as_mut_ptr();
+        for nth in 0..some {
+            let place = base.wrapping_add(nth).cast();
+            ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(first + nth)));
+        }
+        for nth in 0..some {
+            job.rx.of(first + nth)?;
+            // SAFETY:
+            // - a word of the array, whose receive has ended.
+            let seen = unsafe { base.add(nth).read_volatile() };
+            ensure_eq!(seen, expected(first + nth), "message {}", first + nth);
+        }
+    }
+    Ok(())
+}
+
+const ORDERED: Plan<'static> = Plan {
+    caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER,
+    order: FI_ORDER_SAS | FI_ORDER_WAW,
+    entries: ENTRIES,
+    ..Plan::DEFAULT
+};
+
+fn transmits(ctx: &Ctx) -> Verdict {
+    with(ctx, &ORDERED, 256, |job| {
+        let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
+        if job.rank == 1 {
+            // Nothing is called until the other one has filled its queue.
+            let count = hear_number(job, 0)?;
+            receive_in_order(job, count + 2, |nth| nth as u64)?;
+            job.meet();
+            return job.rx.is_empty();
+        }
+        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+        let send = |nth: usize| {
+            let word = (&raw const words[nth]).cast();
+            call!(msg ep, send(word, 8, none, to, cx(nth)))
+        };
+        let count = fill("fi_send", send)?;
+        let (size, _) = job.station.sizes();
+        ensure!(count >= size, "room for {count} messages, not for {size}");
+        ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
+        let word = (&raw const words[0]).cast();
+        let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
+        for _ in 0..3 {
+            gives!(AGAIN, msg ep, send(word, 8, none, to, none));
+            gives!(AGAIN, msg ep, inject(word, 8, to));
+            gives!(AGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
+            gives!(AGAIN, tagged ep, send(word, 8, none, to, 5, none));
+            gives!(AGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
+        }
+        // What is taken back leaves its room to one other.
+        ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
+        ensure_eq!(
+            call!(obj ep, tx_size_left()),
+            1,
+            "fi_tx_size_left with room for one"
+        );
+        ensure_eq!(send(count - 1), 0, "a send with room for one");
+        gives!(AGAIN, msg ep, send(word, 8, none, to, none));
+        tell_number(job, count);
+        let (mut told, mut taken_back) = (Told::of(count), 0);
+        until_ok("the end of all sends", || {
+            match job.tx.read() {
+                (AVAIL, _) => {
+                    let error = job.tx.take_error()?;
+                    let seen = (error.err, error.op_context.addr());
+                    ensure_eq!(seen, (Errno::CANCELED.0, count - 1), "a failure");
+                    taken_back += 1;
+                }
+                (1, entry) => told.note(entry.op_context.addr())?,
+                _ => {}
+            }
+            Ok(told.all() >= count)
+        })?;
+        told.ensure(|_| 1)?;
+        ensure_eq!(taken_back, 1, "sends that were taken back");
+        ensure!(
+            call!(obj ep, tx_size_left()) > 0,
+            "no room in an empty queue"
+        );
+        ensure_eq!(send(count), 0, "a send into an empty queue");
+        job.tx.of(count)?;
+        let more = (&raw const words[count + 1]).cast();
+        job.post(|| call!(msg ep, inject(more, 8, to)))?;
+        job.meet();
+        job.tx.is_empty()
+    })
+}
+
+/// Posts receives by `post` until there is no room for another, takes one back by `cancel`, and has the rest taken by messages.
+fn receive_queue(
+    job: &Job<'_>,
+    size: usize,
+    (rx, owner): (Queue, *mut fid_ep),
+    to: u64,
+) -> Verdict {
+    /// Messages of each kind.
+    const SOME: usize = 150;
+    if job.rank == 1 {
+        hear_number(job, 0)?;
+        for nth in 0..SOME as u64 {
+            let base = (&raw const nth).cast();
+            job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
+            job.post(|| call!(tagged job.ep, inject(base, 8, to, 5)))?;
+        }
+        job.meet();
+        return Ok(());
+    }
+    let (room, none) = (Memory::new(8 * TOO_MANY), null_mut());
+    let post = |nth: usize| {
+        let (place, context) = (room.at(8 * nth).cast(), cx(nth));
+        match nth % 2 {
+            0 => call!(msg owner, recv(place, 8, none, FI_ADDR_UNSPEC, context)),
+            _ => call!(tagged owner, recv(place, 8, none, FI_ADDR_UNSPEC, 5, 0, context)),
+        }
+    };
+    let count = fill("a receive", post)?;
+    ensure!(count >= size, "room for {count} receives, not for {size}");
+    ensure_eq!(call!(obj owner, rx_size_left()), 0, "fi_rx_size_left");
+    ensure_eq!((post(0), post(1)), (AGAIN, AGAIN), "receives without room");
+    ensure_eq!(call!(obj owner, cancel(cx(0))), 0, "fi_cancel");
+    let error = rx.fails(Errno::CANCELED, "the receive that was taken back")?;
+    ensure_eq!(error.op_context.addr(), 0, "its context");
+    ensure_eq!(
+        call!(obj owner, rx_size_left()),
+        1,
+        "fi_rx_size_left with room for one"
+    );
+    ensure_eq!(
+        (post(count), post(1)),
+        (0, AGAIN),
+        "receives with room for one"
+    );
+    tell_number(job, count);
+    let mut next = [2, 1];
+    for _ in 0..2 * SOME {
+        let context = rx.next()?.op_context.addr();
+        let kind = context % 2;
+        ensure_eq!(context, next[kind], "the receive that a message takes");
+        let nth = (next[kind] as u64 - 1) / 2;
+        ensure_eq!(
+            room.get(8 * context),
+            nth,
+            "the message of receive {context}"
+        );
+        next[kind] += 2;
+    }
+    for nth in 0..2 * SOME {
+        ensure_eq!(post(nth), 0, "a receive in place of one that has ended");
+    }
+    ensure_eq!(post(0), AGAIN, "a receive without room");
+    job.meet();
+    rx.is_empty()
+}
+
+fn receives(ctx: &Ctx) -> Verdict {
+    with(ctx, &ORDERED, 256, |job| {
+        let to = job.peer(0).address;
+        receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
+    })
+}
+
+fn shared(ctx: &Ctx) -> Verdict {
+    with_shared(ctx, &ORDERED, 1, |job, shared, addresses| {
+        let place = shared.map_or((job.rx, job.ep), |shared| {
+            (shared.endpoints[0].rx, shared.srx)
+        });
+        receive_queue(job, job.station.sizes().1, place, addresses[0])
+    })
+}
+
+fn completions(ctx: &Ctx) -> Verdict {
+    const COUNT: usize = 300;
+    /// Entries of each queue.
+    const FEW: usize = 4;
+    let plan = Plan {
+        entries: FEW,
+        ..ORDERED
+    };
+    with(ctx, &plan, 256, |job| {
+        let to = job.peer(job.right()).address;
+        if job.rank == 1 {
+            for nth in 0..COUNT as u64 {
+                let base = (&raw const nth).cast();
+                job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
+            }
+            job.meet();
+            return job.tx.is_empty();
+        }
+        let room = Memory::new(8 * COUNT);
+        for nth in 0..COUNT {
+            let place = room.at(8 * nth).cast();
+            ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+        }
+        until("all messages", || {
+            // Only the other queue is looked at.
+            job.tx.progress();
+            room.get(8 * (COUNT - 1)) == COUNT as u64 - 1
+        })?;
+        for nth in 0..COUNT {
+            job.rx.of(nth)?;
+            ensure_eq!(room.get(8 * nth), nth as u64, "message {nth}");
+        }
+        job.rx.is_empty()?;
+        // Failures need room, too.
+        let (far, at, key) = job.place(1, 0);
+        let mut word = 0u64;
+        let base = (&raw mut word).cast();
+        let fails =
+            |nth| call!(rma job.ep, read(base, 8, null_mut(), far, at, key + 1000, cx(nth)));
+        let (mut posted, mut told) = (0, Told::of(COUNT));
+        let mut refused = 0;
+        until_ok("all failures", || {
+            // As many as there is room for, then one is read.
+            while posted < COUNT {
+                match fails(posted) {
+                    0 => posted += 1,
+                    AGAIN => break,
+                    code => return Err(format!("a read gave {}", code_name(code))),
+                }
+            }
+            refused += usize::from(posted < COUNT);
+            if job.tx.read().0 == AVAIL {
+                let error = job.tx.take_error()?;
+                ensure_eq!(error.err, Errno::NOKEY.0, "a failure");
+                told.note(error.op_context.addr())?;
+            }
+            Ok(told.all() == COUNT)
+        })?;
+        ensure!(refused > 0, "room for {COUNT} failures in a queue of {FEW}");
+        told.ensure(|_| 1)?;
+        job.meet();
+        job.tx.is_empty()?;
+        room.free();
+        Ok(())
+    })
+}
+
+fn selective(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        entries: 4,
+        selective: true,
+        counters: &[FI_WRITE],
+        ..ORDERED
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        let mut value = 1u64;
+        let word = Word::new(job, job.right(), 8 * job.rank as usize, &mut value);
+        let write = |nth: usize, flags| {
+            let message = word.rma(cx(nth));
+            call!(rma job.ep, writemsg(&message, flags))
+        };
+        let count = fill("a write that is told", |nth| write(nth, FI_COMPLETION))?;
+        let is_done = |count: usize| {
+            job.rx.progress();
+            call!(obj counter, read()) as usize == count
+        };
+        until("the end of all writes", || is_done(count))?;
+        for more in 1..=200 {
+            ensure_eq!(
+                write(count, FI_COMPLETION),
+                AGAIN,
+                "a write that would be told"
+            );
+            ensure_eq!(write(count, 0), 0, "a write that is not told");
+            until("its end", || is_done(count + more))?;
+        }
+        for nth in 0..count {
+            job.tx.of(nth)?;
+        }
+        job.tx.is_empty()?;
+        ensure_eq!(
+            write(count, FI_COMPLETION),
+            0,
+            "a write with room for its entry"
+        );
+        job.tx.of(count)?;
+        job.meet();
+        let left = 8 * job.left() as usize;
+        ensure_eq!(job.memory.get(left), 1, "what the other one wrote");
+        Ok(())
+    })
+}
+
+fn data(ctx: &Ctx) -> Verdict {
+    /// More than a target keeps that does not look.
+    const MANY: usize = 6000;
+    with(ctx, &ORDERED, 256, |job| {
+        if job.rank == 1 {
+            let count = hear_number(job, 0)?;
+            for nth in 0..count as u64 {
+                ensure_eq!(job.rx.next()?.data, nth, "the data");
+            }
+            job.meet();
+            ensure_eq!(job.memory.get(0), count as u64 - 1, "the last write");
+            return job.rx.is_empty();
+        }
+        let (to, at, key) = job.place(1, 0);
+        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+        let write = |nth: usize| {
+            let (word, none) = ((&raw const words[nth]).cast(), null_mut());
+            match nth % 2 {
+                0 => call!(rma job.ep, writedata(word, 8, none, nth as u64, to, at, key, cx(nth))),
+                _ => call!(rma job.ep, injectdata(word, 8, nth as u64, to, at, key)),
+            }
+        };
+        let mut told = Told::of(TOO_MANY);
+        for nth in 0..MANY {
+            post(|| write(nth), || told.look(job.tx).map(drop))?;
+        }
+        let count = MANY + fill("a write with data", |nth| write(MANY + nth))?;
+        tell_number(job, count);
+        told.complete(job.tx, count.div_ceil(2), &[])?;
+        told.ensure(|nth| usize::from(nth < count && nth % 2 == 0))?;
+        job.meet();
+        Ok(())
+    })
+}
+
+fn deferred(ctx: &Ctx) -> Verdict {
+    const WORKS: usize = 200;
+    with(ctx, &ORDERED, 256, |job| {
+        let (to, none) = (job.peer(job.right()).address, null_mut());
+        if job.rank == 1 {
+            let count = hear_number(job, 0)?;
+            receive_in_order(job, count + WORKS / 2, |nth| nth as u64)?;
+            job.meet();
+            ensure_eq!(job.memory.get(0), WORKS as u64 / 2, "the additions");
+            return job.rx.is_empty();
+        }
+        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+        let count = fill("fi_send", |nth| {
+            let word = (&raw const words[nth]).cast();
+            call!(msg job.ep, send(word, 8, none, to, cx(nth)))
+        })?;
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+        ok!(obj trigger, add(1));
+        let mut one = 1u64;
+        let add = Word::new(job, 1, 0, &mut one);
+        let mut addition = fi_op_atomic {
+            ep: job.ep,
+            msg: add.atomic(SUM, none),
+            flags: 0,
+        };
+        let place = |nth: usize| (&raw const words[count + nth]).cast_mut();
+        let sent: Vec<Word> = (0..WORKS / 2)
+            .map(|nth| Word::new(job, 1, 0, place(nth)))
+            .collect();
+        let mut sends: Vec<fi_op_msg> = sent
+            .iter()
+            .map(|word| fi_op_msg {
+                ep: job.ep,
+                msg: word.message(none),
+                flags: 0,
+            })
+            .collect();
+        let mut works = Vec::new();
+        for send in &mut sends {
+            let send = std::ptr::from_mut(send).cast();
+            works.push(work((trigger, 1), completion, FI_OP_SEND, send));
+            let addition = (&raw mut addition).cast();
+            works.push(work((trigger, 1), completion, FI_OP_ATOMIC, addition));
+        }
+        for one in &mut works {
+            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+        }
+        ensure_eq!(call!(obj completion, read()), 0, "work without room");
+        tell_number(job, count);
+        let mut told = Told::of(count);
+        told.complete(job.tx, count, &[(completion, WORKS)])?;
+        told.ensure(|_| 1)?;
+        job.meet();
+        close(completion)?;
+        close(trigger)
+    })
+}
+
+fn events(ctx: &Ctx) -> Verdict {
+    const COUNT: usize = 3000;
+    with(ctx, &Plan::default(), 256, |job| {
+        let mut eq: *mut fid_eq = null_mut();
+        let mut attr = fi_eq_attr {
+            size: 2,
+            flags: FI_WRITE,
+            wait_obj: FI_WAIT_UNSPEC,
+            signaling_vector: 0,
+            wait_set: null_mut(),
+        };
+        ok!(obj job.station.fabric, eq_open(&mut attr, &mut eq, null_mut()));
+        let av = vector(&job.station, FI_AV_TABLE, FI_COMPLETION)?;
+        ok!(fid av, bind(eq.cast(), 0));
+        let (name, mut address) = (job.station.name()?, 0);
+        for nth in 0..COUNT {
+            let bytes = nth.to_le_bytes();
+            let written = call!(obj eq, write(100, bytes.as_ptr().cast(), bytes.len(), 0));
+            ensure_eq!(written, bytes.len() as isize, "fi_eq_write {nth}");
+            ok!(obj av, insert(name.as_ptr().cast(), 1, &mut address, 0, cx(nth)));
+        }
+        let (mut event, mut buffer) = (0, [0usize; 3]);
+        let size = size_of_val(&buffer);
+        for nth in 0..COUNT {
+            let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+            ensure_eq!(read(), 8, "fi_eq_read");
+            ensure_eq!(buffer[0], nth, "the event that the program wrote");
+            let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+            ensure_eq!(read(), 24, "fi_eq_read");
+            ensure_eq!(event, FI_AV_COMPLETE, "the event of the vector");
+            ensure_eq!(buffer[1], nth, "its context");
+        }
+        gives!(AGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+        close(av)?;
+        close(eq)
+    })
+}
