@@ -19,6 +19,8 @@ mod process;
 mod queue;
 mod segment;
 mod segment_bind;
+mod segment_create;
+mod segment_delete;
 mod transfer;
 mod transfer_list;
 
@@ -31,6 +33,8 @@ pub fn laws() -> Vec<&'static Law> {
         config::laws(),
         group::laws(),
         segment::laws(),
+        segment_delete::laws(),
+        segment_create::laws(),
         segment_bind::laws(),
         transfer::laws(),
         transfer_list::laws(),

@@ -8,7 +8,7 @@ use unipgas::libfabric::sys::*;
 
 use super::address::vector;
 use super::kit::*;
-use super::shared::with_shared;
+use super::srx::with_shared;
 use super::station::{Plan, close};
 use super::told::*;
 use super::work::{Word, work};
@@ -361,7 +361,7 @@ fn selective(ctx: &Ctx) -> Verdict {
 
 fn data(ctx: &Ctx) -> Verdict {
     /// More than a target keeps that does not look.
-    const MANY: usize = 6000;
+    const MANY: usize = 8000;
     with(ctx, &ORDERED, 256, |job| {
         if job.rank == 1 {
             let count = hear_number(job, 0)?;

@@ -37,6 +37,8 @@ mod rights;
 mod rma;
 mod service;
 mod shared;
+mod shared_bindings;
+mod srx;
 pub(crate) mod station;
 mod tagged;
 mod tagged_atomic;
@@ -84,6 +86,7 @@ pub fn laws() -> Vec<&'static Law> {
         rma::laws(),
         service::laws(),
         shared::laws(),
+        shared_bindings::laws(),
         inject::laws(),
         waiting::laws(),
         wait_set::laws(),

@@ -5,7 +5,7 @@ use unipgas::utofu::status::Code;
 use unipgas::utofu::vbg::VbgSetting;
 
 use super::circuit::{Circuit, TABLE, butterfly, ended};
-use super::failure::is_barrier_error;
+use super::failure_gates::is_barrier_error;
 use super::kit::*;
 use crate::kit::{Lose, Sides};
 use crate::law::{Ctx, Verdict};

@@ -6,11 +6,13 @@ mod bad_gates;
 mod bad_management;
 mod bad_random;
 mod barrier;
+mod barrier_management;
 mod circuit;
 mod dead_peer;
 mod delay;
 mod errors;
 mod failure;
+mod failure_gates;
 mod full_queue;
 mod functions;
 mod growth;
@@ -39,12 +41,16 @@ mod model_strong;
 mod model_threads;
 mod model_vbg_threads;
 mod mrq;
+mod mrq_errors;
+mod mrq_overflow;
+mod mrq_remote;
 mod order;
 mod other_backend;
 mod path;
 mod piggyback;
 mod prepare;
 mod put_get;
+mod reductions;
 mod resources;
 mod resources_environment;
 mod session;
@@ -73,6 +79,8 @@ pub fn laws() -> Vec<&'static Law> {
         tcq::laws(),
         full_queue::laws(),
         mrq::laws(),
+        mrq_remote::laws(),
+        mrq_errors::laws(),
         model_notices::laws(),
         order::laws(),
         model_lines::laws(),
@@ -89,8 +97,12 @@ pub fn laws() -> Vec<&'static Law> {
         resources_environment::laws(),
         other_backend::laws(),
         barrier::laws(),
+        barrier_management::laws(),
+        reductions::laws(),
         model_barrier::laws(),
         failure::laws(),
+        mrq_overflow::laws(),
+        failure_gates::laws(),
         dead_peer::laws(),
         link::laws(),
         growth::laws(),

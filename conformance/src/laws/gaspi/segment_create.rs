@@ -1,0 +1,220 @@
+//! §7.2: segments that are made, and used, by all of a group.
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    create_is_for_all: "segment.create", "§7.2.3", 4, [gaspi_segment_create] + ordering,
+        "when gaspi_segment_create returns, the segments of all members can be used";
+    create_for_a_group: "segment.create.group", "§7.2.3", 4, [gaspi_segment_create],
+        "gaspi_segment_create over a group makes the segment accessible to its members alone";
+    create_continues: "segment.create.timeout", "§7.2.3", 3, [gaspi_segment_create] + ordering,
+        "after GASPI_TIMEOUT the segment cannot be used; a later call completes the creation";
+    use_continues: "segment.use.timeout", "§7.2.5", 3, [gaspi_segment_use],
+        "gaspi_segment_use after GASPI_TIMEOUT is completed by a later call";
+    use_is_for_all: "segment.use", "§7.2.5", 3, [gaspi_segment_use] + ordering,
+        "gaspi_segment_use makes memory of every member a segment for all";
+}
+
+fn create_is_for_all(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(u64::from(ctx.rank));
+    if random.below(2) == 0 {
+        pause(random.below(4));
+    }
+    let slot = 16;
+    let memory = segment(7, slot * (ctx.size as usize + 1))?;
+    let own = slot * ctx.size as usize;
+    memory.set(own, 1000 + u64::from(ctx.rank));
+    // At once, and to everybody, the own process too.
+    for rank in 0..ctx.size as u16 {
+        let at = slot * ctx.rank as usize;
+        ok!(gaspi_write_notify(
+            7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1, 0, LONG
+        ));
+    }
+    for rank in 0..ctx.size {
+        notified(7, rank)?;
+        ensure_eq!(
+            memory.get(slot * rank as usize),
+            1000 + u64::from(rank),
+            "what rank {rank} wrote"
+        );
+    }
+    Ok(())
+}
+
+fn create_for_a_group(ctx: &Ctx) -> Verdict {
+    let source = segment(1, 64)?;
+    source.fill(ctx.rank as u8 + 1);
+    let inside = ctx.rank.is_multiple_of(2);
+    let peer = (ctx.rank + 2) % 4;
+    if inside {
+        let group = group_of(&[0, 2])?;
+        ok!(gaspi_segment_create(0, 64, group, LONG, 0));
+        ok!(gaspi_write_notify(
+            1,
+            0,
+            peer as u16,
+            0,
+            0,
+            64,
+            0,
+            1,
+            0,
+            LONG
+        ));
+        notified(0, 0)?;
+        memory(0, 64)?.all(0, 64, peer as u8 + 1, "what the other member wrote")?;
+    }
+    barrier()?;
+    if !inside {
+        for rank in [0, 2] {
+            gives!(ErrInvSeg, gaspi_write(1, 0, rank, 0, 0, 8, 0, LONG));
+        }
+        let mut pointer = std::ptr::null_mut();
+        gives!(ErrInvSeg, gaspi_segment_ptr(0, &mut pointer));
+    }
+    barrier()?;
+    if inside {
+        memory(0, 64)?.all(0, 64, peer as u8 + 1, "the segment after refused writes")?;
+    }
+    barrier()
+}
+
+fn create_continues(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(1);
+    let late = random.below(u64::from(ctx.size)) as u32;
+    let called = segment(0, 8)?;
+    let mut pointer = std::ptr::null_mut();
+    if ctx.rank == late {
+        pause(8);
+        let mut old = 0;
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
+        }
+        ok!(gaspi_segment_create(4, 128, ALL, BLOCK, 0));
+    } else {
+        let mut usable = false;
+        let patience = random.below(2) * 2;
+        repeat("gaspi_segment_create", || {
+            let code = c!(gaspi_segment_create(4, 128, ALL, patience, 0));
+            if code == TIMEOUT {
+                usable |= c!(gaspi_segment_ptr(4, &mut pointer)) == SUCCESS;
+            }
+            code
+        })?;
+        ensure_eq!(
+            called.get(0),
+            1,
+            "whether rank {late} had called gaspi_segment_create"
+        );
+        ensure!(
+            !usable,
+            "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create"
+        );
+    }
+    let memory = memory(4, 128)?;
+    memory.set(0, 5 + u64::from(ctx.rank));
+    ok!(gaspi_write_notify(
+        4,
+        0,
+        right(ctx),
+        4,
+        64,
+        8,
+        0,
+        1,
+        0,
+        LONG
+    ));
+    notified(4, 0)?;
+    ensure_eq!(
+        memory.get(64),
+        5 + u64::from(left(ctx)),
+        "what the neighbour wrote"
+    );
+    let mut num = 0;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 2, "segments after one creation in many calls");
+    Ok(())
+}
+
+fn use_continues(ctx: &Ctx) -> Verdict {
+    let mut own = vec![0u64; 100];
+    let bytes = own.len() * 8;
+    if ctx.rank == 1 {
+        pause(15);
+    }
+    let base: *mut u8 = own.as_mut_ptr().cast();
+    repeat("gaspi_segment_use", || {
+        c!(gaspi_segment_use(4, base, bytes as u64, ALL, 1, 0))
+    })?;
+    let memory = memory(4, bytes)?;
+    ensure_eq!(memory.base, base, "the pointer of a segment in use");
+    memory.set(0, 5 + u64::from(ctx.rank));
+    ok!(gaspi_write_notify(
+        4,
+        0,
+        right(ctx),
+        4,
+        64,
+        8,
+        0,
+        1,
+        0,
+        LONG
+    ));
+    notified(4, 0)?;
+    ensure_eq!(
+        memory.get(64),
+        5 + u64::from(left(ctx)),
+        "what the neighbour wrote"
+    );
+    barrier()?;
+    ok!(gaspi_segment_delete(4));
+    Ok(())
+}
+
+fn use_is_for_all(ctx: &Ctx) -> Verdict {
+    let len = 5000usize;
+    let mut own = vec![0u64; len / 8];
+    let memory = Memory {
+        base: own.as_mut_ptr().cast(),
+        len,
+    };
+    memory.set(0, 70 + u64::from(ctx.rank));
+    ok!(gaspi_segment_use(2, memory.base, len as u64, ALL, BLOCK, 0));
+    for rank in others(ctx) {
+        let at = 8 * (1 + u64::from(ctx.rank));
+        ok!(gaspi_write_notify(
+            2, 0, rank, 2, at, 8, ctx.rank, 1, 0, LONG
+        ));
+    }
+    for rank in others(ctx) {
+        notified(2, u32::from(rank))?;
+        ensure_eq!(
+            memory.get(8 * (1 + rank as usize)),
+            70 + u64::from(rank),
+            "what rank {rank} wrote"
+        );
+    }
+    let mut old = 0;
+    ok!(gaspi_atomic_fetch_add(
+        2,
+        4992,
+        right(ctx),
+        3,
+        &mut old,
+        LONG
+    ));
+    flush(0)?;
+    barrier()?;
+    ensure_eq!(
+        memory.get(4992),
+        3,
+        "an atomic sum in memory of the program"
+    );
+    ok!(gaspi_segment_delete(2));
+    Ok(())
+}

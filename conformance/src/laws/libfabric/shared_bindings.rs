@@ -1,0 +1,255 @@
+//! What shared contexts are bound to, and what is refused (fi_stx_context, fi_srx_context of fi_endpoint(3)).
+
+use std::ptr::{null, null_mut};
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::getinfo;
+use super::shared::message;
+use super::srx::*;
+use super::station::{Plan, close, name_of, open_queue};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    left: "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
+        "an endpoint that is closed leaves the shared receives to the others";
+    wrong: "srx.bad", "fi_endpoint(3)", 1, [srx_context, stx_context, ep_bind, enable, close, recv, send],
+        "what is missing, of another domain or vector, or bound to what has its own, is refused; contexts in use are not closed";
+    transmits: "stx.transmit", "fi_endpoint(3)", 2, [stx_context, ep_bind, send, write, cntr_read],
+        "endpoints with a shared transmit context transmit, and each tells of its own operations";
+    offered: "srx.offer", "fi_getinfo(3)", 1, [getinfo],
+        "who asks for shared contexts is offered them, and who does not gets contexts of the endpoint's own";
+}
+
+fn left(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let plan = Plan::default();
+        if job.rank > 0 {
+            for _ in 0..3 {
+                job.meet();
+                let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
+                send(job, to, &[7; 8])?;
+                job.tx.of(1)?;
+                // A second one, that nothing takes.
+                send(job, to, &[8; 8])?;
+                job.tx.of(1)?;
+                job.meet();
+            }
+            return Ok(());
+        }
+        let mut shared = Shared::open(job, &plan, 3)?;
+        let buffer = Memory::new(24);
+        shared.receive(buffer.base, 8, 0)?;
+        for nth in 0..3 {
+            let own = shared.endpoints.remove(0);
+            ctx.tell(&name_of(own.ep)?);
+            job.meet();
+            own.rx.of(nth)?;
+            buffer.holds(8 * nth, &[7; 8], "the message")?;
+            job.meet();
+            for _ in 0..100 {
+                own.rx.progress();
+            }
+            close(own.ep)?;
+            close(own.rx.0)?;
+            close(own.counter)?;
+            // What the closed one kept is gone; the next receive waits for the others.
+            shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
+        }
+        close(shared.srx)?;
+        buffer.free();
+        Ok(())
+    })
+}
+
+fn wrong(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let (domain, none) = (job.station.domain, null_mut());
+        gives!(INVAL, obj domain, srx_ctx(null_mut(), null_mut(), none));
+        gives!(INVAL, obj domain, stx_ctx(null_mut(), null_mut(), none));
+        let (mut srx, mut stx): (*mut fid_ep, *mut fid_stx) = (null_mut(), null_mut());
+        let mut asked = info(&plan, true, true)?;
+        asked.receive().op_flags = 1 << 40;
+        asked.transmit().op_flags = 1 << 40;
+        gives!(INVAL, obj domain, srx_ctx(asked.receive(), &mut srx, none));
+        gives!(INVAL, obj domain, stx_ctx(asked.transmit(), &mut stx, none));
+        // Attributes may be left out.
+        ok!(obj domain, srx_ctx(null_mut(), &mut srx, none));
+        ok!(obj domain, stx_ctx(null_mut(), &mut stx, none));
+        gives!(NOSYS, fid stx, bind(job.rx.0.cast(), FI_TRANSMIT));
+        gives!(NOSYS, fid srx, bind(job.rx.0.cast(), FI_RECV));
+        gives!(NOENT, obj srx, cancel(cx(1)));
+        // Nobody could tell of its end.
+        ok!(msg srx, recv(null_mut(), 0, none, FI_ADDR_UNSPEC, cx(1)));
+        gives!(OPBADSTATE, obj srx, cancel(cx(1)));
+
+        let mut own = info(&plan, false, false)?;
+        let ep = bare(job, &mut own, job.station.av)?;
+        gives!(INVAL, fid ep, bind(srx.cast(), 0));
+        // Sandia OpenSHMEM binds a transmit context to what has one, and is enabled, and closes it first.
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        ok!(fid ep, bind(stx.cast(), 0));
+        close(stx)?;
+        ok!(obj domain, stx_ctx(null_mut(), &mut stx, none));
+        close(ep)?;
+
+        let mut asked = info(&plan, true, true)?;
+        let ep = bare(job, &mut asked, job.station.av)?;
+        gives!(BADFLAGS, fid ep, bind(srx.cast(), FI_RECV));
+        gives!(BADFLAGS, fid ep, bind(stx.cast(), FI_TRANSMIT));
+        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        ok!(fid ep, bind(srx.cast(), 0));
+        gives!(INVAL, fid ep, bind(srx.cast(), 0));
+        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        ok!(fid ep, bind(stx.cast(), 0));
+        gives!(INVAL, fid ep, bind(stx.cast(), 0));
+        gives!(BUSY, fid srx, close());
+        gives!(BUSY, fid stx, close());
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        gives!(BUSY, fid srx, close());
+        gives!(BUSY, fid stx, close());
+
+        let mut word = 0u64;
+        let base = (&raw mut word).cast();
+        gives!(OPNOTSUPP, msg ep, recv(base, 8, none, FI_ADDR_UNSPEC, none));
+        gives!(OPNOTSUPP, tagged ep, recv(base, 8, none, FI_ADDR_UNSPEC, 1, 0, none));
+        gives!(OPNOTSUPP, msg srx, send(base.cast_const(), 8, none, 0, none));
+        gives!(OPNOTSUPP, msg srx, inject(base.cast_const(), 8, 0));
+        gives!(OPNOTSUPP, tagged srx, send(base.cast_const(), 8, none, 0, 1, none));
+        gives!(OPNOTSUPP, tagged srx, inject(base.cast_const(), 8, 0, 1));
+        gives!(INVAL, msg srx, recv(null_mut(), 8, none, FI_ADDR_UNSPEC, none));
+        gives!(INVAL, msg srx, recvmsg(null(), 0));
+        let part = libc::iovec {
+            iov_base: base,
+            iov_len: 8,
+        };
+        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
+        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
+
+        // Endpoints of one context have one vector.
+        let (mut av, mut attr) = (
+            null_mut(),
+            fi_av_attr {
+                r#type: FI_AV_TABLE,
+                rx_ctx_bits: 0,
+                count: 0,
+                ep_per_node: 0,
+                name: null(),
+                map_addr: null_mut(),
+                flags: 0,
+            },
+        );
+        ok!(obj domain, av_open(&mut attr, &mut av, none));
+        let stranger = bare(job, &mut asked, av)?;
+        ok!(fid stranger, bind(srx.cast(), 0));
+        ok!(fid stranger, bind(stx.cast(), 0));
+        gives!(INVAL, fid stranger, control(FI_ENABLE, null_mut()));
+        close(stranger)?;
+        close(av)?;
+
+        let other = super::station::Station::without_endpoint(&plan)?;
+        let mut foreign: *mut fid_ep = null_mut();
+        ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
+        let apart = bare(job, &mut asked, job.station.av)?;
+        gives!(DOMAIN, fid apart, bind(foreign.cast(), 0));
+        gives!(BUSY, fid other.domain, close());
+        close(foreign)?;
+        other.close_the_rest()?;
+        close(apart)?;
+        close(ep)?;
+        close(srx)?;
+        close(stx)
+    })
+}
+
+fn transmits(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let mut asked = info(&plan, true, false)?;
+        let (mut stx, none): (*mut fid_stx, _) = (null_mut(), null_mut());
+        ok!(obj job.station.domain, stx_ctx(asked.transmit(), &mut stx, none));
+        let each = 5;
+        let mut own = Vec::new();
+        for _ in 0..3 {
+            let mut ep: *mut fid_ep = null_mut();
+            ok!(obj job.station.domain, endpoint(asked.raw(), &mut ep, none));
+            let queue = open_queue(job.station.domain, &plan)?;
+            let mut counter: *mut fid_cntr = null_mut();
+            ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, none));
+            ok!(fid ep, bind(job.station.av.cast(), 0));
+            ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
+            ok!(fid ep, bind(counter.cast(), FI_SEND | FI_WRITE));
+            ok!(fid ep, bind(stx.cast(), 0));
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            own.push((ep, queue, counter));
+        }
+        let words = Memory::new(8 * 3 * each);
+        for nth in 0..3 * each {
+            ok!(msg job.ep, recv(words.at(8 * nth).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
+        }
+        job.meet();
+        let bytes = [6u8; 8];
+        let (to, at, key) = job.place(job.right(), 0);
+        for nth in 0..each {
+            for (which, (ep, queue, _)) in own.iter().enumerate() {
+                let context = cx(10 * which + nth);
+                let base = bytes.as_ptr().cast();
+                job.post(|| {
+                    queue.progress();
+                    call!(msg * ep, send(base, 8, none, to, context))
+                })?;
+                queue.of(10 * which + nth)?;
+                job.post(|| {
+                    queue.progress();
+                    call!(
+                        rma * ep,
+                        write(base, 8, none, to, at + 8 * which as u64, key, context)
+                    )
+                })?;
+                queue.of(10 * which + nth)?;
+            }
+        }
+        for _ in 0..3 * each {
+            job.rx.next()?;
+        }
+        words.holds(0, &[6; 8 * 15], "the messages")?;
+        job.meet();
+        job.memory.holds(0, &[6; 24], "what was written")?;
+        for (ep, queue, counter) in own {
+            queue.is_empty()?;
+            ensure_eq!(call!(obj counter, read()), 2 * each as u64, "its counter");
+            gives!(BUSY, fid stx, close());
+            close(ep)?;
+            close(queue.0)?;
+            close(counter)?;
+        }
+        close(stx)?;
+        words.free();
+        Ok(())
+    })
+}
+
+fn offered(_: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    for (transmits, receives) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut info = info(&plan, transmits, receives)?;
+        let count = |shared| if shared { FI_SHARED_CONTEXT } else { 1 };
+        let (endpoint, domain) = (*info.endpoint(), *info.domain());
+        ensure_eq!(endpoint.tx_ctx_cnt, count(transmits), "tx_ctx_cnt");
+        ensure_eq!(endpoint.rx_ctx_cnt, count(receives), "rx_ctx_cnt");
+        ensure!(domain.max_ep_stx_ctx > 0, "max_ep_stx_ctx");
+        ensure!(domain.max_ep_srx_ctx > 0, "max_ep_srx_ctx");
+        // As much may be asked for as is offered.
+        let mut hints = plan.hints();
+        hints.domain().max_ep_stx_ctx = domain.max_ep_stx_ctx;
+        hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx;
+        ensure!(getinfo(plan.version, 0, Some(&hints)).is_ok(), "the most");
+        hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx + 1;
+        let code = getinfo(plan.version, 0, Some(&hints)).err();
+        ensure_eq!(code, Some(-libc::ENODATA), "more than that");
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Endpoints that share receives, as laws open them.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::kit::*;
+use super::library::{Info, getinfo};
+use super::station::{Plan, close, name_of, open_queue};
+use crate::law::{Ctx, Verdict};
+
+/// The endpoints of rank 0, and what they share.
+pub(super) struct Shared {
+    pub(super) srx: *mut fid_ep,
+    pub(super) endpoints: Vec<Own>,
+}
+
+pub(super) struct Own {
+    pub(super) ep: *mut fid_ep,
+    pub(super) rx: Queue,
+    pub(super) counter: *mut fid_cntr,
+}
+
+pub(super) fn info(plan: &Plan<'_>, transmits: bool, receives: bool) -> Result<Info, String> {
+    let mut hints = plan.hints();
+    if transmits {
+        hints.endpoint().tx_ctx_cnt = FI_SHARED_CONTEXT;
+    }
+    if receives {
+        hints.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT;
+    }
+    getinfo(plan.version, 0, Some(&hints)).map_err(|code| format!("fi_getinfo gave {code}"))
+}
+
+/// An endpoint without contexts, not enabled.
+pub(super) fn bare(job: &Job<'_>, info: &mut Info, av: *mut fid_av) -> Result<*mut fid_ep, String> {
+    let mut ep: *mut fid_ep = null_mut();
+    ok!(obj job.station.domain, endpoint(info.raw(), &mut ep, null_mut()));
+    ok!(fid ep, bind(av.cast(), 0));
+    ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
+    Ok(ep)
+}
+
+impl Shared {
+    pub(super) fn open(job: &Job<'_>, plan: &Plan<'_>, count: usize) -> Result<Shared, String> {
+        let mut info = info(plan, false, true)?;
+        let mut srx = null_mut();
+        ok!(obj job.station.domain, srx_ctx(info.receive(), &mut srx, null_mut()));
+        let mut shared = Shared {
+            srx,
+            endpoints: Vec::new(),
+        };
+        for _ in 0..count {
+            let ep = bare(job, &mut info, job.station.av)?;
+            let rx = open_queue(job.station.domain, plan)?;
+            let counter = job.station.counter()?;
+            ok!(fid ep, bind(rx.0.cast(), FI_RECV));
+            ok!(fid ep, bind(counter.cast(), FI_RECV));
+            ok!(fid ep, bind(srx.cast(), 0));
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            shared.endpoints.push(Own { ep, rx, counter });
+        }
+        Ok(shared)
+    }
+
+    pub(super) fn receive(&self, buffer: *mut u8, len: usize, context: usize) -> Verdict {
+        ok!(msg self.srx, recv(buffer.cast(), len, null_mut(), FI_ADDR_UNSPEC, cx(context)));
+        Ok(())
+    }
+
+    /// Moves all endpoints on.
+    pub(super) fn progress(&self) {
+        self.endpoints.iter().for_each(|own| own.rx.progress());
+    }
+
+    pub(super) fn close(self) -> Verdict {
+        for own in self.endpoints {
+            close(own.ep)?;
+            close(own.rx.0)?;
+            close(own.counter)?;
+        }
+        close(self.srx)
+    }
+}
+
+/// Rank 0 opens endpoints that share receives; all know their addresses; the body is what each rank does.
+pub(super) fn with_shared(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    count: usize,
+    body: impl FnOnce(&Job<'_>, Option<&Shared>, &[u64]) -> Verdict,
+) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        let shared = match job.rank {
+            0 => Some(Shared::open(job, plan, count)?),
+            _ => None,
+        };
+        let mut addresses = Vec::new();
+        for nth in 0..count {
+            if let Some(shared) = &shared {
+                ctx.tell(&name_of(shared.endpoints[nth].ep)?);
+            }
+            job.meet();
+            addresses.push(job.station.insert(&ctx.told(0).unwrap_or_default())?);
+            job.meet();
+        }
+        body(job, shared.as_ref(), &addresses)?;
+        job.meet();
+        shared.map_or(Ok(()), Shared::close)
+    })
+}
+
+pub(super) fn send(job: &Job<'_>, to: u64, bytes: &[u8]) -> Verdict {
+    job.post(|| call!(msg job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, cx(1))))
+}
+
+pub(super) fn tsend(job: &Job<'_>, to: u64, tag: u64, bytes: &[u8]) -> Verdict {
+    job.post(
+        || call!(tagged job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, tag, cx(1))),
+    )
+}

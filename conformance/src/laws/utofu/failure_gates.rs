@@ -1,0 +1,249 @@
+//! Processes that die while others wait for them at barrier gates.
+
+use std::time::{Duration, Instant};
+
+use unipgas::utofu::status::Code;
+
+use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    barrier_ends: "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
+        "polling a barrier ends with an error within two seconds when a participant is killed";
+    barrier_ends_far_away: "failure.barrier.far", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
+        "polling ends with an error also where nobody who is connected with the killed one calls anything";
+    reduction_ends: "failure.reduce", "§3.8.2", 4, [reduce_uint64, poll_reduce_uint64] + needs_kill,
+        "a reduction that a killed participant has not started never succeeds";
+    killed_in_rounds: "failure.any-moment", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, alloc_vbg] + needs_kill + ordering,
+        "a participant is killed at a moment of the seed's choice: no survivor hangs, and a circuit of the survivors works";
+    other_circuits: "failure.other-circuits", "§2.3.3", 4, [barrier, poll_barrier] + needs_kill,
+        "a circuit built after a death, without the dead process, waits for its participants as long as they take";
+}
+
+/// Rank 3 dies a moment later; the others go on with what they have built.
+fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict) -> Verdict {
+    let plan = if ctx.seed.is_multiple_of(2) {
+        ring(4)
+    } else {
+        butterfly(4)
+    };
+    with_a_death_in(ctx, plan, body)
+}
+
+/// The same in a circuit of one's choice; there are 16 bytes behind [`TABLE`].
+fn with_a_death_in(
+    ctx: &Ctx,
+    plan: Plan,
+    body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict,
+) -> Verdict {
+    let queue = Queue::with_component(TNI, 0, 0)?;
+    let memory = Memory::new((TABLE + 16).next_multiple_of(256));
+    let stadd = queue.register_as(memory, STAG)?;
+    ctx.sync();
+    let job = Job {
+        ctx,
+        rank: ctx.rank,
+        size: ctx.size,
+        queue,
+        hdl: queue.hdl,
+        memory,
+        stadd,
+    };
+    let circuit = Circuit::build(&job, plan, TNI)?;
+    let end = circuit.ends()[0];
+    body(&job, &circuit, end)?;
+    ctx.sync();
+    Ok(())
+}
+
+pub(super) fn is_barrier_error(code: i32) -> bool {
+    (-320..=Code::BarrierOther as i32).contains(&code)
+}
+
+fn barrier_ends(ctx: &Ctx) -> Verdict {
+    with_a_death(ctx, |job, circuit, end| {
+        circuit.barrier()?;
+        job.meet();
+        if job.rank == 3 {
+            pause(120);
+            ctx.dies();
+        }
+        ok!(utofu_barrier(end, 0));
+        let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        ensure!(
+            is_barrier_error(code),
+            "a barrier without a participant who was killed gave {}",
+            code_name(code)
+        );
+        // Whatever is started again: it does not succeed, and ends.
+        let code = match c!(utofu_barrier(end, 0)) {
+            SUCCESS => ended("the next barrier", || c!(utofu_poll_barrier(end, 0)))?,
+            code => code,
+        };
+        ensure!(code != SUCCESS, "a barrier succeeded without a participant");
+        Ok(())
+    })
+}
+
+fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
+    // Rank 3 hangs below rank 1, that below rank 0.
+    with_a_death_in(ctx, tree(4), |job, circuit, end| {
+        circuit.barrier()?;
+        job.meet();
+        if job.rank == 3 {
+            ctx.dies();
+        }
+        ok!(utofu_barrier(end, 0));
+        if job.rank != 0 {
+            return job.await_word(TABLE + 8, 1);
+        }
+        let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        ensure!(
+            is_barrier_error(code),
+            "a barrier without a participant who was killed gave {}",
+            code_name(code)
+        );
+        job.write(1, TABLE + 8, 1)?;
+        job.write(2, TABLE + 8, 1)
+    })
+}
+
+fn reduction_ends(ctx: &Ctx) -> Verdict {
+    with_a_death(ctx, |job, _, end| {
+        if job.rank == 3 {
+            ctx.dies();
+        }
+        let mut data = [5u64; 2];
+        let code = match c!(utofu_reduce_uint64(end, 7, data.as_ptr(), 1, 0)) {
+            SUCCESS => ended("the reduction", || {
+                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+            })?,
+            code => code,
+        };
+        ensure!(
+            is_barrier_error(code),
+            "a reduction without a participant who was killed gave {}",
+            code_name(code)
+        );
+        ensure_eq!(data, [5; 2], "data of a reduction that failed");
+        Ok(())
+    })
+}
+
+/// A circuit of ranks 0 to 2, in which one starts late.
+fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
+    let mut ids = [0u64; 3];
+    ok!(utofu_alloc_vbg(5, 3, 0, ids.as_mut_ptr()));
+    for (nth, id) in ids.iter().enumerate() {
+        job.memory.set((job.rank as usize * 3 + nth) * 8, *id);
+    }
+    let row = job.rank as usize * 24;
+    for other in (0..3).filter(|other| *other != job.rank) {
+        ok!(utofu_put(
+            job.hdl,
+            job.vcq(other),
+            job.stadd + row as u64,
+            job.at(other, row),
+            24,
+            0,
+            LOCAL,
+            cb(0)
+        ));
+        job.queue.notice(LCL_PUT)?;
+    }
+    job.meet();
+    let id = |who: u32, gate: usize| job.memory.get((who as usize * 3 + gate) * 8);
+    let setting = |gate: usize, from: [u64; 2], to: [u64; 2]| unipgas::utofu::vbg::VbgSetting {
+        vbg_id: ids[gate],
+        src_lcl_vbg_id: from[0],
+        src_rmt_vbg_id: from[1],
+        dst_lcl_vbg_id: to[0],
+        dst_rmt_vbg_id: to[1],
+        dst_path_coords: [u8::MAX; 3],
+    };
+    // Rank 0 collects from 1, then from 2, and tells 1, then 2.
+    let settings = match job.rank {
+        0 => vec![
+            setting(0, [ids[2], NULL], [ids[1], NULL]),
+            setting(1, [ids[0], id(1, 0)], [ids[2], id(1, 0)]),
+            setting(2, [ids[1], id(2, 0)], [ids[0], id(2, 0)]),
+        ],
+        me => vec![setting(
+            0,
+            [NULL, id(0, me as usize)],
+            [NULL, id(0, me as usize)],
+        )],
+    };
+    // Gate 1 sends before rank 2 has come: what rank 1 learns is that rank 0 and itself have come; that is all this circuit promises.
+    ok!(utofu_set_vbg(settings.as_ptr(), settings.len()));
+    job.meet();
+    for _ in 0..2 {
+        if job.rank == 2 {
+            pause(late);
+        }
+        ok!(utofu_barrier(ids[0], 0));
+        let code = ended("the survivors' barrier", || {
+            c!(utofu_poll_barrier(ids[0], 0))
+        })?;
+        ensure!(
+            code == SUCCESS,
+            "the survivors' barrier gave {}",
+            code_name(code)
+        );
+        job.meet();
+    }
+    ok!(utofu_free_vbg(ids.as_ptr(), 3));
+    Ok(())
+}
+
+fn other_circuits(ctx: &Ctx) -> Verdict {
+    with_a_death(ctx, |job, _, _| {
+        if job.rank == 3 {
+            ctx.dies();
+        }
+        pause(50);
+        survivors_meet(job, 600)
+    })
+}
+
+fn killed_in_rounds(ctx: &Ctx) -> Verdict {
+    with_a_death(ctx, |job, circuit, end| {
+        let mut random = ctx.random(3);
+        let rounds = random.below(2000);
+        // Where gates are not in shared memory, packets may still be in the process that sends them, whose death takes those of the last
+        // round along. It had not ended that round had not all others those of the one before.
+        let held = !ctx.backend.starts_with("shm");
+        let certain = rounds.saturating_sub(held.into());
+        let extra = random.below(300);
+        for round in 0.. {
+            if job.rank == 3 && round == rounds {
+                // In the middle of a round, wherever the others are.
+                if random.below(2) == 0 {
+                    let _ = c!(utofu_barrier(end, 0));
+                }
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_micros(extra) {}
+                ctx.dies();
+            }
+            let code = match c!(utofu_barrier(end, 0)) {
+                SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?,
+                code => code,
+            };
+            if code != SUCCESS {
+                ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
+                ensure!(
+                    round >= certain,
+                    "round {round} of {rounds} gave {}",
+                    code_name(code)
+                );
+                break;
+            }
+            ensure!(round <= rounds + 2, "barriers go on without rank 3");
+        }
+        ensure_eq!(circuit.ends().len(), 1, "VBGs to start with");
+        job.meet();
+        survivors_meet(job, 1)
+    })
+}

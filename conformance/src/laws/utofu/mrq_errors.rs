@@ -1,0 +1,202 @@
+//! §2.2.12, §3.7.4.2: notices of commands that fail.
+
+use std::ptr::null_mut;
+
+use unipgas::utofu::status::Code;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    too_early: "mrq.early", "§2.2.12, §3.7", 2, [put_piggyback8, put, get, armw8, query_stadd, construct_vcq_id] + ordering,
+        "to a VCQ that is not there yet, or has not registered yet, is an error notice; later the same succeeds";
+    error_fields: "mrq.errors", "§2.2.12, §3.7.4.2", 2, [poll_mrq, put, get, armw8],
+        "errors at the remote end come through the local MRQ, also unwanted, and name peer and EDATA; the target hears nothing";
+}
+
+fn too_early(ctx: &Ctx) -> Verdict {
+    let own = Queue::with_component(TNI, 0, 0)?;
+    let source = Memory::new(256);
+    let from = own.register(source)?;
+    // The VCQ that all of it goes to, made by rank 1 only later.
+    let target = vcq_of(1, TNI, 6)?;
+    let to = stadd_of(target, 40)?;
+    let memory = Memory::new(256);
+    let mut made = None;
+    for step in 0..3 {
+        ctx.sync();
+        if ctx.rank == 1 && step == 1 {
+            made = Some(Queue::with_component(TNI, 6, 0)?);
+        }
+        if let (Some(queue), 2) = (made, step) {
+            queue.register_as(memory, 40)?;
+        }
+        ctx.sync();
+        let expected = [Code::MrqPeer as i32, Code::MrqRmtStadd as i32, SUCCESS][step];
+        for edata in 0..4 {
+            let flags = if step == 2 {
+                LOCAL
+            } else {
+                LOCAL * (edata % 2)
+            };
+            match edata {
+                0 => ok!(utofu_put_piggyback8(
+                    own.hdl,
+                    target,
+                    9,
+                    to,
+                    8,
+                    edata,
+                    flags,
+                    null_mut()
+                )),
+                1 => ok!(utofu_put(
+                    own.hdl,
+                    target,
+                    from,
+                    to + 8,
+                    8,
+                    edata,
+                    flags,
+                    null_mut()
+                )),
+                2 => ok!(utofu_get(
+                    own.hdl,
+                    target,
+                    from + 8,
+                    to,
+                    8,
+                    edata,
+                    flags,
+                    null_mut()
+                )),
+                _ => ok!(utofu_armw8(
+                    own.hdl,
+                    target,
+                    ADD,
+                    1,
+                    to + 16,
+                    edata,
+                    flags,
+                    null_mut()
+                )),
+            }
+            let (code, notice) = own.next_mrq()?;
+            ensure!(
+                code == expected,
+                "step {step}, command {edata}: {} instead of {}",
+                code_name(code),
+                code_name(expected)
+            );
+            ensure_eq!(notice.edata, edata, "edata");
+            ensure_eq!(notice.vcq_id, target, "the peer");
+        }
+    }
+    ctx.sync();
+    if let Some(queue) = made {
+        ensure_eq!(
+            memory.get(16),
+            u64::from(ctx.size),
+            "the additions that succeeded"
+        );
+        queue.mrq_is_empty()?;
+        queue.deregister(stadd_of(queue.id, 40)?)?;
+        queue.free()?;
+    }
+    own.deregister(from)?;
+    own.free()?;
+    source.free();
+    memory.free();
+    ctx.sync();
+    Ok(())
+}
+
+fn error_fields(ctx: &Ctx) -> Verdict {
+    with(ctx, 256, |job| {
+        let vcq = job.vcq(job.right());
+        let nowhere = stadd_of(vcq, 99)?;
+        let end = job.at(job.right(), 252);
+        job.meet();
+        let (stadd, length) = (Code::MrqRmtStadd as i32, Code::MrqRmtLength as i32);
+        for flags in [0, REMOTE, LOCAL | REMOTE] {
+            for (edata, expected) in [
+                (11, stadd),
+                (12, length),
+                (13, stadd),
+                (14, length),
+                (15, stadd),
+            ] {
+                match edata {
+                    11 => ok!(utofu_put(
+                        job.hdl,
+                        vcq,
+                        job.stadd,
+                        nowhere,
+                        8,
+                        edata,
+                        flags,
+                        null_mut()
+                    )),
+                    12 => ok!(utofu_put(
+                        job.hdl,
+                        vcq,
+                        job.stadd,
+                        end,
+                        8,
+                        edata,
+                        flags,
+                        null_mut()
+                    )),
+                    13 => ok!(utofu_get(
+                        job.hdl,
+                        vcq,
+                        job.stadd,
+                        nowhere,
+                        8,
+                        edata,
+                        flags,
+                        null_mut()
+                    )),
+                    14 => ok!(utofu_get(
+                        job.hdl,
+                        vcq,
+                        job.stadd,
+                        end,
+                        8,
+                        edata,
+                        flags,
+                        null_mut()
+                    )),
+                    _ => ok!(utofu_armw8(
+                        job.hdl,
+                        vcq,
+                        ADD,
+                        1,
+                        nowhere,
+                        edata,
+                        flags,
+                        null_mut()
+                    )),
+                }
+                let (code, notice) = job.queue.next_mrq()?;
+                ensure!(
+                    code == expected,
+                    "command {edata}: {} instead of {}",
+                    code_name(code),
+                    code_name(expected)
+                );
+                ensure_eq!(
+                    (notice.edata, notice.vcq_id),
+                    (edata, vcq),
+                    "edata and peer"
+                );
+                ensure!(notice.notice_type % 2 == 0, "a remote notice of an error");
+            }
+        }
+        job.meet();
+        pause(1);
+        job.queue.mrq_is_empty()?;
+        job.memory.all(0, 256, 0, "after errors")
+    })
+}

@@ -1,0 +1,194 @@
+//! Chapter 7: an MRQ that overflows ends its process.
+
+use std::time::Duration;
+
+use super::failure::PEER;
+use super::kit::*;
+use crate::kit::child;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    overflow: "failure.mrq-overflow", "chapter 7", 1, [poll_mrq, put] + bare,
+        "more notices than MRQ entries end the program with the guide's message on standard error and a failing status";
+    overflow_by_others: "failure.mrq-overflow.remote", "chapter 7", 2, [poll_mrq, put_piggyback8] + bare,
+        "an MRQ that others overflow ends its owner's program, and not theirs, which get MRQ_PEER from then on";
+    overflow_of_session: "failure.mrq-overflow.session", "chapter 7, §4.3.2.4", 1, [poll_mrq, create_vcq, put] + bare,
+        "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
+}
+
+/// Whether what was written to standard error is the message of chapter 7 for TNI 0, CQ 0, and the status one of failure.
+fn is_overflow(ended: &(i32, String)) -> Verdict {
+    let (status, text) = ended;
+    ensure_eq!(
+        text.as_str(),
+        "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n",
+        "standard error of the program"
+    );
+    ensure!(
+        libc::WIFEXITED(*status) && libc::WEXITSTATUS(*status) != 0,
+        "the program's status is {status:#x}"
+    );
+    Ok(())
+}
+
+fn overflow(_ctx: &Ctx) -> Verdict {
+    // Exactly as many as there are entries are kept.
+    for (posted, overflows) in [(2048, false), (2100, true), (6000, true)] {
+        for (flags, what) in [(LOCAL, "local"), (REMOTE, "remote")] {
+            let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
+                let queue = Queue::with_component(TNI, 0, 0)?;
+                let stadd = queue.register_as(Memory::new(256), STAG)?;
+                let mut sent = 0;
+                for nth in 0..posted {
+                    queue.post_seen(
+                        |_| sent += 1,
+                        || {
+                            c!(utofu_put_piggyback8(
+                                queue.hdl,
+                                queue.id,
+                                nth,
+                                stadd,
+                                8,
+                                0,
+                                flags | TCQ,
+                                cb(0)
+                            ))
+                        },
+                    )?;
+                }
+                // All have been sent before the first notice is taken out.
+                while sent < posted {
+                    queue.tcq()?;
+                    sent += 1;
+                }
+                for _ in 0..posted {
+                    queue.mrq()?;
+                }
+                queue.mrq_is_empty()
+            })?;
+            if overflows {
+                is_overflow(&ended).map_err(|e| format!("{posted} {what} notices: {e}"))?;
+            } else {
+                ensure_eq!(ended, (0, String::new()), "{posted} {what} notices");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn overflow_of_session(_: &Ctx) -> Verdict {
+    for (posted, overflows) in [(2048, false), (4000, true)] {
+        let environment = [
+            ("UTOFU_NUM_MRQ_ENTRIES", "32Ki"),
+            ("UTOFU_NUM_MRQ_ENTRIES_SESSION", "2Ki"),
+        ];
+        let (status, text) = child(&environment, || {
+            let plain = Queue::with_component(TNI, 0, 0)?;
+            let memory = Memory::new(256);
+            let here = plain.register_as(memory, STAG)?;
+            let session = Queue::create(TNI, SESSION_MODE)?;
+            let there = session.register_as(memory, STAG)?;
+            let mut sent = 0;
+            for _ in 0..posted {
+                plain.post_seen(
+                    |_| sent += 1,
+                    || {
+                        c!(utofu_put(
+                            plain.hdl,
+                            session.id,
+                            here,
+                            there,
+                            8,
+                            0,
+                            TCQ | REMOTE,
+                            cb(0)
+                        ))
+                    },
+                )?;
+            }
+            while sent < posted {
+                plain.tcq()?;
+                sent += 1;
+            }
+            for _ in 0..posted {
+                session.notice(RMT_PUT)?;
+            }
+            session.mrq_is_empty()
+        })?;
+        if !overflows {
+            ensure_eq!((status, text), (0, String::new()), "{posted} notices");
+            continue;
+        }
+        // CQ 0 is the free mode one; which one is for session mode nobody says.
+        let cq = text
+            .strip_prefix("utofu: asynchronous error: MRQ Overflow on TNI 0 CQ ")
+            .and_then(|rest| rest.trim_end().parse::<u16>().ok());
+        ensure!(
+            cq.is_some_and(|cq| (1..9).contains(&cq)) && text.lines().count() == 1,
+            "standard error of the program: {text:?}"
+        );
+        ensure!(
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0,
+            "the program's status is {status:#x}"
+        );
+    }
+    Ok(())
+}
+
+fn overflow_by_others(ctx: &Ctx) -> Verdict {
+    if ctx.rank == 0 {
+        let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2048")], || {
+            let queue = Queue::with_component(TNI, 0, 0)?;
+            let memory = Memory::new(256);
+            queue.register_as(memory, STAG)?;
+            until("the last of the peer's puts", || memory.get(8) == 1)?;
+            for _ in 0..6000 {
+                queue.mrq()?;
+            }
+            Ok(())
+        })?;
+        is_overflow(&ended)?;
+    } else {
+        let queue = Queue::with_component(TNI, 0, 0)?;
+        let to = vcq_of(0, TNI, 0)?;
+        let remote = stadd_of(to, STAG)?;
+        let send = |offset: u64, flags: u64| -> Result<i32, String> {
+            let posted = c!(utofu_put_piggyback8(
+                queue.hdl,
+                to,
+                1,
+                remote + offset,
+                8,
+                0,
+                flags | LOCAL,
+                cb(0)
+            ));
+            ensure_eq!(posted, SUCCESS, "posting");
+            Ok(queue.next_mrq()?.0)
+        };
+        // Until the peer is there.
+        let mut looks = Looks::new();
+        while send(0, 0)? != SUCCESS {
+            looks.pause(Duration::from_millis(1));
+        }
+        for _ in 0..3000 {
+            ensure_eq!(
+                send(0, REMOTE)?,
+                SUCCESS,
+                "a put to a peer who does not look"
+            );
+            while queue.poll_tcq().0 == SUCCESS {}
+        }
+        ensure_eq!(send(8, 0)?, SUCCESS, "the last put");
+        // Its owner ends.
+        let mut looks = Looks::new();
+        while send(0, 0)? == SUCCESS {
+            while queue.poll_tcq().0 == SUCCESS {}
+            looks.pause(Duration::from_millis(1));
+        }
+        ensure_eq!(send(0, 0)?, PEER, "a put to the program that has ended");
+    }
+    ctx.sync();
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! §2.2.10: notices at the remote process, and what is visible when they come.
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use super::mrq::FLAGS;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    target_written: "mrq.remote.put", "§2.2.10", 2, [put, poll_mrq] + ordering,
+        "with the remote notice of a put all its data are in the target's memory";
+    read_all: "mrq.remote.get", "§2.2.10", 2, [get, poll_mrq] + ordering,
+        "with the remote notice of a get its source can be overwritten; with the local one the data are there";
+}
+
+fn target_written(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 5000;
+    with(ctx, 2 * 8192, |job| {
+        for round in 1..=30u8 {
+            if job.rank == 0 {
+                for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
+                    byte.store(round, std::sync::atomic::Ordering::Relaxed);
+                }
+                ok!(utofu_put(
+                    job.hdl,
+                    job.vcq(1),
+                    job.stadd + 8192,
+                    job.at(1, 5),
+                    LENGTH,
+                    0,
+                    REMOTE,
+                    null_mut()
+                ));
+                job.queue.notice(RMT_PUT)?;
+            } else {
+                job.queue.notice(RMT_PUT)?;
+                job.memory
+                    .all(5, LENGTH, round, "the data of a put that was notified")?;
+                ok!(utofu_put_piggyback8(
+                    job.hdl,
+                    job.vcq(0),
+                    0,
+                    job.at(0, 0),
+                    8,
+                    0,
+                    REMOTE,
+                    null_mut()
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn read_all(ctx: &Ctx) -> Verdict {
+    const LENGTH: usize = 5000;
+    with(ctx, 2 * 8192, |job| {
+        for round in 1..=30u8 {
+            let mut bytes = job.memory.bytes()[..LENGTH].iter();
+            bytes
+                .by_ref()
+                .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
+            job.meet();
+            ok!(utofu_get(
+                job.hdl,
+                job.vcq(job.right()),
+                job.stadd + 8192,
+                job.at(job.right(), 0),
+                LENGTH,
+                0,
+                FLAGS,
+                null_mut()
+            ));
+            for _ in 0..2 {
+                match job.queue.mrq()?.notice_type {
+                    LCL_GET => job.memory.all(
+                        8192,
+                        LENGTH,
+                        round,
+                        "the data of a get that was notified",
+                    )?,
+                    RMT_GET => {
+                        for byte in &job.memory.bytes()[..LENGTH] {
+                            byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
+                        }
+                    }
+                    other => return Err(format!("a notice of type {other}")),
+                }
+            }
+            job.memory.all(
+                8192,
+                LENGTH,
+                round,
+                "the data of a get whose source was overwritten",
+            )?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
