@@ -23,7 +23,7 @@ fn stop() -> Verdict {
 }
 
 /// Stops this process, which goes on after a while.
-pub(crate) fn stop_for_a_while() -> Verdict {
+fn stop_for_a_while() -> Verdict {
     // Again and again: the first signal may come before the process has stopped.
     let script = format!("while sleep {A_WHILE}; do kill -CONT \"$PPID\" || exit; done");
     let mut other = beside(&script)?;
@@ -31,6 +31,14 @@ pub(crate) fn stop_for_a_while() -> Verdict {
     let _ = other.kill();
     let _ = other.wait();
     stopped
+}
+
+/// The last rank stops for a while; the others go on.
+pub(crate) fn last_stops_for_a_while(ctx: &Ctx) -> Verdict {
+    match ctx.rank + 1 == ctx.size {
+        true => stop_for_a_while(),
+        false => Ok(()),
+    }
 }
 
 /// Stops this process, which is killed after a while, in a law with [`Law::needs_kill`](crate::law::Law::needs_kill).

@@ -1,7 +1,7 @@
 //! §8.2: queues that are full on all sides at once, towards a process that does nothing, and towards one that dies.
 
 use super::kit::*;
-use crate::kit::{stop_for_a_while, stop_until_killed};
+use crate::kit::{last_stops_for_a_while, stop_until_killed};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -115,12 +115,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
 }
 
 fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, false, |ctx| {
-        if ctx.rank + 1 == ctx.size {
-            stop_for_a_while()?;
-        }
-        Ok(())
-    })
+    flood(ctx, false, last_stops_for_a_while)
 }
 
 fn death(ctx: &Ctx) -> Verdict {

@@ -9,7 +9,7 @@ use super::kit::*;
 use super::message::pattern;
 use super::station::Plan;
 use super::told::*;
-use crate::kit::{stop_for_a_while, stop_until_killed, until_ok};
+use crate::kit::{last_stops_for_a_while, stop_until_killed, until_ok};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -224,12 +224,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
 }
 
 fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, |ctx| {
-        if ctx.rank + 1 == ctx.size {
-            stop_for_a_while()?;
-        }
-        Ok(())
-    })
+    flood(ctx, last_stops_for_a_while)
 }
 
 /// Operations of which each fourth is a message, and which fill any transmit context with messages.

@@ -3,7 +3,7 @@
 use unipgas::utofu::status::Code;
 
 use super::kit::*;
-use crate::kit::{stop_for_a_while, stop_until_killed};
+use crate::kit::{last_stops_for_a_while, stop_until_killed};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -87,12 +87,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
 }
 
 fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, |ctx| {
-        if ctx.rank + 1 == ctx.size {
-            stop_for_a_while()?;
-        }
-        Ok(())
-    })
+    flood(ctx, last_stops_for_a_while)
 }
 
 fn death(ctx: &Ctx) -> Verdict {
