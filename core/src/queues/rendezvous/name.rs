@@ -356,6 +356,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks for the parent process")]
     fn the_parent_has_a_start_time() {
         let (command, parent, start) = parent_of("self").unwrap();
         assert!(!command.is_empty() && start > 0);

@@ -168,6 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
     fn a_process_lives_until_all_its_threads_have_ended() {
         let me = Process::this().unwrap();
         assert!(me.lives(&me));
