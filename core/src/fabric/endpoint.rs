@@ -586,7 +586,7 @@ impl Endpoint {
         if dst.region.is_direct() && !dst.region.is_exclusive() {
             let at = mapped::value(dst)?;
             return Ok(
-                match at.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire) {
+                match at.compare_exchange(expected, value, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(before) | Err(before) => before,
                 },
             );

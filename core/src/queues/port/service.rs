@@ -36,11 +36,12 @@ impl Service {
         Ok(())
     }
 
-    /// Reads `into.len()` bytes (at most [`BOUNCE`]). Words that others change meanwhile, by atomics, are not torn where they are mapped here.
+    /// Reads `into.len()` bytes (at most [`BOUNCE`]). Words that others change meanwhile, by atomics, are not torn where they are mapped here,
+    /// and come in one order with what [`compare_swap`](Service::compare_swap) changes.
     pub fn read(&self, engine: &Engine, from: Remote<'_>, into: &mut [u8]) -> Result<()> {
         if let Some(words) = mapped::words(from, into.len(), Rights::READ)? {
             for (word, into) in words.iter().zip(into.chunks_exact_mut(size_of::<u64>())) {
-                into.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+                into.copy_from_slice(&word.load(Ordering::SeqCst).to_ne_bytes());
             }
             return Ok(());
         }
