@@ -93,10 +93,10 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "opaque-poor",
         backend: "opaque",
-        pins: &["opaque"],
+        pins: &["opaque", "poor"],
         env: &[(
             "UNIPGAS_OPAQUE",
-            "unordered,no-lines,registered,inline=8,largest=4096,depth=4",
+            "unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4",
         )],
         threads: false,
         hosts: false,
@@ -109,7 +109,7 @@ pub const COLUMNS: &[Column] = &[
         env: &[
             ("UNIPGAS_SHM_ADOPT", "1"),
             ("UNIPGAS_TEST_HOSTS", "2"),
-            ("UNIPGAS_OPAQUE", "registered"),
+            ("UNIPGAS_OPAQUE", "registered,no-atomics"),
         ],
         threads: false,
         hosts: false,

@@ -48,6 +48,7 @@ const NOT_MAPPED: &str =
 
 const DESCRIPTORS: &str =
     "every peer costs a stream when it is talked to first: where none is left, that call fails";
+const NO_ATOMICS: &str = "the network has no atomic operations of its own: the engine asks the owner by active messages (core.atomic.*)";
 const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are all on its host";
 
 /// All of them.
@@ -55,6 +56,7 @@ pub const PINS: &[Pin] = &[
     absent("shm", "selftest.not-offered", "nobody has it"),
     absent("opaque", "rcce.shared.*", NOT_MAPPED),
     absent("chaos", "rcce.shared.*", NOT_MAPPED),
+    absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
     broken("mixed", "core.transport.*", ONE_TRANSPORT),
     broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),
 ];

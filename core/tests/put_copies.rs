@@ -7,7 +7,9 @@ use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
 use unipgas_core::port::{
     Command, CommandFlags, CommandKind, Network, Parts, Port, PortDirectory, PortOptions,
 };
@@ -157,10 +159,12 @@ impl Channel for CountingChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.inner.active_message(to, message, flags, context)
+        self.inner
+            .active_message(to, message, reply, flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
-use unipgas_core::driver::{Driven, Driver, Waits};
+use unipgas_core::driver::{self, Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
 use unipgas_core::transport::{Channel, Limits, check_message};
 use unipgas_core::{AtomicOp, Error, Result, Rights, copy};
 
@@ -56,7 +58,7 @@ impl State {
 
     fn post(&self, work: Work, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
         self.shared.stalls.pass();
-        let mut queue = self.queue.lock();
+        let mut queue = driver::lock(&self.queue);
         let number = queue.next_number();
         let plan = Plan::draw(&self.shared.config, self.index, number, shape);
         let mut op = Posted::new(number, context, flags, work);
@@ -74,7 +76,7 @@ impl State {
     pub fn run(&self, ticks: u64) {
         self.shared.stalls.pass();
         let moved = {
-            let mut queue = self.queue.lock();
+            let mut queue = driver::lock(&self.queue);
             let before = queue.unfinished();
             let moved = queue.advance(ticks, &self.means());
             self.driver.fewer(before - queue.unfinished());
@@ -94,7 +96,7 @@ impl State {
         self.run(1);
         let mut reported = false;
         loop {
-            let next = self.queue.lock().ended.pop_front();
+            let next = driver::lock(&self.queue).ended.pop_front();
             let Some(completion) = next else { break };
             sink(completion);
             // Only now: whoever sees nothing pending must also see what the sink has been told.
@@ -116,7 +118,7 @@ impl State {
     pub fn flush(&self) {
         for _ in 0..FLUSH_ROUNDS {
             self.run(u64::from(self.shared.config.max_delay_polls) + 1);
-            if self.queue.lock().unfinished() == 0 {
+            if driver::lock(&self.queue).unfinished() == 0 {
                 return;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -173,7 +175,7 @@ impl ChaosChannel {
 impl Drop for ChaosChannel {
     fn drop(&mut self) {
         self.state.flush();
-        let mut queue = self.state.queue.lock();
+        let mut queue = driver::lock(&self.state.queue);
         let left = queue.unfinished();
         if left > 0 {
             tracing::warn!(
@@ -420,6 +422,7 @@ impl Channel for ChaosChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -428,6 +431,7 @@ impl Channel for ChaosChannel {
         let work = Work::Message {
             to: Place::of(to),
             bytes: message.into(),
+            reply,
         };
         self.state.post(work, INDIVISIBLE, flags, context)
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unipgas_core::inbox::Record;
-use unipgas_core::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use unipgas_core::transport::Channel;
 use unipgas_core::{AtomicOp, AtomicType, RemoteRegion, Result};
 
@@ -96,6 +96,7 @@ pub enum Work {
     Message {
         to: Place,
         bytes: Box<[u8]>,
+        reply: Reply,
     },
 }
 
@@ -258,7 +259,9 @@ impl Work {
                 };
                 inner.deliver(inbox, *record, flags, context)
             }
-            Work::Message { to, bytes } => inner.active_message(to.at(0), bytes, flags, context),
+            Work::Message { to, bytes, reply } => {
+                inner.active_message(to.at(0), bytes, *reply, flags, context)
+            }
         }
     }
 }

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use unipgas_core::agent::{Elements, Place, Request};
 use unipgas_core::atomic::AtomicForm;
 use unipgas_core::inbox::Record;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
 use unipgas_core::region::{RemoteRegion, Rights};
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, Error, Result, atomic};
@@ -200,7 +202,7 @@ impl Issue {
     ) -> Result<()> {
         let link = self.home.link(peer)?;
         self.home.count(&link);
-        let reads = landing.is_some();
+        let reads = landing.is_some_and(|landing| landing.reads());
         if reads {
             self.completions.reads();
         }
@@ -305,7 +307,7 @@ impl Channel for Endpoint {
             len: len as u64,
             flags,
         };
-        let landing = Landing {
+        let landing = Landing::Read {
             into: dst,
             len,
             flags,
@@ -363,7 +365,8 @@ impl Channel for Endpoint {
         })?;
         dst.region.check(dst.offset, len, Rights::ATOMIC)?;
         let fetch = !request.result.is_null();
-        if !atomic::supported(op, ty) || (op == AtomicOp::Read && !fetch) {
+        let knows = self.home.options.limits.atomics && atomic::supported(op, ty);
+        if !knows || (op == AtomicOp::Read && !fetch) {
             return Err(Error::Unsupported);
         }
         self.check_limits(len, Flags::empty())?;
@@ -393,7 +396,7 @@ impl Channel for Endpoint {
             },
             flags,
         };
-        let landing = fetch.then_some(Landing {
+        let landing = fetch.then_some(Landing::Read {
             into: result,
             len,
             flags: Flags::empty(),
@@ -423,6 +426,7 @@ impl Channel for Endpoint {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -431,7 +435,8 @@ impl Channel for Endpoint {
             to: place(to.region, to.offset),
             bytes: message,
         };
-        self.post(to.region, &request, None, flags, context)
+        let landing = Landing::Reply(reply);
+        self.post(to.region, &request, Some(landing), flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

@@ -10,6 +10,8 @@ use bytemuck::Zeroable;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use unipgas_core::agent::{Answer, Place, Request, land, wire};
+use unipgas_core::op::Reply;
+use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::transport::Life;
 use unipgas_core::{Error, Flags, Local, Result, process};
 
@@ -63,10 +65,25 @@ pub fn parts(len: usize, backwards: bool) -> impl Iterator<Item = Range<usize>> 
 
 /// Where an answer's bytes go.
 #[derive(Clone, Copy)]
-pub struct Landing {
-    pub into: Local,
-    pub len: usize,
-    pub flags: Flags,
+pub enum Landing {
+    /// So many, to registered memory.
+    Read {
+        into: Local,
+        len: usize,
+        flags: Flags,
+    },
+    /// Those that the answer to a message has.
+    Reply(Reply),
+}
+
+impl Landing {
+    /// Whether it writes what the operation's caller reads.
+    pub fn reads(&self) -> bool {
+        match self {
+            Landing::Read { .. } => true,
+            Landing::Reply(reply) => reply.room() > 0,
+        }
+    }
 }
 
 /// An operation whose answer has not come.
@@ -79,7 +96,7 @@ pub struct Waiting {
 
 impl Waiting {
     fn end(self, result: Result<()>) {
-        if self.landing.is_some() {
+        if self.landing.is_some_and(|landing| landing.reads()) {
             self.completions.landed();
         }
         self.completions.end(self.peer, self.context, result);
@@ -247,19 +264,23 @@ impl Link {
         let result = match (answer, waiting.landing) {
             (Answer::Failed(failure), _) => Err(Error::from(failure)),
             (_, None) if bytes.is_empty() => Ok(()),
-            (_, Some(landing)) if bytes.len() == landing.len => {
+            (_, Some(Landing::Read { into, len, flags })) if bytes.len() == len => {
                 // Registered until now, not only when it was asked for.
                 let backwards = !home.options.limits.lines;
-                home.check_local(landing.into, landing.len).map(|()| {
+                home.check_local(into, len).map(|()| {
                     for part in parts(bytes.len(), backwards) {
                         // SAFETY:
                         // - valid for `len` bytes until the operation is complete (contract of the operation).
                         unsafe {
-                            let into = landing.into.ptr.wrapping_add(part.start);
-                            land(&bytes[part], into, landing.flags);
+                            let into = into.ptr.wrapping_add(part.start);
+                            land(&bytes[part], into, flags);
                         }
                     }
                 })
+            }
+            (_, Some(Landing::Reply(reply))) if bytes.len() <= LONGEST_MESSAGE => {
+                reply.take(bytes);
+                Ok(())
             }
             _ => {
                 waiting.end(Err(Error::PeerDead));

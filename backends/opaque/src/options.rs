@@ -4,7 +4,7 @@ use unipgas_core::transport::Limits;
 use unipgas_core::{Result, variables};
 
 const NAME: &str = "UNIPGAS_OPAQUE";
-const HELP: &str = "must be a list of tcp, unordered, no-lines, registered, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
+const HELP: &str = "must be a list of tcp, unordered, no-lines, no-atomics, registered, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
                     lose=RANK@OPERATION";
 
 /// What it is like.
@@ -57,6 +57,7 @@ impl Options {
                 ("tcp", None) => options.tcp = true,
                 ("unordered", None) => options.unordered = true,
                 ("no-lines", None) => limits.lines = false,
+                ("no-atomics", None) => limits.atomics = false,
                 ("registered", None) => limits.registered = true,
                 ("inline", Some(value)) => limits.inline = at_least(0, value)?,
                 ("largest", Some(value)) => limits.largest = at_least(Limits::SHORTEST, value)?,
@@ -91,13 +92,13 @@ mod tests {
     fn the_text_says_it_all() {
         let parse = |text: &str| Options::parse(text, 3, 0).unwrap();
         let seed = 3 << 32;
-        let all =
-            "tcp, unordered,no-lines,registered,inline=8,largest=4096,depth=4,lose=3@77,lose=1@5";
+        let all = "tcp, unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4,lose=3@77,lose=1@5";
         let expected = Options {
             tcp: true,
             unordered: true,
             limits: Limits {
                 lines: false,
+                atomics: false,
                 registered: true,
                 inline: 8,
                 largest: 4096,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
-use unipgas_core::op::{AtomicRequest, Remote};
+use unipgas_core::op::{AtomicRequest, Remote, Reply};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
@@ -84,7 +84,7 @@ fn store(words: &[AtomicU64; 4], value: Value) {
 }
 
 /// As [`execute`], of a message.
-fn hand_over(home: &Home, request: &Request, message: &Message, len: u64) -> u32 {
+fn hand_over(home: &Home, request: &Request, words: &Message, len: u64) -> u32 {
     let slot = request.slot.load(Ordering::Relaxed);
     let generation = request.generation.load(Ordering::Relaxed);
     let control = home.pool.view().control();
@@ -96,14 +96,19 @@ fn hand_over(home: &Home, request: &Request, message: &Message, len: u64) -> u32
     if offset > entry.len || len as usize > LONGEST_MESSAGE {
         return 4;
     }
-    let words = std::array::from_fn(|nth| message.0[nth].load(Ordering::Relaxed));
-    let words: [u64; LONGEST_MESSAGE / 8] = words;
-    let message = &bytemuck::cast_slice(&words)[..len as usize];
+    let bytes = words.read(len as usize);
+    let message = &bytes[..];
+    let mut reply = Vec::new();
     match home
         .handlers
-        .handle((slot, generation), offset as usize, message)
+        .handle((slot, generation), offset as usize, message, &mut reply)
     {
-        Ok(()) => 0,
+        Ok(()) => {
+            reply.truncate(LONGEST_MESSAGE);
+            words.write(&reply);
+            request.operand[0].store(reply.len() as u64, Ordering::Relaxed);
+            0
+        }
         Err(Error::Refused(why)) => {
             request.operand[0].store(why.into(), Ordering::Relaxed);
             6
@@ -223,10 +228,11 @@ pub unsafe fn perform(
             }
         }
         let what = request.op as u64 | (request.ty as u64) << 8;
-        let result = ask(peer, dst, i * size, what, |request, _| {
+        let fill = |request: &Request, _: &Message| {
             store(&request.operand, operand);
             store(&request.compare, compare);
-        })?;
+        };
+        let result = ask(peer, dst, i * size, what, fill, |result, _| result)?;
         if !request.result.is_null() {
             // SAFETY:
             // - `count` elements are valid for writes at `result`.
@@ -243,29 +249,29 @@ pub unsafe fn perform(
 }
 
 /// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
-pub fn send(peer: &Arc<PeerProcess>, to: Remote<'_>, message: &[u8]) -> Result<()> {
+pub fn send(peer: &Arc<PeerProcess>, to: Remote<'_>, message: &[u8], reply: Reply) -> Result<()> {
     let slot = to.region.parts().detail[1] as usize;
     if !peer.control().slots[slot].is_handled() {
         return Err(Error::Unsupported);
     }
     let what = MESSAGE | message.len() as u64;
-    ask(peer, to, 0, what, |_, words| {
-        for (to, from) in words.0.iter().zip(message.chunks(8)) {
-            let mut word = [0; 8];
-            word[..from.len()].copy_from_slice(from);
-            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+    let fill = |_: &Request, words: &Message| words.write(message);
+    ask(peer, to, 0, what, fill, |[len, ..], words| {
+        if reply.room() > 0 {
+            reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
         }
     })
-    .map(drop)
 }
 
-fn ask(
+/// `take` takes the answer.
+fn ask<T>(
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     ahead: usize,
     what: u64,
     fill: impl FnOnce(&Request, &Message),
-) -> Result<Value> {
+    take: impl FnOnce(Value, &Message) -> T,
+) -> Result<T> {
     let control = peer.control();
     let pid = std::process::id();
     let (request, message) = until(peer, |turn| {
@@ -298,21 +304,24 @@ fn ask(
         request.status.load(Ordering::Relaxed),
         load(&request.operand),
     );
+    let taken = (status == 0).then(|| take(result, message));
     request.state.store(0, Ordering::Release);
-    match status {
-        0 => Ok(result),
-        1 => Err(Error::StaleRegion),
-        3 => Err(Error::Misaligned(
+    if let Some(taken) = taken {
+        return Ok(taken);
+    }
+    Err(match status {
+        1 => Error::StaleRegion,
+        3 => Error::Misaligned(
             AtomicType::ALL
                 .get((what >> 8) as usize)
                 .copied()
                 .map_or(1, |t| t.alignment()),
-        )),
-        4 => Err(Error::AccessDenied),
-        5 => Err(Error::Timeout),
-        6 => Err(Error::Refused(result[0] as u32)),
-        _ => Err(Error::Unsupported),
-    }
+        ),
+        4 => Error::AccessDenied,
+        5 => Error::Timeout,
+        6 => Error::Refused(result[0] as u32),
+        _ => Error::Unsupported,
+    })
 }
 
 /// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it.

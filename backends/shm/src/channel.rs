@@ -5,7 +5,9 @@ use std::sync::Arc;
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::{last_word, rest_of_line};
 use unipgas_core::mapped::MappedChannel;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
@@ -260,12 +262,13 @@ impl Channel for ShmChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {
         check_message(to, message)?;
         let peer = self.peers.get(to.region.parts().peer)?;
-        agent::send(&peer, to, message)?;
+        agent::send(&peer, to, message, reply)?;
         Ok(Outcome::Complete)
     }
 

@@ -191,7 +191,25 @@ pub struct Request {
 
 /// The active message that goes with a request.
 #[repr(C, align(128))]
-pub struct Message(pub [AtomicU64; LONGEST_MESSAGE / 8]);
+pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
+
+impl Message {
+    /// Writes at most [`LONGEST_MESSAGE`] bytes.
+    pub fn write(&self, bytes: &[u8]) {
+        for (to, from) in self.0.iter().zip(bytes.chunks(8)) {
+            let mut word = [0; 8];
+            word[..from.len()].copy_from_slice(from);
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    }
+
+    /// The first `len` bytes, at most [`LONGEST_MESSAGE`].
+    pub fn read(&self, len: usize) -> Vec<u8> {
+        let words = self.0.iter().take(len.div_ceil(8));
+        let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        bytes.take(len).collect()
+    }
+}
 
 /// A request is complete and waits for the agent. Above every possible pid.
 pub const POSTED: u32 = 0x8000_0001;

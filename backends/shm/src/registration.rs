@@ -39,11 +39,17 @@ type Handled = (u32, Arc<dyn Handler>);
 
 impl Handlers {
     /// Hands over a message for a region. Errors: [`Error::StaleRegion`], [`Error::Refused`].
-    pub fn handle(&self, (slot, generation): (u32, u32), at: usize, message: &[u8]) -> Result<()> {
+    pub fn handle(
+        &self,
+        (slot, generation): (u32, u32),
+        at: usize,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<()> {
         let all = self.0.read();
         match all.get(&slot) {
             Some((named, handler)) if *named == generation => {
-                handler.handle(at, message).map_err(Error::Refused)
+                handler.handle(at, message, reply).map_err(Error::Refused)
             }
             _ => Err(Error::StaleRegion),
         }

@@ -103,7 +103,7 @@ pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
 
 /// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
 /// it goes on with that meanwhile.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let mut guard = None;
     serve_until(|| {
         guard = mutex.try_lock();

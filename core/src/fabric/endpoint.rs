@@ -6,17 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crossbeam::queue::SegQueue;
 use crossbeam::utils::CachePadded;
 
+use crate::agent::ENVELOPE;
 use crate::bell::Bell;
 use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::operands::Operands;
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
-use crate::transport::Channel;
+use crate::transport::{Channel, LONGEST_MESSAGE};
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
@@ -537,16 +538,24 @@ impl Endpoint {
             .deliver(inbox, record, flags, context)
     }
 
-    /// See [`Channel::active_message`].
+    /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not
+    /// [`u32::MAX`].
     pub fn active_message(
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        if message.len() > LONGEST_MESSAGE - ENVELOPE {
+            return Err(Error::InvalidArgument(format!(
+                "an active message has at most {} bytes",
+                LONGEST_MESSAGE - ENVELOPE
+            )));
+        }
         self.channel(to.region)
-            .active_message(to, message, flags, context)
+            .active_message(to, message, reply, flags, context)
     }
 
     /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned.

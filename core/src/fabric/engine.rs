@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::agent::Serving;
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
 use crate::driver::{AtBell, Driven, Driver, Waits};
@@ -138,7 +139,7 @@ impl Engine {
         let memory = self.transports[0].allocate(len, rights)?;
         // SAFETY:
         // - what was just allocated, which ends after its other registrations.
-        self.name(memory, |other, base, len| unsafe {
+        self.name(memory, rights, |other, base, len| unsafe {
             other.register(base, len, rights)
         })
     }
@@ -157,7 +158,7 @@ impl Engine {
         // - the caller's word.
         let register =
             |transport: &dyn Transport, base, len| unsafe { transport.register(base, len, rights) };
-        self.name(register(&*self.transports[0], base, len)?, register)
+        self.name(register(&*self.transports[0], base, len)?, rights, register)
     }
 
     /// Lets peers read memory of the user for the time of one transfer. Errors: as for [`register`](Engine::register).
@@ -169,13 +170,15 @@ impl Engine {
         // SAFETY:
         // - the caller's word; peers only read.
         let expose = |transport: &dyn Transport, base, len| unsafe { transport.expose(base, len) };
-        self.name(expose(&*self.transports[0], base.cast_mut(), len)?, expose)
+        let first = expose(&*self.transports[0], base.cast_mut(), len)?;
+        self.name(first, Rights::READ, expose)
     }
 
     /// What the first transport has registered, registered by `register` with the others, too: so its key has a part for each.
     fn name(
         &self,
         first: Box<dyn Memory>,
+        rights: Rights,
         register: impl Fn(&dyn Transport, *mut u8, usize) -> Result<Box<dyn Memory>>,
     ) -> Result<Region> {
         let others = self.transports[1..].iter();
@@ -191,7 +194,34 @@ impl Engine {
             .map(|(transport, memory)| (transport.tag(), memory.key()))
             .collect();
         let key = RegionKey::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice())))?;
-        Ok(Region::new(first, others, key, &self.operands))
+        let serving = self.serve(&*first, &others, rights)?;
+        Ok(Region::new(first, others, key, serving, &self.operands))
+    }
+
+    /// Has atomic operations on the memory carried out here for those networks that have none.
+    fn serve(
+        &self,
+        first: &dyn Memory,
+        others: &[Box<dyn Memory>],
+        rights: Rights,
+    ) -> Result<Box<[Option<Arc<Serving>>]>> {
+        let memories = std::iter::once(first).chain(others.iter().map(|other| &**other));
+        let each = self.transports.iter().zip(memories);
+        each.map(|(transport, memory)| {
+            if transport.capabilities().limits.atomics {
+                return Ok(None);
+            }
+            let (base, len) = (memory.base(), memory.len());
+            // SAFETY:
+            // - registered, and no message comes after that.
+            let serving = unsafe { Serving::new(base, len, rights, &self.transports[0]) };
+            let serving = Arc::new(serving);
+            if rights.contains(Rights::ATOMIC) {
+                memory.handle_by(serving.clone())?;
+            }
+            Ok(Some(serving))
+        })
+        .collect()
     }
 
     /// A new endpoint whose queue holds `depth` requests.

@@ -11,7 +11,7 @@ use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::inbox::Record;
 use crate::mapped::MappedChannel;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
@@ -318,16 +318,19 @@ impl Channel for Endpoint {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {
         check_message(to, message)?;
         let block = self.block(to.region).ok_or(Error::PeerDead)?;
         let handler = block.handler.read();
-        match &*handler {
-            Some(handler) => handler.handle(to.offset, message).map_err(Error::Refused)?,
-            None => return Err(Error::Unsupported),
-        }
+        let handler = handler.as_ref().ok_or(Error::Unsupported)?;
+        let mut answer = Vec::new();
+        handler
+            .handle(to.offset, message, &mut answer)
+            .map_err(Error::Refused)?;
+        reply.take(&answer);
         Ok(Outcome::Complete)
     }
 

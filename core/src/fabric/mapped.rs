@@ -7,7 +7,7 @@ use crate::atomic::{self, Exclusion};
 use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
 use crate::lines::copy_lines;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::{Channel, check_message};
 use crate::{Error, Result, prefetch};
@@ -515,6 +515,7 @@ impl Channel for MappedChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        _reply: Reply,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {

@@ -98,6 +98,44 @@ pub struct AtomicRequest {
     pub result: *mut u8,
 }
 
+/// Where the answer to an active message goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Reply {
+    into: *mut u8,
+    room: usize,
+}
+
+// SAFETY:
+// - valid on any thread by the word of `new`'s caller.
+unsafe impl Send for Reply {}
+
+impl Reply {
+    /// Nobody wants one.
+    pub const NONE: Reply = Reply {
+        into: std::ptr::null_mut(),
+        room: 0,
+    };
+
+    /// # Safety
+    /// `room` bytes at `into` are valid for writes until the operation is complete.
+    pub unsafe fn new(into: *mut u8, room: usize) -> Self {
+        Reply { into, room }
+    }
+
+    /// The most bytes that are taken.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// For backends, before the operation is complete: this is the answer.
+    pub fn take(self, answer: &[u8]) {
+        let len = answer.len().min(self.room);
+        // SAFETY:
+        // - valid by the word of `new`'s caller; the answer is somebody else's.
+        unsafe { crate::copy(answer.as_ptr(), self.into, len) };
+    }
+}
+
 /// How far an operation has come when its call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::agent::Serving;
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::RegionKey;
@@ -61,6 +62,8 @@ pub struct Region {
     /// The registrations with the engine's other transports, which end before the first one.
     others: Box<[Box<dyn Memory>]>,
     memory: Box<dyn Memory>,
+    /// Of the networks without atomic operations, those of the first transport first.
+    serving: Box<[Option<Arc<Serving>>]>,
     /// Where other transports find their own descriptors.
     operands: Option<Arc<Operands>>,
 }
@@ -77,6 +80,7 @@ impl Region {
         memory: Box<dyn Memory>,
         others: Box<[Box<dyn Memory>]>,
         key: RegionKey,
+        serving: Box<[Option<Arc<Serving>>]>,
         operands: &Arc<Operands>,
     ) -> Self {
         let all = || {
@@ -98,6 +102,7 @@ impl Region {
             key,
             others,
             memory,
+            serving,
         }
     }
 
@@ -125,19 +130,27 @@ impl Region {
 
     /// Has `handler` take the active messages that peers send there. Errors: [`Error::Os`].
     pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
-        for other in &self.others {
-            other.handle_by(handler.clone())?;
-        }
-        self.memory.handle_by(handler)
+        self.handle_from(0, &handler)
     }
 
     /// [`handle_by`](Self::handle_by) for messages of peers that the first transport does not reach; where there is no other one, of all.
     pub fn handle_from_afar(&self, handler: Arc<dyn Handler>) -> Result<()> {
-        if self.others.is_empty() {
-            return self.memory.handle_by(handler);
+        self.handle_from(usize::from(!self.others.is_empty()), &handler)
+    }
+
+    /// From the transport of this number on.
+    fn handle_from(&self, first: usize, handler: &Arc<dyn Handler>) -> Result<()> {
+        let memories = std::iter::once(&self.memory).chain(&self.others);
+        for (memory, serving) in memories.zip(&self.serving).skip(first) {
+            match serving {
+                None => memory.handle_by(handler.clone())?,
+                Some(serving) => {
+                    serving.set_programs(handler.clone());
+                    memory.handle_by(serving.clone())?;
+                }
+            }
         }
-        let mut others = self.others.iter();
-        others.try_for_each(|other| other.handle_by(handler.clone()))
+        Ok(())
     }
 
     /// `len` bytes at `offset` as an operand. Errors: [`Error::OutOfBounds`].

@@ -11,7 +11,7 @@ use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{Memory, RemoteRegion, Rights};
 use crate::{Error, Result};
 
@@ -37,6 +37,8 @@ pub struct Capabilities {
 pub struct Limits {
     /// [`Flags::LINES`] is kept. Otherwise refused: [`Error::Unsupported`].
     pub lines: bool,
+    /// Atomic operations are carried out. Otherwise refused: [`Error::Unsupported`].
+    pub atomics: bool,
     /// The operations of this process need memory that is registered here: the source of a put that is not [`Flags::INLINE`], the destination
     /// of a get, the result of an atomic operation. Otherwise refused: [`Error::NotRegistered`].
     pub registered: bool,
@@ -56,6 +58,7 @@ impl Limits {
     /// There are none.
     pub const NONE: Limits = Limits {
         lines: true,
+        atomics: true,
         registered: false,
         inline: usize::MAX,
         largest: usize::MAX,
@@ -141,15 +144,20 @@ pub trait Peer: Send + Sync {
     fn life(&self) -> Life;
 }
 
-/// The most bytes of an active message.
+/// The most bytes of an active message, and of its answer.
 pub const LONGEST_MESSAGE: usize = 1024;
 
 /// Takes the active messages that peers send to a region ([`Channel::active_message`]).
 pub trait Handler: Send + Sync {
     /// Called by whoever serves peers in this process, for messages of one peer in the order in which they arrive; `offset` says where in
-    /// the region. It must not wait for anything, nor register or release memory: nobody is served meanwhile. Errors: a number, which
-    /// the sender gets as [`Error::Refused`].
-    fn handle(&self, offset: usize, message: &[u8]) -> std::result::Result<(), u32>;
+    /// the region. What it appends to `reply`, at most [`LONGEST_MESSAGE`] bytes, is the answer. It must not wait for anything, nor register
+    /// or release memory: nobody is served meanwhile. Errors: a number, which the sender gets as [`Error::Refused`].
+    fn handle(
+        &self,
+        offset: usize,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32>;
 }
 
 /// What is known of another process.
@@ -235,12 +243,14 @@ pub trait Channel: Send + Sync {
     ) -> Result<Outcome>;
 
     /// Hands `message`, which is taken before the call returns, to the [`Handler`] of the region at `to`, after the data of earlier
-    /// operations if flagged so. Its end says that the handler has taken it. Errors: [`Error::Refused`], [`Error::Unsupported`] where
-    /// nobody handles messages, [`Error::InvalidArgument`] for more than [`LONGEST_MESSAGE`] bytes.
+    /// operations if flagged so. Its end says that the handler has taken it, and that the answer is in `reply`, as much of it as has room
+    /// there. Errors: [`Error::Refused`], [`Error::Unsupported`] where nobody handles messages, [`Error::InvalidArgument`] for more than
+    /// [`LONGEST_MESSAGE`] bytes.
     fn active_message(
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome>;
@@ -259,9 +269,14 @@ pub fn no_user_memory(name: &str) -> Error {
     ))
 }
 
-/// For channels: whether an active message may leave. Errors: those of [`RemoteRegion::check`]; [`Error::InvalidArgument`].
+/// For channels: whether an active message may leave, which takes a region that peers may change. Errors: those of
+/// [`RemoteRegion::check`]; [`Error::InvalidArgument`].
 pub fn check_message(to: Remote<'_>, message: &[u8]) -> Result<()> {
-    to.region.check(to.offset, 0, Rights::WRITE)?;
+    to.region.check(to.offset, 0, Rights::empty())?;
+    let rights = to.region.parts().rights;
+    if !rights.intersects(Rights::WRITE | Rights::ATOMIC) {
+        return Err(Error::AccessDenied);
+    }
     if message.len() > LONGEST_MESSAGE {
         return Err(Error::InvalidArgument(format!(
             "an active message has at most {LONGEST_MESSAGE} bytes"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::bootstrap::Bootstrap;
 use crate::engine::Engine;
 use crate::job::Job;
-use crate::op::{Flags, Outcome, Remote};
+use crate::op::{Flags, Outcome, Remote, Reply};
 use crate::region::{Region, Rights};
 use crate::transport::{Handler, Life};
 use crate::world::World;
@@ -24,7 +24,12 @@ const CANNOT: u32 = 2;
 struct Interrupted(Arc<dyn Bootstrap>);
 
 impl Handler for Interrupted {
-    fn handle(&self, _: usize, message: &[u8]) -> std::result::Result<(), u32> {
+    fn handle(
+        &self,
+        _: usize,
+        message: &[u8],
+        _reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
         if message != INTERRUPT {
             return Err(NO_SUCH);
         }
@@ -84,7 +89,9 @@ impl World {
             region: &region,
             offset: 0,
         };
-        if endpoint.active_message(to, INTERRUPT, Flags::empty(), 0)? == Outcome::Complete {
+        if endpoint.active_message(to, INTERRUPT, Reply::NONE, Flags::empty(), 0)?
+            == Outcome::Complete
+        {
             return Ok(());
         }
         let mut lives = || match self.lives_now(rank) {

@@ -4,8 +4,11 @@
 //! [`wire`]. [`Registered`] is the memory that the requests name, [`Registered::serve`] the agent itself. It relies on nothing that
 //! a peer says: a malformed frame is an error, and a request for what is not registered is answered by one.
 
+mod atomics;
 mod registered;
 pub mod wire;
 
+pub use atomics::ENVELOPE;
+pub(crate) use atomics::{Serving, atomic, atomic_error, most, programs, programs_error};
 pub use registered::{Place, Registered, land};
 pub use wire::{Answer, Elements, Failure, Malformed, Request};

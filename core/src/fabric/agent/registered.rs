@@ -266,10 +266,12 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             let at = find(slots, to)?;
             check_message(at, bytes)?;
             let handler = slots[to.slot as usize].handler.as_ref();
+            let mut reply = Vec::new();
             handler
                 .ok_or(Error::Unsupported)?
-                .handle(at.offset, bytes)
+                .handle(at.offset, bytes, &mut reply)
                 .map_err(Error::Refused)?;
+            return Ok(reply);
         }
         Request::Import { place } => {
             find(slots, place)?;
@@ -282,7 +284,7 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> Result<Vec<u8>> {
+pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> Result<Vec<u8>> {
     let Elements {
         op,
         ty,

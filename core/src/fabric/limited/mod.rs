@@ -1,7 +1,8 @@
 //! Networks that do not take every operation: the channel that makes up for it.
 //!
 //! What a network's [`Limits`] leave out is done here: long transfers go in pieces, lines are cut where their order is not kept, bytes that
-//! do not fit into the call are copied, memory that has to be registered [is](crate::registration). What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
+//! do not fit into the call are copied, memory that has to be registered [is](crate::registration), atomic operations that it does not know are
+//! asked for by active messages. What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
 //! somebody polls, or by the driver. So nothing above knows of limits: an operation is refused for its arguments only, and it ends once,
 //! when all its pieces have. How many may wait is the business of the interfaces, whose queues have a depth of their own.
 
@@ -17,9 +18,10 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use self::work::{Landing, Place, Source, Work};
-use crate::driver::{Driven, Driver, Waits};
+use crate::agent;
+use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::registration::Registrations;
 use crate::transport::{Channel, Limits};
 use crate::{AtomicOp, Error, Result};
@@ -74,7 +76,7 @@ impl Operation {
                 self.work
                     .issue(at, self.flags, limits, inner, number as u64)
             };
-            let (outcome, next) = issued?;
+            let (outcome, next) = issued.map_err(|error| self.work.error(error, &shared.limits))?;
             self.under_way += usize::from(outcome == Outcome::Pending);
             self.next = next;
         }
@@ -125,7 +127,7 @@ impl State {
             };
             operation.under_way -= 1;
             if let Err(error) = result {
-                operation.fail(error);
+                operation.fail(operation.work.error(error, &shared.limits));
             }
             if operation.is_over() {
                 self.end(number);
@@ -159,7 +161,7 @@ impl State {
 impl Shared {
     /// Posts what has been checked.
     fn post(&self, work: Work, flags: Flags, context: u64) -> Result<Outcome> {
-        let mut state = self.state.lock();
+        let mut state = driver::lock(&self.state);
         let state = &mut *state;
         let peer = work.region().parts().peer;
         let entry = state.operations.vacant_entry();
@@ -215,7 +217,7 @@ impl Shared {
     }
 
     fn go_on(&self) {
-        let mut state = self.state.lock();
+        let mut state = driver::lock(&self.state);
         let waited = !state.waiting.is_empty();
         state.collect(self);
         if waited {
@@ -230,7 +232,7 @@ impl Shared {
 impl Driven for Shared {
     fn drive(&self) {
         // Others' ends are found by whoever polls.
-        if !self.state.lock().waiting.is_empty() {
+        if !driver::lock(&self.state).waiting.is_empty() {
             self.go_on();
         }
     }
@@ -238,7 +240,7 @@ impl Driven for Shared {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
+        let mut state = driver::lock(&self.shared.state);
         if !std::mem::take(&mut state.waiting).is_empty() {
             self.shared.driver.fewer(1);
         }
@@ -399,16 +401,26 @@ impl Channel for Limited {
         &self,
         to: Remote<'_>,
         message: &[u8],
+        reply: Reply,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let (bytes, len) = match self.shared.limits.atomics {
+            true => {
+                let ptr = message.as_ptr().cast_mut();
+                (Source::Users(Local { ptr, desc: 0 }), message.len())
+            }
+            false => {
+                let message = agent::programs(message);
+                let len = message.len();
+                (Source::Taken(message.into()), len)
+            }
+        };
         let work = Work::Message {
             to: Place::of(to),
-            bytes: Source::Users(Local {
-                ptr: message.as_ptr().cast_mut(),
-                desc: 0,
-            }),
-            len: message.len(),
+            bytes,
+            len,
+            reply,
         };
         self.post(work, flags, context)
     }
@@ -419,7 +431,7 @@ impl Channel for Limited {
         }
         self.shared.go_on();
         loop {
-            let next = self.shared.state.lock().ended.pop_front();
+            let next = driver::lock(&self.shared.state).ended.pop_front();
             let Some(completion) = next else { return };
             sink(completion);
             // Only now: who sees that nothing is pending has been told everything.

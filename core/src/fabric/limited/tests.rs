@@ -111,7 +111,14 @@ impl Channel for Network {
         Err(Error::PeerDead)
     }
 
-    fn active_message(&self, _: Remote<'_>, _: &[u8], _: Flags, _: u64) -> Result<Outcome> {
+    fn active_message(
+        &self,
+        _: Remote<'_>,
+        _: &[u8],
+        _: Reply,
+        _: Flags,
+        _: u64,
+    ) -> Result<Outcome> {
         Err(Error::PeerDead)
     }
 
@@ -204,6 +211,7 @@ fn local(bytes: &[u8]) -> Local {
 
 const NARROW: Limits = Limits {
     lines: false,
+    atomics: true,
     registered: false,
     inline: 8,
     largest: 100,

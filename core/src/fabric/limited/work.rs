@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use crate::agent;
 use crate::atomic::{AtomicForm, supported};
 use crate::inbox::Record;
 use crate::lines::{LINE, last_word};
 use crate::mapped::move_bytes;
-use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote};
+use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_message};
@@ -164,6 +165,7 @@ pub(super) enum Work {
         to: Place,
         bytes: Source,
         len: usize,
+        reply: Reply,
     },
 }
 
@@ -187,6 +189,17 @@ impl Work {
             Work::Notify { slot, .. } => &slot.region,
             Work::Deliver { first, .. } => first,
             Work::Message { to, .. } => &to.region,
+        }
+    }
+
+    /// What an error of the network's means for the operation.
+    pub fn error(&self, error: Error, limits: &Limits) -> Error {
+        match (self, error) {
+            (Work::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
+            (Work::Message { .. }, Error::Refused(why)) if !limits.atomics => {
+                agent::programs_error(why)
+            }
+            (_, error) => error,
         }
     }
 
@@ -234,7 +247,7 @@ impl Work {
                 }
             }
             Work::Deliver { first, .. } => first.check(0, first.len(), Rights::WRITE),
-            Work::Message { to, bytes, len } => {
+            Work::Message { to, bytes, len, .. } => {
                 // SAFETY:
                 // - so many bytes by the caller's word, or the copy's.
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.at(0).ptr, *len) };
@@ -292,7 +305,7 @@ impl Work {
                 result,
                 landing,
                 ..
-            } if !result.is_null() && *count > 0 => {
+            } if !result.is_null() && *count > 0 && limits.atomics => {
                 *landing = Landing::Bounce(registrations.block(*count * ty.size())?);
             }
             _ => {}
@@ -361,6 +374,11 @@ impl Work {
 
     /// Whether the network does not take it as it is.
     pub fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
+        if let Work::Atomic { op, ty, count, .. } = self
+            && !limits.atomics
+        {
+            return *count > agent::most(*op, *ty);
+        }
         let bytes = match self {
             Work::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
             _ => self.len(),
@@ -375,8 +393,11 @@ impl Work {
         let (address, len) = match self {
             Work::Put { dst, len, .. } => (dst.address(), *len),
             Work::Get { dst, len, .. } => (dst.ptr.addr(), *len),
-            Work::Atomic { ty, count, .. } => {
-                let most = (limits.largest / ty.size()).max(1);
+            Work::Atomic { op, ty, count, .. } => {
+                let most = match limits.atomics {
+                    true => (limits.largest / ty.size()).max(1),
+                    false => agent::most(*op, *ty),
+                };
                 return Piece {
                     range: at..(*count).min(at.saturating_add(most)),
                     ordered: false,
@@ -523,7 +544,17 @@ impl Work {
                         compare: compare.at(skip).ptr,
                         result: result.ptr,
                     };
-                    inner.atomic(dst.at(skip), &request, result.desc, asked, context)
+                    let dst = dst.at(skip);
+                    if limits.atomics {
+                        inner.atomic(dst, &request, result.desc, asked, context)
+                    } else {
+                        let message = agent::atomic(&request, asked);
+                        let reply = match request.result.is_null() {
+                            true => Reply::NONE,
+                            false => Reply::new(request.result, size * ty.size()),
+                        };
+                        inner.active_message(dst, &message, reply, asked, context)
+                    }
                 }
                 Work::Deliver {
                     first,
@@ -538,9 +569,14 @@ impl Work {
                     };
                     inner.deliver(inbox, *record, asked, context)
                 }
-                Work::Message { to, bytes, len } => {
+                Work::Message {
+                    to,
+                    bytes,
+                    len,
+                    reply,
+                } => {
                     let bytes = std::slice::from_raw_parts(bytes.at(0).ptr, *len);
-                    inner.active_message(to.at(0), bytes, asked, context)
+                    inner.active_message(to.at(0), bytes, *reply, asked, context)
                 }
             }
         }?;

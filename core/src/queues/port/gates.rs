@@ -9,16 +9,17 @@ use crossbeam::queue::SegQueue;
 use parking_lot::Mutex;
 
 use super::neighbour::Network;
+use crate::agent::ENVELOPE;
 use crate::driver::{Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
 use crate::limbo::Turns;
-use crate::op::{Flags, Outcome, Remote};
+use crate::op::{Flags, Outcome, Remote, Reply};
 use crate::region::Region;
 use crate::transport::{Handler, LONGEST_MESSAGE};
 use crate::{Deadline, Error, Result};
 
-const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE);
+const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE - ENVELOPE);
 
 /// Of a gate.
 const OUTPUTS: usize = 2;
@@ -133,9 +134,9 @@ impl<N: Names> Gates<N> {
         };
         self.driver.more();
         let message = packet.encode();
-        let outcome = self
-            .endpoint
-            .active_message(to, &message, Flags::ORDERED, number);
+        let outcome =
+            self.endpoint
+                .active_message(to, &message, Reply::NONE, Flags::ORDERED, number);
         if !matches!(outcome, Ok(Outcome::Pending)) {
             self.sent.lock().senders.remove(&number);
             self.driver.fewer(1);
@@ -217,7 +218,12 @@ impl<N: Names> Gates<N> {
 }
 
 impl<N: Names> Handler for Gates<N> {
-    fn handle(&self, _offset: usize, message: &[u8]) -> std::result::Result<(), u32> {
+    fn handle(
+        &self,
+        _offset: usize,
+        message: &[u8],
+        _reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
         let take = || {
             let packet = Packet::decode(message).ok_or(Refusal::Malformed)?;
             let gate = self.own(packet.gate).ok_or(Refusal::Unknown)?;

@@ -9,7 +9,7 @@ use super::command::Command;
 use super::issue::{Port, Queues};
 use crate::Result;
 use crate::driver::Driver;
-use crate::op::{Flags, Remote};
+use crate::op::{Flags, Remote, Reply};
 use crate::transport::Handler;
 
 /// What arrivals have done to a port.
@@ -52,7 +52,12 @@ impl Arrivals {
 }
 
 impl Handler for Arrivals {
-    fn handle(&self, _offset: usize, message: &[u8]) -> std::result::Result<(), u32> {
+    fn handle(
+        &self,
+        _offset: usize,
+        message: &[u8],
+        _reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
         let [ARRIVAL, steps] = *message else {
             return Err(UNKNOWN);
         };
@@ -95,7 +100,7 @@ impl Port {
         let message = [ARRIVAL, steps];
         let _ = self
             .endpoint
-            .active_message(to, &message, Flags::ORDERED, NO_FLIGHT);
+            .active_message(to, &message, Reply::NONE, Flags::ORDERED, NO_FLIGHT);
     }
 
     /// Issues what may start.

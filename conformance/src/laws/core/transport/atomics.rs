@@ -8,13 +8,13 @@ use super::super::rank::Says;
 use super::super::{law, ordering};
 use super::node::on_nodes;
 use crate::kit::same;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Law, Verdict, not_offered};
 use crate::{ensure, ensure_eq};
 
 pub const LAWS: &[Law] = &[
     law(
         "core.transport.atomic.table",
-        "unipgas core: Channel::atomic",
+        "unipgas core: Channel::atomic; Limits::atomics",
         "every operation on every type does what it does here, on one element and on several; what is not defined is refused",
         2,
         table,
@@ -58,7 +58,7 @@ fn table(ctx: &Ctx) -> Verdict {
                     result: room(&mut fetched),
                 };
                 let result = node.atomic(dst, &request)?;
-                if supported(op, ty) {
+                if supported(op, ty) && node.limits().atomics {
                     result.says(&what)?;
                     let (target, results) = (mirror.0.as_mut_ptr(), room(&mut expected));
                     let (operand, compare) = (operand.as_ptr(), compare.as_ptr());
@@ -89,6 +89,9 @@ fn distinct(ctx: &Ctx) -> Verdict {
     const EACH: usize = 40;
     let others = ctx.size as usize - 1;
     on_nodes(ctx, 64 + others * EACH * 8, |node| {
+        if !node.limits().atomics {
+            return not_offered("the engine asks the owner by active messages");
+        }
         if ctx.rank != 0 {
             for _ in 0..EACH {
                 let number = node.add(node.at(0, 8), 1)? as usize;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use unipgas::core::Flags;
+
 use super::super::law;
 use super::node::on_nodes;
 use crate::law::{Ctx, Law, Verdict};
@@ -45,8 +47,9 @@ fn sleeps() -> u64 {
 
 fn idle(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {
-        for _ in 0..20 {
-            node.add(node.at(node.right(), 0), 1)?;
+        for nth in 1..=20 {
+            node.source().set(0, nth);
+            node.put(0, node.at(node.right(), 0), 8, Flags::empty())?;
         }
         node.drain()?;
         ctx.sync();
@@ -67,7 +70,7 @@ fn idle(ctx: &Ctx) -> Verdict {
             threads()
         );
         ctx.sync();
-        ensure_eq!(node.own().get(0), 20, "what a peer added");
+        ensure_eq!(node.own().get(0), 20, "what a peer put last");
         Ok(())
     })
 }

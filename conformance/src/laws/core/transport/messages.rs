@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use unipgas::core::op::Reply;
 use unipgas::core::region::Memory as Registration;
 use unipgas::core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas::core::{Error, Flags, Remote, Result, Rights};
@@ -28,6 +29,13 @@ pub const LAWS: &[Law] = &[
         "what a handler refuses, and what nobody handles, comes back to the sender",
         2,
         refused,
+    ),
+    law(
+        "core.transport.message.answered",
+        "unipgas core: Channel::active_message; op::Reply",
+        "what the handler answers is there when the message has ended: as much of it as has room, and not a byte more",
+        2,
+        answered,
     ),
     law(
         "core.transport.message.released",
@@ -69,7 +77,12 @@ impl Keeping {
 }
 
 impl Handler for Keeping {
-    fn handle(&self, offset: usize, message: &[u8]) -> std::result::Result<(), u32> {
+    fn handle(
+        &self,
+        offset: usize,
+        message: &[u8],
+        _reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
         let word = |at: usize| {
             message
                 .get(at..at + 4)
@@ -100,7 +113,66 @@ fn send(
     to: Remote<'_>,
     message: &[u8],
 ) -> std::result::Result<Result<()>, String> {
-    node.end(|channel, context| channel.active_message(to, message, Flags::empty(), context))
+    node.end(|channel, context| {
+        channel.active_message(to, message, Reply::NONE, Flags::empty(), context)
+    })
+}
+
+/// Answers by the message, backwards, and refuses what is empty.
+struct Mirror;
+
+impl Handler for Mirror {
+    fn handle(
+        &self,
+        _offset: usize,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
+        reply.extend(message.iter().rev());
+        if message.is_empty() { Err(5) } else { Ok(()) }
+    }
+}
+
+fn answered(ctx: &Ctx) -> Verdict {
+    const SPARE: u8 = 0xa5;
+    on_nodes(ctx, 4096, |node| {
+        node.memory.handle_by(Arc::new(Mirror)).says("handle_by")?;
+        ctx.sync();
+        let there = node.at(node.right(), 16);
+        for nth in 0..60u64 {
+            let mut random = ctx.random(nth);
+            let len = 1 + random.below(LONGEST_MESSAGE as u64) as usize;
+            let room = random.below(LONGEST_MESSAGE as u64 + 1) as usize;
+            let message = bytes_of(ctx, nth, len);
+            let mut answer = vec![SPARE; LONGEST_MESSAGE + 1];
+            // SAFETY:
+            // - as long, and it outlives the end of the message.
+            let reply = unsafe { Reply::new(answer.as_mut_ptr(), room) };
+            node.end(|channel, context| {
+                channel.active_message(there, &message, reply, Flags::empty(), context)
+            })?
+            .says("a message")?;
+            let taken = len.min(room);
+            let expected: Vec<u8> = message.iter().rev().take(taken).copied().collect();
+            ensure_eq!(answer[..taken], expected[..], "the answer to {len} bytes");
+            let spared = answer[taken..].iter().all(|byte| *byte == SPARE);
+            ensure!(
+                spared,
+                "an answer of {len} bytes wrote past its room of {room}"
+            );
+        }
+        let mut answer = [SPARE; 8];
+        // SAFETY:
+        // - as above.
+        let reply = unsafe { Reply::new(answer.as_mut_ptr(), answer.len()) };
+        let refused = node.end(|channel, context| {
+            channel.active_message(there, &[], reply, Flags::empty(), context)
+        })?;
+        ensure_eq!(refused, Err(Error::Refused(5)), "an empty message");
+        ensure_eq!(answer, [SPARE; 8], "the answer of a refusal");
+        ctx.sync();
+        Ok(())
+    })
 }
 
 fn messages(ctx: &Ctx) -> Verdict {
@@ -128,7 +200,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                 let message = telling(at, &more(me, nth));
                 node.begin("an ordered message", |channel, context| {
                     let to = node.at(node.right(), 100 * nth);
-                    channel.active_message(to, &message, Flags::ORDERED, context)
+                    channel.active_message(to, &message, Reply::NONE, Flags::ORDERED, context)
                 })?;
             }
             // Nothing is called meanwhile but, where somebody must move what is on its way, that.

@@ -43,7 +43,8 @@ fn registered(ctx: &Ctx) -> Verdict {
         let kinds = [("private", private), ("gone", gone), ("beside", beside)];
         let kinds = &kinds[..if needed { 3 } else { 1 }];
         for (what, local) in kinds {
-            for kind in 0..4 {
+            let operations = if node.limits().atomics { 4 } else { 3 };
+            for kind in 0..operations {
                 let expected = match needed {
                     true => Err(Error::NotRegistered),
                     false => Ok(()),

@@ -1,0 +1,224 @@
+//! What a network lacks and its active messages make up for: atomic operations. The asking side packs one into a message; the owner's
+//! handler carries it out by the code that peers use where the memory is mapped, so that all operations on a region exclude each other.
+//!
+//! Regions have one handler for this and for the program's messages, and an envelope tells which a message is.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable, bytes_of};
+use parking_lot::RwLock;
+
+use super::registered::change;
+use super::wire::Elements;
+use crate::atomic::AtomicForm;
+use crate::op::{AtomicRequest, Flags, Remote};
+use crate::region::{RemoteParts, RemoteRegion, Rights};
+use crate::transport::{Handler, LONGEST_MESSAGE, Transport};
+use crate::{AtomicOp, AtomicType, Error};
+
+/// Bytes of the envelope.
+pub const ENVELOPE: usize = size_of::<Envelope>();
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Envelope {
+    kind: u8,
+    op: u8,
+    ty: u8,
+    fetch: u8,
+    flags: u16,
+    count: u16,
+}
+
+const PROGRAMS: u8 = 0;
+const ATOMIC: u8 = 1;
+
+/// Of refusals: nobody handles the program's messages there.
+const NOBODY: u32 = u32::MAX;
+const STALE: u32 = 1;
+const DENIED: u32 = 2;
+const UNSUPPORTED: u32 = 3;
+const TIMEOUT: u32 = 4;
+/// And the alignment.
+const MISALIGNED: u32 = 1 << 8;
+
+/// A message of the program's.
+pub(crate) fn programs(message: &[u8]) -> Vec<u8> {
+    let envelope = Envelope {
+        kind: PROGRAMS,
+        ..Envelope::zeroed()
+    };
+    [bytes_of(&envelope), message].concat()
+}
+
+/// Why a message of the program's was refused.
+pub(crate) fn programs_error(refusal: u32) -> Error {
+    match refusal {
+        NOBODY => Error::Unsupported,
+        why => Error::Refused(why),
+    }
+}
+
+fn reads_operand(op: AtomicOp) -> bool {
+    op != AtomicOp::Read
+}
+
+fn reads_comparand(op: AtomicOp) -> bool {
+    op.form() == AtomicForm::Compare
+}
+
+/// Elements that one message carries.
+pub(crate) fn most(op: AtomicOp, ty: AtomicType) -> usize {
+    let arrays = usize::from(reads_operand(op)) + usize::from(reads_comparand(op));
+    let each = ty.size() * arrays.max(1);
+    (LONGEST_MESSAGE - ENVELOPE) / each
+}
+
+/// An atomic operation on at most so many elements.
+///
+/// # Safety
+/// Operand and comparand are valid, if the operation reads them.
+pub(crate) unsafe fn atomic(request: &AtomicRequest, flags: Flags) -> Vec<u8> {
+    let AtomicRequest {
+        op,
+        ty,
+        count,
+        operand,
+        compare,
+        result,
+    } = *request;
+    let envelope = Envelope {
+        kind: ATOMIC,
+        op: op as u8,
+        ty: ty as u8,
+        fetch: u8::from(!result.is_null()),
+        flags: flags.bits() as u16,
+        count: count as u16,
+    };
+    let mut message = bytes_of(&envelope).to_vec();
+    let arrays = [(operand, reads_operand(op)), (compare, reads_comparand(op))];
+    for (array, _) in arrays.into_iter().filter(|(_, read)| *read) {
+        // SAFETY:
+        // - so many elements by the caller's word.
+        message.extend_from_slice(unsafe { std::slice::from_raw_parts(array, count * ty.size()) });
+    }
+    message
+}
+
+/// Why an atomic operation was refused.
+pub(crate) fn atomic_error(refusal: u32) -> Error {
+    match refusal {
+        STALE | NOBODY => Error::StaleRegion,
+        DENIED => Error::AccessDenied,
+        TIMEOUT => Error::Timeout,
+        MISALIGNED.. => Error::Misaligned((refusal - MISALIGNED) as usize),
+        _ => Error::Unsupported,
+    }
+}
+
+fn refusal(error: &Error) -> u32 {
+    match error {
+        Error::AccessDenied => DENIED,
+        Error::Misaligned(to) => MISALIGNED + *to as u32,
+        Error::Timeout => TIMEOUT,
+        Error::Unsupported => UNSUPPORTED,
+        // Bounds have been looked at by who asks, as the region was.
+        _ => STALE,
+    }
+}
+
+/// Takes the messages for a region of this process.
+pub(crate) struct Serving {
+    region: RemoteRegion,
+    /// That of the program's.
+    programs: RwLock<Option<Arc<dyn Handler>>>,
+}
+
+impl Serving {
+    /// For `len` bytes at `base`, whose locks and bell are those of `first`.
+    ///
+    /// # Safety
+    /// The bytes are valid as long as messages come.
+    pub unsafe fn new(
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        first: &Arc<dyn Transport>,
+    ) -> Self {
+        let parts = RemoteParts {
+            base,
+            len,
+            generation: std::ptr::null(),
+            expected: 0,
+            rights,
+            bell: first.bell(),
+            locks: first.locks(),
+            peer: 0,
+            detail: [0; 2],
+        };
+        let alive: Arc<dyn Any + Send + Sync> = Arc::new(first.clone());
+        Serving {
+            // SAFETY:
+            // - the bytes by the caller's word; bell and locks are the transport's, which is kept.
+            region: unsafe { RemoteRegion::new(parts, alive) },
+            programs: RwLock::default(),
+        }
+    }
+
+    /// Has `handler` take the program's messages.
+    pub fn set_programs(&self, handler: Arc<dyn Handler>) {
+        *self.programs.write() = Some(handler);
+    }
+}
+
+impl Handler for Serving {
+    fn handle(
+        &self,
+        offset: usize,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> std::result::Result<(), u32> {
+        let (envelope, bytes) = message.split_at_checked(ENVELOPE).ok_or(UNSUPPORTED)?;
+        let envelope: Envelope = bytemuck::pod_read_unaligned(envelope);
+        let at = Remote {
+            region: &self.region,
+            offset,
+        };
+        let answer = match envelope.kind {
+            PROGRAMS => {
+                let may = self.region.check(offset, 0, Rights::WRITE);
+                may.map_err(|error| refusal(&error))?;
+                let handler = self.programs.read().clone();
+                return handler.ok_or(NOBODY)?.handle(offset, bytes, reply);
+            }
+            ATOMIC => carry_out(at, &envelope, bytes),
+            _ => Err(Error::Unsupported),
+        };
+        reply.extend_from_slice(&answer.map_err(|error| refusal(&error))?);
+        Ok(())
+    }
+}
+
+/// Everything in the message was written by another process and is checked here.
+fn carry_out(at: Remote<'_>, envelope: &Envelope, bytes: &[u8]) -> crate::Result<Vec<u8>> {
+    let op = AtomicOp::ALL.get(usize::from(envelope.op)).copied();
+    let ty = AtomicType::ALL.get(usize::from(envelope.ty)).copied();
+    let (op, ty) = op.zip(ty).ok_or(Error::Unsupported)?;
+    let len = usize::from(envelope.count) * ty.size();
+    let split = if reads_operand(op) { len } else { 0 };
+    let (operand, compare) = bytes.split_at_checked(split).ok_or(Error::Unsupported)?;
+    let elements = Elements {
+        op,
+        ty,
+        count: envelope.count.into(),
+        operand,
+        compare,
+        fetch: envelope.fetch != 0,
+    };
+    change(
+        at,
+        &elements,
+        Flags::from_bits_truncate(envelope.flags.into()),
+    )
+}
