@@ -185,7 +185,12 @@ pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
     }
     let Some((hosts, host)) = crate::host::played()? else {
         let token = variables::get("UNIPGAS_JOB")?.unwrap_or_default();
-        return Board::attach(&token).map(|board| Some(board.here()));
+        return match Board::attach(&token) {
+            Ok(board) => Ok(Some(board.here())),
+            // A name that somebody has given to processes of this host.
+            Err(Error::InvalidArgument(_)) => Ok(Some(size)),
+            Err(error) => Err(error),
+        };
     };
     Ok(Some(size.saturating_sub(host).div_ceil(hosts)))
 }
