@@ -64,7 +64,9 @@ impl Heard {
         unsafe { &*self.bell }
     }
 
+    /// Anew, if it was rung since.
     fn arm(&mut self) {
+        self.disarm();
         self.bell().arm();
         self.armed = true;
     }
@@ -81,6 +83,8 @@ struct Shared {
     bells: Mutex<Vec<Heard>>,
     under_way: AtomicUsize,
     stop: AtomicBool,
+    /// A turn in which something else waited may have been begun by what it did not drive.
+    missed: AtomicBool,
     /// Of the alarm, and of networks.
     events: OwnedFd,
     /// Both ends of a pipe: other processes can open the one to write to, which they cannot with an eventfd.
@@ -132,7 +136,7 @@ impl Waiting<'_> {
         self.0.arm();
         self.0.drive(Waits::Never);
         self.0.sleep(Some(longest));
-        self.0.disarm();
+        self.0.missed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -288,6 +292,7 @@ impl Shared {
             bells: Mutex::default(),
             under_way: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
             events: events.map_err(|e| Error::os("epoll_create", e))?,
             alarm: pipe().map_err(|e| Error::os("pipe2", e))?,
         };
@@ -324,6 +329,9 @@ impl Shared {
             let armed = self.arm();
             if woken || armed {
                 self.drive(Waits::Maybe);
+            }
+            if self.missed.swap(false, Ordering::Relaxed) {
+                continue;
             }
             self.sleep(None);
             self.disarm();

@@ -1,6 +1,6 @@
 //! With a network whose registrations hold on to pages, as those of devices do: what is mapped anew at the same address is other memory.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -419,6 +419,36 @@ fn the_child_of_a_fork_unmaps_what_it_likes() {
     map(at, LEN, 2);
     assert_eq!(bench.send(at, 0), 2);
     unmap(at, LEN);
+}
+
+#[test]
+fn once_nothing_is_watched_a_fork_closes_nothing() {
+    let bench = Bench::new();
+    let at = map(std::ptr::null_mut(), LEN, 1);
+    bench.send(at, 0);
+    drop(bench);
+    unmap(at, LEN);
+    // Whatever numbers have become free are taken.
+    let taken: Vec<OwnedFd> = (0..64)
+        .map(|_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap())
+        .collect();
+    // SAFETY:
+    // - the child makes system calls only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY:
+        // - asks about descriptors.
+        let open = |fd: &OwnedFd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) } != -1;
+        let closed = taken.iter().filter(|fd| !open(fd)).count();
+        // SAFETY:
+        // - the child ends here.
+        unsafe { libc::_exit(closed as i32) };
+    }
+    let mut status = 0;
+    // SAFETY:
+    // - the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "descriptors that the child found closed");
 }
 
 #[test]

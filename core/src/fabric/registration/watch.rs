@@ -246,6 +246,9 @@ impl Drop for Watch {
             std::mem::forget(self.thread.take());
             return;
         }
+        // Before it is closed: afterwards the number may be somebody else's. Another watch may have begun.
+        let number = self.shared.events.as_raw_fd();
+        let _ = DESCRIPTOR.compare_exchange(number, -1, Ordering::Relaxed, Ordering::Relaxed);
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.shared.alarm, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
