@@ -6,7 +6,7 @@ use unipgas_core::atomic::{
 
 const LEN: usize = if cfg!(miri) { 2048 } else { 8192 };
 /// Elements of an array.
-const MANY: usize = if cfg!(miri) { 30 } else { 150 };
+const MANY: usize = if cfg!(miri) { 5 } else { 150 };
 
 #[repr(C, align(4096))]
 #[derive(Clone, PartialEq)]
