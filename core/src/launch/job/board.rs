@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,9 +17,13 @@ use rustix::thread::futex;
 
 use crate::{Error, Result, descriptor};
 
+mod lives;
 mod mirror;
+mod slot;
 
+pub use lives::RankState;
 pub(super) use mirror::Told;
+use slot::Slot;
 
 /// The largest job that a board can hold, in ranks.
 pub const MAX_SIZE: u32 = 65536;
@@ -63,45 +67,6 @@ const R_WANTED: usize = 12;
 const R_START: usize = 16;
 const R_AFAR: usize = 24;
 const R_ENDED: usize = 28;
-
-// Words of a slot.
-const S_SEQ: usize = 0;
-const S_LENGTHS: usize = 1;
-const S_KEY: usize = 2;
-const S_VALUE: usize = 10;
-const _: () =
-    assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
-
-/// Where a rank is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum RankState {
-    /// Started (or about to be), but not in the job yet.
-    Absent = 0,
-    /// In the job.
-    Joined = 1,
-    /// Has left the job in order.
-    Finalized = 2,
-    /// Its process has ended without leaving the job.
-    Dead = 3,
-}
-
-impl RankState {
-    /// A value that nobody of ours wrote counts as dead: no wait may depend on it.
-    fn from_word(word: u32) -> Self {
-        match word {
-            0 => RankState::Absent,
-            1 => RankState::Joined,
-            2 => RankState::Finalized,
-            _ => RankState::Dead,
-        }
-    }
-
-    /// Whether waits must still count on this rank.
-    fn counts(self) -> bool {
-        matches!(self, RankState::Absent | RankState::Joined)
-    }
-}
 
 /// One attachment to the board of a job. Any number may exist in any number of processes.
 #[derive(Debug)]
@@ -417,74 +382,6 @@ impl Board {
         })
     }
 
-    /// Sets where `rank` is in its life. A dead rank stays dead.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn set_state(&self, rank: u32, state: RankState) -> Result<()> {
-        let word = self.record(rank, R_STATE)?;
-        // The value that was there is not of interest: with either outcome the word is final or ours.
-        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
-            (RankState::from_word(old) != RankState::Dead).then_some(state as u32)
-        });
-        self.word(H_CHANGES).fetch_add(1, Ordering::Release);
-        self.tell_mirror();
-        Ok(())
-    }
-
-    /// Where `rank` is in its life.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn state(&self, rank: u32) -> Result<RankState> {
-        Ok(RankState::from_word(
-            self.record(rank, R_STATE)?.load(Ordering::Acquire),
-        ))
-    }
-
-    /// Marks `rank` dead and then counts it in [`deaths`](Board::deaths). The launcher does this when the process of a
-    /// rank has ended without having left the job. Once per rank: a second call changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn mark_dead(&self, rank: u32) -> Result<()> {
-        let old = self
-            .record(rank, R_STATE)?
-            .swap(RankState::Dead as u32, Ordering::AcqRel);
-        if RankState::from_word(old) != RankState::Dead {
-            self.word(H_CHANGES).fetch_add(1, Ordering::Release);
-            self.word(H_DEATHS).fetch_add(1, Ordering::Release);
-            self.tell_mirror();
-        }
-        self.ring();
-        Ok(())
-    }
-
-    /// How many ranks have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
-    #[inline]
-    pub fn deaths(&self) -> u32 {
-        self.death_count().load(Ordering::Relaxed)
-    }
-
-    /// Where [`deaths`](Board::deaths) are counted.
-    pub fn death_count(&self) -> &AtomicU32 {
-        self.word(H_DEATHS)
-    }
-
-    /// Ranks that have joined, whatever has become of them since, or have ended without it.
-    pub fn joined(&self) -> u32 {
-        let states = (0..self.size).map(|rank| self.state(rank));
-        states
-            .filter(|state| *state != Ok(RankState::Absent))
-            .count() as u32
-    }
-
-    /// How often a [`state`](Board::state) has been set so far. Who has seen a count has seen the states that were set before.
-    #[inline]
-    pub fn changes(&self) -> u32 {
-        self.word(H_CHANGES).load(Ordering::Acquire)
-    }
-
     /// Wakes those who sleep here: all may have [arrived](Board::arrived), or one has ended.
     pub fn ring(&self) {
         self.word(H_RUNG).fetch_add(1, Ordering::SeqCst);
@@ -520,66 +417,6 @@ impl Board {
             let _ = futex::wait(self.word(H_RUNG), futex::Flags::empty(), rung, Some(&limit));
         }
         Ok(answer)
-    }
-
-    /// Stores the pid of the process that is `rank`.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn set_pid(&self, rank: u32, pid: u32) -> Result<()> {
-        self.record(rank, R_PID)?.store(pid, Ordering::Release);
-        Ok(())
-    }
-
-    /// Pid of the process that is `rank`; 0 while it is not known.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn pid(&self, rank: u32) -> Result<u32> {
-        Ok(self.record(rank, R_PID)?.load(Ordering::Acquire))
-    }
-
-    /// Stores pid and start time of the process that is `rank`, for boards whose ranks look at each other's processes.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range; [`Error::Os`] where /proc does not tell the start time.
-    pub fn set_this_process(&self, rank: u32) -> Result<()> {
-        let pid = std::process::id();
-        let start = process_start_time(pid)?;
-        self.check_rank(rank)?;
-        let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
-        self.long(offset + R_START).store(start, Ordering::Relaxed);
-        self.set_pid(rank, pid)
-    }
-
-    /// Whether the process that [said](Board::set_this_process) it is `rank` has ended; not known, and so not, of one that has not said.
-    pub fn process_has_ended(&self, rank: u32) -> bool {
-        let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
-        let pid = self.pid(rank).unwrap_or(0);
-        if pid == 0 {
-            return false;
-        }
-        let start = self.long(offset + R_START).load(Ordering::Relaxed);
-        match process_start_time(pid) {
-            Ok(found) => found != start,
-            Err(error) => error == Error::PeerDead,
-        }
-    }
-
-    /// Says that another rank ends `rank` on purpose: its launcher does not take that for a failure.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range.
-    pub fn want_end(&self, rank: u32) -> Result<()> {
-        self.record(rank, R_WANTED)?.store(1, Ordering::Release);
-        self.tell_mirror();
-        Ok(())
-    }
-
-    /// Whether somebody has [wanted the end](Board::want_end) of `rank`.
-    pub fn end_is_wanted(&self, rank: u32) -> bool {
-        self.record(rank, R_WANTED)
-            .is_ok_and(|word| word.load(Ordering::Acquire) != 0)
     }
 
     fn check_rank(&self, rank: u32) -> Result<()> {
@@ -640,76 +477,6 @@ impl Drop for Board {
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }
-}
-
-/// A sequence-locked key and value. The version is odd while the one writer is at work.
-struct Slot<'a>(&'a [AtomicU32; SLOT_WORDS]);
-
-impl Slot<'_> {
-    fn write(&self, key: &[u8], value: &[u8]) {
-        // A writer that died in the middle left the version odd: go on from there.
-        let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
-        self.0[S_SEQ].store(odd, Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.0[S_LENGTHS].store(
-            (value.len() as u32) << 8 | key.len() as u32,
-            Ordering::Relaxed,
-        );
-        store_bytes(&self.0[S_KEY..], key);
-        store_bytes(&self.0[S_VALUE..], value);
-        self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Key and value, if both were stable during the read within a bounded number of attempts.
-    fn read(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        for attempt in 0..64 {
-            let before = self.0[S_SEQ].load(Ordering::Acquire);
-            if before.is_multiple_of(2) {
-                let content = self.read_unguarded();
-                fence(Ordering::Acquire);
-                if self.0[S_SEQ].load(Ordering::Relaxed) == before {
-                    return content;
-                }
-            }
-            if attempt < 48 {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-        None
-    }
-
-    /// Key and value as they are; `None` for an empty slot and for lengths that cannot be.
-    fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        let lengths = self.0[S_LENGTHS].load(Ordering::Relaxed);
-        let (key_len, value_len) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
-        if key_len == 0 || key_len > MAX_KEY || value_len > MAX_VALUE {
-            return None;
-        }
-        Some((
-            load_bytes(&self.0[S_KEY..], key_len),
-            load_bytes(&self.0[S_VALUE..], value_len),
-        ))
-    }
-}
-
-fn store_bytes(words: &[AtomicU32], bytes: &[u8]) {
-    for (word, chunk) in words.iter().zip(bytes.chunks(4)) {
-        let mut padded = [0u8; 4];
-        padded[..chunk.len()].copy_from_slice(chunk);
-        word.store(u32::from_ne_bytes(padded), Ordering::Relaxed);
-    }
-}
-
-fn load_bytes(words: &[AtomicU32], len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = words
-        .iter()
-        .take(len.div_ceil(4))
-        .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
-        .collect();
-    bytes.truncate(len);
-    bytes
 }
 
 fn check_key(key: &str) -> Result<()> {

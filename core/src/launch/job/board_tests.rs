@@ -240,7 +240,7 @@ fn a_writer_that_died_in_the_middle_blocks_nobody() {
     a.publish(0, "before", b"1").unwrap();
     a.publish(0, "victim", b"2").unwrap();
     let victim = a.slot(0, 1);
-    victim.0[S_SEQ].fetch_add(1, Ordering::Relaxed);
+    victim.0[slot::S_SEQ].fetch_add(1, Ordering::Relaxed);
     assert_eq!(b.fetch(0, "victim").unwrap(), None);
     assert_eq!(b.fetch(0, "before").unwrap().unwrap(), b"1");
     a.publish(0, "victim", b"3").unwrap();

@@ -10,7 +10,7 @@ use rustix::thread::futex;
 
 use super::{
     Board, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_ENDED, R_EPOCH, R_STATE, RankState,
-    S_SEQ, SLOTS_PER_RANK,
+    SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
 

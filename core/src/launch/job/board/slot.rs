@@ -1,0 +1,83 @@
+//! A place on the board for one key that a rank has published.
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use super::{MAX_KEY, MAX_VALUE, SLOT_WORDS};
+
+// Words of a slot.
+pub(super) const S_SEQ: usize = 0;
+const S_LENGTHS: usize = 1;
+const S_KEY: usize = 2;
+const S_VALUE: usize = 10;
+const _: () =
+    assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
+
+/// A sequence-locked key and value. The version is odd while the one writer is at work.
+pub(super) struct Slot<'a>(pub(super) &'a [AtomicU32; SLOT_WORDS]);
+
+impl Slot<'_> {
+    pub fn write(&self, key: &[u8], value: &[u8]) {
+        // A writer that died in the middle left the version odd: go on from there.
+        let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
+        self.0[S_SEQ].store(odd, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.0[S_LENGTHS].store(
+            (value.len() as u32) << 8 | key.len() as u32,
+            Ordering::Relaxed,
+        );
+        store_bytes(&self.0[S_KEY..], key);
+        store_bytes(&self.0[S_VALUE..], value);
+        self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Key and value, if both were stable during the read within a bounded number of attempts.
+    pub fn read(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        for attempt in 0..64 {
+            let before = self.0[S_SEQ].load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let content = self.read_unguarded();
+                fence(Ordering::Acquire);
+                if self.0[S_SEQ].load(Ordering::Relaxed) == before {
+                    return content;
+                }
+            }
+            if attempt < 48 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        None
+    }
+
+    /// Key and value as they are; `None` for an empty slot and for lengths that cannot be.
+    pub fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let lengths = self.0[S_LENGTHS].load(Ordering::Relaxed);
+        let (key_len, value_len) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
+        if key_len == 0 || key_len > MAX_KEY || value_len > MAX_VALUE {
+            return None;
+        }
+        Some((
+            load_bytes(&self.0[S_KEY..], key_len),
+            load_bytes(&self.0[S_VALUE..], value_len),
+        ))
+    }
+}
+
+fn store_bytes(words: &[AtomicU32], bytes: &[u8]) {
+    for (word, chunk) in words.iter().zip(bytes.chunks(4)) {
+        let mut padded = [0u8; 4];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        word.store(u32::from_ne_bytes(padded), Ordering::Relaxed);
+    }
+}
+
+fn load_bytes(words: &[AtomicU32], len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words
+        .iter()
+        .take(len.div_ceil(4))
+        .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+        .collect();
+    bytes.truncate(len);
+    bytes
+}
