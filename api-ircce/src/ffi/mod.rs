@@ -22,6 +22,7 @@ mod power;
 mod process;
 mod shared;
 mod tools;
+mod wait_list;
 
 pub use collective::*;
 pub use comm::*;
@@ -34,6 +35,7 @@ pub use power::*;
 pub use process::*;
 pub use shared::*;
 pub use tools::*;
+pub use wait_list::*;
 
 /// `RCCE_SUCCESS`, or a code that the body gives.
 pub(crate) trait Answer {
