@@ -21,7 +21,7 @@ mod tell;
 pub mod variables;
 
 pub use fabric::{
-    agent, bundle, driver, endpoint, engine, host, inbox, loopback, mapped, notification, op,
+    agent, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped, notification, op,
     own_thread, region, registry, transport,
 };
 pub(crate) use fabric::{limited, operands, registration};

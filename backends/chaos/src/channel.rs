@@ -8,18 +8,19 @@ use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
 use unipgas_core::driver::{self, Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
+use unipgas_core::kept::Kept;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
 };
 use unipgas_core::transport::{Channel, Limits, check_message};
-use unipgas_core::{AtomicOp, Error, Result, Rights, copy};
+use unipgas_core::{Error, Result, Rights};
 
 use crate::hidden;
 use crate::plan::{Plan, Shape};
 use crate::queue::{Means, Posted, Queue};
 use crate::shared::Shared;
-use crate::work::{Place, Source, Work};
+use crate::work::Work;
 
 /// Rounds of waiting for pending operations when something is left or dropped.
 const FLUSH_ROUNDS: u32 = 20_000;
@@ -161,6 +162,14 @@ impl ChaosChannel {
         ChaosChannel { state, limits }
     }
 
+    /// Of an operation whose call has not returned.
+    fn post(&self, kept: Kept, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
+        // SAFETY:
+        // - called by the operations of `Channel` alone, with their arguments.
+        let work = unsafe { Work::new(kept, flags) };
+        self.state.post(work, shape, flags, context)
+    }
+
     /// What the backend below refuses is refused at once. Errors: [`Error::Unsupported`].
     fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
         let inline = flags.contains(Flags::INLINE) && len > self.limits.inline;
@@ -240,32 +249,6 @@ fn check_atomic(dst: Remote<'_>, request: &AtomicRequest) -> Result<()> {
     }
 }
 
-/// A copy of `len` bytes.
-///
-/// # Safety
-/// They are valid for reads.
-unsafe fn take(from: *const u8, len: usize) -> Box<[u8]> {
-    let mut bytes = vec![0; len].into_boxed_slice();
-    if len > 0 {
-        // SAFETY:
-        // - the source is valid by the caller's word, the destination is new and has `len` bytes.
-        unsafe { copy(from, bytes.as_mut_ptr(), len) };
-    }
-    bytes
-}
-
-/// # Safety
-/// As for [`Channel::put`].
-unsafe fn source(src: Local, len: usize, flags: Flags) -> Source {
-    if flags.contains(Flags::INLINE) {
-        // SAFETY:
-        // - the caller's word.
-        Source::Taken(unsafe { take(src.ptr, len) })
-    } else {
-        Source::Users(src)
-    }
-}
-
 impl Channel for ChaosChannel {
     unsafe fn put(
         &self,
@@ -283,15 +266,7 @@ impl Channel for ChaosChannel {
             first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
             notice: false,
         };
-        let work = Work::Put {
-            // SAFETY:
-            // - the caller's word.
-            src: unsafe { source(src, len, flags) },
-            dst: Place::of(dst),
-            len,
-            notice: None,
-        };
-        self.state.post(work, shape, flags, context)
+        self.post(Kept::put(src, dst, len, None), shape, flags, context)
     }
 
     unsafe fn get(
@@ -310,22 +285,13 @@ impl Channel for ChaosChannel {
             first_line: first_line(flags, dst.ptr.addr()),
             notice: false,
         };
-        let work = Work::Get {
-            dst,
-            src: Place::of(src),
-            len,
-        };
-        self.state.post(work, shape, flags, context)
+        self.post(Kept::get(dst, src, len), shape, flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notice = hidden::notice(notice);
         check_notice(&notice)?;
-        let work = Work::Notify {
-            slot: Place::of(notice.slot),
-            value: notice.value,
-        };
-        self.state.post(work, INDIVISIBLE, flags, context)
+        self.post(Kept::notify(notice), INDIVISIBLE, flags, context)
     }
 
     unsafe fn put_notify(
@@ -350,15 +316,8 @@ impl Channel for ChaosChannel {
             // Only the target knows whether it takes the notice: else data must not come either.
             None => INDIVISIBLE,
         };
-        let work = Work::Put {
-            // SAFETY:
-            // - the caller's word.
-            src: unsafe { source(src, len, flags) },
-            dst: Place::of(dst),
-            len,
-            notice: Some((Place::of(notice.slot), notice.value)),
-        };
-        self.state.post(work, shape, flags, context)
+        let put = Kept::put(src, dst, len, Some(notice));
+        self.post(put, shape, flags, context)
     }
 
     unsafe fn atomic(
@@ -373,29 +332,12 @@ impl Channel for ChaosChannel {
         check_atomic(dst, request)?;
         let len = request.count * request.ty.size();
         self.check_limits(len, Flags::empty())?;
-        let input = |needed: bool, from: *const u8| {
-            // SAFETY:
-            // - what the operation reads is valid by the caller's word (`AtomicRequest`); the length has been checked.
-            unsafe { take(from, if needed { len } else { 0 }) }
-        };
         let shape = Shape {
             divisible: request.count,
             first_line: None,
             notice: false,
         };
-        let work = Work::Atomic {
-            dst: Place::of(dst),
-            op: request.op,
-            ty: request.ty,
-            count: request.count,
-            operand: input(request.op != AtomicOp::Read, request.operand),
-            compare: input(request.op.form() == AtomicForm::Compare, request.compare),
-            result: Local {
-                ptr: request.result,
-                desc,
-            },
-        };
-        self.state.post(work, shape, flags, context)
+        self.post(Kept::atomic(dst, request, desc), shape, flags, context)
     }
 
     fn deliver(
@@ -408,14 +350,7 @@ impl Channel for ChaosChannel {
         let inbox = hidden::inbox(inbox);
         let first = inbox.first;
         first.check(0, first.len(), Rights::WRITE)?;
-        let work = Work::Deliver {
-            first: first.clone(),
-            second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(Place::of),
-            record,
-            last_try: true,
-        };
-        self.state.post(work, INDIVISIBLE, flags, context)
+        self.post(Kept::deliver(inbox, record), INDIVISIBLE, flags, context)
     }
 
     fn active_message(
@@ -428,12 +363,8 @@ impl Channel for ChaosChannel {
     ) -> Result<Outcome> {
         let to = hidden::place(to);
         check_message(to, message)?;
-        let work = Work::Message {
-            to: Place::of(to),
-            bytes: message.into(),
-            reply,
-        };
-        self.state.post(work, INDIVISIBLE, flags, context)
+        let message = Kept::message(to, message, reply);
+        self.post(message, INDIVISIBLE, flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

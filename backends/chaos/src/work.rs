@@ -3,127 +3,47 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use unipgas_core::inbox::Record;
-use unipgas_core::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use unipgas_core::kept::{self, Kept, Place};
+use unipgas_core::op::{Flags, Outcome};
 use unipgas_core::transport::Channel;
-use unipgas_core::{AtomicOp, AtomicType, RemoteRegion, Result};
+use unipgas_core::{RemoteRegion, Result};
 
 use crate::plan::Part;
 
-/// A place in a peer's region, kept beyond the call.
-pub struct Place {
-    pub region: RemoteRegion,
-    pub offset: usize,
+/// An operation to be carried out later.
+pub struct Work {
+    kept: Kept,
+    /// The word that says that there was no room, as long as the record is offered again.
+    overflow: Option<Place>,
 }
-
-impl Place {
-    pub fn of(remote: Remote<'_>) -> Self {
-        Place {
-            region: remote.region.clone(),
-            offset: remote.offset,
-        }
-    }
-
-    fn at(&self, more: usize) -> Remote<'_> {
-        Remote {
-            region: &self.region,
-            offset: self.offset + more,
-        }
-    }
-}
-
-/// Where the bytes of a put come from.
-pub enum Source {
-    /// Read when the operation is carried out, as late as that may be.
-    Users(Local),
-    /// Taken when it was posted.
-    Taken(Box<[u8]>),
-}
-
-impl Source {
-    fn at(&self, offset: usize) -> Local {
-        match self {
-            Source::Users(local) => forward(*local, offset),
-            Source::Taken(bytes) => Local {
-                ptr: bytes.as_ptr().wrapping_add(offset).cast_mut(),
-                desc: 0,
-            },
-        }
-    }
-}
-
-fn forward(local: Local, offset: usize) -> Local {
-    Local {
-        ptr: local.ptr.wrapping_add(offset),
-        desc: local.desc,
-    }
-}
-
-/// What is to be done.
-pub enum Work {
-    Put {
-        src: Source,
-        dst: Place,
-        len: usize,
-        notice: Option<(Place, u32)>,
-    },
-    Get {
-        dst: Local,
-        src: Place,
-        len: usize,
-    },
-    Notify {
-        slot: Place,
-        value: u32,
-    },
-    Atomic {
-        dst: Place,
-        op: AtomicOp,
-        ty: AtomicType,
-        count: usize,
-        operand: Box<[u8]>,
-        compare: Box<[u8]>,
-        result: Local,
-    },
-    Deliver {
-        first: RemoteRegion,
-        second: Option<RemoteRegion>,
-        overflow: Option<Place>,
-        record: Record,
-        /// If there is no room now, its owner is told so.
-        last_try: bool,
-    },
-    Message {
-        to: Place,
-        bytes: Box<[u8]>,
-        reply: Reply,
-    },
-}
-
-// SAFETY:
-// - the pointers are the user's, who gives them to the backend, on any thread, until the operation is complete (contract of
-//   `Channel`).
-unsafe impl Send for Work {}
 
 /// Names an inbox: records of one channel to one inbox stay in order.
 pub type InboxId = (u32, usize, usize, [u64; 2]);
 
 impl Work {
+    /// With a copy of what is the caller's for the time of the call alone.
+    ///
+    /// # Safety
+    /// The call whose arguments these are has not returned.
+    pub unsafe fn new(mut kept: Kept, flags: Flags) -> Self {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { kept.take(flags) };
+        Work {
+            kept,
+            overflow: None,
+        }
+    }
+
     /// The region that says which peer the operation is for.
     pub fn region(&self) -> &RemoteRegion {
-        match self {
-            Work::Put { dst, .. } | Work::Atomic { dst, .. } => &dst.region,
-            Work::Get { src, .. } => &src.region,
-            Work::Notify { slot, .. } => &slot.region,
-            Work::Deliver { first, .. } => first,
-            Work::Message { to, .. } => &to.region,
-        }
+        self.kept.region()
     }
 
     /// The inbox that the operation delivers to, if it does.
     pub fn inbox(&self) -> Option<InboxId> {
-        match self {
-            Work::Deliver { first, .. } => {
+        match &self.kept {
+            Kept::Deliver { first, .. } => {
                 let parts = first.parts();
                 Some((
                     parts.peer,
@@ -136,10 +56,12 @@ impl Work {
         }
     }
 
-    /// Whether a record that finds no room is not offered again.
+    /// Whether a record that finds no room is not offered again: then its owner is told so.
     pub fn set_last_try(&mut self, last: bool) {
-        if let Work::Deliver { last_try, .. } = self {
-            *last_try = last;
+        if let Kept::Deliver { overflow, .. } = &mut self.kept
+            && overflow.is_some() != last
+        {
+            std::mem::swap(overflow, &mut self.overflow);
         }
     }
 
@@ -154,122 +76,15 @@ impl Work {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        // SAFETY (all calls below):
-        // - pointers are the user's and valid by the caller's word, or those of boxes that live as long as the operation;
-        //   a range is within the length that they are valid for.
-        match self {
-            Work::Put {
-                src,
-                dst,
-                len,
-                notice,
-            } => {
-                let notice = notice.as_ref().map(|(slot, value)| Notice {
-                    slot: slot.at(0),
-                    value: *value,
-                });
-                match (part, notice) {
-                    (Part::Notice, Some(notice)) => inner.notify(notice, flags, context),
-                    (Part::Whole, Some(notice)) => {
-                        // SAFETY:
-                        // - see above.
-                        unsafe {
-                            inner.put_notify(src.at(0), dst.at(0), *len, notice, flags, context)
-                        }
-                    }
-                    _ => {
-                        let range = range(part, *len);
-                        // SAFETY:
-                        // - see above.
-                        unsafe {
-                            inner.put(
-                                src.at(range.start),
-                                dst.at(range.start),
-                                range.len(),
-                                flags,
-                                context,
-                            )
-                        }
-                    }
-                }
-            }
-            Work::Get { dst, src, len } => {
-                let range = range(part, *len);
-                // SAFETY:
-                // - see above.
-                unsafe {
-                    inner.get(
-                        forward(*dst, range.start),
-                        src.at(range.start),
-                        range.len(),
-                        flags,
-                        context,
-                    )
-                }
-            }
-            Work::Notify { slot, value } => {
-                let notice = Notice {
-                    slot: slot.at(0),
-                    value: *value,
-                };
-                inner.notify(notice, flags, context)
-            }
-            Work::Atomic {
-                dst,
-                op,
-                ty,
-                count,
-                operand,
-                compare,
-                result,
-            } => {
-                let range = range(part, *count);
-                let skip = range.start * ty.size();
-                let input = |bytes: &[u8]| match bytes {
-                    [] => std::ptr::null(),
-                    _ => bytes[skip..].as_ptr(),
-                };
-                let request = AtomicRequest {
-                    op: *op,
-                    ty: *ty,
-                    count: range.len(),
-                    operand: input(operand),
-                    compare: input(compare),
-                    result: match result.ptr.is_null() {
-                        true => result.ptr,
-                        false => result.ptr.wrapping_add(skip),
-                    },
-                };
-                // SAFETY:
-                // - see above.
-                unsafe { inner.atomic(dst.at(skip), &request, result.desc, flags, context) }
-            }
-            Work::Deliver {
-                first,
-                second,
-                overflow,
-                record,
-                last_try,
-            } => {
-                let overflow = overflow.as_ref().filter(|_| *last_try);
-                let inbox = Inbox {
-                    first,
-                    second: second.as_ref(),
-                    overflow: overflow.map(|word| word.at(0)),
-                };
-                inner.deliver(inbox, *record, flags, context)
-            }
-            Work::Message { to, bytes, reply } => {
-                inner.active_message(to.at(0), bytes, *reply, flags, context)
-            }
-        }
-    }
-}
-
-fn range(part: &Part, len: usize) -> std::ops::Range<usize> {
-    match part {
-        Part::Range(range) => range.clone(),
-        _ => 0..len,
+        let part = match part {
+            Part::Whole => self.kept.whole(),
+            Part::Data => kept::Part::Data(0..self.kept.extent()),
+            Part::Range(range) => kept::Part::Data(range.clone()),
+            Part::Notice => kept::Part::Notice,
+        };
+        // SAFETY:
+        // - the caller's word; `new` has copied the rest.
+        unsafe { self.kept.post(&part, inner, flags, context) }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod endpoint;
 pub mod engine;
 pub mod host;
 pub mod inbox;
+pub mod kept;
 pub(crate) mod limited;
 pub mod loopback;
 pub mod mapped;

@@ -17,14 +17,15 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use slab::Slab;
 
-use self::work::{Landing, Place, Source, Work};
+use self::work::Work;
 use crate::agent;
 use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
+use crate::kept::Kept;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::registration::Registrations;
 use crate::transport::{Channel, Limits};
-use crate::{AtomicOp, Error, Result};
+use crate::{Error, Result};
 
 /// A channel of a network with limits.
 pub(crate) struct Limited {
@@ -277,7 +278,8 @@ impl Limited {
     }
 
     /// Posts what cannot be a call of the network's.
-    fn post(&self, mut work: Work, flags: Flags, context: u64) -> Result<Outcome> {
+    fn post(&self, kept: Kept, flags: Flags, context: u64) -> Result<Outcome> {
+        let mut work = Work::new(kept);
         work.check()?;
         if let Some(registrations) = &self.registrations {
             // SAFETY:
@@ -297,13 +299,7 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let work = Work::Put {
-            src: Source::Users(src),
-            dst: Place::of(dst),
-            len,
-            notice: None,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::put(src, dst, len, None), flags, context)
     }
 
     unsafe fn get(
@@ -314,21 +310,11 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let work = Work::Get {
-            dst,
-            landing: Landing::There,
-            src: Place::of(src),
-            len,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::get(dst, src, len), flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let work = Work::Notify {
-            slot: Place::of(notice.slot),
-            value: notice.value,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::notify(notice), flags, context)
     }
 
     unsafe fn put_notify(
@@ -340,13 +326,7 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let work = Work::Put {
-            src: Source::Users(src),
-            dst: Place::of(dst),
-            len,
-            notice: Some((Place::of(notice.slot), notice.value)),
-        };
-        self.post(work, flags, context)
+        self.post(Kept::put(src, dst, len, Some(notice)), flags, context)
     }
 
     unsafe fn atomic(
@@ -357,28 +337,7 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let read = |ptr: *const u8, used: bool| {
-            Source::Users(Local {
-                ptr: if used {
-                    ptr.cast_mut()
-                } else {
-                    std::ptr::null_mut()
-                },
-                desc: 0,
-            })
-        };
-        let compares = request.op.form() == crate::atomic::AtomicForm::Compare;
-        let work = Work::Atomic {
-            dst: Place::of(dst),
-            op: request.op,
-            ty: request.ty,
-            count: request.count,
-            operand: read(request.operand, request.op != AtomicOp::Read),
-            compare: read(request.compare, compares),
-            result: request.result,
-            landing: Landing::There,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::atomic(dst, request, 0), flags, context)
     }
 
     fn deliver(
@@ -388,13 +347,7 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let work = Work::Deliver {
-            first: inbox.first.clone(),
-            second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(Place::of),
-            record,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::deliver(inbox, record), flags, context)
     }
 
     fn active_message(
@@ -405,24 +358,15 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let (bytes, len) = match self.shared.limits.atomics {
-            true => {
-                let ptr = message.as_ptr().cast_mut();
-                (Source::Users(Local { ptr, desc: 0 }), message.len())
-            }
+        let enveloped;
+        let message = match self.shared.limits.atomics {
+            true => message,
             false => {
-                let message = agent::programs(message);
-                let len = message.len();
-                (Source::Taken(message.into()), len)
+                enveloped = agent::programs(message);
+                &enveloped
             }
         };
-        let work = Work::Message {
-            to: Place::of(to),
-            bytes,
-            len,
-            reply,
-        };
-        self.post(work, flags, context)
+        self.post(Kept::message(to, message, reply), flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

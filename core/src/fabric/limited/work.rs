@@ -1,172 +1,46 @@
-//! An operation that a network may not take whole, or not now: what it is made of, and its pieces.
+//! An operation that a network may not take whole, or not now: the memory that it needs registered, and its pieces.
 
 use std::ops::Range;
 
 use crate::agent;
 use crate::atomic::{AtomicForm, supported};
-use crate::inbox::Record;
+use crate::kept::{Kept, Part, Place, Source};
 use crate::lines::{LINE, last_word};
 use crate::mapped::move_bytes;
-use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{Flags, Local, Outcome, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_message};
-use crate::{AtomicOp, AtomicType, Error, Result};
+use crate::{Error, Result};
 
-/// A place in a peer's region, kept beyond the call.
-pub(super) struct Place {
-    region: RemoteRegion,
-    offset: usize,
-}
-
-impl Place {
-    pub fn of(remote: Remote<'_>) -> Self {
-        Place {
-            region: remote.region.clone(),
-            offset: remote.offset,
-        }
-    }
-
-    fn at(&self, more: usize) -> Remote<'_> {
-        Remote {
-            region: &self.region,
-            offset: self.offset + more,
-        }
-    }
-
-    /// The address at which it is mapped here, or at least one with the same alignment.
-    fn address(&self) -> usize {
-        let base = self.region.parts().base.addr();
-        base.wrapping_add(self.offset)
-    }
-}
-
-/// Bytes that the operation reads.
-pub(super) enum Source {
-    /// The user's, as long as the contract says.
-    Users(Local),
-    /// A copy, for a network that needs no registration.
-    Taken(Box<[u8]>),
-    /// A copy in registered memory.
-    Bounced(Block),
-    /// The user's, registered for the operation.
-    Held(*mut u8, Held),
-}
-
-/// Where bytes that the network brings go first.
-pub(super) enum Landing {
-    /// Where the user wants them.
-    There,
-    /// Likewise, registered for the operation.
-    Held(Held),
-    /// From where they are copied at the end.
+/// Registered memory, as long as the operation takes.
+enum Registered {
+    /// In place of the user's.
     Bounce(Block),
+    /// The user's.
+    There(Held),
 }
 
-impl Landing {
-    /// What lies `offset` bytes behind `user`, or in its place.
-    fn at(&self, user: Local, offset: usize) -> Local {
-        let first = match self {
-            Landing::There => user,
-            Landing::Held(held) => Local {
-                ptr: user.ptr,
+impl Registered {
+    /// What the network is given in place of memory of the user's.
+    fn local(&self, users: *mut u8) -> Local {
+        match self {
+            Registered::Bounce(block) => block.local(),
+            Registered::There(held) => Local {
+                ptr: users,
                 desc: held.desc(),
             },
-            Landing::Bounce(block) => block.local(),
-        };
-        forward(first, offset)
-    }
-
-    /// # Safety
-    /// The `len` bytes of the user's are valid for writes.
-    unsafe fn land(&self, user: *mut u8, len: usize, flags: Flags) {
-        if let Landing::Bounce(block) = self {
-            // SAFETY:
-            // - the caller's word; the block is as long.
-            unsafe { move_bytes(block.local().ptr, user, len, flags) };
         }
     }
 }
 
-fn forward(local: Local, offset: usize) -> Local {
-    Local {
-        ptr: local.ptr.wrapping_add(offset),
-        desc: local.desc,
-    }
-}
-
-impl Source {
-    fn at(&self, offset: usize) -> Local {
-        let first = match self {
-            Source::Users(local) => *local,
-            Source::Taken(bytes) => Local {
-                ptr: bytes.as_ptr().cast_mut(),
-                desc: 0,
-            },
-            Source::Bounced(block) => block.local(),
-            Source::Held(ptr, held) => Local {
-                ptr: *ptr,
-                desc: held.desc(),
-            },
-        };
-        forward(first, offset)
-    }
-
-    /// # Safety
-    /// The user's `len` bytes are valid.
-    unsafe fn take(&mut self, len: usize) {
-        if let Source::Users(local) = *self
-            && !local.ptr.is_null()
-        {
-            let mut bytes = vec![0; len].into_boxed_slice();
-            // SAFETY:
-            // - the caller's word; the destination is new, and as long.
-            unsafe { crate::copy(local.ptr, bytes.as_mut_ptr(), len) };
-            *self = Source::Taken(bytes);
-        }
-    }
-}
-
-/// What is to be done.
-pub(super) enum Work {
-    Put {
-        src: Source,
-        dst: Place,
-        len: usize,
-        notice: Option<(Place, u32)>,
-    },
-    Get {
-        dst: Local,
-        landing: Landing,
-        src: Place,
-        len: usize,
-    },
-    Notify {
-        slot: Place,
-        value: u32,
-    },
-    Atomic {
-        dst: Place,
-        op: AtomicOp,
-        ty: AtomicType,
-        count: usize,
-        operand: Source,
-        compare: Source,
-        result: *mut u8,
-        landing: Landing,
-    },
-    Deliver {
-        first: RemoteRegion,
-        second: Option<RemoteRegion>,
-        overflow: Option<Place>,
-        record: Record,
-    },
-    Message {
-        to: Place,
-        bytes: Source,
-        len: usize,
-        reply: Reply,
-    },
+/// An operation, and what has been registered for it.
+pub(super) struct Work {
+    kept: Kept,
+    /// What it reads.
+    source: Option<Registered>,
+    /// What it writes, for so many bytes at the user's address.
+    landing: Option<(Registered, *mut u8, usize)>,
 }
 
 // SAFETY:
@@ -180,34 +54,34 @@ struct Piece {
     ordered: bool,
 }
 
+/// The address at which a place is mapped here, or at least one with the same alignment.
+fn address(place: &Place) -> usize {
+    let base = place.region.parts().base.addr();
+    base.wrapping_add(place.offset)
+}
+
 impl Work {
+    pub fn new(kept: Kept) -> Self {
+        Work {
+            kept,
+            source: None,
+            landing: None,
+        }
+    }
+
     /// The region that says which peer the operation is for.
     pub fn region(&self) -> &RemoteRegion {
-        match self {
-            Work::Put { dst, .. } | Work::Atomic { dst, .. } => &dst.region,
-            Work::Get { src, .. } => &src.region,
-            Work::Notify { slot, .. } => &slot.region,
-            Work::Deliver { first, .. } => first,
-            Work::Message { to, .. } => &to.region,
-        }
+        self.kept.region()
     }
 
     /// What an error of the network's means for the operation.
     pub fn error(&self, error: Error, limits: &Limits) -> Error {
-        match (self, error) {
-            (Work::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
-            (Work::Message { .. }, Error::Refused(why)) if !limits.atomics => {
+        match (&self.kept, error) {
+            (Kept::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
+            (Kept::Message { .. }, Error::Refused(why)) if !limits.atomics => {
                 agent::programs_error(why)
             }
             (_, error) => error,
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Work::Put { len, .. } | Work::Get { len, .. } => *len,
-            Work::Atomic { count, .. } => *count,
-            _ => 0,
         }
     }
 
@@ -221,16 +95,16 @@ impl Work {
                 false => Err(Error::Misaligned(4)),
             }
         };
-        match self {
-            Work::Put {
+        match &self.kept {
+            Kept::Put {
                 dst, len, notice, ..
             } => {
                 within(dst, *len, Rights::WRITE)?;
                 notice.as_ref().map_or(Ok(()), |(slot, _)| word(slot))
             }
-            Work::Get { src, len, .. } => within(src, *len, Rights::READ),
-            Work::Notify { slot, .. } => word(slot),
-            Work::Atomic {
+            Kept::Get { src, len, .. } => within(src, *len, Rights::READ),
+            Kept::Notify { slot, .. } => word(slot),
+            Kept::Atomic {
                 dst,
                 op,
                 ty,
@@ -240,18 +114,17 @@ impl Work {
             } => {
                 let len = count.saturating_mul(ty.size());
                 within(dst, len, Rights::ATOMIC)?;
-                let lost = op.form() == AtomicForm::FetchOnly && result.is_null();
+                let lost = op.form() == AtomicForm::FetchOnly && result.ptr.is_null();
                 match lost || !supported(*op, *ty) {
                     true => Err(Error::Unsupported),
                     false => Ok(()),
                 }
             }
-            Work::Deliver { first, .. } => first.check(0, first.len(), Rights::WRITE),
-            Work::Message { to, bytes, len, .. } => {
+            Kept::Deliver { first, .. } => first.check(0, first.len(), Rights::WRITE),
+            Kept::Message { to, .. } => {
                 // SAFETY:
-                // - so many bytes by the caller's word, or the copy's.
-                let bytes = unsafe { std::slice::from_raw_parts(bytes.at(0).ptr, *len) };
-                check_message(to.at(0), bytes)
+                // - the call has not returned.
+                check_message(to.at(0), unsafe { self.kept.message_bytes() })
             }
         }
     }
@@ -272,8 +145,8 @@ impl Work {
             // - the caller's word: it is given back when the operation has ended.
             unsafe { registrations.hold(ptr, len, write) }
         };
-        match self {
-            Work::Put { src, len, .. } => {
+        match &mut self.kept {
+            Kept::Put { src, len, .. } => {
                 let Source::Users(local) = *src else {
                     return Ok(());
                 };
@@ -281,32 +154,34 @@ impl Work {
                 if *len == 0 || (inline && *len <= limits.inline) || (!inline && local.desc != 0) {
                     return Ok(());
                 }
-                if inline || *len <= COPIED {
+                let registered = if inline || *len <= COPIED {
                     let block = registrations.block(*len)?;
                     // SAFETY:
                     // - the caller's word; the block is as long, and nobody else's.
                     unsafe { crate::copy(local.ptr, block.local().ptr, *len) };
-                    *src = Source::Bounced(block);
+                    Registered::Bounce(block)
                 } else {
-                    *src = Source::Held(local.ptr, held(local.ptr, *len, false)?);
-                }
-            }
-            Work::Get {
-                dst, landing, len, ..
-            } if dst.desc == 0 && *len > 0 => {
-                *landing = match *len <= COPIED {
-                    true => Landing::Bounce(registrations.block(*len)?),
-                    false => Landing::Held(held(dst.ptr, *len, true)?),
+                    Registered::There(held(local.ptr, *len, false)?)
                 };
+                *src = Source::Given(registered.local(local.ptr));
+                self.source = Some(registered);
             }
-            Work::Atomic {
-                ty,
-                count,
-                result,
-                landing,
-                ..
-            } if !result.is_null() && *count > 0 && limits.atomics => {
-                *landing = Landing::Bounce(registrations.block(*count * ty.size())?);
+            Kept::Get { dst, len, .. } if dst.desc == 0 && *len > 0 => {
+                let (users, len) = (dst.ptr, *len);
+                let registered = match len <= COPIED {
+                    true => Registered::Bounce(registrations.block(len)?),
+                    false => Registered::There(held(users, len, true)?),
+                };
+                *dst = registered.local(users);
+                self.landing = Some((registered, users, len));
+            }
+            Kept::Atomic {
+                ty, count, result, ..
+            } if !result.ptr.is_null() && *count > 0 && limits.atomics => {
+                let (users, len) = (result.ptr, *count * ty.size());
+                let registered = Registered::Bounce(registrations.block(len)?);
+                *result = registered.local(users);
+                self.landing = Some((registered, users, len));
             }
             _ => {}
         }
@@ -318,32 +193,21 @@ impl Work {
     /// # Safety
     /// All of it has come, and its destination is valid still.
     pub unsafe fn land(&self, flags: Flags) {
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            match self {
-                Work::Get {
-                    dst, landing, len, ..
-                } => landing.land(dst.ptr, *len, flags),
-                Work::Atomic {
-                    ty,
-                    count,
-                    result,
-                    landing,
-                    ..
-                } => landing.land(*result, *count * ty.size(), Flags::empty()),
-                _ => {}
-            }
+        if let Some((Registered::Bounce(block), users, len)) = &self.landing {
+            let flags = match &self.kept {
+                Kept::Get { .. } => flags,
+                _ => Flags::empty(),
+            };
+            // SAFETY:
+            // - the caller's word; the block is as long.
+            unsafe { move_bytes(block.local().ptr, *users, *len, flags) };
         }
     }
 
     /// Never gives back what the network may still read or write.
     pub fn abandon(self) {
-        match self {
-            Work::Put { src, .. } => std::mem::forget(src),
-            Work::Get { landing, .. } | Work::Atomic { landing, .. } => std::mem::forget(landing),
-            _ => {}
-        }
+        self.kept.abandon();
+        std::mem::forget((self.source, self.landing));
     }
 
     /// Copies what is the caller's for the time of the call alone.
@@ -352,36 +216,20 @@ impl Work {
     /// The call has not returned, or this has been called before.
     pub unsafe fn take(&mut self, flags: Flags) {
         // SAFETY:
-        // - the caller's word; as many bytes as the operation reads.
-        unsafe {
-            match self {
-                Work::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
-                Work::Atomic {
-                    ty,
-                    count,
-                    operand,
-                    compare,
-                    ..
-                } => {
-                    operand.take(*count * ty.size());
-                    compare.take(*count * ty.size());
-                }
-                Work::Message { bytes, len, .. } => bytes.take(*len),
-                _ => {}
-            }
-        }
+        // - the caller's word.
+        unsafe { self.kept.take(flags) };
     }
 
     /// Whether the network does not take it as it is.
     pub fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
-        if let Work::Atomic { op, ty, count, .. } = self
+        if let Kept::Atomic { op, ty, count, .. } = &self.kept
             && !limits.atomics
         {
             return *count > agent::most(*op, *ty);
         }
-        let bytes = match self {
-            Work::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
-            _ => self.len(),
+        let bytes = match &self.kept {
+            Kept::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
+            _ => self.kept.extent(),
         };
         let lines = flags.contains(Flags::LINES) && !limits.lines;
         let inline = flags.contains(Flags::INLINE) && bytes > limits.inline;
@@ -390,10 +238,10 @@ impl Work {
 
     /// The piece that begins at `at`.
     fn piece(&self, at: usize, flags: Flags, limits: &Limits) -> Piece {
-        let (address, len) = match self {
-            Work::Put { dst, len, .. } => (dst.address(), *len),
-            Work::Get { dst, len, .. } => (dst.ptr.addr(), *len),
-            Work::Atomic { op, ty, count, .. } => {
+        let (address, len) = match &self.kept {
+            Kept::Put { dst, len, .. } => (address(dst), *len),
+            Kept::Get { dst, len, .. } => (dst.ptr.addr(), *len),
+            Kept::Atomic { op, ty, count, .. } => {
                 let most = match limits.atomics {
                     true => (limits.largest / ty.size()).max(1),
                     false => agent::most(*op, *ty),
@@ -456,130 +304,61 @@ impl Work {
         context: u64,
     ) -> Result<(Outcome, Option<usize>)> {
         let Piece { range, ordered } = self.piece(at, flags, limits);
-        let size = range.len();
-        let (first, last) = (at == 0, range.end >= self.len());
+        let (first, last) = (at == 0, range.end >= self.kept.extent());
         let mut asked = flags;
         if !limits.lines || limits.largest < LINE {
             asked.remove(Flags::LINES);
         }
-        let taken = match self {
-            Work::Put { src, .. } => match src {
-                // What is registered nowhere goes inline, where that matters.
-                Source::Taken(_) => !limits.registered,
-                Source::Bounced(_) => true,
-                Source::Users(_) | Source::Held(..) => false,
-            },
+        let taken = match (&self.kept, &self.source) {
+            // What is registered nowhere goes inline, where that matters.
+            (
+                Kept::Put {
+                    src: Source::Taken(_),
+                    ..
+                },
+                _,
+            ) => !limits.registered,
+            (_, Some(Registered::Bounce(_))) => true,
             _ => false,
         };
-        if taken || size > limits.inline {
+        if taken || range.len() > limits.inline {
             asked.remove(Flags::INLINE);
         }
         if !last {
             asked.remove(Flags::WAKE);
         }
         // Whoever is told by the last piece finds the others.
-        let tells = match self {
-            Work::Put { notice, .. } => notice.is_some() || asked.contains(Flags::WAKE),
+        let tells = match &self.kept {
+            Kept::Put { notice, .. } => notice.is_some() || asked.contains(Flags::WAKE),
             _ => asked.contains(Flags::WAKE),
         };
         if ordered || last && !first && tells {
             asked |= Flags::ORDERED;
         }
+        let next = (!last).then_some(range.end);
         // SAFETY:
-        // - the caller's word, for a part of the bytes.
+        // - the caller's word, for a part of the bytes; what has to be was taken, or the call has not returned.
         let outcome = unsafe {
-            match self {
-                Work::Put {
-                    src, dst, notice, ..
-                } => {
-                    let (src, dst) = (src.at(at), dst.at(at));
-                    match notice.as_ref().filter(|_| last) {
-                        None => inner.put(src, dst, size, asked, context),
-                        Some((slot, value)) => {
-                            let notice = Notice {
-                                slot: slot.at(0),
-                                value: *value,
-                            };
-                            inner.put_notify(src, dst, size, notice, asked, context)
-                        }
-                    }
-                }
-                Work::Get {
-                    dst, landing, src, ..
-                } => {
-                    let dst = landing.at(*dst, at);
-                    inner.get(dst, src.at(at), size, asked, context)
-                }
-                Work::Notify { slot, value } => {
-                    let notice = Notice {
-                        slot: slot.at(0),
-                        value: *value,
+            match &self.kept {
+                Kept::Atomic { ty, .. } if !limits.atomics => {
+                    let len = range.len() * ty.size();
+                    let (to, request) = self.kept.elements(range);
+                    let message = agent::atomic(&request, asked);
+                    let reply = match request.result.is_null() {
+                        true => Reply::NONE,
+                        false => Reply::new(request.result, len),
                     };
-                    inner.notify(notice, asked, context)
+                    inner.active_message(to, &message, reply, asked, context)
                 }
-                Work::Atomic {
-                    dst,
-                    op,
-                    ty,
-                    operand,
-                    compare,
-                    result,
-                    landing,
-                    ..
-                } => {
-                    let skip = at * ty.size();
-                    let users = Local {
-                        ptr: *result,
-                        desc: 0,
+                kept => {
+                    let part = match last {
+                        true => Part::Last(range),
+                        false => Part::Data(range),
                     };
-                    let result = match result.is_null() {
-                        true => users,
-                        false => landing.at(users, skip),
-                    };
-                    let request = AtomicRequest {
-                        op: *op,
-                        ty: *ty,
-                        count: size,
-                        operand: operand.at(skip).ptr,
-                        compare: compare.at(skip).ptr,
-                        result: result.ptr,
-                    };
-                    let dst = dst.at(skip);
-                    if limits.atomics {
-                        inner.atomic(dst, &request, result.desc, asked, context)
-                    } else {
-                        let message = agent::atomic(&request, asked);
-                        let reply = match request.result.is_null() {
-                            true => Reply::NONE,
-                            false => Reply::new(request.result, size * ty.size()),
-                        };
-                        inner.active_message(dst, &message, reply, asked, context)
-                    }
-                }
-                Work::Deliver {
-                    first,
-                    second,
-                    overflow,
-                    record,
-                } => {
-                    let inbox = Inbox {
-                        first,
-                        second: second.as_ref(),
-                        overflow: overflow.as_ref().map(|word| word.at(0)),
-                    };
-                    inner.deliver(inbox, *record, asked, context)
-                }
-                Work::Message {
-                    to,
-                    bytes,
-                    len,
-                    reply,
-                } => {
-                    let bytes = std::slice::from_raw_parts(bytes.at(0).ptr, *len);
-                    inner.active_message(to.at(0), bytes, *reply, asked, context)
+                    kept.post(&part, inner, asked, context)
                 }
             }
         }?;
-        Ok((outcome, (!last).then_some(range.end)))
+        Ok((outcome, next))
     }
 }

@@ -1,0 +1,426 @@
+//! An operation with all that it needs, taken from a call of a [`Channel`], so that it can be posted on a channel later, whole or in parts.
+
+use std::ops::Range;
+
+use crate::atomic::AtomicForm;
+use crate::inbox::Record;
+use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::region::RemoteRegion;
+use crate::transport::Channel;
+use crate::{AtomicOp, AtomicType, Result, copy};
+
+/// A place in a peer's region.
+pub struct Place {
+    /// The region.
+    pub region: RemoteRegion,
+    /// Bytes from its beginning.
+    pub offset: usize,
+}
+
+impl Place {
+    /// The same one.
+    pub fn of(remote: Remote<'_>) -> Self {
+        Place {
+            region: remote.region.clone(),
+            offset: remote.offset,
+        }
+    }
+
+    /// So many bytes behind it.
+    pub fn at(&self, more: usize) -> Remote<'_> {
+        Remote {
+            region: &self.region,
+            offset: self.offset + more,
+        }
+    }
+}
+
+/// Bytes that an operation reads.
+pub enum Source {
+    /// The user's, valid as long as the contract of the call says.
+    Users(Local),
+    /// A copy.
+    Taken(Box<[u8]>),
+    /// In memory that whoever keeps the operation keeps as well, or registered by it.
+    Given(Local),
+}
+
+impl Source {
+    fn of(ptr: *const u8) -> Self {
+        Source::Users(Local {
+            ptr: ptr.cast_mut(),
+            desc: 0,
+        })
+    }
+
+    /// Null where there are none.
+    pub(crate) fn at(&self, offset: usize) -> Local {
+        let first = match self {
+            Source::Users(local) | Source::Given(local) => *local,
+            Source::Taken(bytes) => Local {
+                ptr: bytes.as_ptr().cast_mut(),
+                desc: 0,
+            },
+        };
+        forward(first, offset)
+    }
+
+    /// # Safety
+    /// If they are the user's, `len` bytes are valid.
+    unsafe fn take(&mut self, len: usize) {
+        if let Source::Users(local) = *self
+            && !local.ptr.is_null()
+        {
+            let mut bytes = vec![0; len].into_boxed_slice();
+            // SAFETY:
+            // - the caller's word; the destination is new, and as long.
+            unsafe { copy(local.ptr, bytes.as_mut_ptr(), len) };
+            *self = Source::Taken(bytes);
+        }
+    }
+}
+
+fn forward(local: Local, offset: usize) -> Local {
+    match local.ptr.is_null() {
+        true => local,
+        false => Local {
+            ptr: local.ptr.wrapping_add(offset),
+            desc: local.desc,
+        },
+    }
+}
+
+fn notice_of((slot, value): &(Place, u32)) -> Notice<'_> {
+    Notice {
+        slot: slot.at(0),
+        value: *value,
+    }
+}
+
+/// What is posted at once. Ranges are bytes of a transfer, elements of an array of an atomic operation; of anything else there is one part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Of the data, without a notice.
+    Data(Range<usize>),
+    /// Of the data, then the notice, if there is one.
+    Last(Range<usize>),
+    /// The notice, or everything where there is no data.
+    Notice,
+}
+
+impl Part {
+    fn range(&self) -> Range<usize> {
+        match self {
+            Part::Data(range) | Part::Last(range) => range.clone(),
+            Part::Notice => 0..0,
+        }
+    }
+}
+
+/// An operation.
+pub enum Kept {
+    /// [`Channel::put`], or [`Channel::put_notify`].
+    Put {
+        /// What is written.
+        src: Source,
+        /// Where.
+        dst: Place,
+        /// Bytes.
+        len: usize,
+        /// The notice after it.
+        notice: Option<(Place, u32)>,
+    },
+    /// [`Channel::get`].
+    Get {
+        /// Where the bytes go.
+        dst: Local,
+        /// Where they are.
+        src: Place,
+        /// How many.
+        len: usize,
+    },
+    /// [`Channel::notify`].
+    Notify {
+        /// The word.
+        slot: Place,
+        /// Its new value.
+        value: u32,
+    },
+    /// [`Channel::atomic`].
+    Atomic {
+        /// The elements.
+        dst: Place,
+        /// The operation.
+        op: AtomicOp,
+        /// The type of the elements.
+        ty: AtomicType,
+        /// Their number.
+        count: usize,
+        /// Null where there are none.
+        operand: Source,
+        /// Likewise.
+        compare: Source,
+        /// Where previous values go, or null.
+        result: Local,
+    },
+    /// [`Channel::deliver`].
+    Deliver {
+        /// The inbox's first ring.
+        first: RemoteRegion,
+        /// Its second one.
+        second: Option<RemoteRegion>,
+        /// The word that says that there was no room.
+        overflow: Option<Place>,
+        /// What is delivered.
+        record: Record,
+    },
+    /// [`Channel::active_message`].
+    Message {
+        /// Where its handler is.
+        to: Place,
+        /// The message.
+        bytes: Source,
+        /// Its length.
+        len: usize,
+        /// Where the answer goes.
+        reply: Reply,
+    },
+}
+
+// SAFETY:
+// - the pointers are the user's, who gives them to the backend, on any thread, until the operation is complete (contract of `Channel`).
+unsafe impl Send for Kept {}
+
+impl Kept {
+    /// From the arguments of [`Channel::put`], or with a notice of [`Channel::put_notify`].
+    pub fn put(src: Local, dst: Remote<'_>, len: usize, notice: Option<Notice<'_>>) -> Self {
+        Kept::Put {
+            src: Source::Users(src),
+            dst: Place::of(dst),
+            len,
+            notice: notice.map(|notice| (Place::of(notice.slot), notice.value)),
+        }
+    }
+
+    /// From those of [`Channel::get`].
+    pub fn get(dst: Local, src: Remote<'_>, len: usize) -> Self {
+        Kept::Get {
+            dst,
+            src: Place::of(src),
+            len,
+        }
+    }
+
+    /// From those of [`Channel::notify`].
+    pub fn notify(notice: Notice<'_>) -> Self {
+        Kept::Notify {
+            slot: Place::of(notice.slot),
+            value: notice.value,
+        }
+    }
+
+    /// From those of [`Channel::atomic`].
+    pub fn atomic(dst: Remote<'_>, request: &AtomicRequest, desc: u64) -> Self {
+        let read = |used: bool, ptr: *const u8| match used {
+            true => Source::of(ptr),
+            false => Source::of(std::ptr::null()),
+        };
+        Kept::Atomic {
+            dst: Place::of(dst),
+            op: request.op,
+            ty: request.ty,
+            count: request.count,
+            operand: read(request.op != AtomicOp::Read, request.operand),
+            compare: read(request.op.form() == AtomicForm::Compare, request.compare),
+            result: Local {
+                ptr: request.result,
+                desc,
+            },
+        }
+    }
+
+    /// From those of [`Channel::deliver`].
+    pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
+        Kept::Deliver {
+            first: inbox.first.clone(),
+            second: inbox.second.cloned(),
+            overflow: inbox.overflow.map(Place::of),
+            record,
+        }
+    }
+
+    /// From those of [`Channel::active_message`].
+    pub fn message(to: Remote<'_>, message: &[u8], reply: Reply) -> Self {
+        Kept::Message {
+            to: Place::of(to),
+            bytes: Source::of(message.as_ptr()),
+            len: message.len(),
+            reply,
+        }
+    }
+
+    /// The region that says which peer the operation is for.
+    pub fn region(&self) -> &RemoteRegion {
+        match self {
+            Kept::Put { dst, .. } | Kept::Atomic { dst, .. } => &dst.region,
+            Kept::Get { src, .. } => &src.region,
+            Kept::Notify { slot, .. } => &slot.region,
+            Kept::Deliver { first, .. } => first,
+            Kept::Message { to, .. } => &to.region,
+        }
+    }
+
+    /// Bytes of a transfer, elements of an array of an atomic operation; 0 of anything else.
+    pub fn extent(&self) -> usize {
+        match self {
+            Kept::Put { len, .. } | Kept::Get { len, .. } => *len,
+            Kept::Atomic { count, .. } => *count,
+            _ => 0,
+        }
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Part {
+        Part::Last(0..self.extent())
+    }
+
+    /// Copies what is the caller's for the time of the call alone. Needed before the call returns, if not all has been posted by then.
+    ///
+    /// # Safety
+    /// The call whose arguments these are has not returned, or this has been called before.
+    pub unsafe fn take(&mut self, flags: Flags) {
+        // SAFETY:
+        // - the caller's word; as many bytes as the operation reads.
+        unsafe {
+            match self {
+                Kept::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
+                Kept::Atomic {
+                    ty,
+                    count,
+                    operand,
+                    compare,
+                    ..
+                } => {
+                    operand.take(*count * ty.size());
+                    compare.take(*count * ty.size());
+                }
+                Kept::Message { bytes, len, .. } => bytes.take(*len),
+                _ => {}
+            }
+        }
+    }
+
+    /// Posts `part` on `channel`.
+    ///
+    /// # Safety
+    /// - What the user has said of pointers holds until `context` is reported; so does what was said of [`Source::Given`].
+    /// - What is the caller's for the time of the call alone is valid, or has been [taken](Kept::take).
+    pub unsafe fn post(
+        &self,
+        part: &Part,
+        channel: &dyn Channel,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let Range { start, end } = part.range();
+        let size = end - start;
+        // SAFETY:
+        // - the caller's word, for a part of the bytes; copies live as long as the operation.
+        unsafe {
+            match self {
+                Kept::Put {
+                    src,
+                    dst,
+                    notice: told,
+                    ..
+                } => match (part, told.as_ref().map(notice_of)) {
+                    (Part::Notice, Some(notice)) => channel.notify(notice, flags, context),
+                    (Part::Last(_), Some(notice)) => {
+                        let (src, dst) = (src.at(start), dst.at(start));
+                        channel.put_notify(src, dst, size, notice, flags, context)
+                    }
+                    _ => channel.put(src.at(start), dst.at(start), size, flags, context),
+                },
+                Kept::Get { dst, src, .. } => {
+                    let (dst, src) = (forward(*dst, start), src.at(start));
+                    channel.get(dst, src, size, flags, context)
+                }
+                Kept::Notify { slot, value } => {
+                    let notice = Notice {
+                        slot: slot.at(0),
+                        value: *value,
+                    };
+                    channel.notify(notice, flags, context)
+                }
+                Kept::Atomic { result, .. } => {
+                    let (dst, request) = self.elements(start..end);
+                    channel.atomic(dst, &request, result.desc, flags, context)
+                }
+                Kept::Deliver {
+                    first,
+                    second,
+                    overflow,
+                    record,
+                } => {
+                    let inbox = Inbox {
+                        first,
+                        second: second.as_ref(),
+                        overflow: overflow.as_ref().map(|word| word.at(0)),
+                    };
+                    channel.deliver(inbox, *record, flags, context)
+                }
+                Kept::Message { to, reply, .. } => {
+                    channel.active_message(to.at(0), self.message_bytes(), *reply, flags, context)
+                }
+            }
+        }
+    }
+
+    /// Of an atomic operation: these elements.
+    pub(crate) fn elements(&self, range: Range<usize>) -> (Remote<'_>, AtomicRequest) {
+        let Kept::Atomic {
+            dst,
+            op,
+            ty,
+            operand,
+            compare,
+            result,
+            ..
+        } = self
+        else {
+            unreachable!("asked of atomic operations only");
+        };
+        let skip = range.start * ty.size();
+        let request = AtomicRequest {
+            op: *op,
+            ty: *ty,
+            count: range.len(),
+            operand: operand.at(skip).ptr,
+            compare: compare.at(skip).ptr,
+            result: forward(*result, skip).ptr,
+        };
+        (dst.at(skip), request)
+    }
+
+    /// Of a message: its bytes.
+    ///
+    /// # Safety
+    /// What is the caller's for the time of the call alone is valid, or has been [taken](Kept::take).
+    pub(crate) unsafe fn message_bytes(&self) -> &[u8] {
+        match self {
+            // SAFETY:
+            // - so many bytes by the caller's word, or the copy's.
+            Kept::Message { bytes, len, .. } => unsafe {
+                std::slice::from_raw_parts(bytes.at(0).ptr, *len)
+            },
+            _ => &[],
+        }
+    }
+
+    /// Never gives back the copy that a channel may still read.
+    pub fn abandon(self) {
+        if let Kept::Put { src, .. } = self {
+            std::mem::forget(src);
+        }
+    }
+}
