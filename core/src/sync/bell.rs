@@ -57,11 +57,20 @@ impl Bell {
 
     /// Wakes all sleepers.
     #[cold]
+    #[inline]
     pub fn ring(&self) {
         self.rung.fetch_add(1, Ordering::Release);
         // A failure to wake can only mean that nobody sleeps there.
         let _ = futex::wake(&self.rung, futex::Flags::empty(), u32::MAX >> 1);
-        if self.armed.load(Ordering::Relaxed) != 0 && self.armed.swap(0, Ordering::AcqRel) != 0 {
+        if self.armed.load(Ordering::Relaxed) != 0 {
+            self.wake_progress_thread();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_progress_thread(&self) {
+        if self.armed.swap(0, Ordering::AcqRel) != 0 {
             alarm::sound(self);
         }
     }
