@@ -48,10 +48,7 @@ struct Enrolled {
 }
 
 /// A bell that the thread listens at.
-struct Heard {
-    bell: *const Bell,
-    armed: bool,
-}
+struct Heard(*const Bell);
 
 // SAFETY:
 // - bells are made of atomics, and may be rung from anywhere; they are valid by the word of `listen_at`'s caller.
@@ -61,20 +58,7 @@ impl Heard {
     fn bell(&self) -> &Bell {
         // SAFETY:
         // - valid until its `AtBell` is dropped, which takes this one away first.
-        unsafe { &*self.bell }
-    }
-
-    /// Anew, if it was rung since.
-    fn arm(&mut self) {
-        self.disarm();
-        self.bell().arm();
-        self.armed = true;
-    }
-
-    fn disarm(&mut self) {
-        if std::mem::take(&mut self.armed) {
-            self.bell().disarm();
-        }
+        unsafe { &*self.0 }
     }
 }
 
@@ -171,8 +155,10 @@ impl Drop for AtBell {
             return;
         }
         let mut bells = self.driver.shared.bells.lock();
-        if let Some(this) = bells.iter().position(|heard| heard.bell == self.bell) {
-            bells.swap_remove(this).disarm();
+        if let Some(this) = bells.iter().position(|heard| heard.0 == self.bell) {
+            bells.swap_remove(this).bell().disarm();
+            // Another one may listen at the same bell.
+            self.driver.shared.wake();
         }
     }
 }
@@ -221,8 +207,7 @@ impl Driver {
         keeps: Arc<dyn Any + Send + Sync>,
     ) -> AtBell {
         let connected = Connected::new(bell, self.shared.clone());
-        let heard = Heard { bell, armed: false };
-        self.shared.bells.lock().push(heard);
+        self.shared.bells.lock().push(Heard(bell));
         // From now on it sleeps there, too.
         self.shared.wake();
         AtBell {
@@ -342,13 +327,14 @@ impl Shared {
 
     /// Whether there are bells.
     fn arm(&self) -> bool {
-        let mut bells = self.bells.lock();
-        bells.iter_mut().for_each(Heard::arm);
+        let bells = self.bells.lock();
+        bells.iter().for_each(|heard| heard.bell().arm());
         !bells.is_empty()
     }
 
     fn disarm(&self) {
-        self.bells.lock().iter_mut().for_each(Heard::disarm);
+        let bells = self.bells.lock();
+        bells.iter().for_each(|heard| heard.bell().disarm());
     }
 
     /// Until there is something to do, but not longer than `longest`.
@@ -454,14 +440,14 @@ mod tests {
         next(1);
         for turns in 2..100 {
             // It begins by itself, too, but after a slice of 50 ms only.
-            while bell.sleepers() == 0 {
+            while !bell.is_armed() {
                 std::thread::yield_now();
             }
             bell.ring_if_heard();
             next(turns);
         }
         drop(at);
-        assert_eq!(bell.sleepers(), 0);
+        assert!(!bell.is_armed());
     }
 
     /// As when the last port of an asynchronous engine closes in the course of its own progress.

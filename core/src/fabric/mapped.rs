@@ -137,7 +137,9 @@ fn set_word(notice: &Notice<'_>, word: *mut u8) {
     // SAFETY:
     // - `word` is 4 aligned bytes in bounds of a live mapping (checked by `notice_word`).
     unsafe { AtomicU32::from_ptr(word.cast()) }.store(notice.value, Ordering::Release);
-    ring(notice.slot.region);
+    if let Some(bell) = notice.slot.region.bell() {
+        bell.ring_in_line();
+    }
 }
 
 fn writer(inbox: &RemoteRegion) -> Result<InboxWriter> {

@@ -27,6 +27,9 @@ pub fn slice_of(processes: u32) -> Duration {
     (SLICE * processes.div_ceil(CROWD).max(1)).min(LONGEST)
 }
 
+/// Among the sleepers: the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
+const ARMED: u32 = 1 << 31;
+
 /// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
@@ -34,8 +37,6 @@ pub struct Bell {
     sleepers: AtomicU32,
     pad: [u32; 15],
     rung: AtomicU32,
-    /// Whether the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
-    armed: AtomicU32,
 }
 
 /// What a sleeper has seen of the bell before its last look at the condition it waits for.
@@ -55,14 +56,29 @@ impl Bell {
         }
     }
 
+    /// [`ring_if_heard`](Bell::ring_if_heard) for the shortest of ways, where a call would be a part of it.
+    #[inline(always)]
+    pub(crate) fn ring_in_line(&self) {
+        fence::light();
+        let heard = self.sleepers.load(Ordering::Relaxed);
+        if heard != 0 {
+            self.ring_for(heard);
+        }
+    }
+
     /// Wakes all sleepers.
     #[cold]
-    #[inline]
+    #[inline(never)]
     pub fn ring(&self) {
+        self.ring_for(self.sleepers.load(Ordering::Relaxed));
+    }
+
+    #[inline(always)]
+    fn ring_for(&self, heard: u32) {
         self.rung.fetch_add(1, Ordering::Release);
         // A failure to wake can only mean that nobody sleeps there.
         let _ = futex::wake(&self.rung, futex::Flags::empty(), u32::MAX >> 1);
-        if self.armed.load(Ordering::Relaxed) != 0 {
+        if heard >= ARMED {
             self.wake_progress_thread();
         }
     }
@@ -70,7 +86,7 @@ impl Bell {
     #[cold]
     #[inline(never)]
     fn wake_progress_thread(&self) {
-        if self.armed.swap(0, Ordering::AcqRel) != 0 {
+        if self.sleepers.fetch_and(!ARMED, Ordering::AcqRel) & ARMED != 0 {
             alarm::sound(self);
         }
     }
@@ -85,24 +101,27 @@ impl Bell {
     }
 
     /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm]. Look at the
-    /// condition again afterwards; every call is followed by [`disarm`](Bell::disarm).
+    /// condition again afterwards.
     pub(crate) fn arm(&self) {
         register_for_barriers();
-        // First: whoever hears of a sleeper sees how it is woken.
-        self.armed.store(1, Ordering::SeqCst);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.fetch_or(ARMED, Ordering::SeqCst);
         fence::heavy_globally();
     }
 
     /// It is awake.
     pub(crate) fn disarm(&self) {
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        self.armed.store(0, Ordering::SeqCst);
+        self.sleepers.fetch_and(!ARMED, Ordering::SeqCst);
     }
 
     /// Threads that sleep or are about to.
     pub fn sleepers(&self) -> u32 {
-        self.sleepers.load(Ordering::Relaxed)
+        self.sleepers.load(Ordering::Relaxed) & !ARMED
+    }
+
+    /// Whether a ring would sound the [alarm].
+    #[cfg(test)]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) & ARMED != 0
     }
 }
 
