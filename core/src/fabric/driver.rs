@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::alarm::{Alarm, Connected};
 use crate::bell::{Bell, SLICE};
@@ -344,12 +344,12 @@ impl Shared {
         let slice = (!self.bells.lock().is_empty()).then_some(SLICE);
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }];
-        // Interrupted or not: what there is to do is seen by those who are driven.
-        let _ = epoll::wait(&self.events, &mut events, longest.as_ref());
+        // Interrupted or not: what there is to do is seen by those who are driven. Not epoll_wait: valgrind takes what rustix gives it for
+        // uninitialised.
+        let _ = poll(
+            &mut [PollFd::new(&self.events, PollFlags::IN)],
+            longest.as_ref(),
+        );
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
