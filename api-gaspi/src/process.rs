@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use unipgas_core::awaited::Unfinished;
 use unipgas_core::calls::Call;
 use unipgas_core::job::Job;
 use unipgas_core::limbo::Limbo;
@@ -15,6 +16,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::world::{Imported, Imports};
 use unipgas_core::{Deadline, Endpoint, Engine, World};
 
+use crate::atomics::{Asked, Place};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::segment::Segment;
@@ -59,6 +61,8 @@ pub struct Process {
     pub(crate) limbo: Limbo,
     pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
+    /// Atomics whose calls have run into their timeouts.
+    pub(crate) unfinished: Unfinished<(Place, Asked)>,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
 }
@@ -130,6 +134,7 @@ impl Process {
             limbo: Limbo::of_threads(),
             group_counts: Mutex::default(),
             atomics,
+            unfinished: Unfinished::default(),
             pace: Pace::default(),
         };
         for _ in 0..config.queue_num {
@@ -249,12 +254,13 @@ impl Process {
         rank: u32,
         id: usize,
         call: &'a Call,
+        timeout: u64,
     ) -> unipgas_core::Result<&'a Imported> {
         // SAFETY:
         // - the result borrows the call, and self, which keeps the world.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => self.world.import(rank, id, call),
+            None => self.world.import(rank, id, call, deadline(timeout)),
         }
     }
 

@@ -303,7 +303,10 @@ impl Process {
         if rank == self.rank() {
             return Ok(self.segment(id, &call)?.len as u64);
         }
-        let import = self.world.import(u32::from(rank), usize::from(id), &call);
+        // It has no timeout of its own.
+        let import = self
+            .world
+            .import(u32::from(rank), usize::from(id), &call, Deadline::Now);
         match import {
             Ok(import) => Ok(import.data.len() as u64),
             Err(Error::StaleRegion) => Err(Status::ErrInvSeg),

@@ -487,13 +487,13 @@ impl Process {
     fn remote<'a>(&'a self, post: &Post, segment: u8, call: &'a Call) -> Result<&'a Imported> {
         let rank = u32::from(post.rank);
         let import = self
-            .imported(rank, usize::from(segment), call)
+            .imported(rank, usize::from(segment), call, post.timeout)
             .map_err(from_engine)?;
         if import.data.is_current() {
             return Ok(import);
         }
         self.world
-            .import(rank, usize::from(segment), call)
+            .import(rank, usize::from(segment), call, deadline(post.timeout))
             .map_err(from_engine)
     }
 
@@ -511,7 +511,7 @@ impl Process {
     ) -> Result<()> {
         let (rank, id) = (u32::from(post.rank), usize::from(segment));
         // One place for the operation, so that it is compiled into the caller.
-        let mut import = self.imported(rank, id, call);
+        let mut import = self.imported(rank, id, call, post.timeout);
         let mut again = false;
         let error = loop {
             match import {
@@ -522,7 +522,7 @@ impl Process {
                     }
                     Err(Error::StaleRegion) if !again => {
                         again = true;
-                        import = self.world.import(rank, id, call);
+                        import = self.world.import(rank, id, call, deadline(post.timeout));
                     }
                     Err(error) => break error,
                 },

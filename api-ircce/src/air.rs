@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use once_cell::sync::OnceCell;
+use unipgas_core::World;
 use unipgas_core::central::{CentralBarrier, Places};
 use unipgas_core::published::PublishedRegions;
-use unipgas_core::{Deadline, World};
 
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
@@ -89,7 +89,7 @@ impl Ue {
         let at = self.control(0, offset(register.0.into()))?;
         // The upper half of the word only takes the carries.
         self.endpoint
-            .fetch_add(self.world().engine(), at, 1, Deadline::Never)
+            .fetch_add(self.world().engine(), at, 1)
             .map(|before| before as i32)
             .map_err(|error| self.blame(0, error))
     }
@@ -100,7 +100,7 @@ impl Ue {
         self.looked()?;
         let at = self.control(0, offset(register.0.into()))?;
         self.endpoint
-            .load(self.world().engine(), at, Deadline::Never)
+            .load(self.world().engine(), at)
             .map(|value| value as i32)
             .map_err(|error| self.blame(0, error))
     }
@@ -114,7 +114,7 @@ impl Ue {
         loop {
             let found = self
                 .endpoint
-                .compare_swap(engine, at, known, u64::from(value as u32), Deadline::Never)
+                .compare_swap(engine, at, known, u64::from(value as u32))
                 .map_err(|error| self.blame(0, error))?;
             if found == known {
                 return Ok(());

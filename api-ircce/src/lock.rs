@@ -36,9 +36,9 @@ impl Ue {
 
     fn swap_lock_word(&self, id: u32, from: u64, to: u64) -> Result<bool> {
         let at = self.control(id, LOCK)?;
-        let found =
-            self.endpoint
-                .compare_swap(self.world().engine(), at, from, to, Deadline::Never);
+        let found = self
+            .endpoint
+            .compare_swap(self.world().engine(), at, from, to);
         Ok(found.map_err(|error| self.blame(id, error))? == from)
     }
 

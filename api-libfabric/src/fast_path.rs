@@ -1,5 +1,5 @@
-//! The short way of operations on one piece of a peer's memory that are done when the call returns. Whatever is not so takes the long
-//! way, which also finds out what is wrong.
+//! The fast path of operations on one piece of a peer's memory that are done when the call returns. Whatever is not so takes the slow
+//! path, which also finds out what is wrong.
 
 use unipgas_core::atomic::{AtomicForm, defined};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};

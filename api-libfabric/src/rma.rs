@@ -226,7 +226,7 @@ impl Endpoint {
         unsafe { self.transfer_otherwise(direction, local, remote, to, posting) }
     }
 
-    /// The long way.
+    /// The slow path.
     ///
     /// # Safety
     /// As above.

@@ -214,7 +214,7 @@ impl Vcq {
         })
     }
 
-    /// Puts registered memory by the short way; `None` if that does not lead there.
+    /// Puts registered memory on the fast path; `None` if that does not lead there.
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -243,7 +243,7 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Puts bytes by the short way; `None` if that does not lead there.
+    /// Puts bytes on the fast path; `None` if that does not lead there.
     ///
     /// # Safety
     /// As [`Vcq::post`]; `len` bytes at `data` are valid.
@@ -268,7 +268,7 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Puts a word where it is aligned by the short way; `None` if that does not lead there.
+    /// Puts a word where it is aligned on the fast path; `None` if that does not lead there.
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -285,7 +285,7 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// ARMW on 8 bytes by the short way; `None` if that does not lead there.
+    /// ARMW on 8 bytes on the fast path; `None` if that does not lead there.
     ///
     /// # Safety
     /// As [`Vcq::post`].

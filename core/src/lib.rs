@@ -21,13 +21,13 @@ mod tell;
 pub mod variables;
 
 pub use fabric::{
-    agent, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped, notification, op,
-    own_thread, region, registry, transport,
+    agent, awaited, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped,
+    notification, op, own_thread, region, registry, transport,
 };
 pub(crate) use fabric::{limited, operands, registration};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, topology};
-pub use memory::{atomic, combine, lines, user_memory};
+pub use memory::{atomic, combine, lines, user_memory, userfaultfd};
 pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]

@@ -102,7 +102,7 @@ fn local(bytes: &mut [u8]) -> Local {
     }
 }
 
-/// How data and a notice behind it leave: both at once or one by one, by the long way or the fast path.
+/// How data and a notice behind it leave: both at once or one by one, by the slow or the fast path.
 fn send(side: &Side, way: u32, bytes: &mut [u8]) {
     let (src, dst, len, notice) = (local(bytes), side.there(64), bytes.len(), side.notice(0));
     let endpoint = &side.endpoint;

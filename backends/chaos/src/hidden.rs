@@ -3,17 +3,17 @@
 use std::ptr::null;
 use std::sync::Arc;
 
-use unipgas_core::Result;
 use unipgas_core::op::{Inbox, Notice, Remote};
 use unipgas_core::region::{RemoteParts, RemoteRegion};
 use unipgas_core::transport::{Life, Peer};
+use unipgas_core::{Deadline, Result};
 
 /// A peer of the backend below.
 pub struct HiddenPeer(pub Arc<dyn Peer>);
 
 impl Peer for HiddenPeer {
-    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
-        self.0.import(key).map(hide)
+    fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {
+        self.0.import(key, deadline).map(hide)
     }
 
     fn life(&self) -> Life {

@@ -9,11 +9,11 @@ use unipgas_core::agent::{Place, Request};
 use unipgas_core::op::Local;
 use unipgas_core::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use unipgas_core::transport::Handler;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Deadline, Error, Result};
 
 use crate::completion::Completions;
 use crate::link::{Link, Waiting};
-use crate::transport::Home;
+use crate::transport::{Home, PARTING};
 
 /// Memory that was allocated here. It stays mapped as long as the transport lives; what is given back is given out again.
 #[derive(Default)]
@@ -133,8 +133,10 @@ impl Drop for Registration {
         if self.home.registered.close(self.place) && self.home.is_here() {
             self.home.releases.begin(self.place);
             self.home.wake();
-            self.home
-                .wait_until(|| self.home.releases.is_over(self.place));
+            // Who has not heard of it then is refused by this process's agent.
+            let _ = self.home.wait_until(Deadline::after(PARTING), || {
+                self.home.releases.is_over(self.place)
+            });
         }
         if self.allocated {
             self.home.heap.give_back(self.base, self.len);
@@ -178,8 +180,14 @@ impl Memory for Registration {
 const KEY: usize = 20;
 
 /// The region of a peer that `key` names, which is asked whether it is registered still. Errors: [`Error::StaleRegion`],
-/// [`Error::PeerDead`].
-pub fn import(key: &[u8], peer: u32, link: &Arc<Link>, home: &Home) -> Result<RemoteRegion> {
+/// [`Error::PeerDead`], [`Error::Timeout`].
+pub fn import(
+    key: &[u8],
+    peer: u32,
+    link: &Arc<Link>,
+    home: &Home,
+    deadline: Deadline,
+) -> Result<RemoteRegion> {
     let key: &[u8; KEY] = key.try_into().map_err(|_| Error::StaleRegion)?;
     let word = |at: usize| {
         u64::from(u32::from_le_bytes([
@@ -196,7 +204,7 @@ pub fn import(key: &[u8], peer: u32, link: &Arc<Link>, home: &Home) -> Result<Re
         offset: 0,
     };
     let current = link.watch(place);
-    if let Err(error) = ask(&Request::Import { place }, link, home) {
+    if let Err(error) = ask(&Request::Import { place }, link, home, deadline) {
         link.unwatch(place);
         return Err(error);
     }
@@ -217,7 +225,7 @@ pub fn import(key: &[u8], peer: u32, link: &Arc<Link>, home: &Home) -> Result<Re
 }
 
 /// Asks a peer, and waits for the answer.
-fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
+fn ask(request: &Request<'_>, link: &Link, home: &Home, deadline: Deadline) -> Result<()> {
     let completions = Arc::new(Completions::new(1));
     completions.begin(0)?;
     let waiting = Waiting {
@@ -231,10 +239,10 @@ fn ask(request: &Request<'_>, link: &Link, home: &Home) -> Result<()> {
     }
     let mut result = Ok(());
     // It ends, also when the peer dies.
-    home.wait_until(|| {
+    home.wait_until(deadline, || {
         completions.report(&mut |completion| result = completion.result);
         completions.pending() == 0
-    });
+    })?;
     result
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
@@ -26,6 +27,9 @@ use crate::options::Options;
 use crate::region::{Heap, Registration, import};
 use crate::release::Releases;
 use crate::stream::{self, ADDRESS, Listener};
+
+/// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
+pub const PARTING: Duration = Duration::from_secs(5);
 
 /// What everything of one process shares.
 pub struct Home {
@@ -138,17 +142,17 @@ impl Home {
         }
     }
 
-    /// Waits until `done`, which answers of peers or the progress thread bring about.
-    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+    /// Waits until `done`, which answers of peers or the progress thread bring about. Errors: [`Error::Timeout`].
+    pub fn wait_until(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> Result<()> {
         let patience = Patience {
             bell: self.registered.bell(),
             crowded: true,
             company: &AtomicU32::new(1),
         };
-        let _ = patience.wait(Deadline::Never, &mut || Ok(()), || {
+        patience.wait(deadline, &mut || Ok(()), || {
             self.take_answers();
             done().then_some(())
-        });
+        })
     }
 
     /// Calls for a turn of the progress thread.
@@ -289,7 +293,9 @@ impl Transport for Opaque {
             self.home.leaving.store(true, Ordering::Release);
             self.home.wake();
             // The process may end right after this.
-            self.home.wait_until(|| self.home.releases.has_left());
+            let _ = self
+                .home
+                .wait_until(Deadline::Never, || self.home.releases.has_left());
         }
     }
 }
@@ -308,8 +314,9 @@ impl Drop for Opaque {
             return;
         }
         self.leave();
-        self.home
-            .wait_until(|| self.home.agent.lock().has_sent_all());
+        let _ = self.home.wait_until(Deadline::after(PARTING), || {
+            self.home.agent.lock().has_sent_all()
+        });
         self.home.releases.close();
         self.driver.forget_events(self.home.events.as_fd());
     }
@@ -323,11 +330,11 @@ struct Neighbour {
 }
 
 impl Peer for Neighbour {
-    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
+    fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {
         if self.link.is_gone() {
             return Err(Error::PeerDead);
         }
-        import(key, self.index, &self.link, &self.home)
+        import(key, self.index, &self.link, &self.home, deadline)
     }
 
     fn life(&self) -> Life {

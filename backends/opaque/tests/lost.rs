@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use unipgas_core::region::Memory;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
-use unipgas_core::{Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
+use unipgas_core::{Deadline, Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 use unipgas_opaque::{Opaque, Options};
 
 struct Node {
@@ -30,7 +30,7 @@ impl Node {
 
     fn know(&self, other: &Node) -> Link {
         let peer = self.transport.connect(&other.transport.address()).unwrap();
-        let region = peer.import(&other.memory.key()).unwrap();
+        let region = peer.import(&other.memory.key(), Deadline::Never).unwrap();
         Link { peer, region }
     }
 
@@ -95,7 +95,7 @@ fn lost(options: Options) {
     assert_eq!(back.peer.life(), Life::Dead);
     assert!(lost.put(&back).is_err());
     let again = lost.transport.connect(&loses.transport.address());
-    let import = again.and_then(|peer| peer.import(&loses.memory.key()).map(drop));
+    let import = again.and_then(|peer| peer.import(&loses.memory.key(), Deadline::Never).map(drop));
     assert_eq!(import, Err(Error::PeerDead));
     // Everybody else.
     for (node, link) in [

@@ -17,7 +17,7 @@ use unipgas_core::alarm::{Alarm, Connected};
 use unipgas_core::job::board::process_is_ending;
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{Error, RemoteRegion, Result, descriptor};
+use unipgas_core::{Deadline, Error, RemoteRegion, Result, descriptor};
 
 use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, is_running, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
@@ -391,7 +391,7 @@ pub struct ShmPeer {
 }
 
 impl Peer for ShmPeer {
-    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
+    fn import(&self, key: &[u8], _: Deadline) -> Result<RemoteRegion> {
         let key: ShmKey = bytemuck::try_pod_read_unaligned(key).map_err(|_| Error::StaleRegion)?;
         let process = &self.process;
         let slot = process

@@ -227,10 +227,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         let mut sum = 0u64;
         let ns = ctx.per_op(5000, |n| {
             for _ in 0..n {
-                match core
-                    .endpoint
-                    .fetch_add(core.engine(), target, 1, Deadline::Never)
-                {
+                match core.endpoint.fetch_add(core.engine(), target, 1) {
                     Ok(before) => sum = sum.wrapping_add(before),
                     Err(e) => failed = Err(text(e)),
                 }

@@ -7,6 +7,7 @@ use crossbeam::queue::SegQueue;
 use crossbeam::utils::CachePadded;
 
 use crate::agent::ENVELOPE;
+use crate::awaited;
 use crate::bell::Bell;
 use crate::engine::Engine;
 use crate::inbox::Record;
@@ -18,7 +19,7 @@ use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::transport::{Channel, LONGEST_MESSAGE};
-use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
+use crate::{AtomicOp, Deadline, Error, Result};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
 struct GetNotice {
@@ -327,6 +328,8 @@ impl Endpoint {
             (Err(error), _) => Err(error),
         };
         self.posted.open();
+        // Who has found it draining may sleep.
+        engine.ring();
         result
     }
 
@@ -350,9 +353,14 @@ impl Endpoint {
 
     #[cold]
     fn ended(&self, completion: Completion) {
+        if awaited::is_awaited(completion.context) {
+            // SAFETY:
+            // - on endpoints that are drained rather than polled, contexts come from there and from `GetNotice::share` alone, one per operation.
+            return unsafe { awaited::ended(completion) };
+        }
         if completion.context != 0 {
             // SAFETY:
-            // - on endpoints that are drained rather than polled, contexts come from `GetNotice::share` alone, one per operation.
+            // - as above.
             unsafe { GetNotice::part_done(completion.context, completion.result.is_ok()) };
         }
         if completion.result.is_err() {
@@ -558,28 +566,23 @@ impl Endpoint {
             .active_message(to, message, reply, flags, context)
     }
 
-    /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned.
+    /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned. Who cannot wait
+    /// for ever takes [`change`](Endpoint::change), as for the next two.
     #[inline]
-    pub fn load(&self, engine: &Engine, src: Remote<'_>, deadline: Deadline) -> Result<u64> {
+    pub fn load(&self, engine: &Engine, src: Remote<'_>) -> Result<u64> {
         if src.region.is_direct() {
             return Ok(mapped::value(src)?.load(Ordering::Acquire));
         }
-        self.fetch(engine, src, AtomicOp::Sum, 0, 0, deadline)
+        self.fetch(engine, src, AtomicOp::Sum, 0, 0)
     }
 
     /// Adds `value` to the u64 at `dst` and gives what was there before, waiting for it if need be. `dst` must be 8-byte aligned.
     #[inline]
-    pub fn fetch_add(
-        &self,
-        engine: &Engine,
-        dst: Remote<'_>,
-        value: u64,
-        deadline: Deadline,
-    ) -> Result<u64> {
+    pub fn fetch_add(&self, engine: &Engine, dst: Remote<'_>, value: u64) -> Result<u64> {
         if dst.region.is_direct() && !dst.region.is_exclusive() {
             return Ok(mapped::value(dst)?.fetch_add(value, Ordering::AcqRel));
         }
-        self.fetch(engine, dst, AtomicOp::Sum, value, 0, deadline)
+        self.fetch(engine, dst, AtomicOp::Sum, value, 0)
     }
 
     /// Replaces the u64 at `dst` by `value` if it equals `expected`; gives what was there before.
@@ -590,7 +593,6 @@ impl Endpoint {
         dst: Remote<'_>,
         expected: u64,
         value: u64,
-        deadline: Deadline,
     ) -> Result<u64> {
         if dst.region.is_direct() && !dst.region.is_exclusive() {
             let at = mapped::value(dst)?;
@@ -600,7 +602,7 @@ impl Endpoint {
                 },
             );
         }
-        self.fetch(engine, dst, AtomicOp::Cswap, value, expected, deadline)
+        self.fetch(engine, dst, AtomicOp::Cswap, value, expected)
     }
 
     #[cold]
@@ -611,40 +613,9 @@ impl Endpoint {
         op: AtomicOp,
         operand: u64,
         compare: u64,
-        deadline: Deadline,
     ) -> Result<u64> {
-        let mut result = 0u64;
-        let request = AtomicRequest {
-            op,
-            ty: AtomicType::U64,
-            count: 1,
-            operand: (&raw const operand).cast(),
-            compare: (&raw const compare).cast(),
-            result: (&raw mut result).cast(),
-        };
-        // SAFETY:
-        // - operand, comparand and result live until the call returns; where the operation is pending, `settle` does not
-        //   return before it has ended (a deadline cannot recall it).
-        let outcome = unsafe { self.atomic(dst, &request, Flags::empty(), 0) }?;
-        if outcome == Outcome::Pending {
-            self.settle(engine, deadline)?;
-        }
-        // SAFETY:
-        // - a plain local; the volatile read only keeps the compiler from assuming that nobody wrote it.
-        Ok(unsafe { (&raw const result).read_volatile() })
-    }
-
-    /// Waits for everything pending, since results go to the caller's frame.
-    #[cold]
-    fn settle(&self, engine: &Engine, _deadline: Deadline) -> Result<()> {
-        engine.wait(Deadline::Never, &mut || Ok(()), || {
-            self.progress();
-            Ok((self.pending() == 0).then_some(()))
-        })?;
-        match self.failed.pop() {
-            Some(failure) => failure.result,
-            None => Ok(()),
-        }
+        self.change(dst, op, operand, compare)?
+            .value(self, engine, Deadline::Never)
     }
 }
 

@@ -320,8 +320,14 @@ impl Engine {
 impl Connection {
     /// Resolves a region of that process. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
     pub fn import(&self, key: &RegionKey) -> Result<RemoteRegion> {
+        self.import_within(key, Deadline::Never)
+    }
+
+    /// As [`import`](Connection::import), for who cannot wait for ever. Errors: [`Error::Timeout`], too.
+    pub fn import_within(&self, key: &RegionKey, deadline: Deadline) -> Result<RemoteRegion> {
         let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
-        Ok(self.peer.import(part)?.by(self.route, self.capabilities))
+        let region = self.peer.import(part, deadline)?;
+        Ok(region.by(self.route, self.capabilities))
     }
 
     /// Whether both go by the same transport.

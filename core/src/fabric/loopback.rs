@@ -16,7 +16,7 @@ use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
 };
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 const PAGE: usize = 4096;
 
@@ -348,7 +348,7 @@ struct Neighbour {
 }
 
 impl Peer for Neighbour {
-    fn import(&self, key: &[u8]) -> Result<RemoteRegion> {
+    fn import(&self, key: &[u8], _: Deadline) -> Result<RemoteRegion> {
         let regions = self.node.regions.lock();
         let index = parse(key)?;
         let block = regions.get(index as usize).ok_or(Error::StaleRegion)?;

@@ -1,6 +1,7 @@
 //! Processes and the ways between them: transports, regions, operations, and what makes networks alike.
 
 pub mod agent;
+pub mod awaited;
 pub mod bundle;
 pub mod driver;
 pub mod endpoint;

@@ -13,7 +13,7 @@ use crate::bundle::Tag;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{Memory, RemoteRegion, Rights};
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 /// What a backend can do; the conformance matrix checks that it tells the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,8 +138,9 @@ pub trait Transport: Send + Sync {
 
 /// Another process.
 pub trait Peer: Send + Sync {
-    /// Resolves the backend's part of a region key. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
-    fn import(&self, key: &[u8]) -> Result<RemoteRegion>;
+    /// Resolves the backend's part of a region key. Errors: [`Error::StaleRegion`], [`Error::PeerDead`]; [`Error::Timeout`] where the peer
+    /// has to answer, and does not.
+    fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion>;
     /// Whether the process lives. May make a system call. Once it has ended, what was imported from it is refused.
     fn life(&self) -> Life;
 }

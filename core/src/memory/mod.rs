@@ -7,3 +7,4 @@ pub(crate) mod exclusive;
 pub mod lines;
 pub(crate) mod prefetch;
 pub mod user_memory;
+pub mod userfaultfd;

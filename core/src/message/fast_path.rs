@@ -1,4 +1,4 @@
-//! The short way of blocking messages. Whoever waits for a message knows all about it, so that nothing needs to be kept: a send is one
+//! The fast path of blocking messages. Whoever waits for a message knows all about it, so that nothing needs to be kept: a send is one
 //! word here until its receipt comes, and a receive takes its line straight from the window.
 
 use std::sync::Arc;

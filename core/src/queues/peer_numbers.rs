@@ -236,23 +236,46 @@ mod tests {
     use crate::loopback::{Loopback, LoopbackNet};
     use std::sync::Arc;
 
-    #[test]
-    fn both_sides_find_the_same_number() {
+    /// Another process's numbers, as it reaches them.
+    struct OfPeer {
+        engine: Engine,
+        service: Service,
+        table: RemoteRegion,
+    }
+
+    impl OfPeer {
+        fn number(&self, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
+            number_there(&self.engine, &self.service, &self.table, id, name)
+        }
+    }
+
+    fn peers(most: usize) -> (PeerNumbers, OfPeer) {
         let net = Arc::new(LoopbackNet::default());
-        let [mine, yours] =
+        let [engine, yours] =
             [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
-        let numbers = PeerNumbers::new(&yours, 8).unwrap();
-        let service = Service::new(&mine).unwrap();
-        let table = mine
+        let numbers = PeerNumbers::new(&yours, most).unwrap();
+        let table = engine
             .connect(&yours.address().unwrap())
             .unwrap()
             .import(&numbers.region().key())
             .unwrap();
+        let service = Service::new(&engine).unwrap();
+        let there = OfPeer {
+            engine,
+            service,
+            table,
+        };
+        (numbers, there)
+    }
+
+    #[test]
+    fn both_sides_find_the_same_number() {
+        let (numbers, peer) = peers(8);
         assert_eq!(numbers.name(3), Err(Error::StaleRegion));
         let mut found = Vec::new();
         for id in 100..108u64 {
             let name = [id as u8; NAME_LEN];
-            let there = || number_there(&mine, &service, &table, id * 8, &name).unwrap();
+            let there = || peer.number(id * 8, &name).unwrap();
             let here = || numbers.number(id * 8, &name).unwrap();
             let (first, second) = if id % 2 == 0 {
                 (here(), there())
@@ -268,12 +291,12 @@ mod tests {
         assert_eq!(found, (0..8).collect::<Vec<_>>());
         let name = [0; NAME_LEN];
         assert!(matches!(numbers.number(7, &name), Err(Error::Exhausted(_))));
-        assert!(number_there(&mine, &service, &table, 7, &name).is_err());
+        assert!(peer.number(7, &name).is_err());
         assert_eq!(numbers.taken(), 8);
         // What is taken back is given to others, and the rest keep theirs.
         numbers.free(3);
         assert_eq!(numbers.name(3), Err(Error::StaleRegion));
-        assert_eq!(number_there(&mine, &service, &table, 7, &name), Ok(3));
+        assert_eq!(peer.number(7, &name), Ok(3));
         for (id, number) in (100..108u64).zip(before).filter(|(_, number)| *number != 3) {
             let name = [id as u8; NAME_LEN];
             assert_eq!(numbers.number(id * 8, &name), Ok(number));
@@ -282,16 +305,7 @@ mod tests {
 
     #[test]
     fn both_at_once_find_the_same_number() {
-        let net = Arc::new(LoopbackNet::default());
-        let [mine, yours] =
-            [(); 2].map(|()| Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
-        let numbers = PeerNumbers::new(&yours, 4).unwrap();
-        let service = Service::new(&mine).unwrap();
-        let table = mine
-            .connect(&yours.address().unwrap())
-            .unwrap()
-            .import(&numbers.region().key())
-            .unwrap();
+        let (numbers, peer) = peers(4);
         let start = std::sync::Barrier::new(2);
         let rounds = if cfg!(miri) { 20 } else { 3000 };
         for id in (1..rounds).map(|nth: u64| nth * 52) {
@@ -299,7 +313,7 @@ mod tests {
             let (here, there) = std::thread::scope(|scope| {
                 let there = scope.spawn(|| {
                     start.wait();
-                    number_there(&mine, &service, &table, id, &name).unwrap()
+                    peer.number(id, &name).unwrap()
                 });
                 start.wait();
                 // What goes meanwhile makes the two look for a place differently.

@@ -133,7 +133,7 @@ impl CentralBarrier {
     #[inline]
     fn add(&self, counter: Remote<'_>, value: u64) -> Result<u64> {
         self.endpoint
-            .fetch_add(self.world.engine(), counter, value, Deadline::Never)
+            .fetch_add(self.world.engine(), counter, value)
             .map_err(|error| match error {
                 // The counters go only with their process.
                 Error::StaleRegion | Error::PeerDead => Error::RankDead(self.places.home),
@@ -159,7 +159,7 @@ impl CentralBarrier {
                 let empty = mapped
                     && self
                         .endpoint
-                        .load(engine, counter, Deadline::Never)
+                        .load(engine, counter)
                         .is_ok_and(|value| value as u32 == 0);
                 (empty || word.load(Ordering::Acquire) == number).then_some(())
             },

@@ -19,8 +19,8 @@ use crate::engine::{Connection, Engine};
 use crate::interrupt;
 use crate::job::{Job, RankState};
 use crate::limbo::{Limbo, Reader};
-use crate::op::{Flags, Outcome, Remote};
-use crate::region::{Region, RemoteRegion, Rights};
+use crate::op::Remote;
+use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result};
 
@@ -30,6 +30,8 @@ const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a rank that has to answer has for it, whatever the deadline: else who asks with a short one again and again would never learn.
+const FIRST_CONTACT: Duration = Duration::from_secs(1);
 /// How long an end may go unnoticed here once the memory has gone.
 const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
@@ -92,7 +94,8 @@ pub struct World {
     peers: Box<[OnceBox<PeerPlace>]>,
     lives: Box<[AtomicU8]>,
     imports: Imports,
-    service: Mutex<Service>,
+    /// The library's own traffic.
+    service: Endpoint,
     /// What calls may still be reading.
     limbo: Limbo,
     deaths_seen: AtomicU32,
@@ -114,12 +117,6 @@ static JOINED: Mutex<Joined> = Mutex::new(Joined {
     active: 0,
 });
 
-/// The library's own traffic.
-struct Service {
-    endpoint: Endpoint,
-    scratch: Region,
-}
-
 impl World {
     /// [`World::new`] as this process's next life cycle. Interfaces that one program uses have a world each, and begin in the same
     /// order at all ranks.
@@ -140,10 +137,7 @@ impl World {
         engine.set_crowded(job.crowded(job.size()));
         engine.set_company(job.size());
         let directory = Directory::new(&engine, ranks)?;
-        let service = Service {
-            endpoint: engine.endpoint(u32::MAX)?,
-            scratch: engine.allocate(4096, Rights::READ)?,
-        };
+        let service = engine.endpoint(u32::MAX)?;
         job.publish("address", life_cycle, engine.address()?.as_bytes())?;
         job.publish("directory", life_cycle, directory.key().as_bytes())?;
         let interrupts = interrupt::listen(&engine, &job, life_cycle)?;
@@ -157,7 +151,7 @@ impl World {
             peers: (0..ranks).map(|_| OnceBox::new()).collect(),
             lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
             imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
-            service: Mutex::new(service),
+            service,
             limbo: Limbo::of_threads(),
             deaths_seen: AtomicU32::new(0),
             changes_seen: AtomicU32::new(0),
@@ -278,40 +272,35 @@ impl World {
         found.map_or(error, Error::RankDead)
     }
 
-    fn peer_directory(&self, rank: u32) -> Result<&RemoteRegion> {
+    fn peer_directory(&self, rank: u32, deadline: Deadline) -> Result<&RemoteRegion> {
+        let directory = &self.place(rank)?.directory;
+        if let Some(directory) = directory.get() {
+            return Ok(directory);
+        }
         let connection = self.connect(rank)?;
-        self.place(rank)?.directory.get_or_try_init(|| {
-            let key = self.fetch_bundle(rank, "directory")?;
-            connection.import(&key).map_err(|e| self.blame(rank, e))
-        })
+        let key = self.fetch_bundle(rank, "directory")?;
+        // Not in the cell's care: who can wait for ever would hold up who cannot.
+        let imported = connection.import_within(&key, deadline);
+        let imported = imported.map_err(|e| self.blame(rank, e))?;
+        Ok(directory.get_or_init(|| imported))
     }
 
-    /// Reads `into.len()` bytes (at most 4096) at `offset` of `region`, waiting for them.
-    fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
-        let service = self.service.lock();
-        let local = service.scratch.local(0, into.len())?;
-        // SAFETY:
-        // - the scratch region outlives the wait below, and the lock keeps others off it.
-        let outcome = unsafe {
-            service.endpoint.get(
-                local,
-                Remote { region, offset },
-                into.len(),
-                Flags::empty(),
-                0,
-            )
-        }?;
-        if outcome == Outcome::Pending {
-            let drained = service
-                .endpoint
-                .drain(&self.engine, Deadline::Never, &mut || Ok(()));
-            // The next one may read from somebody who lives.
-            drained.inspect_err(|_| service.endpoint.purge())?;
-        }
-        // SAFETY:
-        // - `into.len()` bytes of the scratch region, checked by `local`; nobody else writes them now.
-        unsafe { std::ptr::copy_nonoverlapping(local.ptr, into.as_mut_ptr(), into.len()) };
-        Ok(())
+    /// Reads at `offset` of the directory of `rank`.
+    fn read(&self, rank: u32, offset: usize, into: &mut [u8], deadline: Deadline) -> Result<()> {
+        let region = self.peer_directory(rank, deadline)?;
+        let at = Remote { region, offset };
+        self.service
+            .read(&self.engine, at, into, deadline)
+            .map_err(|e| self.gone_or_stale(rank, e))
+    }
+
+    fn read_entry<T: Listed>(
+        &self,
+        rank: u32,
+        offset: usize,
+        deadline: Deadline,
+    ) -> Result<Option<T>> {
+        read_listed(offset, |at, into| self.read(rank, at, into, deadline))
     }
 
     /// The own directory.
@@ -332,14 +321,20 @@ impl World {
     }
 
     /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
-    /// Errors: [`Error::StaleRegion`] if there is nothing.
+    /// Errors: [`Error::StaleRegion`] if there is nothing; those of [`World::import`].
     #[inline]
-    pub fn imported<'a>(&'a self, rank: u32, id: usize, call: &'a Call) -> Result<&'a Imported> {
+    pub fn imported<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        call: &'a Call,
+        deadline: Deadline,
+    ) -> Result<&'a Imported> {
         // SAFETY:
         // - the result borrows self and the call.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => self.import(rank, id, call),
+            None => self.import(rank, id, call, deadline),
         }
     }
 
@@ -360,31 +355,32 @@ impl World {
     }
 
     /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
-    /// something new.
+    /// something new. A rank that has to answer, over a network, gets [`FIRST_CONTACT`] for each answer even if the deadline is before.
+    /// Errors: [`Error::Timeout`] if it takes longer.
     #[cold]
-    pub fn import<'a>(&'a self, rank: u32, id: usize, _call: &'a Call) -> Result<&'a Imported> {
+    pub fn import<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        _call: &'a Call,
+        deadline: Deadline,
+    ) -> Result<&'a Imported> {
         if id >= REGION_IDS {
             return Err(Error::StaleRegion);
         }
-        let directory = self.peer_directory(rank)?;
-        let entry: Option<RegionEntry> =
-            read_listed(region_entry(id), |at, into| self.read(directory, at, into))
-                .map_err(|e| self.gone_or_stale(rank, e))?;
+        let deadline = deadline.not_before(FIRST_CONTACT);
+        let entry: Option<RegionEntry> = self.read_entry(rank, region_entry(id), deadline)?;
         let mut bits = 0u64;
         let me = self.rank() as usize;
-        self.read(
-            directory,
-            visibility_word(id, me, self.peers.len()),
-            bytemuck::bytes_of_mut(&mut bits),
-        )
-        .map_err(|e| self.gone_or_stale(rank, e))?;
+        let visible = visibility_word(id, me, self.peers.len());
+        self.read(rank, visible, bytemuck::bytes_of_mut(&mut bits), deadline)?;
         let entry = entry
             .filter(|_| bits & (1 << (me % 64)) != 0)
             .ok_or(Error::StaleRegion)?;
         let connection = self.connect(rank)?;
         let import = |bytes: &[u8; BUNDLE_LEN]| {
             connection
-                .import(&RegionKey::from_bytes(bytes)?)
+                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
                 .map_err(|e| self.blame(rank, e))
         };
         let fresh = Box::into_raw(Box::new(Imported {
@@ -440,28 +436,30 @@ impl World {
         self.blame(rank, error)
     }
 
-    /// The arena that `rank` has listed for the group `name`, if it has.
-    pub fn find_group(&self, rank: u32, name: [u64; 2]) -> Result<Option<RemoteRegion>> {
-        let directory = self.peer_directory(rank)?;
+    /// The arena that `rank` has listed for the group `name`, if it has. The deadline is as for [`World::import`].
+    pub fn find_group(
+        &self,
+        rank: u32,
+        name: [u64; 2],
+        deadline: Deadline,
+    ) -> Result<Option<RemoteRegion>> {
+        let deadline = deadline.not_before(FIRST_CONTACT);
         for place in 0..GROUP_PLACES {
             let at = GROUPS + place * size_of::<GroupEntry>();
             // Sequence number, and whether the place is taken.
             let mut head = [0u32; 2];
-            self.read(directory, at, bytemuck::bytes_of_mut(&mut head))
-                .map_err(|e| self.gone_or_stale(rank, e))?;
+            self.read(rank, at, bytemuck::bytes_of_mut(&mut head), deadline)?;
             if head == [0, 0] {
                 // The lowest free place is taken first: the others have never been used.
                 break;
             }
-            let entry: Option<GroupEntry> =
-                read_listed(at, |at, into| self.read(directory, at, into))
-                    .map_err(|e| self.gone_or_stale(rank, e))?;
+            let entry: Option<GroupEntry> = self.read_entry(rank, at, deadline)?;
             if let Some(entry) = entry
                 && entry.listed()
                 && entry.name == name
             {
                 let key = RegionKey::from_bytes(&entry.arena)?;
-                let imported = self.connect(rank)?.import(&key);
+                let imported = self.connect(rank)?.import_within(&key, deadline);
                 return imported.map(Some).map_err(|e| self.blame(rank, e));
             }
         }

@@ -26,6 +26,17 @@ impl Deadline {
             .map_or(Deadline::Never, Deadline::At)
     }
 
+    /// Not before `span` from now.
+    pub fn not_before(self, span: Duration) -> Self {
+        let least = Deadline::after(span);
+        match (self, least) {
+            (Deadline::Never, _) | (_, Deadline::Never) => Deadline::Never,
+            (Deadline::At(end), Deadline::At(least)) => Deadline::At(end.max(least)),
+            (Deadline::Now, least) => least,
+            (end, Deadline::Now) => end,
+        }
+    }
+
     /// Looks once.
     pub fn now() -> Self {
         Deadline::Now

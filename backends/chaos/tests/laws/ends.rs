@@ -71,15 +71,10 @@ fn every_operation_ends_exactly_once_whoever_polls() {
 fn results_of_atomics_come_with_the_completion() {
     let rig = Rig::new(pending_always(1), 1, 4096);
     for i in 0..200u64 {
-        let before = rig
-            .endpoint
-            .fetch_add(&rig.issuer, rig.at(8), 3, Deadline::Never)
-            .unwrap();
+        let before = rig.endpoint.fetch_add(&rig.issuer, rig.at(8), 3).unwrap();
         assert_eq!(before, 3 * i);
     }
-    let swapped = rig
-        .endpoint
-        .compare_swap(&rig.issuer, rig.at(8), 600, 7, Deadline::Never);
+    let swapped = rig.endpoint.compare_swap(&rig.issuer, rig.at(8), 600, 7);
     assert_eq!(swapped, Ok(600));
     assert_eq!(rig.bytes(8, 8), 7u64.to_ne_bytes());
 }
@@ -91,9 +86,7 @@ fn many_threads_add_up() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    rig.endpoint
-                        .fetch_add(&rig.issuer, rig.at(0), 1, Deadline::Never)
-                        .unwrap();
+                    rig.endpoint.fetch_add(&rig.issuer, rig.at(0), 1).unwrap();
                 }
             });
         }

@@ -42,6 +42,7 @@ use kinds::Kind;
 use threads::SignalsBlocked;
 use uffd::Uffd;
 use unipgas_core::user_memory::maps::{Maps, Names};
+use unipgas_core::userfaultfd::Faults;
 use window::{Direction, Failure, Stage, Swap};
 
 /// From this many bytes on, threads share the copy.
@@ -489,11 +490,11 @@ unsafe fn swap(
                 .map_err(|e| Refusal::os("bring the pages in", e))?;
         }
         let new = fresh.start..fresh.start + len;
-        uffd.watch_missing(&new)
+        uffd.register(&new, Faults::Missing)
             .map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
-        uffd.watch_writes(&range).map_err(|e| {
+        uffd.register(&range, Faults::Protected).map_err(|e| {
             // Several mappings may lie in the range, and the first of them be registered.
-            uffd.forget(&range).ok();
+            uffd.unregister(&range).ok();
             Refusal::os("register the pages with userfaultfd", e)
         })?;
     }
@@ -540,7 +541,7 @@ unsafe fn swap(
         Ok(()) => fresh.armed = false,
         Err(_) => {
             if let Some(uffd) = uffd {
-                uffd.forget(&plan.range).ok();
+                uffd.unregister(&plan.range).ok();
             }
         }
     }

@@ -254,7 +254,10 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
     };
     let mut at = from;
     if let Some(uffd) = swap.uffd {
-        match uffd.fill(swap.fresh + at, swap.range.start + at, to - at) {
+        // SAFETY:
+        // - a part of the fresh mapping, which is this swap's, and of the range, which is mapped and readable.
+        let filled = unsafe { uffd.fill(swap.fresh + at, swap.range.start + at, to - at) };
+        match filled {
             Ok(()) => return Ok(()),
             // The file has a page here already: write the rest.
             Err((done, Errno::EXIST)) if swap.file.is_some() => at += done,

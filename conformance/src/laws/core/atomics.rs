@@ -3,7 +3,7 @@
 use unipgas::core::atomic::{AtomicForm, apply_vector, supported};
 use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
-use super::rank::{Rank, Says, dawdle, late, on_ranks, other_than, read, refused};
+use super::rank::{Rank, Says, dawdle, on_ranks, other_than, read, refused};
 use super::{law, ordering};
 use crate::law::{Ctx, Law, Random, Verdict};
 use crate::{ensure, ensure_eq};
@@ -251,10 +251,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
                 region: &there,
                 offset,
             };
-            let result = rank
-                .endpoint
-                .fetch_add(rank.engine(), dst, 1, late())
-                .map(drop);
+            let result = rank.endpoint.fetch_add(rank.engine(), dst, 1).map(drop);
             refused(
                 result,
                 |e| *e == Error::Misaligned(8),
@@ -262,7 +259,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
             )?;
             let result = rank
                 .endpoint
-                .compare_swap(rank.engine(), dst, 0, 1, late())
+                .compare_swap(rank.engine(), dst, 0, 1)
                 .map(drop);
             refused(
                 result,
@@ -293,7 +290,7 @@ fn distinct(ctx: &Ctx) -> Verdict {
         for _ in 0..ADDS {
             let value = rank
                 .endpoint
-                .fetch_add(rank.engine(), at, 1, late())
+                .fetch_add(rank.engine(), at, 1)
                 .says("fetch-add")?;
             ensure!(
                 values.last().is_none_or(|last| *last < value),
@@ -378,7 +375,7 @@ fn exclusive(ctx: &Ctx) -> Verdict {
             rank.end(posted).says("a sum")?;
             dawdle(&mut random);
             let (engine, endpoint) = (rank.engine(), &rank.endpoint);
-            let before = endpoint.fetch_add(engine, last, 1, late());
+            let before = endpoint.fetch_add(engine, last, 1);
             values.push(before.says("fetch-add")?);
         }
         ensure!(
@@ -420,7 +417,7 @@ fn lock(ctx: &Ctx) -> Verdict {
             loop {
                 let before = rank
                     .endpoint
-                    .compare_swap(rank.engine(), at(64), 0, me, late())
+                    .compare_swap(rank.engine(), at(64), 0, me)
                     .says("taking the lock")?;
                 if before == 0 {
                     break;
@@ -439,7 +436,7 @@ fn lock(ctx: &Ctx) -> Verdict {
             rank.put(&sum.to_ne_bytes(), at(256)).says("put")?;
             let before = rank
                 .endpoint
-                .compare_swap(rank.engine(), at(64), me, 0, late())
+                .compare_swap(rank.engine(), at(64), me, 0)
                 .says("giving the lock back")?;
             ensure_eq!(
                 before,

@@ -1,7 +1,7 @@
 //! Ranks connect to those that they talk to, and to no others.
 
 use unipgas::core::transport::Life;
-use unipgas::core::{Error, Remote};
+use unipgas::core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, late, on_ranks, refused, write};
 use super::{law, ordering};
@@ -135,9 +135,13 @@ fn to_one_that_left(ctx: &Ctx) -> Verdict {
         for _ in 0..3 {
             refused(rank.world.connect(2).map(drop), gone, "a connection")?;
             let call = rank.world.call();
-            refused(rank.world.import(2, 1, &call).map(drop), gone, "an import")?;
             refused(
-                rank.world.find_group(2, [1, 1]).map(drop),
+                rank.world.import(2, 1, &call, Deadline::Now).map(drop),
+                gone,
+                "an import",
+            )?;
+            refused(
+                rank.world.find_group(2, [1, 1], Deadline::Now).map(drop),
                 gone,
                 "a look for a group",
             )?;

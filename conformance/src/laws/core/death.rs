@@ -262,7 +262,7 @@ fn storm(
                 Flags::ORDERED,
             )
         })
-        .and_then(|_| rank.endpoint.fetch_add(rank.engine(), at(64), 1, late()));
+        .and_then(|_| rank.endpoint.fetch_add(rank.engine(), at(64), 1));
     let drained = rank.endpoint.drain(rank.engine(), late(), &mut || Ok(()));
     if drained.is_err() {
         rank.endpoint.purge();
@@ -295,7 +295,7 @@ fn with_lock(ctx: &Ctx) -> Verdict {
         if ctx.rank == victim(ctx) {
             let before = rank
                 .endpoint
-                .compare_swap(rank.engine(), lock, 0, 9, late())
+                .compare_swap(rank.engine(), lock, 0, 9)
                 .says("taking the lock")?;
             ensure_eq!(before, 0, "lock");
             ctx.dies();
@@ -314,7 +314,7 @@ fn with_lock(ctx: &Ctx) -> Verdict {
         })?;
         ensure_eq!(
             rank.endpoint
-                .compare_swap(rank.engine(), lock, 9, 1, late())
+                .compare_swap(rank.engine(), lock, 9, 1)
                 .says("taking over")?,
             9,
             "holder"

@@ -178,9 +178,7 @@ fn in_storm(ctx: &Ctx, lose: Lose) -> Verdict {
                     offset: 1024 * ctx.rank as usize,
                 };
                 let put = rank.put(&[7; 512], at);
-                let added = rank
-                    .endpoint
-                    .fetch_add(rank.engine(), at, 1, Deadline::Never);
+                let added = rank.endpoint.fetch_add(rank.engine(), at, 1);
                 match put.and(added.map(drop)) {
                     Ok(()) => {}
                     Err(Error::PeerDead | Error::StaleRegion | Error::RankDead(_))

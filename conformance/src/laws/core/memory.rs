@@ -196,7 +196,7 @@ fn words(rank: &Rank<'_>, region: &Region, there: &RemoteRegion) -> Verdict {
     };
     for _ in 0..ADDS {
         rank.endpoint
-            .fetch_add(rank.engine(), at, 1, late())
+            .fetch_add(rank.engine(), at, 1)
             .says("fetch-add")?;
         let local = region.local(counter, 8).says("own counter")?;
         // SAFETY:

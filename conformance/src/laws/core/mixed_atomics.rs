@@ -9,7 +9,7 @@ use unipgas::core::{
 };
 
 use super::ordering;
-use super::rank::{EXTRA, Rank, Says, dawdle, late, on_ranks, read};
+use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read};
 use crate::law::{Ctx, Law, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -121,7 +121,7 @@ impl Way<'_> {
             return Ok(word.fetch_add(value, Ordering::AcqRel));
         }
         let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
-        let before = endpoint.fetch_add(engine, self.at(offset), value, late());
+        let before = endpoint.fetch_add(engine, self.at(offset), value);
         before.says("fetch-add")
     }
 
@@ -133,7 +133,7 @@ impl Way<'_> {
             return Ok(before);
         }
         let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
-        let before = endpoint.compare_swap(engine, self.at(offset), expected, value, late());
+        let before = endpoint.compare_swap(engine, self.at(offset), expected, value);
         before.says("compare-swap")
     }
 

@@ -105,7 +105,7 @@ impl<'a> Rank<'a> {
     /// What `rank` has listed under `id`, looked up anew.
     pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
         let call = self.world.call();
-        let import = self.world.import(rank, id, &call);
+        let import = self.world.import(rank, id, &call, Deadline::Never);
         Ok(import
             .says(&format!("import from rank {rank}"))?
             .data
@@ -117,7 +117,7 @@ impl<'a> Rank<'a> {
         let call = self.world.call();
         Ok(self
             .world
-            .imported(rank, DATA, &call)
+            .imported(rank, DATA, &call, Deadline::Never)
             .says("import")?
             .data
             .clone())
@@ -128,7 +128,7 @@ impl<'a> Rank<'a> {
         let call = self.world.call();
         Ok(self
             .world
-            .imported(rank, DATA, &call)
+            .imported(rank, DATA, &call, Deadline::Never)
             .says("import")?
             .notices
             .clone())

@@ -357,9 +357,7 @@ fn rights(ctx: &Ctx) -> Verdict {
                         .atomic(at, &request(1, &operand), Flags::empty(), 0)
                 });
                 refused(result, denied, &format!("atomic {what}"))?;
-                let result = rank
-                    .endpoint
-                    .fetch_add(rank.engine(), at, 1, super::rank::late());
+                let result = rank.endpoint.fetch_add(rank.engine(), at, 1);
                 refused(result.map(drop), denied, &format!("fetch-add {what}"))?;
             }
         }
@@ -464,9 +462,7 @@ fn stale(ctx: &Ctx) -> Verdict {
                 refused(rank.try_put(at, 8), is_stale, "put to a released region")?;
                 refused(rank.try_get(at, 8), is_stale, "get from a released region")?;
                 refused(rank.notify(at, 9), is_stale, "notice to a released region")?;
-                let result = rank
-                    .endpoint
-                    .fetch_add(rank.engine(), at, 1, super::rank::late());
+                let result = rank.endpoint.fetch_add(rank.engine(), at, 1);
                 refused(result.map(drop), is_stale, "fetch-add on a released region")?;
             }
             let at = Remote {

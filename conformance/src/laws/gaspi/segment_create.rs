@@ -115,6 +115,15 @@ fn create_continues(ctx: &Ctx) -> Verdict {
         );
     }
     let memory = memory(4, 128)?;
+    reaches_the_neighbour(ctx, &memory)?;
+    let mut num = 0;
+    ok!(gaspi_segment_num(&mut num));
+    ensure_eq!(num, 2, "segments after one creation in many calls");
+    Ok(())
+}
+
+/// A write and its notification into the right neighbour's segment 4, and those of the left one.
+fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
     ok!(gaspi_write_notify(
         4,
@@ -134,9 +143,6 @@ fn create_continues(ctx: &Ctx) -> Verdict {
         5 + u64::from(left(ctx)),
         "what the neighbour wrote"
     );
-    let mut num = 0;
-    ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(num, 2, "segments after one creation in many calls");
     Ok(())
 }
 
@@ -152,25 +158,7 @@ fn use_continues(ctx: &Ctx) -> Verdict {
     })?;
     let memory = memory(4, bytes)?;
     ensure_eq!(memory.base, base, "the pointer of a segment in use");
-    memory.set(0, 5 + u64::from(ctx.rank));
-    ok!(gaspi_write_notify(
-        4,
-        0,
-        right(ctx),
-        4,
-        64,
-        8,
-        0,
-        1,
-        0,
-        LONG
-    ));
-    notified(4, 0)?;
-    ensure_eq!(
-        memory.get(64),
-        5 + u64::from(left(ctx)),
-        "what the neighbour wrote"
-    );
+    reaches_the_neighbour(ctx, &memory)?;
     barrier()?;
     ok!(gaspi_segment_delete(4));
     Ok(())

@@ -326,6 +326,42 @@ impl Queue {
     }
 }
 
+impl Queue {
+    /// Posts `count` commands, each of which asks for an entry of the TCQ, until all have been sent.
+    pub(crate) fn send_all(&self, count: u64, mut post: impl FnMut(u64) -> i32) -> Verdict {
+        let mut sent = 0;
+        for nth in 0..count {
+            self.post_seen(|_| sent += 1, || post(nth))?;
+        }
+        while sent < count {
+            self.tcq()?;
+            sent += 1;
+        }
+        Ok(())
+    }
+
+    /// Fills its own MRQ: all `count` puts have been sent before the first notice is taken out. Then it takes as many.
+    pub(crate) fn fill_mrq(&self, count: u64, flags: u64) -> Verdict {
+        let stadd = self.register_as(Memory::new(256), STAG)?;
+        self.send_all(count, |nth| {
+            c!(utofu_put_piggyback8(
+                self.hdl,
+                self.id,
+                nth,
+                stadd,
+                8,
+                0,
+                flags | TCQ,
+                cb(0)
+            ))
+        })?;
+        for _ in 0..count {
+            self.mrq()?;
+        }
+        Ok(())
+    }
+}
+
 /// Repeats a poll until there is something.
 pub(crate) fn next<T>(what: &str, mut poll: impl FnMut() -> (i32, T)) -> Result<(i32, T), String> {
     let mut looks = Looks::for_the(what);

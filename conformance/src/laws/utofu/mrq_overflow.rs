@@ -38,33 +38,7 @@ fn overflow(_ctx: &Ctx) -> Verdict {
         for (flags, what) in [(LOCAL, "local"), (REMOTE, "remote")] {
             let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                let stadd = queue.register_as(Memory::new(256), STAG)?;
-                let mut sent = 0;
-                for nth in 0..posted {
-                    queue.post_seen(
-                        |_| sent += 1,
-                        || {
-                            c!(utofu_put_piggyback8(
-                                queue.hdl,
-                                queue.id,
-                                nth,
-                                stadd,
-                                8,
-                                0,
-                                flags | TCQ,
-                                cb(0)
-                            ))
-                        },
-                    )?;
-                }
-                // All have been sent before the first notice is taken out.
-                while sent < posted {
-                    queue.tcq()?;
-                    sent += 1;
-                }
-                for _ in 0..posted {
-                    queue.mrq()?;
-                }
+                queue.fill_mrq(posted, flags)?;
                 queue.mrq_is_empty()
             })?;
             if overflows {
@@ -89,28 +63,18 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             let here = plain.register_as(memory, STAG)?;
             let session = Queue::create(TNI, SESSION_MODE)?;
             let there = session.register_as(memory, STAG)?;
-            let mut sent = 0;
-            for _ in 0..posted {
-                plain.post_seen(
-                    |_| sent += 1,
-                    || {
-                        c!(utofu_put(
-                            plain.hdl,
-                            session.id,
-                            here,
-                            there,
-                            8,
-                            0,
-                            TCQ | REMOTE,
-                            cb(0)
-                        ))
-                    },
-                )?;
-            }
-            while sent < posted {
-                plain.tcq()?;
-                sent += 1;
-            }
+            plain.send_all(posted, |_| {
+                c!(utofu_put(
+                    plain.hdl,
+                    session.id,
+                    here,
+                    there,
+                    8,
+                    0,
+                    TCQ | REMOTE,
+                    cb(0)
+                ))
+            })?;
             for _ in 0..posted {
                 session.notice(RMT_PUT)?;
             }

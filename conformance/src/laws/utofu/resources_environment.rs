@@ -94,35 +94,7 @@ fn mrq_entries(_ctx: &Ctx) -> Verdict {
         // There may be room for some more, but not for as many as the next number would give.
         for (posted, fits) in [(entries, true), (entries + entries / 2 + 1, false)] {
             let (status, text) = child(&[("UTOFU_NUM_MRQ_ENTRIES", value)], || {
-                let queue = Queue::with_component(TNI, 0, 0)?;
-                let stadd = queue.register_as(Memory::new(256), STAG)?;
-                let mut sent = 0;
-                for nth in 0..posted {
-                    queue.post_seen(
-                        |_| sent += 1,
-                        || {
-                            c!(utofu_put_piggyback8(
-                                queue.hdl,
-                                queue.id,
-                                nth,
-                                stadd,
-                                8,
-                                0,
-                                REMOTE | TCQ,
-                                cb(0)
-                            ))
-                        },
-                    )?;
-                }
-                // All have been sent before the first notice is taken out.
-                while sent < posted {
-                    queue.tcq()?;
-                    sent += 1;
-                }
-                for _ in 0..posted {
-                    queue.mrq()?;
-                }
-                Ok(())
+                Queue::with_component(TNI, 0, 0)?.fill_mrq(posted, REMOTE)
             })?;
             let overflowed = text.contains("MRQ Overflow on TNI 0 CQ 0");
             ensure!(

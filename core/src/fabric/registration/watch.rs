@@ -16,11 +16,10 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
-use rustix::ioctl::{self, Opcode, Updater, opcode};
-use rustix::mm::UserfaultfdFlags;
 
 use crate::descriptor::above;
 use crate::user_memory::maps::{Maps, Names, cover};
+use crate::userfaultfd::{Faults, Features, Userfaultfd};
 use crate::{own_thread, process};
 
 /// So many ranges of a process at once.
@@ -28,43 +27,9 @@ const SLOTS: usize = 512;
 /// Looks at a time that passes by itself.
 const LOOKS: u32 = 200;
 
-const TYPE: u8 = 0xAA;
-const API_VERSION: u64 = 0xAA;
-const FEATURE_WP: u64 = 1 << 0;
-const FEATURE_REMAP: u64 = 1 << 2;
-const FEATURE_REMOVE: u64 = 1 << 3;
-const FEATURE_UNMAP: u64 = 1 << 6;
-/// Writers to protected pages; nothing is ever protected.
-const REGISTER_WP: u64 = 1 << 1;
 const EVENT_REMAP: u8 = 0x14;
 const EVENT_REMOVE: u8 = 0x15;
 const EVENT_UNMAP: u8 = 0x16;
-
-#[repr(C)]
-struct Api {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct Span {
-    start: u64,
-    len: u64,
-}
-
-#[repr(C)]
-struct Register {
-    range: Span,
-    mode: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-struct WriteProtect {
-    range: Span,
-    mode: u64,
-}
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -74,13 +39,6 @@ struct Message {
     /// Of what moves: from where, to where, how much. Else: begin, end.
     what: [u64; 3],
 }
-
-const UFFDIO_API: Opcode = opcode::read_write::<Api>(TYPE, 0x3F);
-const UFFDIO_REGISTER: Opcode = opcode::read_write::<Register>(TYPE, 0x00);
-const UFFDIO_UNREGISTER: Opcode = opcode::read::<Span>(TYPE, 0x01);
-const UFFDIO_WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x06);
-/// `UFFD_USER_MODE_ONLY` (Linux 5.11).
-const USER_MODE_ONLY: u32 = 1;
 
 /// A range: nobody's, whole, or with something gone.
 #[derive(Default)]
@@ -95,7 +53,7 @@ const WHOLE: u32 = 1;
 const BROKEN: u32 = 2;
 
 struct Shared {
-    events: OwnedFd,
+    events: Userfaultfd,
     alarm: OwnedFd,
     stop: AtomicBool,
     /// The thread may have read what it has not noted yet.
@@ -158,7 +116,7 @@ impl Watch {
         }
         let events = open()?;
         let alarm = above(|| eventfd(0, EventfdFlags::CLOEXEC))?;
-        DESCRIPTOR.store(events.as_raw_fd(), Ordering::Relaxed);
+        DESCRIPTOR.store(events.as_fd().as_raw_fd(), Ordering::Relaxed);
         let shared = Arc::new(Shared {
             events,
             alarm,
@@ -202,14 +160,11 @@ impl Watch {
         slots[slot].end.store(range.end, Ordering::Relaxed);
         // Before the kernel begins to tell: what it tells first is noted.
         slots[slot].state.store(WHOLE, Ordering::Release);
-        let mut register = Register {
-            range: span(range),
-            mode: REGISTER_WP,
-            ioctls: 0,
-        };
+        // Nothing is ever protected.
         if self
             .shared
-            .call::<UFFDIO_REGISTER, _>(&mut register)
+            .events
+            .register(range, Faults::Protected)
             .is_err()
         {
             slots[slot].state.store(FREE, Ordering::Release);
@@ -247,7 +202,7 @@ impl Drop for Watch {
             return;
         }
         // Before it is closed: afterwards the number may be somebody else's. Another watch may have begun.
-        let number = self.shared.events.as_raw_fd();
+        let number = self.shared.events.as_fd().as_raw_fd();
         let _ = DESCRIPTOR.compare_exchange(number, -1, Ordering::Relaxed, Ordering::Relaxed);
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.shared.alarm, &1u64.to_ne_bytes());
@@ -320,7 +275,7 @@ impl Shared {
                         self.has_gone(start, start.saturating_add(third));
                         // The watch has moved along.
                         let moved = second..second.saturating_add(third);
-                        let _ = self.call::<UFFDIO_UNREGISTER, _>(&mut span(&moved));
+                        let _ = self.events.unregister(&moved);
                     }
                     _ => {}
                 }
@@ -348,11 +303,7 @@ impl Shared {
     /// Whether somebody unmaps, moves or gives back watched pages, and has not been heard. The kernel looks at that before it looks at what
     /// it is asked for, which is nothing.
     fn is_changing(&self) -> bool {
-        let mut nothing = WriteProtect {
-            range: Span { start: 0, len: 0 },
-            mode: 0,
-        };
-        self.call::<UFFDIO_WRITEPROTECT, _>(&mut nothing) == Err(Errno::AGAIN)
+        self.events.unprotect(&(0..0)) == Err(Errno::AGAIN)
     }
 
     /// Ends the watch over what no other range has. Whatever is mapped there now, each mapping by itself: one that is not watched refuses.
@@ -377,43 +328,17 @@ impl Shared {
             let mappings = Maps::open().and_then(|maps| maps.within(&(at..end), Names::Unread));
             for mapping in mappings.unwrap_or_default() {
                 let part = mapping.range.start.max(at)..mapping.range.end.min(end);
-                let _ = self.call::<UFFDIO_UNREGISTER, _>(&mut span(&part));
+                let _ = self.events.unregister(&part);
             }
             at = end;
         }
     }
-
-    fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
-        call::<OPCODE, T>(&self.events, argument)
-    }
 }
 
-fn call<const OPCODE: Opcode, T>(fd: &OwnedFd, argument: &mut T) -> Result<(), Errno> {
-    // SAFETY:
-    // - each structure has at least the length that the kernel reads and writes for the call that is made with it; no page is changed by any.
-    unsafe { ioctl::ioctl(fd, Updater::<OPCODE, T>::new(argument)) }
-}
-
-fn span(range: &Range<usize>) -> Span {
-    Span {
-        start: range.start as u64,
-        len: (range.end - range.start) as u64,
-    }
-}
-
-fn open() -> Result<OwnedFd, Errno> {
-    let flags = UserfaultfdFlags::CLOEXEC
-        | UserfaultfdFlags::NONBLOCK
-        | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
-    // SAFETY:
-    // - it serves no faults: nothing is ever protected, or missing.
-    let fd = above(|| unsafe { rustix::mm::userfaultfd(flags) })?;
-    let mut api = Api {
-        api: API_VERSION,
-        features: FEATURE_WP | FEATURE_REMAP | FEATURE_REMOVE | FEATURE_UNMAP,
-        ioctls: 0,
-    };
-    call::<UFFDIO_API, _>(&fd, &mut api)?;
-    debug_assert!(fd.as_fd().as_raw_fd() > 2);
-    Ok(fd)
+fn open() -> Result<Userfaultfd, Errno> {
+    let events = Userfaultfd::of_user_code()?;
+    let wanted =
+        Features::WP | Features::EVENT_REMAP | Features::EVENT_REMOVE | Features::EVENT_UNMAP;
+    events.handshake(wanted)?;
+    Ok(events)
 }

@@ -1,4 +1,4 @@
-//! The long way of a command: everything is looked up and checked, and what is wrong is told.
+//! The slow path of a command: everything is looked up and checked, and what is wrong is told.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! The short way of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
-//! call returns. Whatever is not so takes the long way ([`Port::post`]), which also finds out why.
+//! The fast path of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
+//! call returns. Whatever is not so takes the slow path ([`Port::post`]), which also finds out why.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -62,7 +62,7 @@ impl Port {
 
     /// Carries out a command that was written down, if it is a put that is done at once.
     #[inline(always)]
-    pub(super) fn now(
+    pub(super) fn post_fast(
         &self,
         queues: &mut Queues,
         command: &Command,

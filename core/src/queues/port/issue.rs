@@ -327,7 +327,7 @@ impl Port {
             self.start_held(queues)?;
         } else {
             for command in commands {
-                match self.now(queues, command, context) {
+                match self.post_fast(queues, command, context) {
                     Some(done) => done?,
                     None => self.issue(queues, command, context)?,
                 }

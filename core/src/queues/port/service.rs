@@ -90,8 +90,7 @@ impl Service {
     ) -> Result<u64> {
         // Its wait takes the end of any operation of the endpoint for its own.
         let _alone = driver::lock(&self.bounce);
-        self.endpoint
-            .compare_swap(engine, at, expected, value, Deadline::Never)
+        self.endpoint.compare_swap(engine, at, expected, value)
     }
 
     /// Copies between memory of two other processes, in ascending pieces, each as `flags` say.

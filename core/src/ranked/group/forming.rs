@@ -57,6 +57,7 @@ impl Forming {
                 at: 0,
                 begun: false,
                 running: false,
+                counting: None,
                 met: false,
                 held: Vec::new(),
             })
@@ -95,7 +96,7 @@ impl Forming {
                         std::thread::sleep(pause);
                         pause = (pause * 2).min(PAUSE.1);
                     }
-                    Ok(group.find(*member)?.map(|_| ()))
+                    Ok(group.find(*member, deadline)?.map(|_| ()))
                 },
             )?;
             self.awaited.pop();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{COUNTER, Group, RELEASE, Walk, is_reached};
 use crate::op::Remote;
 use crate::schedule::children;
-use crate::{Deadline, Result};
+use crate::{AtomicOp, Deadline, Error, Result};
 
 /// Members up to which the last one tells all others itself: the fewer wake after each other, the sooner.
 const FEW: u32 = 16;
@@ -15,13 +15,13 @@ impl Group {
     pub(super) fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {
         let (n, number) = (self.size(), walk.number);
         if !walk.met {
-            let last = self.count_in(deadline)?;
+            let last = self.count_in(walk, deadline)?;
             walk.met = true;
             if last && n <= FEW {
-                return (0..n).try_for_each(|member| self.signal(member, flag, number));
+                return (0..n).try_for_each(|member| self.signal(member, flag, number, deadline));
             }
             if last {
-                self.signal(0, RELEASE, number)?;
+                self.signal(0, RELEASE, number, deadline)?;
             }
         }
         if n <= FEW {
@@ -30,23 +30,38 @@ impl Group {
         self.await_release(flag, number, deadline)?;
         for child in children(self.index(), n) {
             // One that has gone has seen the number at member 0.
-            let _ = self.signal(child, flag, number);
+            let _ = self.signal(child, flag, number, deadline);
         }
         Ok(())
     }
 
     /// True: this member was the last one.
-    fn count_in(&self, deadline: Deadline) -> Result<bool> {
+    fn count_in(&self, walk: &mut Walk, deadline: Deadline) -> Result<bool> {
         let n = u64::from(self.size());
         let counter = Remote {
-            region: self.peer(0)?,
+            region: self.peer(0, deadline)?,
             offset: COUNTER,
         };
-        let before = self
-            .endpoint
-            .fetch_add(self.world.engine(), counter, 1, deadline)
-            .map_err(|e| self.blame(0, e))?;
-        Ok(before % n == n - 1)
+        let engine = self.world.engine();
+        if let Some(at) = self.endpoint.fast_path().value(counter) {
+            return Ok(at.fetch_add(1, Ordering::AcqRel) % n == n - 1);
+        }
+        // Each member counts once, however often it has to call.
+        let counting = match walk.counting.take() {
+            Some(counting) => counting,
+            None => self
+                .endpoint
+                .change(counter, AtomicOp::Sum, 1, 0)
+                .map_err(|e| self.blame(0, e))?,
+        };
+        match counting.value(&self.endpoint, engine, deadline) {
+            Ok(before) => Ok(before % n == n - 1),
+            Err(Error::Timeout) => {
+                walk.counting = Some(counting);
+                Err(Error::Timeout)
+            }
+            Err(error) => Err(self.blame(0, error)),
+        }
     }
 
     /// The own flag wakes those who sleep; who is awake and can look at member 0 need not wait until it has come down the tree.
@@ -57,7 +72,7 @@ impl Group {
             _ => self.arena.word(flag)?,
         };
         let release = Remote {
-            region: self.peer(0)?,
+            region: self.peer(0, deadline)?,
             offset: RELEASE,
         };
         let mapped = release.region.is_direct();
@@ -70,7 +85,7 @@ impl Group {
                     || mapped
                         && self
                             .endpoint
-                            .load(engine, release, Deadline::Never)
+                            .load(engine, release)
                             .is_ok_and(|seen| is_reached(seen as u32, number));
                 if !told {
                     self.endpoint.progress();

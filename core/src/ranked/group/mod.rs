@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 pub use forming::Forming;
 
+use crate::awaited::Awaited;
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion};
@@ -62,6 +63,8 @@ struct Walk {
     /// The value has been taken; the operation may still have to wait for the one before it.
     begun: bool,
     running: bool,
+    /// At the barrier of many: this member counts itself in, and has.
+    counting: Option<Awaited>,
     met: bool,
     held: Vec<u8>,
 }
@@ -340,7 +343,7 @@ impl Group {
     ) -> Result<()> {
         let (area, number) = (walk.area, walk.number);
         match step {
-            Step::Signal { to, slot } => self.signal(to, area.flag(slot), number),
+            Step::Signal { to, slot } => self.signal(to, area.flag(slot), number, deadline),
             Step::Await { slot } => self.await_flag(area.flag(slot), number, deadline),
             Step::Send { to, slot } => {
                 let len = walk.held.len();
@@ -355,7 +358,7 @@ impl Group {
                 // SAFETY:
                 // - `len` bytes of the own arena that only this operation uses; `settle` has made sure that earlier puts are done.
                 unsafe { std::ptr::copy_nonoverlapping(walk.held.as_ptr(), source.ptr, len) };
-                let region = self.peer(to)?;
+                let region = self.peer(to, deadline)?;
                 // SAFETY:
                 // - the source lies in the arena, which is freed only after the endpoint is drained or dropped.
                 unsafe {
@@ -397,26 +400,25 @@ impl Group {
 
     /// The arena of a member, which is looked up when it is needed first.
     #[inline]
-    fn peer(&self, member: u32) -> Result<&RemoteRegion> {
+    fn peer(&self, member: u32, deadline: Deadline) -> Result<&RemoteRegion> {
         match self.peers[member as usize].get() {
             Some(region) => Ok(region),
             None => self
-                .find(member)?
+                .find(member, deadline)?
                 .ok_or(Error::RankDead(self.members[member as usize])),
         }
     }
 
     /// `None`: the member has not begun to form the group, or has given it up.
     #[cold]
-    fn find(&self, member: u32) -> Result<Option<&RemoteRegion>> {
-        let found = self
-            .world
-            .find_group(self.members[member as usize], self.name)?;
+    fn find(&self, member: u32, deadline: Deadline) -> Result<Option<&RemoteRegion>> {
+        let rank = self.members[member as usize];
+        let found = self.world.find_group(rank, self.name, deadline)?;
         Ok(found.map(|region| self.peers[member as usize].get_or_init(|| Box::new(region))))
     }
 
     #[inline]
-    fn signal(&self, to: u32, flag: usize, number: u32) -> Result<()> {
+    fn signal(&self, to: u32, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         if let Some(region) = self.peers[to as usize].get() {
             let slot = Remote {
                 region,
@@ -430,13 +432,13 @@ impl Group {
                 return Ok(());
             }
         }
-        self.signal_slowly(to, flag, number)
+        self.signal_slowly(to, flag, number, deadline)
     }
 
     #[cold]
-    fn signal_slowly(&self, to: u32, flag: usize, number: u32) -> Result<()> {
+    fn signal_slowly(&self, to: u32, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let slot = Remote {
-            region: self.peer(to)?,
+            region: self.peer(to, deadline)?,
             offset: flag,
         };
         let notice = Notice {

@@ -14,7 +14,7 @@ use unipgas::core::job::launch::{Launch, Outcome, Output};
 use unipgas::core::registry::{self, Opening, open_from_env};
 use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
-use unipgas::core::{Deadline, Engine, Error, Region, Remote, Result, Rights, print};
+use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights, print};
 
 use crate::fail;
 
@@ -238,7 +238,9 @@ fn meet() -> Result<Found> {
             region: &region,
             offset: 8,
         };
-        endpoint.fetch_add(engine, at, u64::from(peer) + 7, deadline)?;
+        endpoint
+            .change(at, AtomicOp::Sum, u64::from(peer) + 7, 0)?
+            .value(&endpoint, engine, deadline)?;
         mapped[nth] = !region.parts().base.is_null();
     }
     world.job().fence(2, deadline)?;

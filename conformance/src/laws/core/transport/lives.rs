@@ -1,7 +1,7 @@
 //! Processes that go: [`Peer::life`](unipgas::core::transport::Peer::life).
 
 use unipgas::core::transport::Life;
-use unipgas::core::{Error, Flags, Result};
+use unipgas::core::{Deadline, Error, Flags, Result};
 
 use super::super::law;
 use super::node::{Node, on_nodes};
@@ -88,7 +88,7 @@ fn dies(ctx: &Ctx) -> Verdict {
         let result = put(64)?;
         ensure!(is_gone(&result), "a put to the dead: {result:?}");
         let peer = node.peers[1].as_ref().expect("another rank");
-        let again = peer.import(&key).map(drop);
+        let again = peer.import(&key, Deadline::Never).map(drop);
         ensure!(is_gone(&again), "an import from the dead: {again:?}");
         let other = 2 - ctx.rank as usize;
         ensure_eq!(life(node, other), Life::Alive, "rank {other}");

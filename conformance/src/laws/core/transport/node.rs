@@ -8,7 +8,8 @@ use unipgas::core::region::Memory as Registration;
 use unipgas::core::registry::{Opening, open_from_env};
 use unipgas::core::transport::{Channel, Limits, Peer, Transport};
 use unipgas::core::{
-    AtomicRequest, Error, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
+    AtomicRequest, Deadline, Error, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result,
+    Rights,
 };
 
 use super::super::rank::Says;
@@ -104,7 +105,7 @@ impl<'a> Node<'a> {
         let import = |(rank, peer): (u32, &Option<Arc<dyn Peer>>)| {
             let import = |peer: &Arc<dyn Peer>| {
                 let key = self.ctx.told(rank).unwrap_or_default();
-                peer.import(&key).says("import")
+                peer.import(&key, Deadline::Never).says("import")
             };
             peer.as_ref().map(import).transpose()
         };

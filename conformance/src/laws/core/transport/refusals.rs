@@ -1,7 +1,8 @@
 //! What is refused, and leaves everything as it was.
 
 use unipgas::core::{
-    AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Remote, RemoteRegion, Result, Rights,
+    AtomicOp, AtomicRequest, AtomicType, Deadline, Error, Flags, Notice, Remote, RemoteRegion,
+    Result, Rights,
 };
 
 use super::super::law;
@@ -194,7 +195,7 @@ fn stale(ctx: &Ctx) -> Verdict {
                 ensure_eq!(result, expected, "{access:?} in round {round}");
             }
             let peer = node.peers[node.right()].as_ref().expect("another rank");
-            let again = peer.import(&key).map(drop);
+            let again = peer.import(&key, Deadline::Never).map(drop);
             ensure_eq!(again, Err(Error::StaleRegion), "an import in round {round}");
             ctx.sync();
         }
@@ -209,7 +210,10 @@ fn garbage(ctx: &Ctx) -> Verdict {
         let wrong = [0, 1, 3, 5, 17, 61].map(|len| vec![0xff; len]);
         let drawn = (0..20).map(|len| crate::kit::random_bytes(&mut random, 3 * len));
         for bytes in wrong.into_iter().chain(drawn) {
-            ensure!(peer.import(&bytes).is_err(), "key {bytes:02x?}");
+            ensure!(
+                peer.import(&bytes, Deadline::Never).is_err(),
+                "key {bytes:02x?}"
+            );
             ensure!(
                 node.transport.connect(&bytes).is_err(),
                 "address {bytes:02x?}"

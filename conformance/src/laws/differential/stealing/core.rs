@@ -17,7 +17,7 @@ impl Pool for Endpoint<'_> {
         };
         self.rank
             .endpoint
-            .fetch_add(self.rank.engine(), dst, value, late())
+            .fetch_add(self.rank.engine(), dst, value)
             .says("fetch_add")
     }
 

@@ -84,16 +84,22 @@ fn values_go_through_the_server() {
     ));
 }
 
-#[test]
-fn a_barrier_goes_on_after_its_time_out() {
-    let (here, mut there) = UnixStream::pair().unwrap();
-    let mut connection = Connection {
+/// A connection past its handshake, and the other end.
+fn begun(version: Version) -> (Connection, UnixStream) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let connection = Connection {
         stream: Stream::new(here.into()),
-        version: Version::One,
+        version,
         space: "s".into(),
         in_barrier: false,
         longest: 1024,
     };
+    (connection, there)
+}
+
+#[test]
+fn a_barrier_goes_on_after_its_time_out() {
+    let (mut connection, mut there) = begun(Version::One);
     assert_eq!(connection.barrier(Deadline::Now), Err(Error::Timeout));
     assert_eq!(connection.get("x"), Ok(None));
     assert_eq!(connection.put("x", b"1"), Err(Error::Busy));
@@ -348,14 +354,7 @@ fn what_is_no_counted_message_is_an_error() {
 
 #[test]
 fn a_fence_of_the_second_version_goes_on_after_its_time_out() {
-    let (here, mut there) = UnixStream::pair().unwrap();
-    let mut connection = Connection {
-        stream: Stream::new(here.into()),
-        version: Version::Two,
-        space: "s".into(),
-        in_barrier: false,
-        longest: 1024,
-    };
+    let (mut connection, mut there) = begun(Version::Two);
     assert_eq!(connection.barrier(Deadline::Now), Err(Error::Timeout));
     assert_eq!(connection.get("x"), Ok(None));
     assert_eq!(connection.put("x", b"1"), Err(Error::Busy));

@@ -1,0 +1,114 @@
+//! Adoption in place, with other threads at work on the same pages.
+
+mod content;
+mod memory;
+mod others;
+mod refusals;
+mod stacks;
+mod stores;
+
+use std::ptr;
+
+use unipgas_shm::adopt;
+
+const ORDINARY: &str = "UNIPGAS_TEST_ORDINARY";
+
+/// So many, or fewer where each has to wait until all threads have come to a core.
+fn rounds_of(rounds: usize) -> usize {
+    if std::env::var_os(ORDINARY).is_some() {
+        (rounds / 100).max(2)
+    } else {
+        rounds
+    }
+}
+
+/// Answers userfaultfd by EPERM from now on, in this process and what it starts.
+fn deny_userfaultfd() -> std::io::Result<()> {
+    let step = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let filter = [
+        // The number of the call.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_userfaultfd as u32,
+        ),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY:
+    // - the kernel copies the program, which lives here
+    unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) != 0
+        {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// All of that once more in a process that may not have a userfaultfd, of an ordinary user: other threads are stopped there.
+#[test]
+fn as_an_ordinary_user() {
+    use std::os::unix::process::CommandExt;
+    if std::env::var_os(ORDINARY).is_some() {
+        assert!(adopt::available().is_err(), "there is a userfaultfd");
+        assert_eq!(adopt::way(), Ok(adopt::Way::Halt));
+        return;
+    }
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command
+        .args([
+            "--test-threads=2",
+            "--skip",
+            "huge_pages",
+            "--skip",
+            "devices",
+        ])
+        .env(ORDINARY, "1");
+    let drop_rights = || {
+        const NOBODY: u32 = 65534;
+        // SAFETY:
+        // - numbers; of the process that is going to be the other program
+        unsafe {
+            if libc::geteuid() == 0
+                && (libc::setgroups(0, ptr::null()) != 0
+                    || libc::setresgid(NOBODY, NOBODY, NOBODY) != 0
+                    || libc::setresuid(NOBODY, NOBODY, NOBODY) != 0)
+            {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        deny_userfaultfd()
+    };
+    // SAFETY:
+    // - the closure makes system calls only
+    unsafe { command.pre_exec(drop_rights) };
+    let output = command.output().expect("this program again");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,108 @@
+//! What other threads do meanwhile, and failures in the middle.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::MapFlags;
+use unipgas_shm::adopt::Refusal;
+
+use crate::memory::{PAGE, adopt, bump, map, memfd, read, release, unmap};
+use crate::rounds_of;
+
+#[test]
+fn system_calls_of_other_threads_succeed_throughout() {
+    let len = 4 * PAGE;
+    let at = map(len, MapFlags::PRIVATE) as usize;
+    let fd = memfd(len);
+    let source = std::fs::File::open("/dev/zero").expect("/dev/zero");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (stop, source) = (&stop, &source);
+        let reader = scope.spawn(move || {
+            let mut calls = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                // SAFETY:
+                // - one page of the mapping, which this thread alone uses
+                let page = unsafe { std::slice::from_raw_parts_mut((at + PAGE) as *mut u8, PAGE) };
+                page.fill(0xFF);
+                assert_eq!(rustix::io::read(source, &mut *page), Ok(PAGE));
+                assert!(
+                    page.iter().all(|byte| *byte == 0),
+                    "bytes of a read are lost"
+                );
+                calls += 1;
+            }
+            calls
+        });
+        let writer = scope.spawn(move || {
+            let (from, to) = rustix::pipe::pipe().expect("pipe");
+            let mut round = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                let word = (at + 2 * PAGE + 64) as *mut u64;
+                // SAFETY:
+                // - two words of the mapping, which this thread alone uses
+                let (sent, back) = unsafe {
+                    word.write_volatile(round);
+                    (
+                        std::slice::from_raw_parts(word.cast::<u8>(), 8),
+                        std::slice::from_raw_parts_mut(word.add(1).cast::<u8>(), 8),
+                    )
+                };
+                assert_eq!(rustix::io::write(&to, sent), Ok(8));
+                assert_eq!(rustix::io::read(&from, &mut *back), Ok(8));
+                assert_eq!(back, round.to_ne_bytes());
+            }
+            round
+        });
+        let outcome = (0..rounds_of(2000)).try_for_each(|_| {
+            adopt(&fd, 0, at as *mut u8, len)?;
+            release(&fd, 0, at as *mut u8, len)
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(reader.join().expect("no read fails") > 0);
+        assert!(writer.join().expect("no write fails") > 0);
+        outcome.expect("adopt and release");
+    });
+    unmap(at as *mut u8, len);
+}
+
+/// A file that is too short makes the copy fail in the middle of the swap: everything must be as before.
+#[test]
+fn a_failure_in_the_window_puts_everything_back() {
+    let len = 4 * PAGE;
+    let at = map(len, MapFlags::PRIVATE) as usize;
+    let fd = rustix::fs::memfd_create("adopt-test", MemfdFlags::ALLOW_SEALING).expect("memfd");
+    rustix::fs::ftruncate(&fd, 2 * PAGE as u64).expect("size");
+    rustix::fs::fcntl_add_seals(&fd, rustix::fs::SealFlags::GROW).expect("seal");
+    let word = at + 3 * PAGE + 8;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let counter = scope.spawn(|| {
+            let mut expected = 0;
+            while !stop.load(Ordering::Relaxed) {
+                bump(word as *mut u64);
+                expected += 1;
+                assert_eq!(read(word as *const u64), expected, "an increment is lost");
+            }
+            expected
+        });
+        let outcomes: Vec<_> = (0..rounds_of(500))
+            .map(|_| adopt(&fd, 0, at as *mut u8, len))
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        let reached = counter.join().expect("no increment is lost");
+        assert_eq!(read(word as *const u64), reached);
+        assert!(
+            outcomes
+                .iter()
+                .all(|outcome| matches!(outcome, Err(Refusal::Os(_)))),
+            "{:?}",
+            outcomes[0]
+        );
+    });
+    let enough = memfd(len);
+    adopt(&enough, 0, at as *mut u8, len).expect("adopt after a failure");
+    release(&enough, 0, at as *mut u8, len).expect("release");
+    unmap(at as *mut u8, len);
+}

@@ -1,0 +1,174 @@
+//! Operations that their callers wait for, within a time: what they bring lands in memory of the engine's, so that it may come when
+//! the caller has given up.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::endpoint::Endpoint;
+use crate::engine::Engine;
+use crate::op::{AtomicRequest, Completion, Flags, Local, Outcome, Remote};
+use crate::{AtomicOp, AtomicType, Deadline, Result};
+
+/// Marks contexts that are a [`Landing`]: its alignment leaves that bit free.
+const MARK: u64 = 1;
+
+/// Where it lands, and how it has ended.
+struct Landing {
+    words: Box<[UnsafeCell<u64>]>,
+    ended: Mutex<Option<Result<()>>>,
+}
+
+// SAFETY:
+// - the words are written by the operation alone, and read after its end, which the lock orders.
+unsafe impl Send for Landing {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Landing {}
+
+/// An operation that has been posted, and that may be waited for more than once.
+pub struct Awaited(Arc<Landing>);
+
+/// Whether a completion with this context is for [`ended`].
+#[inline]
+pub(crate) fn is_awaited(context: u64) -> bool {
+    context & MARK != 0
+}
+
+/// An operation has ended.
+///
+/// # Safety
+/// The context is of this module, of an operation that has not been reported before.
+pub(crate) unsafe fn ended(completion: Completion) {
+    let landing = (completion.context & !MARK) as *const Landing;
+    // SAFETY:
+    // - the share that the context stands for.
+    let landing = unsafe { Arc::from_raw(landing) };
+    *landing.ended.lock() = Some(completion.result);
+}
+
+impl Awaited {
+    /// Posts what `post` does with the place where it is to land, of `len` bytes, and with the context. Errors: those of `post`.
+    fn post(len: usize, post: impl FnOnce(*mut u8, u64) -> Result<Outcome>) -> Result<Self> {
+        let words = (0..len.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect();
+        let landing = Arc::new(Landing {
+            words,
+            ended: Mutex::new(None),
+        });
+        let at = landing.words.as_ptr().cast::<u8>().cast_mut();
+        let shared = Arc::into_raw(landing.clone());
+        let outcome = post(at, shared as u64 | MARK);
+        if !matches!(outcome, Ok(Outcome::Pending)) {
+            // SAFETY:
+            // - the share of the context, which nobody will be told.
+            drop(unsafe { Arc::from_raw(shared) });
+            outcome?;
+            *landing.ended.lock() = Some(Ok(()));
+        }
+        Ok(Awaited(landing))
+    }
+
+    /// Whether it has ended, well or not.
+    pub fn is_over(&self) -> bool {
+        self.0.ended.lock().is_some()
+    }
+
+    fn settle(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<()> {
+        engine.wait(deadline, &mut || Ok(()), || {
+            if !self.is_over() {
+                endpoint.progress();
+            }
+            self.0.ended.lock().clone().transpose()
+        })
+    }
+
+    /// Waits for the value that an atomic operation has found. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure.
+    pub fn value(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<u64> {
+        self.settle(endpoint, engine, deadline)?;
+        // SAFETY:
+        // - the operation has ended, and nobody else writes there.
+        Ok(unsafe { *self.0.words[0].get() })
+    }
+}
+
+impl Endpoint {
+    /// Reads `into.len()` bytes, waiting for them. Errors: [`Error::Timeout`]; those of the operation.
+    pub fn read(
+        &self,
+        engine: &Engine,
+        src: Remote<'_>,
+        into: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<()> {
+        let len = into.len();
+        let read = Awaited::post(len, |at, context| {
+            let local = Local { ptr: at, desc: 0 };
+            // SAFETY:
+            // - the landing stays until the operation has been reported.
+            unsafe { self.get(local, src, len, Flags::empty(), context) }
+        })?;
+        read.settle(self, engine, deadline)?;
+        // SAFETY:
+        // - the operation has ended, and nobody else writes there; as many bytes have landed.
+        unsafe {
+            let from = read.0.words.as_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), len);
+        }
+        Ok(())
+    }
+
+    /// Changes the u64 at `dst`, to be [waited for](Awaited::value). `dst` must be 8-byte aligned. Errors: as for
+    /// [`Endpoint::atomic`].
+    pub fn change(
+        &self,
+        dst: Remote<'_>,
+        op: AtomicOp,
+        operand: u64,
+        compare: u64,
+    ) -> Result<Awaited> {
+        Awaited::post(8, |at, context| {
+            let request = AtomicRequest {
+                op,
+                ty: AtomicType::U64,
+                count: 1,
+                operand: (&raw const operand).cast(),
+                compare: (&raw const compare).cast(),
+                result: at,
+            };
+            // SAFETY:
+            // - operand and comparand are read before the call returns; the landing stays until the operation has been reported.
+            unsafe { self.atomic(dst, &request, Flags::empty(), context) }
+        })
+    }
+}
+
+/// Operations that callers have not waited out, for who calls again with the same `key`.
+pub struct Unfinished<Key>(Mutex<Vec<(Key, Awaited)>>);
+
+impl<Key> Default for Unfinished<Key> {
+    fn default() -> Self {
+        Unfinished(Mutex::default())
+    }
+}
+
+impl<Key: PartialEq> Unfinished<Key> {
+    /// Nobody calls again for more than these, as it seems.
+    const MOST_FORGOTTEN: usize = 64;
+
+    /// The one with this key, if there is one: it is the caller's then.
+    pub fn take(&self, key: &Key) -> Option<Awaited> {
+        let mut list = self.0.lock();
+        let at = list.iter().position(|(known, _)| known == key)?;
+        Some(list.remove(at).1)
+    }
+
+    /// Keeps one.
+    pub fn keep(&self, key: Key, awaited: Awaited) {
+        let mut list = self.0.lock();
+        if list.len() >= Self::MOST_FORGOTTEN {
+            list.retain(|(_, awaited)| !awaited.is_over());
+        }
+        list.push((key, awaited));
+    }
+}
