@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Transport;
-use unipgas_core::{Flags, Local, Remote, Rights};
+use unipgas_core::{Deadline, Flags, Local, Remote, Rights};
 use unipgas_opaque::{Opaque, Options};
 
 #[test]
@@ -13,7 +13,7 @@ fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
     let [own, theirs] = [&here, &there].map(|node| node.allocate(4096, Rights::FULL).unwrap());
     let region = here
         .connect(&there.address())
-        .and_then(|peer| peer.import(&theirs.key()))
+        .and_then(|peer| peer.import(&theirs.key(), Deadline::Never))
         .unwrap();
     let word = |memory: &dyn Memory, at: usize| {
         // SAFETY:
