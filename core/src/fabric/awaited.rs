@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
-use crate::op::{AtomicRequest, Completion, Flags, Local, Outcome, Remote};
+use crate::inbox::Record;
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote};
 use crate::{AtomicOp, AtomicType, Deadline, Result};
 
 /// Marks contexts that are a [`Landing`]: its alignment leaves that bit free.
@@ -116,6 +117,60 @@ impl Endpoint {
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), len);
         }
         Ok(())
+    }
+
+    /// Writes the bytes, waiting for the end of that. Errors: [`Error::Timeout`] (they may be written still); those of the operation.
+    pub fn write(
+        &self,
+        engine: &Engine,
+        from: &[u8],
+        dst: Remote<'_>,
+        flags: Flags,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let written = Awaited::post(from.len(), |at, context| {
+            let local = Local { ptr: at, desc: 0 };
+            // SAFETY:
+            // - the landing has room for the bytes, nobody else knows it yet, and it stays until the operation has been reported.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len());
+                self.put(local, dst, from.len(), flags, context)
+            }
+        })?;
+        written.settle(self, engine, deadline)
+    }
+
+    /// Writes `len` bytes from `src`, waiting for the end of that, however long it takes.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    pub unsafe fn put_and_wait(
+        &self,
+        engine: &Engine,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+    ) -> Result<()> {
+        let put = Awaited::post(0, |_, context| {
+            // SAFETY:
+            // - the caller's word, until the wait below is over.
+            unsafe { self.put(src, dst, len, flags, context) }
+        })?;
+        put.settle(self, engine, Deadline::Never)
+    }
+
+    /// Delivers `record`, waiting for the end of that. Errors: as for [`Endpoint::deliver`].
+    pub fn deliver_and_wait(
+        &self,
+        engine: &Engine,
+        inbox: Inbox<'_>,
+        record: Record,
+    ) -> Result<()> {
+        let delivered = Awaited::post(0, |_, context| {
+            self.deliver(inbox, record, Flags::empty(), context)
+        })?;
+        delivered.settle(self, engine, Deadline::Never)
     }
 
     /// Changes the u64 at `dst`, to be [waited for](Awaited::value). `dst` must be 8-byte aligned. Errors: as for

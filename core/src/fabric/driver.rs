@@ -105,9 +105,7 @@ pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
     let Some(progress) = of_this_thread() else {
         return false;
     };
-    while !done() {
-        progress.turn(BEAT);
-    }
+    while !done() && !progress.turn(BEAT, &mut done) {}
     true
 }
 
@@ -115,19 +113,26 @@ pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
 pub(crate) struct Waiting<'a>(&'a Shared);
 
 impl Waiting<'_> {
-    /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`.
-    pub fn turn(&self, longest: Duration) {
+    /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`, and not if what is waited
+    /// for is `done`: it may have been rung for before, or have come just now. Whether it is.
+    pub fn turn(&self, longest: Duration, done: &mut dyn FnMut() -> bool) -> bool {
         self.0.arm();
         self.0.drive(Waits::Never);
-        self.0.sleep(Some(longest));
+        let done = done();
+        if !done {
+            self.0.sleep(Some(longest));
+        }
         self.0.missed.store(true, Ordering::Relaxed);
+        done
     }
 }
 
 /// Leaves the processor to others for a moment. The progress thread serves peers meanwhile: who is waited for may wait for that.
 pub fn give_way() {
     match of_this_thread() {
-        Some(progress) => progress.turn(Duration::ZERO),
+        Some(progress) => {
+            progress.turn(Duration::ZERO, &mut || false);
+        }
         None => crate::sync::yield_now(),
     }
 }

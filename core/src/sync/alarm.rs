@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::bell::Bell;
+use crate::process;
 
 /// How the progress thread of a bell's owner is woken.
 pub trait Alarm: Send + Sync {
@@ -23,6 +24,7 @@ static KNOWN: RwLock<BTreeMap<usize, Vec<Arc<dyn Alarm>>>> = RwLock::new(BTreeMa
 pub struct Connected {
     bell: usize,
     alarm: Arc<dyn Alarm>,
+    process: u32,
 }
 
 impl Connected {
@@ -31,12 +33,20 @@ impl Connected {
         let bell = bell.addr();
         let mut known = KNOWN.write();
         known.entry(bell).or_default().push(alarm.clone());
-        Connected { bell, alarm }
+        Connected {
+            bell,
+            alarm,
+            process: process::id(),
+        }
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // In the child of a fork the lock may be held for ever.
+            return;
+        }
         let mut known = KNOWN.write();
         if let Some(alarms) = known.get_mut(&self.bell) {
             let this = alarms.iter().position(|a| Arc::ptr_eq(a, &self.alarm));

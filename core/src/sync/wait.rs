@@ -115,8 +115,13 @@ impl Patience<'_> {
         if let Some(progress) = driver::of_this_thread() {
             loop {
                 check()?;
-                progress.turn(deadline.remaining().unwrap_or(SLICE).min(SLICE));
-                if let Some(value) = poll() {
+                let mut found = None;
+                let longest = deadline.remaining().unwrap_or(SLICE).min(SLICE);
+                progress.turn(longest, &mut || {
+                    found = poll();
+                    found.is_some()
+                });
+                if let Some(value) = found.or_else(&mut poll) {
                     return Ok(value);
                 }
                 if deadline.expired() {

@@ -17,13 +17,17 @@ fn nothing_that_is_imported_is_mapped() {
     let owner = Loopback::join(&net);
     let memory = owner.allocate(4096, Rights::FULL).unwrap();
     let mapped = plain.connect(&owner.address()).unwrap();
-    let mapped = mapped.import(&memory.key(), unipgas_core::Deadline::Never).unwrap();
+    let mapped = mapped
+        .import(&memory.key(), unipgas_core::Deadline::Never)
+        .unwrap();
     assert!(mapped.is_direct() && !mapped.parts().base.is_null());
 
     let chaos = Chaos::wrap(Arc::new(plain), ChaosConfig::seeded(1));
     assert!(!chaos.capabilities().maps && !chaos.capabilities().direct);
     let hidden = chaos.connect(&owner.address()).unwrap();
-    let hidden = hidden.import(&memory.key(), unipgas_core::Deadline::Never).unwrap();
+    let hidden = hidden
+        .import(&memory.key(), unipgas_core::Deadline::Never)
+        .unwrap();
     let parts = hidden.parts();
     assert!(!hidden.is_direct() && parts.base.is_null());
     assert!(parts.bell.is_null() && parts.locks.is_null());

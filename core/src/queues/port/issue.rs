@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::carry::{Failed, local_notice};
 use super::command::{Command, CommandFlags};
@@ -21,10 +22,13 @@ use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::pace::Pace;
 use crate::region::{Region, Rights};
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 /// Records in the small part of an inbox, whose lines stay in the caches of those who use it.
 const SMALL_INBOX: usize = 1024;
+
+/// A peer that does not answer holds nobody up longer who closes a port.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// How a port is to be.
 #[derive(Debug, Clone, Copy)]
@@ -415,8 +419,28 @@ impl Drop for Port {
     fn drop(&mut self) {
         if let Some(driver) = &self.driver {
             driver.fewer(self.queues.get_mut().flights.len());
+            self.finish();
         }
         let _ = self.directory.unlist(self.options.index.into());
+    }
+}
+
+impl Port {
+    /// What has left the port's hands is on its way still: steps that targets have not been told of, and answers that land here.
+    #[cold]
+    fn finish(&mut self) {
+        let endpoint = &self.endpoint;
+        let ended =
+            self.network
+                .engine()
+                .wait_for(Deadline::after(LAST_WAIT), &mut || Ok(()), || {
+                    endpoint.poll(&mut |_| ());
+                    (endpoint.pending() == 0).then_some(())
+                });
+        if ended.is_err() {
+            // They may be written to as long as the process lives.
+            std::mem::forget(std::mem::take(&mut self.queues.get_mut().flights));
+        }
     }
 }
 

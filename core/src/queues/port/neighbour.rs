@@ -47,6 +47,8 @@ struct Neighbour {
 /// Who is at a place, as far as that has been looked for.
 #[derive(Default)]
 struct Place {
+    /// Held by who finds it, its gates or its ports.
+    finding: Mutex<()>,
     neighbour: AtomicPtr<Neighbour>,
     /// Its barrier gates.
     gates: AtomicPtr<RemoteGates>,
@@ -70,7 +72,6 @@ pub struct Network {
     job: Places,
     service: Service,
     places: Box<[Place]>,
-    finding: Mutex<()>,
     /// Processes, ports and keys found before.
     limbo: Limbo,
     pid: u32,
@@ -100,7 +101,6 @@ impl Network {
                 .collect(),
             engine,
             job,
-            finding: Mutex::default(),
             limbo: Limbo::of_ports(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
@@ -256,8 +256,9 @@ impl Network {
 
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteGates> {
-        let _finding = driver::lock(&self.finding);
-        let (place, neighbour) = self.neighbour(place)?;
+        let (place, number) = self.place(place)?;
+        let _finding = driver::lock(&place.finding);
+        let neighbour = self.neighbour(place, number)?;
         if let Some(gates) = place.gates() {
             return Ok(gates);
         }
@@ -282,8 +283,9 @@ impl Network {
 
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
-        let _finding = driver::lock(&self.finding);
-        let (_, neighbour) = self.neighbour(place)?;
+        let (place, number) = self.place(place)?;
+        let _finding = driver::lock(&place.finding);
+        let neighbour = self.neighbour(place, number)?;
         let slot = neighbour
             .ports
             .get(usize::from(index))
@@ -325,10 +327,13 @@ impl Network {
         Ok(unsafe { &*fresh })
     }
 
-    /// The process at `place`, which lives. Under the lock for finding.
-    fn neighbour(&self, place: u16) -> Result<(&Place, &Neighbour)> {
-        let number = u32::from(place);
-        let place = self.places.get(number as usize).ok_or(Error::PeerDead)?;
+    fn place(&self, number: u16) -> Result<(&Place, u32)> {
+        let place = self.places.get(usize::from(number));
+        Ok((place.ok_or(Error::PeerDead)?, number.into()))
+    }
+
+    /// The process at place `number`, which lives. Under the lock for finding it.
+    fn neighbour<'a>(&'a self, place: &'a Place, number: u32) -> Result<&'a Neighbour> {
         let found = self.job.find(number)?.ok_or(Error::PeerDead)?;
         let known = place.neighbour();
         let neighbour = match known.filter(|known| known.generation == found.generation) {
@@ -353,7 +358,7 @@ impl Network {
             }
         };
         if neighbour.connection.life() == Life::Alive {
-            Ok((place, neighbour))
+            Ok(neighbour)
         } else {
             Err(Error::PeerDead)
         }
@@ -417,8 +422,9 @@ impl Network {
 
     /// Whether the process at `place` has ended without leaving. May read /proc.
     pub fn has_died(&self, place: u32) -> bool {
-        if let Some(_finding) = self.finding.try_lock()
-            && let Some(neighbour) = self.places.get(place as usize).and_then(Place::neighbour)
+        if let Some(at) = self.places.get(place as usize)
+            && let Some(_finding) = at.finding.try_lock()
+            && let Some(neighbour) = at.neighbour()
             && neighbour.connection.life() == Life::Dead
         {
             self.job.take_notice(place, Life::Dead);
@@ -504,11 +510,11 @@ impl Drop for Network {
 }
 
 impl Place {
-    /// For calls that hold the queues of a port of this process, and whoever holds the lock for finding.
+    /// For calls that hold the queues of a port of this process, and whoever holds the lock for finding it.
     #[inline(always)]
     fn neighbour(&self) -> Option<&Neighbour> {
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until the call is over in which it was read; it is retired under the lock for finding.
+        // - null, or made by Box::into_raw and kept until the call is over in which it was read; it is retired under that lock.
         unsafe { self.neighbour.load(Ordering::Acquire).as_ref() }
     }
 
