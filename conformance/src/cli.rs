@@ -24,13 +24,13 @@ Usage: unipgas conform [OPTIONS]
                   loopback
   --hosts N       ranks on N hosts, one after the other: shm within a host, opaque between them. The hosts are made of namespaces, by root
                   (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
-  --law PATTERN   only laws with this in their names; with a * the pattern is the whole name
+  --law PATTERN   only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
   --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
   --seed S        the first seed (1); without --seeds all laws run under this seed alone
   --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
   --jobs N        runs so many laws at a time (one for each core)
   --json FILE     writes one record a line (- is standard output, without the table)
-  --pinned        runs laws, too, that are known to be broken in a column
+  --pinned        runs laws, too, that are known to be broken in a column, and fail if they are not
   --list          shows the laws
   --coverage      shows which laws check which procedure
   --sentences     shows the normative sentences of the specifications (with --api: of one) and what keeps each
@@ -145,6 +145,13 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
     Ok(wishes)
 }
 
+/// Whether `id` is meant by one of `patterns`, which have commas between them.
+fn matches_any(id: &str, patterns: &str) -> bool {
+    patterns
+        .split(',')
+        .any(|pattern| matches_pattern(id, pattern))
+}
+
 /// Whether `id` is meant by `pattern`: a part of it, or with `*` (any characters) the whole.
 fn matches_pattern(id: &str, pattern: &str) -> bool {
     if !pattern.contains('*') {
@@ -175,12 +182,7 @@ fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
     let chosen: Vec<_> = known
         .into_iter()
         .filter(|law| wishes.api.is_none_or(|api| law.api == api))
-        .filter(|law| {
-            wishes
-                .law
-                .as_ref()
-                .is_none_or(|p| matches_pattern(law.id, p))
-        })
+        .filter(|law| wishes.law.as_ref().is_none_or(|p| matches_any(law.id, p)))
         .collect();
     if chosen.is_empty() {
         return Err("no law has such a name; unipgas conform --list shows them".into());
@@ -262,6 +264,12 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let columns = columns(wishes)?;
+    let by_name = wishes.backend.is_some() || wishes.hosts.is_some();
+    if let (true, [column]) = (by_name, columns.as_slice())
+        && let Some(why) = column.missing()
+    {
+        return Err(format!("nothing can run on {} here: {why}", column.name));
+    }
     let mut at_a_time = match wishes.jobs {
         Some(jobs) => jobs as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
@@ -378,6 +386,8 @@ mod tests {
         assert!(!matches_pattern("core.put.bounds", "put*"));
         assert!(!matches_pattern("core.put.bounds", "*put"));
         assert!(!matches_pattern("core.put.bounds", "core.put.b*bounds*s"));
+        assert!(matches_any("core.put.bounds", "get,put"));
+        assert!(!matches_any("core.put.bounds", "get,notice"));
     }
 
     #[test]

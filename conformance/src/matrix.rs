@@ -141,18 +141,30 @@ impl Column {
         if self.threads {
             return None;
         }
-        match registry::backends().iter().find(|b| b.name == self.backend) {
-            None => Some(format!("this library has no backend {}", self.backend)),
-            Some(backend) => (backend.probe)().err(),
+        let backends = registry::backends();
+        if backends.iter().all(|backend| backend.name != self.backend) {
+            return Some(format!("this library has no backend {}", self.backend));
         }
+        // Some need one more, between the hosts or below.
+        let needed = |name| name == self.backend || self.pins.contains(&name);
+        let mut needed = backends.iter().filter(|backend| needed(backend.name));
+        needed.find_map(|backend| (backend.probe)().err())
     }
 
     /// Why this law does not run in it.
-    fn refuses(&self, law: &Law, plan: &Plan) -> Option<&'static str> {
-        let pin = pinned::find(self, law).filter(|pin| pin.why == Why::Broken && !plan.broken);
-        if let Some(pin) = pin {
-            return Some(pin.reason);
+    fn refuses(&self, law: &Law, plan: &Plan) -> Option<Verdict> {
+        let not_about_it = |reason: &str| Some(Verdict::NotApplicable(reason.into()));
+        match pinned::find(self, law) {
+            Some(pin) if pin.why == Why::Inapplicable => not_about_it(pin.reason),
+            Some(pin) if pin.why == Why::Broken && !plan.broken => {
+                Some(Verdict::KnownBroken(pin.reason.into()))
+            }
+            _ => self.has_no_place_for(law, plan).and_then(not_about_it),
         }
+    }
+
+    /// What the law needs beyond the backend, and is not there.
+    fn has_no_place_for(&self, law: &Law, plan: &Plan) -> Option<&'static str> {
         match law {
             Law {
                 needs_cut: true, ..
@@ -260,25 +272,22 @@ pub fn run(
     let mut jobs = Vec::new();
     for &column in columns {
         let missing = column.missing();
-        let (refused, wanted): (Vec<_>, Vec<_>) = laws
-            .iter()
-            .map(|law| {
-                (
-                    *law,
-                    missing.as_deref().or_else(|| column.refuses(law, plan)),
-                )
-            })
-            .partition(|(_, reason)| reason.is_some());
-        cells.extend(refused.into_iter().filter_map(|(law, reason)| {
-            let ran = Ran {
-                law,
-                verdict: Verdict::NotOffered(reason?.into()),
-                seeds: 0,
-                took: Default::default(),
-            };
-            Some(cell(column, ran))
-        }));
-        let wanted: Vec<_> = wanted.into_iter().map(|(law, _)| law).collect();
+        let mut wanted = Vec::new();
+        for &law in laws {
+            let missing = missing.clone().map(Verdict::NotOffered);
+            match missing.or_else(|| column.refuses(law, plan)) {
+                None => wanted.push(law),
+                Some(verdict) => {
+                    let ran = Ran {
+                        law,
+                        verdict,
+                        seeds: 0,
+                        took: Default::default(),
+                    };
+                    cells.push(cell(column, ran));
+                }
+            }
+        }
         let batches = batches(&wanted, column, plan);
         jobs.extend(batches.into_iter().map(|batch| (column, batch)));
     }
@@ -300,8 +309,7 @@ pub fn run(
         }
     }
     for cell in &mut cells {
-        if missing_pin(cell) {
-            let text = format!("{:?}: nobody has pinned that", cell.ran.verdict);
+        if let Some(text) = against_pins(cell) {
             cell.ran.verdict = Verdict::Fail(Failure {
                 seed: plan.first,
                 kind: FailureKind::Fails,
@@ -312,13 +320,21 @@ pub fn run(
     Ok(cells)
 }
 
-/// Whether a law has run and says that something is not offered which the column is known to have, or the other way round.
-fn missing_pin(cell: &Cell) -> bool {
-    let absent = pinned::find(cell.column, cell.ran.law).is_some_and(|pin| pin.why == Why::Absent);
-    match cell.ran.verdict {
-        Verdict::NotOffered(_) => cell.ran.seeds > 0 && !absent,
-        Verdict::Pass => absent,
-        Verdict::Fail(_) => false,
+/// What is wrong where a law has run and says that something is not offered which the column is known to have, or passes and is known
+/// not to.
+fn against_pins(cell: &Cell) -> Option<String> {
+    let pin = pinned::find(cell.column, cell.ran.law);
+    match (&cell.ran.verdict, pin) {
+        (Verdict::NotOffered(_), Some(pin)) if pin.why == Why::Absent => None,
+        (Verdict::NotOffered(reason), _) if cell.ran.seeds > 0 => {
+            Some(format!("not offered ({reason}), which nobody has pinned"))
+        }
+        (Verdict::Pass, Some(pin)) => Some(format!(
+            "an unexpected pass: it is pinned as {} ({})",
+            pin.why.name(),
+            pin.reason
+        )),
+        _ => None,
     }
 }
 

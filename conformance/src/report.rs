@@ -17,7 +17,7 @@ pub struct Counts {
     pub passed: usize,
     /// Found broken.
     pub failed: usize,
-    /// Not offered.
+    /// Not offered, not applicable, or known to be broken.
     pub skipped: usize,
 }
 
@@ -28,13 +28,15 @@ pub fn counts(cells: &[Cell]) -> Counts {
         match cell.ran.verdict {
             Verdict::Pass => counts.passed += 1,
             Verdict::Fail(_) => counts.failed += 1,
-            Verdict::NotOffered(_) => counts.skipped += 1,
+            Verdict::NotOffered(_) | Verdict::NotApplicable(_) | Verdict::KnownBroken(_) => {
+                counts.skipped += 1;
+            }
         }
     }
     counts
 }
 
-/// A row for each law, a column for each backend; below it what failed, with the command that repeats it, and what is not offered.
+/// A row for each law, a column for each backend; below it what failed, with the command that repeats it, and why others have not run.
 pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell]) -> String {
     let mut text = String::new();
     let width = laws
@@ -63,6 +65,8 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
                     Verdict::Pass => "pass".into(),
                     Verdict::Fail(failure) => failure.kind.name().to_uppercase(),
                     Verdict::NotOffered(_) => "-".into(),
+                    Verdict::NotApplicable(_) => "n/a".into(),
+                    Verdict::KnownBroken(_) => "broken".into(),
                 },
             };
             let _ = write!(row, "  {cell:9}");
@@ -87,24 +91,27 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
             );
         }
     }
-    let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();
     for cell in cells {
-        if let Verdict::NotOffered(reason) = &cell.ran.verdict {
-            reasons
-                .entry((cell.column.name, reason))
-                .or_default()
-                .push(cell.ran.law.id);
-        }
-    }
-    if !reasons.is_empty() {
-        text.push_str("\nnot offered (-):\n");
-    }
-    for ((column, reason), laws) in reasons {
-        let which = match laws.as_slice() {
-            [one] => (*one).to_string(),
-            many => format!("{} laws", many.len()),
+        let (what, reason) = match &cell.ran.verdict {
+            Verdict::NotOffered(reason) => ("not offered (-)", reason),
+            Verdict::NotApplicable(reason) => ("not applicable (n/a)", reason),
+            Verdict::KnownBroken(reason) => ("known to be broken (broken)", reason),
+            Verdict::Pass | Verdict::Fail(_) => continue,
         };
-        let _ = writeln!(text, "  {column}: {which}: {reason}");
+        let reasons = reasons.entry(what).or_default();
+        let laws = reasons.entry((cell.column.name, reason)).or_default();
+        laws.push(cell.ran.law.id);
+    }
+    for (what, reasons) in reasons {
+        let _ = write!(text, "\n{what}:\n");
+        for ((column, reason), laws) in reasons {
+            let which = match laws.as_slice() {
+                [one] => (*one).to_string(),
+                many => format!("{} laws", many.len()),
+            };
+            let _ = writeln!(text, "  {column}: {which}: {reason}");
+        }
     }
     let counts = counts(cells);
     let _ = write!(
@@ -145,8 +152,8 @@ struct Record<'a> {
     repeat: Option<String>,
 }
 
-/// One record a line: law, clause, api, backend, processes, verdict (`pass`, `fails`, `hangs`, `crashes`, `not offered`), seeds,
-/// milliseconds; and where there is something to tell: seed, text, repeat.
+/// One record a line: law, clause, api, backend, processes, verdict (`pass`, `fails`, `hangs`, `crashes`, `not offered`,
+/// `not applicable`, `known broken`), seeds, milliseconds; and where there is something to tell: seed, text, repeat.
 pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
     for cell in cells {
         let ran = &cell.ran;
@@ -158,6 +165,8 @@ pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
                 Some(failure.seed),
             ),
             Verdict::NotOffered(reason) => ("not offered", Some(reason.as_str()), None),
+            Verdict::NotApplicable(reason) => ("not applicable", Some(reason.as_str()), None),
+            Verdict::KnownBroken(reason) => ("known broken", Some(reason.as_str()), None),
         };
         let record = Record {
             law: ran.law.id,

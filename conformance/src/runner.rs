@@ -21,6 +21,10 @@ pub enum Verdict {
     Fail(Failure),
     /// The backend does not offer what it is about; why.
     NotOffered(String),
+    /// It has not run: it is not about such a column; why.
+    NotApplicable(String),
+    /// It has not run: it is known not to hold; why.
+    KnownBroken(String),
 }
 
 /// How a law was found broken.

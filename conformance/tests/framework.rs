@@ -168,6 +168,42 @@ fn what_is_not_offered() {
     assert_eq!(code, Some(0));
 }
 
+fn what_is_pinned() {
+    let id = "selftest.holds-against-its-pin";
+    let (text, code) = law(id, &["--backend", "shm"]);
+    let broken =
+        "known to be broken (broken):\n  shm: selftest.holds-against-its-pin: so somebody said\n";
+    assert!(text.contains(broken), "{text}");
+    assert_eq!(code, Some(0));
+    let (text, code) = law(id, &["--backend", "shm", "--pinned"]);
+    let said = "an unexpected pass: it is pinned as broken (so somebody said)";
+    assert!(text.contains(said), "{text}");
+    assert_eq!(code, Some(1), "{text}");
+    let (text, code) = law(id, &["--backend", "chaos", "--pinned"]);
+    assert!(text.contains("not applicable (n/a):\n  chaos: "), "{text}");
+    assert_eq!(code, Some(0), "{text}");
+    let (text, code) = law(id, &["--backend", "loopback", "--pinned"]);
+    assert!(text.contains("1 passed"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// Where files may not grow, nothing can be shared.
+fn a_column_that_cannot_run_here() {
+    for column in ["shm", "chaos", "mixed"] {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().expect("own path"))
+            .args(["conform", "--law", "selftest.holds", "--backend", column])
+            .output()
+            .expect("starts");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        let said = format!("unipgas: nothing can run on {column} here: ");
+        assert!(errors.starts_with(&said), "{errors}");
+    }
+}
+
 fn records() {
     let output = conform(&["--law", "selftest.lies", "--json", "-"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -237,9 +273,10 @@ fn the_others_are_not_spoiled() {
         let seen: Vec<String> = cells
             .iter()
             .map(|cell| match &cell.ran.verdict {
+                unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
                 unipgas_conformance::runner::Verdict::Pass => format!("pass {}", cell.ran.seeds),
                 unipgas_conformance::runner::Verdict::Fail(failure) => failure.kind.name().into(),
-                unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
+                other => format!("{other:?}"),
             })
             .collect();
         assert_eq!(seen, ["pass 2", "crashes", "-", "hangs", "fails", "pass 2"]);
@@ -327,6 +364,11 @@ fn main() -> ExitCode {
         ("order_is_what_chaos_breaks", order_is_what_chaos_breaks),
         ("a_law_that_kills", a_law_that_kills),
         ("what_is_not_offered", what_is_not_offered),
+        ("what_is_pinned", what_is_pinned),
+        (
+            "a_column_that_cannot_run_here",
+            a_column_that_cannot_run_here,
+        ),
         ("records", records),
         ("wrong_arguments", wrong_arguments),
         ("the_others_are_not_spoiled", the_others_are_not_spoiled),
