@@ -39,18 +39,21 @@ pub const VARIABLES: [Variable; 22] = [
         "UNIPGAS_NETWORKS",
         "what reaches other hosts, the preferred one first, with commas between them; none (all that there are)",
     ),
-    variable("UNIPGAS_SEED", "the seed of the chaos backend: --seed"),
+    variable(
+        "UNIPGAS_SEED",
+        "the seed of the backend chaos, and of opaque with unordered: --seed",
+    ),
     variable(
         "UNIPGAS_SHM_ADOPT",
         "0: memory that programs register is copied, not shared in place (1)",
     ),
     variable(
         "UNIPGAS_CHAOS",
-        "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0",
+        "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0,over=BACKEND",
     ),
     variable(
         "UNIPGAS_OPAQUE",
-        "what the opaque backend is: tcp,unordered,no-lines,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
+        "what the opaque backend is: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

@@ -22,10 +22,10 @@ pub struct Args {
     /// Number of processes (also -np N)
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
     processes: u32,
-    /// What carries the communication: shm, chaos
+    /// What carries the communication: shm (without this option), and for tests chaos, opaque
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Seed of the chaos backend; without it one is drawn, and told when the run fails
+    /// Seed of the backend chaos, and of opaque in no order; for chaos one is drawn without it, and told when the run fails
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     seed: Option<u64>,
     /// What each process is tied to

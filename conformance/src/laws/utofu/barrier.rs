@@ -112,8 +112,8 @@ fn many_rounds(ctx: &Ctx) -> Verdict {
     with(ctx, TABLE + 8, |job| {
         for plan in [butterfly(4), ring(4), tree(4)] {
             let circuit = Circuit::build(job, plan, TNI)?;
-            // More than the counters of a gate hold.
-            for _ in 0..3000 {
+            // Often more than the rounds for which a gate keeps inputs.
+            for _ in 0..if ctx.is_quick() { 3000 } else { 40 } {
                 circuit.barrier()?;
             }
             circuit.integers(SUM, 1, |_| vec![1], &[4])?;
@@ -134,7 +134,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
         }
         // All ranks the same order of starts, or each its own: circuits know nothing of each other.
         let mut random = ctx.random(u64::from(ctx.rank) + 77);
-        for round in 0..20u64 {
+        for round in 0..if ctx.is_quick() { 20u64 } else { 5 } {
             let mut order: Vec<usize> = (0..circuits.len()).collect();
             for i in (1..order.len()).rev() {
                 order.swap(i, random.below(i as u64 + 1) as usize);
@@ -269,7 +269,7 @@ fn beside(ctx: &Ctx) -> Verdict {
             job.write(2, TABLE + 8, 1)?;
         }
         let mut random = ctx.random(u64::from(job.rank));
-        for round in 1..300 {
+        for round in 1..if ctx.is_quick() { 300 } else { 60 } {
             if random.below(40) == 0 {
                 pause(1);
             }

@@ -211,7 +211,7 @@ fn other_circuits(ctx: &Ctx) -> Verdict {
 fn killed_in_rounds(ctx: &Ctx) -> Verdict {
     with_a_death(ctx, |job, circuit, end| {
         let mut random = ctx.random(3);
-        let rounds = random.below(2000);
+        let rounds = random.below(if ctx.is_quick() { 2000 } else { 100 });
         // Where gates are not in shared memory, packets may still be in the process that sends them, whose death takes those of the last
         // round along. It had not ended that round had not all others those of the one before.
         let held = !ctx.backend.starts_with("shm");

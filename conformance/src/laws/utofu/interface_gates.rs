@@ -365,7 +365,7 @@ fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
 
 fn by_threads(ctx: &Ctx) -> Verdict {
     const THREADS: usize = 3;
-    const EACH: usize = 200;
+    let each = if ctx.is_quick() { 200 } else { 20 };
     with(ctx, TABLE + 8, |job| {
         for kind in 0..3 {
             let ended = AtomicUsize::new(0);
@@ -375,7 +375,7 @@ fn by_threads(ctx: &Ctx) -> Verdict {
                         ended.fetch_add(poll_kind(id, kind, 2)?.into(), Ordering::AcqRel);
                         Ok(())
                     };
-                    for _ in 0..EACH {
+                    for _ in 0..each {
                         let mut looks = Looks::new();
                         while !started(id, kind)? {
                             look()?;
@@ -383,12 +383,12 @@ fn by_threads(ctx: &Ctx) -> Verdict {
                         }
                     }
                     until("the end of all rounds", || {
-                        look().is_err() || ended.load(Ordering::Acquire) == THREADS * EACH
+                        look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
                     })
                 })?;
                 ensure_eq!(
                     ended.load(Ordering::Acquire),
-                    THREADS * EACH,
+                    THREADS * each,
                     "rounds of kind {kind}"
                 );
                 job.meet();

@@ -38,13 +38,14 @@ fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
 
 fn one_vbg(ctx: &Ctx) -> Verdict {
     const THREADS: usize = 3;
-    const EACH: u64 = 3000;
+    let each = if ctx.is_quick() { 3000 } else { 100 };
+    let all = each * THREADS as u64;
     with(ctx, 256, |job| {
         let id = pair(job, TNI, THREAD_SAFE, 8)?;
         let ended = AtomicU64::new(0);
         threads(THREADS, |_| {
-            let mut left = EACH;
-            let what = format!("{} rounds on one VBG", EACH * THREADS as u64);
+            let mut left = each;
+            let what = format!("{all} rounds on one VBG");
             let mut try_both = || {
                 if left > 0 {
                     let data = [1u64, 5];
@@ -61,7 +62,7 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
                     code if code == BUSY || code == Code::NotCompleted as i32 => {}
                     code => return Err(format!("polling gave {}", code_name(code))),
                 }
-                Ok(left == 0 && ended.load(Ordering::Acquire) >= EACH * THREADS as u64)
+                Ok(left == 0 && ended.load(Ordering::Acquire) >= all)
             };
             let mut failure: Verdict = Ok(());
             until(&what, || {
@@ -80,11 +81,7 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
             })?;
             failure
         })?;
-        ensure_eq!(
-            ended.into_inner(),
-            EACH * THREADS as u64,
-            "rounds that have ended"
-        );
+        ensure_eq!(ended.into_inner(), all, "rounds that have ended");
         gives!(Busy, utofu_poll_barrier(id, 0));
         job.meet();
         ok!(utofu_free_vbg(&id, 1));
@@ -101,7 +98,7 @@ fn vbgs(ctx: &Ctx) -> Verdict {
         }
         threads(3, |nth| {
             let end = ids[nth];
-            for round in 0..200u64 {
+            for round in 0..if ctx.is_quick() { 200u64 } else { 50 } {
                 if nth == 0 {
                     ok!(utofu_barrier(end, 0));
                     completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
