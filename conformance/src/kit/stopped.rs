@@ -2,8 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
+use super::until_ok;
 use crate::law::{Ctx, Verdict};
 
 /// Long enough for others to fill their queues; nothing depends on it.
@@ -47,4 +48,35 @@ pub(crate) fn stop_until_killed(ctx: &Ctx) -> Verdict {
     let _killer = beside(&format!("sleep {A_WHILE}; kill -KILL \"$PPID\""))?;
     stop()?;
     Err("went on after SIGKILL".into())
+}
+
+/// Another process, which has stopped and goes on when it is woken.
+pub(crate) struct Stopped(Pid);
+
+impl Stopped {
+    /// Stops this process, until another one wakes it.
+    pub(crate) fn stop() -> Verdict {
+        stop()
+    }
+
+    /// The process with this number, when it has stopped.
+    pub(crate) fn of(pid: u64) -> Result<Self, String> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = number.ok_or_else(|| format!("no process has the number {pid}"))?;
+        let file = format!("/proc/{pid}/stat");
+        until_ok("the process to stop", || {
+            let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+            // Behind the name, which may hold anything.
+            let state = text
+                .rsplit_once(") ")
+                .map(|(_, rest)| rest.starts_with('T'));
+            state.ok_or_else(|| format!("{file}: {text}"))
+        })?;
+        Ok(Stopped(process))
+    }
+
+    /// It goes on.
+    pub(crate) fn wake(&self) -> Verdict {
+        kill_process(self.0, Signal::CONT).map_err(|e| format!("SIGCONT: {e}"))
+    }
 }

@@ -21,6 +21,7 @@ mod segment;
 mod segment_bind;
 mod segment_create;
 mod segment_delete;
+mod silent_peer;
 mod transfer;
 mod transfer_list;
 
@@ -47,6 +48,7 @@ pub fn laws() -> Vec<&'static Law> {
         environment::laws(),
         failure::laws(),
         dead_peer::laws(),
+        silent_peer::laws(),
         link::laws(),
         growth::laws(),
         bad_input::laws(),

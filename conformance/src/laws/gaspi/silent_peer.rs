@@ -1,0 +1,192 @@
+//! §3.9: time-outs towards a process that lives and does not answer: it is stopped, and has never been talked to.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::kit::*;
+use crate::kit::{Stopped, until};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    time_outs: "stopped.time-outs", "§3.9, §8.2, §8.3.2, §10.2", 3,
+        [gaspi_write, gaspi_read, gaspi_notify, gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_wait] + bare + one_host,
+        "calls with a time-out return while their target is stopped; called again when it goes on, each is done once";
+    others: "stopped.others", "§3.9, §8.2, §10.2", 3, [gaspi_write, gaspi_atomic_fetch_add, gaspi_wait] + bare + one_host,
+        "while a thread waits without a time-out for a process that is stopped, another thread works on a third one";
+    dead: "stopped.dead", "§10.2, §5.5", 3, [gaspi_atomic_fetch_add] + needs_kill,
+        "while a thread's additions to a process fail since that dies, those of another thread to a third one are each done once";
+}
+
+const PID: usize = 64;
+const WORD: usize = 8;
+const SHORT: u64 = 20;
+
+/// Runs `work` on rank 0 when rank 2 has stopped; that goes on when `work` wakes it. Nobody has talked to rank 2 before.
+fn beside_one_that_is_stopped(
+    ctx: &Ctx,
+    work: impl FnOnce(&Stopped, &Memory) -> Verdict,
+) -> Verdict {
+    // A group of all: no collective before it has made connections.
+    ok!(gaspi_proc_init(LONG));
+    let memory = segment(0, 128)?;
+    barrier()?;
+    if ctx.rank == 2 {
+        memory.set(PID, std::process::id().into());
+        let at = PID as u64;
+        ok!(gaspi_write_notify(0, at, 0, 0, at, 8, 0, 1, 0, LONG));
+        ok!(gaspi_wait(0, LONG));
+    }
+    // What it has posted may be held back as long as it is stopped: the others have it all.
+    if ctx.rank == 0 {
+        notified(0, 0)?;
+    }
+    ctx.sync();
+    match ctx.rank {
+        0 => {
+            let last = Stopped::of(memory.get(PID))?;
+            let worked = work(&last, &memory);
+            last.wake()?;
+            worked?;
+        }
+        2 => Stopped::stop()?,
+        _ => {}
+    }
+    barrier()?;
+    if ctx.rank == 2 {
+        ensure_eq!(memory.get(0), 5, "the sum");
+    }
+    ok!(gaspi_proc_term(LONG));
+    Ok(())
+}
+
+fn time_outs(ctx: &Ctx) -> Verdict {
+    beside_one_that_is_stopped(ctx, |last, memory| {
+        memory.set(WORD, 77);
+        let (mut before, mut swapped) = (9u64, 9u64);
+        let word = WORD as u64;
+        let mut calls: [(&str, Box<dyn FnMut() -> i32>); 6] = [
+            (
+                "gaspi_atomic_fetch_add",
+                Box::new(|| c!(gaspi_atomic_fetch_add(0, 0, 2, 5, &mut before, SHORT))),
+            ),
+            (
+                "gaspi_atomic_compare_swap",
+                Box::new(|| {
+                    c!(gaspi_atomic_compare_swap(
+                        0,
+                        24,
+                        2,
+                        0,
+                        3,
+                        &mut swapped,
+                        TEST
+                    ))
+                }),
+            ),
+            (
+                "gaspi_write",
+                Box::new(|| c!(gaspi_write(0, word, 2, 0, word, 8, 1, TEST))),
+            ),
+            (
+                "gaspi_notify",
+                Box::new(|| c!(gaspi_notify(0, 2, 7, 1, 1, SHORT))),
+            ),
+            ("gaspi_wait", Box::new(|| c!(gaspi_wait(1, SHORT)))),
+            (
+                "gaspi_read",
+                Box::new(|| c!(gaspi_read(0, 32, 2, 0, 24, 8, 2, SHORT))),
+            ),
+        ];
+        // Where nothing is mapped they run into it; shared memory needs nobody.
+        let mut again = Vec::new();
+        for (nth, (what, call)) in calls.iter_mut().enumerate() {
+            match call() {
+                SUCCESS => {}
+                TIMEOUT => again.push(nth),
+                code => return Err(format!("{what} gave {}", code_name(code))),
+            }
+        }
+        last.wake()?;
+        for nth in again {
+            let (what, call) = &mut calls[nth];
+            repeat(what, call)?;
+        }
+        drop(calls);
+        repeat("gaspi_wait", || c!(gaspi_wait(1, LONG)))?;
+        repeat("gaspi_wait", || c!(gaspi_wait(2, LONG)))?;
+        ensure_eq!((before, swapped), (0, 0), "the old values");
+        let mut now = 0;
+        ok!(gaspi_atomic_fetch_add(0, 24, 2, 0, &mut now, LONG));
+        ensure_eq!(now, 3, "what was swapped in");
+        ok!(gaspi_atomic_fetch_add(0, word, 2, 0, &mut now, LONG));
+        ensure_eq!(now, 77, "what was written");
+        // It may have been read before or after the swap.
+        ensure!([0, 3].contains(&memory.get(32)), "read {}", memory.get(32));
+        Ok(())
+    })
+}
+
+fn others(ctx: &Ctx) -> Verdict {
+    beside_one_that_is_stopped(ctx, |last, memory| {
+        let begun = AtomicBool::new(false);
+        threads(2, |thread| {
+            let mut before = 9;
+            if thread == 0 {
+                begun.store(true, Ordering::Release);
+                ok!(gaspi_atomic_fetch_add(0, 0, 2, 5, &mut before, BLOCK));
+                ensure_eq!(before, 0, "the old value");
+                return Ok(());
+            }
+            until("the other thread", || begun.load(Ordering::Acquire))?;
+            pause(20);
+            for round in 0..10 {
+                ok!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut before, BLOCK));
+                ensure_eq!(before, round, "the old value");
+                ok!(gaspi_write(0, WORD as u64, 1, 0, WORD as u64, 8, 1, BLOCK));
+                ok!(gaspi_read(0, 32, 1, 0, 0, 8, 1, BLOCK));
+                ok!(gaspi_wait(1, BLOCK));
+                ensure_eq!(memory.get(32), round + 1, "what was read");
+            }
+            last.wake()
+        })
+    })
+}
+
+fn dead(ctx: &Ctx) -> Verdict {
+    const MANY: u64 = 400;
+    let memory = segment(0, 8)?;
+    barrier()?;
+    match ctx.rank {
+        0 => threads(2, |thread| {
+            let mut before = 9;
+            if thread == 0 {
+                let mut looks = Looks::for_the("the death");
+                while c!(gaspi_atomic_fetch_add(0, 0, 2, 1, &mut before, LONG)) == SUCCESS {
+                    if before == 50 {
+                        // Now it dies.
+                        ok!(gaspi_notify(0, 2, 0, 1, 0, LONG));
+                    }
+                    looks.again();
+                }
+                return Ok(());
+            }
+            for sum in 0..MANY {
+                repeat("gaspi_atomic_fetch_add to the living", || {
+                    c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut before, LONG))
+                })?;
+                ensure_eq!(before, sum, "the old value");
+            }
+            Ok(())
+        })?,
+        2 => {
+            notified(0, 0)?;
+            ctx.dies();
+        }
+        _ => {}
+    }
+    ctx.sync();
+    if ctx.rank == 1 {
+        ensure_eq!(memory.get(0), MANY, "the sum");
+    }
+    Ok(())
+}
