@@ -12,12 +12,17 @@ pub struct Completions {
     ended: SegQueue<(u32, Completion)>,
     /// Posted, and not reported.
     pending: AtomicUsize,
-    /// The same for each peer.
-    of_peer: Mutex<Vec<usize>>,
-    /// The most of those.
+    peers: Mutex<Vec<OfPeer>>,
+    /// The most that may be pending to one peer.
     depth: usize,
+}
+
+/// Operations to one peer.
+#[derive(Clone, Copy, Default)]
+struct OfPeer {
+    pending: usize,
     /// Those whose bytes have not come.
-    reads: AtomicUsize,
+    reads: usize,
 }
 
 impl Completions {
@@ -26,46 +31,46 @@ impl Completions {
         Completions {
             ended: SegQueue::new(),
             pending: AtomicUsize::new(0),
-            of_peer: Mutex::default(),
+            peers: Mutex::default(),
             depth,
-            reads: AtomicUsize::new(0),
         }
     }
 
     /// An operation is posted. Errors: [`Error::NotNow`].
     pub fn begin(&self, peer: u32) -> Result<()> {
-        let mut of_peer = self.of_peer.lock();
+        let mut peers = self.peers.lock();
         let peer = peer as usize;
-        if of_peer.len() <= peer {
-            of_peer.resize(peer + 1, 0);
+        if peers.len() <= peer {
+            peers.resize(peer + 1, OfPeer::default());
         }
-        if of_peer[peer] >= self.depth {
+        if peers[peer].pending >= self.depth {
             return Err(Error::NotNow);
         }
-        of_peer[peer] += 1;
+        peers[peer].pending += 1;
         self.pending.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
     /// It was not posted after all, or has been reported.
     pub fn take_back(&self, peer: u32) {
-        self.of_peer.lock()[peer as usize] -= 1;
+        self.peers.lock()[peer as usize].pending -= 1;
         self.pending.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// It reads: what is to come after it waits for [`landed`](Completions::landed).
-    pub fn reads(&self) {
-        self.reads.fetch_add(1, Ordering::AcqRel);
+    /// One that has begun reads: what is to come after it there waits for [`landed`](Completions::landed).
+    pub fn reads(&self, peer: u32) {
+        self.peers.lock()[peer as usize].reads += 1;
     }
 
     /// What an operation reads has come, or never will.
-    pub fn landed(&self) {
-        self.reads.fetch_sub(1, Ordering::AcqRel);
+    pub fn landed(&self, peer: u32) {
+        self.peers.lock()[peer as usize].reads -= 1;
     }
 
-    /// Whether an operation that reads is under way.
-    pub fn is_reading(&self) -> bool {
-        self.reads.load(Ordering::Acquire) > 0
+    /// Whether an operation that reads there is under way.
+    pub fn is_reading(&self, peer: u32) -> bool {
+        let peers = self.peers.lock();
+        peers.get(peer as usize).is_some_and(|peer| peer.reads > 0)
     }
 
     /// It has ended.

@@ -1,6 +1,6 @@
 //! The issue of operations: each becomes a request, and ends with its answer.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, Error, Result, atomic};
 
 use crate::completion::Completions;
-use crate::link::{Landing, Waiting};
+use crate::link::{Landing, Link, Waiting};
 use crate::region::place;
 use crate::transport::Home;
 
 /// An issue context. A stream keeps its order, so every operation is ordered at the target, unless it is told to draw another order. What
-/// is ordered after a read waits here until what was read has come, and whatever is posted meanwhile behind it.
+/// is ordered after a read waits here until what was read has come, and whatever is posted to that peer meanwhile behind it.
 pub struct Endpoint(Arc<Issue>);
 
 /// Of one endpoint, shared with the agent.
@@ -30,12 +30,14 @@ pub struct Issue {
     /// By which targets know it.
     id: u32,
     completions: Arc<Completions>,
-    late: Mutex<VecDeque<Late>>,
+    /// By peers; of those that have some.
+    late: Mutex<BTreeMap<u32, VecDeque<Late>>>,
 }
 
-/// An operation that waits for earlier reads.
+/// An operation that waits for earlier reads of the same peer.
 struct Late {
-    peer: u32,
+    /// Nobody else gets the peer's number meanwhile.
+    link: Arc<Link>,
     what: What,
     landing: Option<Landing>,
     flags: Flags,
@@ -49,6 +51,7 @@ enum What {
     Put(Put),
 }
 
+#[derive(Clone, Copy)]
 struct Put {
     src: Local,
     len: usize,
@@ -105,23 +108,13 @@ impl Issue {
         context: u64,
     ) -> Result<Outcome> {
         let peer = region.parts().peer;
-        let mut late = self.late.lock();
-        if !self.is_late(&late, flags) {
-            self.completions.begin(peer)?;
-            let asked = self.ask(peer, |into| request.encode(into), landing, flags, context);
-            return self.posted(peer, asked);
-        }
-        let mut frame = Vec::new();
-        request.encode(&mut frame);
-        self.completions.begin(peer)?;
-        late.push_back(Late {
-            peer,
-            what: What::Frame(frame),
-            landing,
-            flags,
-            context,
-        });
-        Ok(Outcome::Pending)
+        let encode = |into: &mut Vec<u8>| request.encode(into);
+        let late = || {
+            let mut frame = Vec::new();
+            request.encode(&mut frame)?;
+            Ok(What::Frame(frame))
+        };
+        self.post_or_keep(peer, encode, late, landing, flags, context)
     }
 
     fn post_put(&self, region: &RemoteRegion, put: Put, context: u64) -> Result<Outcome> {
@@ -130,33 +123,42 @@ impl Issue {
             return self.post(region, &put.request(), None, flags, context);
         }
         let peer = region.parts().peer;
-        let mut late = self.late.lock();
-        if !self.is_late(&late, flags) {
-            self.completions.begin(peer)?;
-            let encode = |into: &mut Vec<u8>| put.request().encode(into);
-            let asked = self.ask(peer, encode, None, flags, context);
-            return self.posted(peer, asked);
-        }
+        let encode = |into: &mut Vec<u8>| put.request().encode(into);
+        let late = move || Ok(What::Put(put));
+        self.post_or_keep(peer, encode, late, None, flags, context)
+    }
+
+    /// Asks at once by `encode`, or keeps what `late` gives, where it has to wait for reads.
+    fn post_or_keep(
+        &self,
+        peer: u32,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        late: impl FnOnce() -> Result<What>,
+        landing: Option<Landing>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let link = self.home.link(peer)?;
+        let mut kept = self.late.lock();
+        let ordered = flags.contains(Flags::ORDERED);
+        let waits = kept.contains_key(&peer) || (ordered && self.completions.is_reading(peer));
         self.completions.begin(peer)?;
-        late.push_back(Late {
-            peer,
-            what: What::Put(put),
-            landing: None,
-            flags,
-            context,
-        });
-        Ok(Outcome::Pending)
-    }
-
-    fn is_late(&self, late: &VecDeque<Late>, flags: Flags) -> bool {
-        !late.is_empty() || (flags.contains(Flags::ORDERED) && self.completions.is_reading())
-    }
-
-    /// What has not been asked is not pending.
-    fn posted(&self, peer: u32, asked: Result<()>) -> Result<Outcome> {
-        match asked {
+        let posted = match waits {
+            false => self.ask(&link, peer, encode, landing, flags, context),
+            true => late().map(|what| {
+                kept.entry(peer).or_default().push_back(Late {
+                    link,
+                    what,
+                    landing,
+                    flags,
+                    context,
+                });
+            }),
+        };
+        match posted {
             Ok(()) => Ok(Outcome::Pending),
             Err(error) => {
+                // What has not been asked is not pending.
                 self.completions.take_back(peer);
                 Err(error)
             }
@@ -165,46 +167,55 @@ impl Issue {
 
     /// Sends what has waited for reads that have ended; whoever sees that first does it.
     pub fn send_late(&self) {
-        let mut late = self.late.lock();
-        while !self.completions.is_reading()
-            && let Some(next) = late.pop_front()
-        {
-            let Late {
-                peer,
-                what,
-                landing,
-                flags,
-                context,
-            } = next;
-            let source = match &what {
-                What::Frame(_) => Ok(()),
-                What::Put(put) => self.check_source(put.src, put.len, flags),
-            };
-            let encode = |into: &mut Vec<u8>| match &what {
-                What::Frame(frame) => into.extend_from_slice(frame),
-                What::Put(put) => put.request().encode(into),
-            };
-            let asked = source.and_then(|()| self.ask(peer, encode, landing, flags, context));
-            if let Err(error) = asked {
-                self.completions.end(peer, context, Err(error));
+        self.late.lock().retain(|peer, late| {
+            while !self.completions.is_reading(*peer)
+                && let Some(next) = late.pop_front()
+            {
+                self.send(*peer, next);
             }
+            !late.is_empty()
+        });
+    }
+
+    fn send(&self, peer: u32, late: Late) {
+        let Late {
+            link,
+            what,
+            landing,
+            flags,
+            context,
+        } = late;
+        let source = match &what {
+            What::Frame(_) => Ok(()),
+            What::Put(put) => self.check_source(put.src, put.len, flags),
+        };
+        let encode = |into: &mut Vec<u8>| match &what {
+            What::Frame(frame) => {
+                into.extend_from_slice(frame);
+                Ok(())
+            }
+            What::Put(put) => put.request().encode(into),
+        };
+        let asked = source.and_then(|()| self.ask(&link, peer, encode, landing, flags, context));
+        if let Err(error) = asked {
+            self.completions.end(peer, context, Err(error));
         }
     }
 
     /// Asks the peer for an operation that is pending already.
     fn ask(
         &self,
+        link: &Link,
         peer: u32,
-        encode: impl FnOnce(&mut Vec<u8>),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
         landing: Option<Landing>,
         flags: Flags,
         context: u64,
     ) -> Result<()> {
-        let link = self.home.link(peer)?;
-        self.home.count(&link);
+        self.home.count(link);
         let reads = landing.is_some_and(|landing| landing.reads());
         if reads {
-            self.completions.reads();
+            self.completions.reads(peer);
         }
         let waiting = Waiting {
             completions: self.completions.clone(),
@@ -213,20 +224,11 @@ impl Issue {
             landing,
         };
         let ordered = flags.contains(Flags::ORDERED);
-        match link.ask((self.id, ordered), encode, waiting) {
-            Ok(more) => {
-                if more {
-                    self.home.wake();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if reads {
-                    self.completions.landed();
-                }
-                Err(error)
-            }
+        let asked = self.home.ask(link, (self.id, ordered), encode, waiting);
+        if asked.is_err() && reads {
+            self.completions.landed(peer);
         }
+        asked
     }
 
     fn check_source(&self, src: Local, len: usize, flags: Flags) -> Result<()> {

@@ -1,6 +1,7 @@
 //! What goes ahead of each frame: which request it is or answers, and what must come before it.
 
 use bytemuck::{Pod, Zeroable};
+use unipgas_core::Result;
 use unipgas_core::agent::wire::{self, Malformed};
 
 /// Ahead of a request.
@@ -33,14 +34,21 @@ pub fn first<H: Pod>(bytes: &[u8]) -> Result<Option<Framed<'_, H>>, Malformed> {
     }))
 }
 
-/// Appends what goes ahead.
-pub fn begin<H: Pod>(into: &mut Vec<u8>, head: H) {
+/// Appends what goes ahead, and the frame that `encode` appends. Errors: those of `encode`; then nothing is appended.
+pub fn frame<H: Pod>(
+    into: &mut Vec<u8>,
+    head: H,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let before = into.len();
     into.extend_from_slice(bytemuck::bytes_of(&head));
+    encode(into).inspect_err(|_| into.truncate(before))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unipgas_core::Error;
     use unipgas_core::agent::{Place, Request};
 
     #[test]
@@ -57,8 +65,8 @@ mod tests {
                 channel: 7,
                 ordered: 1,
             };
-            begin(&mut stream, head);
-            Request::Import { place }.encode(&mut stream);
+            let request = Request::Import { place };
+            frame(&mut stream, head, |into| request.encode(into)).unwrap();
         }
         for len in 0..stream.len() / 2 {
             assert!(first::<Envelope>(&stream[..len]).unwrap().is_none());
@@ -71,5 +79,16 @@ mod tests {
             rest = &rest[len..];
         }
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn of_what_is_refused_nothing_stays() {
+        let mut stream = vec![1, 2, 3];
+        let refused = frame(&mut stream, 7u64, |into| {
+            into.push(4);
+            Err(Error::Unsupported)
+        });
+        assert_eq!(refused, Err(Error::Unsupported));
+        assert_eq!(stream, [1, 2, 3]);
     }
 }

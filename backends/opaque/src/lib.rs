@@ -6,7 +6,7 @@
 //!
 //! - [`Opaque`]: this process's place; `region` its memory; `endpoint` the issue of operations; `completion` their ends
 //! - [`Options`]: what it is to do without, or badly, so that the tests see the engine make up for it
-//! - `stream`: sockets, addresses and the secret without which nobody gets an answer
+//! - `stream`: sockets, addresses and the secret without which nobody gets an answer; `pulse`: whether the hosts of peers answer
 //! - `release`: the end of a registration that peers know
 //! - `link`: the stream to a peer, with what has been asked there; `envelope`: what goes ahead of each frame; `agent`: the thread that serves, and
 //!   takes answers; `window`: the order in which it serves
@@ -19,6 +19,7 @@ mod endpoint;
 mod envelope;
 mod link;
 mod options;
+mod pulse;
 mod region;
 mod release;
 mod stream;
@@ -27,3 +28,6 @@ mod window;
 
 pub use options::Options;
 pub use transport::{Opaque, probe};
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ use crate::envelope::{self, Answered, Envelope};
 use crate::stream;
 use crate::transport::Home;
 
+/// Room that is kept for what leaves next.
+const KEPT: usize = 1 << 20;
+
 /// Bytes on their way out.
 #[derive(Default)]
 pub struct Outgoing {
@@ -33,21 +36,29 @@ impl Outgoing {
         &mut self.bytes
     }
 
+    fn left(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Whether everything has left.
     pub fn is_empty(&self) -> bool {
-        self.sent == self.bytes.len()
+        self.left() == 0
     }
 
     /// Sends what there is room for. Errors: the stream has ended.
     pub fn push(&mut self, socket: impl AsFd) -> Result<(), Errno> {
         while !self.is_empty() {
             match stream::push(&socket, &self.bytes[self.sent..])? {
-                0 => return Ok(()),
+                0 => break,
                 sent => self.sent += sent,
             }
         }
-        self.bytes.clear();
-        self.sent = 0;
+        // Not more often than what is moved has left.
+        if self.sent >= self.left() {
+            self.bytes.drain(..self.sent);
+            self.bytes.shrink_to(KEPT);
+            self.sent = 0;
+        }
         Ok(())
     }
 }
@@ -97,7 +108,7 @@ pub struct Waiting {
 impl Waiting {
     fn end(self, result: Result<()>) {
         if self.landing.is_some_and(|landing| landing.reads()) {
-            self.completions.landed();
+            self.completions.landed(self.peer);
         }
         self.completions.end(self.peer, self.context, result);
     }
@@ -125,18 +136,24 @@ pub struct Link {
     process: u32,
     asked: Mutex<Asked>,
     imported: Mutex<HashMap<Place, Current>>,
+    /// The greeting has left, so the socket is connected.
+    reached: AtomicBool,
     gone: AtomicBool,
     left: AtomicBool,
 }
 
 impl Link {
-    pub fn new(socket: OwnedFd, address: &[u8]) -> Self {
+    /// `greeting` goes ahead of everything.
+    pub fn new(socket: OwnedFd, address: &[u8], greeting: &[u8]) -> Self {
+        let mut asked = Asked::default();
+        asked.outgoing.bytes().extend_from_slice(greeting);
         Link {
             socket,
             address: address.into(),
             process: process::id(),
-            asked: Mutex::default(),
+            asked: Mutex::new(asked),
             imported: Mutex::default(),
+            reached: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             left: AtomicBool::new(false),
         }
@@ -151,7 +168,12 @@ impl Link {
         &self.address
     }
 
-    /// Nobody is there any more.
+    /// Somebody is there.
+    pub fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// Nobody is there, or not any more.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -168,9 +190,20 @@ impl Link {
         current.clone()
     }
 
-    /// The peer has refused it.
-    pub fn unwatch(&self, place: Place) {
-        self.imported.lock().remove(&place);
+    /// The peer has refused it: it is registered no more, also for those who have imported it before.
+    pub fn refused(&self, place: Place) {
+        if let Some(current) = self.imported.lock().remove(&place) {
+            current.store(0, Ordering::Release);
+        }
+    }
+
+    /// The peer has not answered. Others may have imported it before.
+    pub fn unwatch(&self, place: Place, current: Current) {
+        let mut imported = self.imported.lock();
+        let shared = Arc::strong_count(&current) > 2;
+        if !shared {
+            imported.remove(&place);
+        }
     }
 
     pub fn life(&self) -> Life {
@@ -181,12 +214,13 @@ impl Link {
         }
     }
 
-    /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: [`Error::PeerDead`], also in the child of a fork.
+    /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: those of `encode`; [`Error::PeerDead`], also in the child
+    /// of a fork.
     /// `channel`: that of the operation, and whether it is ordered there.
     pub fn ask(
         &self,
         (channel, ordered): (u32, bool),
-        encode: impl FnOnce(&mut Vec<u8>),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
         waiting: Waiting,
     ) -> Result<bool> {
         if self.process != process::id() {
@@ -197,15 +231,14 @@ impl Link {
             return Err(Error::PeerDead);
         }
         let was_empty = asked.outgoing.is_empty();
-        asked.last += 1;
-        let number = asked.last;
+        let number = asked.last + 1;
         let head = Envelope {
             number,
             channel,
             ordered: ordered.into(),
         };
-        envelope::begin(asked.outgoing.bytes(), head);
-        encode(asked.outgoing.bytes());
+        envelope::frame(asked.outgoing.bytes(), head, encode)?;
+        asked.last = number;
         asked.waiting.insert(number, waiting);
         if !was_empty {
             // The agent sends it after what comes before.
@@ -216,10 +249,14 @@ impl Link {
         Ok(!asked.outgoing.is_empty())
     }
 
-    /// For the agent: sends what there is room for; true: there is more.
+    /// Sends what there is room for; true: there is more, which the agent sends.
     pub fn push(&self) -> bool {
         let outgoing = &mut self.asked.lock().outgoing;
+        let before = outgoing.left();
         let _ = outgoing.push(&self.socket);
+        if outgoing.left() < before {
+            self.reached.store(true, Ordering::Release);
+        }
         !outgoing.is_empty()
     }
 
@@ -251,10 +288,14 @@ impl Link {
                 if let Some(current) = self.imported.lock().remove(&place) {
                     current.store(0, Ordering::Release);
                 }
-                let mut asked = self.asked.lock();
-                envelope::begin(asked.outgoing.bytes(), Envelope::zeroed());
-                Request::Forgotten { place }.encode(asked.outgoing.bytes());
-                let _ = asked.outgoing.push(&self.socket);
+                let forgotten = Request::Forgotten { place };
+                let outgoing = &mut self.asked.lock().outgoing;
+                envelope::frame(outgoing.bytes(), Envelope::zeroed(), |into| {
+                    forgotten.encode(into)
+                })
+                .map_err(|_| wire::Malformed)?;
+                let _ = outgoing.push(&self.socket);
+                home.watch_silence();
                 return Ok(());
             }
             Answer::Done(_) | Answer::Failed(_) => {}
@@ -296,8 +337,10 @@ impl Link {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// For the agent: nobody answers any more.
+    /// For the agent: nobody answers any more, and nobody is asked.
     pub fn close(&self) {
+        // Those who have imported from there keep the socket.
+        self.cut();
         let mut asked = self.asked.lock();
         self.gone.store(true, Ordering::Release);
         for current in self.imported.lock().values() {
@@ -307,5 +350,47 @@ impl Link {
         for waiting in std::mem::take(&mut asked.waiting).into_values() {
             waiting.end(Err(Error::PeerDead));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_has_left_takes_no_room() {
+        const PART: usize = 64 << 10;
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let mut outgoing = Outgoing::default();
+        let (mut pushed, mut taken) = (0, 0);
+        let push = |outgoing: &mut Outgoing, pushed: &mut usize| {
+            outgoing.bytes().extend([*pushed as u8; PART]);
+            *pushed += 1;
+            outgoing.push(&one).unwrap();
+        };
+        let mut take = || {
+            let mut part = [0; PART];
+            other.read_exact(&mut part).unwrap();
+            assert_eq!(part, [taken as u8; PART]);
+            taken += 1;
+            taken
+        };
+        // More than the socket takes.
+        while outgoing.is_empty() {
+            push(&mut outgoing, &mut pushed);
+        }
+        for _ in 0..1000 {
+            push(&mut outgoing, &mut pushed);
+            assert!(!outgoing.is_empty());
+            assert!(outgoing.bytes.capacity() < 16 * PART);
+            take();
+        }
+        while take() < pushed {
+            outgoing.push(&one).unwrap();
+        }
+        assert!(outgoing.is_empty());
     }
 }

@@ -130,7 +130,11 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if self.home.registered.close(self.place) && self.home.is_here() {
+        if !self.home.is_here() {
+            // Another thread may have held any of the locks when this process was forked.
+            return;
+        }
+        if self.home.registered.close(self.place) {
             self.home.releases.begin(self.place);
             self.home.wake();
             // Who has not heard of it then is refused by this process's agent.
@@ -203,17 +207,22 @@ pub fn import(
         generation: word(4) as u32,
         offset: 0,
     };
+    let rights = Rights::from_bits(word(16) as u32).ok_or(Error::StaleRegion)?;
+    let len = usize::try_from(len).map_err(|_| Error::StaleRegion)?;
     let current = link.watch(place);
     if let Err(error) = ask(&Request::Import { place }, link, home, deadline) {
-        link.unwatch(place);
+        match error {
+            Error::StaleRegion => link.refused(place),
+            _ => link.unwatch(place, current),
+        }
         return Err(error);
     }
     let parts = RemoteParts {
         base: std::ptr::null_mut(),
-        len: usize::try_from(len).map_err(|_| Error::StaleRegion)?,
+        len,
         generation: &*current,
         expected: 1,
-        rights: Rights::from_bits(word(16) as u32).ok_or(Error::StaleRegion)?,
+        rights,
         bell: std::ptr::null(),
         locks: std::ptr::null(),
         peer,
@@ -234,9 +243,7 @@ fn ask(request: &Request<'_>, link: &Link, home: &Home, deadline: Deadline) -> R
         context: 0,
         landing: None,
     };
-    if link.ask((0, false), |into| request.encode(into), waiting)? {
-        home.wake();
-    }
+    home.ask(link, (0, false), |into| request.encode(into), waiting)?;
     let mut result = Ok(());
     // It ends, also when the peer dies.
     home.wait_until(deadline, || {

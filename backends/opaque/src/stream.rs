@@ -1,16 +1,18 @@
 //! Sockets, and who may use them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     bind, connect, getsockname, listen, recv, send, socket_with,
 };
 use unipgas_core::descriptor::above;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Deadline, Error, Result};
 
 /// What a process tells whom it connects to, and only those know who have its address.
 pub const SECRET: usize = 16;
@@ -21,8 +23,12 @@ pub const ADDRESS: usize = 32;
 pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 /// The kernel cuts it to what it allows.
 const BACKLOG: i32 = 4096;
-/// A host that does not answer for so long has gone.
-const SILENCE_MS: u32 = 5000;
+/// So long somebody of this host may take to accept.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time after which TCP asks again, from Linux 6.15 on: by itself it asks ever more seldom, and would notice late that the host of
+/// a process that had stopped has gone.
+static ASK_AGAIN_MS: libc::c_int = 2000;
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 
 const UNIX: u8 = 1;
 const TCP: u8 = 2;
@@ -109,50 +115,73 @@ impl Listener {
         })
     }
 
-    /// The next one who has connected, if there is one; non-blocking.
-    pub fn accept(&self) -> Option<OwnedFd> {
+    /// The next one who has connected, if there is one; non-blocking. Errors: there is no room for him now.
+    pub fn accept(&self) -> std::result::Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = above(|| accept_with(&self.socket, flags)).ok()?;
-        tune(&socket);
-        Some(socket)
+        loop {
+            match above(|| accept_with(&self.socket, flags)) {
+                Ok(socket) => {
+                    tune(&socket);
+                    return Ok(Some(socket));
+                }
+                // A signal; somebody who has gone already.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                // Without a descriptor it fails also while nobody connects.
+                Err(error) if error != Errno::AGAIN && self.is_called() => return Err(error),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    fn is_called(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())) != Ok(0)
     }
 }
 
-/// Connects to whoever listens at `address`, and greets him as the one who listens at `own`. Errors: [`Error::Unreachable`],
-/// [`Error::PeerDead`] where nobody listens any more.
-pub fn reach(address: &[u8], own: &[u8]) -> Result<OwnedFd> {
+/// Begins to connect to whoever listens at `address`; gives the socket, and what is to be sent there first, by the one who listens at `own`. A TCP
+/// socket is connected when it can be written to, and ends where nobody listens. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
+pub fn reach(address: &[u8], own: &[u8]) -> Result<(OwnedFd, [u8; HELLO])> {
     let unreachable = || Error::Unreachable("not an address of the opaque backend".into());
     let (kind, rest) = address.split_first().ok_or_else(unreachable)?;
     let (secret, name) = rest.split_first_chunk().ok_or_else(unreachable)?;
     let (socket, connected) = match (*kind, name) {
         (UNIX, name) => {
             let socket = open(AddressFamily::UNIX)?;
-            let name = name.try_into().map_err(|_| unreachable())?;
-            let connected = connect(&socket, &unix(name)?);
+            let name = unix(name.try_into().map_err(|_| unreachable())?)?;
+            sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))
+                .map_err(os("setsockopt"))?;
+            let late = Deadline::after(PATIENCE);
+            let connected = loop {
+                match connect(&socket, &name) {
+                    // A signal; nothing has begun.
+                    Err(Errno::INTR) if !late.expired() => {}
+                    connected => break connected,
+                }
+            };
+            rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
             (socket, connected)
         }
         (TCP, [a, b, c, d, low, high]) => {
             let socket = open(AddressFamily::INET)?;
+            tune(&socket);
+            rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
             let host = Ipv4Addr::new(*a, *b, *c, *d);
             let port = u16::from_le_bytes([*low, *high]);
-            let connected = connect(&socket, &SocketAddrV4::new(host, port));
+            let connected = match connect(&socket, &SocketAddrV4::new(host, port)) {
+                Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
+                connected => connected,
+            };
             (socket, connected)
         }
         _ => return Err(unreachable()),
     };
     connected.map_err(|error| match error {
         Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET => Error::PeerDead,
+        Errno::AGAIN => Error::Unreachable("connect: the process accepts nobody".into()),
         error => Error::Unreachable(format!("connect: {error}")),
     })?;
-    tune(&socket);
-    // The socket is new: there is room for so little.
-    let greeting = hello(secret, own);
-    match send(&socket, &greeting, SendFlags::NOSIGNAL) {
-        Ok(HELLO) => {}
-        _ => return Err(Error::PeerDead),
-    }
-    rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
-    Ok(socket)
+    Ok((socket, hello(secret, own)))
 }
 
 /// Sends what there is room for: bytes, 0 if there is none now. Errors: the stream has ended.
@@ -198,14 +227,25 @@ fn unix(name: &[u8; NAME]) -> Result<SocketAddrUnix> {
         .map_err(os("a socket's name"))
 }
 
-/// What TCP needs for small messages, and to notice that a host has gone; a Unix socket refuses it, and needs nothing.
+/// What TCP needs for small messages, and to notice that a host has gone while nothing is under way ([`pulse`](crate::pulse) does else); a Unix
+/// socket refuses it, and needs nothing.
 fn tune(socket: &OwnedFd) {
     let _ = sockopt::set_tcp_nodelay(socket, true);
     let _ = sockopt::set_socket_keepalive(socket, true);
-    let _ = sockopt::set_tcp_keepidle(socket, std::time::Duration::from_secs(2));
-    let _ = sockopt::set_tcp_keepintvl(socket, std::time::Duration::from_secs(1));
+    let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(2));
+    let _ = sockopt::set_tcp_keepintvl(socket, Duration::from_secs(1));
     let _ = sockopt::set_tcp_keepcnt(socket, 3);
-    let _ = sockopt::set_tcp_user_timeout(socket, SILENCE_MS);
+    // SAFETY:
+    // - the kernel reads an int, which lives through the call.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const ASK_AGAIN_MS).cast(),
+            size_of_val(&ASK_AGAIN_MS) as libc::socklen_t,
+        )
+    };
 }
 
 /// The first address of this host that is not its own loop's; the loop's if there is no other.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
-use unipgas_core::agent::Registered;
+use unipgas_core::agent::{Registered, wire};
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
@@ -22,14 +22,18 @@ use unipgas_core::{Deadline, Error, Result, process, user_memory};
 
 use crate::agent::{Agent, Events};
 use crate::endpoint::{Endpoint, Issue};
-use crate::link::Link;
+use crate::link::{Link, Waiting};
 use crate::options::Options;
+use crate::pulse::Timer;
 use crate::region::{Heap, Registration, import};
 use crate::release::Releases;
 use crate::stream::{self, ADDRESS, Listener};
 
 /// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
 pub const PARTING: Duration = Duration::from_secs(5);
+
+/// A frame has room for the operands and the comparands of an atomic operation.
+const LARGEST: usize = wire::LONGEST / 2;
 
 /// What everything of one process shares.
 pub struct Home {
@@ -40,6 +44,7 @@ pub struct Home {
     pub events: Events,
     /// Calls for a turn.
     pub alarm: OwnedFd,
+    pub timer: Timer,
     agent: Mutex<Agent>,
     process: u32,
     pub leaving: AtomicBool,
@@ -57,22 +62,62 @@ pub struct Home {
 }
 
 impl Home {
-    /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`stream::reach`].
+    /// Begins to listen; somebody has to take the turns.
+    pub fn open(mut options: Options, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+        options.limits.largest = options.limits.largest.min(LARGEST);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let home = Home {
+            options,
+            registered: Registered::new(beside),
+            heap: Heap::default(),
+            listener: Listener::open(options.tcp)?,
+            alarm: above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?,
+            agent: Mutex::default(),
+            process: process::id(),
+            events: Events::new()?,
+            timer: Timer::new()?,
+            leaving: AtomicBool::new(false),
+            releases: Releases::default(),
+            new_links: Mutex::default(),
+            links: RwLock::default(),
+            issues: Mutex::default(),
+            channels: AtomicU32::new(0),
+            operations: AtomicU64::new(0),
+            lost: Mutex::default(),
+        };
+        home.events.watch(&home.alarm)?;
+        home.events.watch(&home.timer)?;
+        home.events.watch(&home.listener.socket)?;
+        Ok(home)
+    }
+
+    /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`stream::reach`];
+    /// [`Error::PeerDead`] where nobody answers.
     fn connect(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
         if self.is_lost(&stream::padded(address)) {
             return Err(Error::PeerDead);
         }
-        let mut links = self.links.write();
-        let known = links
-            .iter()
-            .position(|link| link.address() == address && !link.is_gone());
-        if let Some(index) = known {
-            return Ok((index as u32, links[index].clone()));
+        let (index, link) = self.find_or_begin(address)?;
+        // It ends: there is an answer, or there has been none for too long.
+        self.wait_until(Deadline::Never, || link.is_reached() || link.is_gone())?;
+        match link.is_reached() {
+            true => Ok((index, link)),
+            false => Err(Error::PeerDead),
         }
-        let link = Arc::new(Link::new(
-            stream::reach(address, &self.listener.address)?,
-            address,
-        ));
+    }
+
+    fn find_or_begin(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
+        if let Some(known) = known(&self.links.read(), address) {
+            return Ok(known);
+        }
+        // Nobody waits for a lock meanwhile.
+        let (socket, greeting) = stream::reach(address, &self.listener.address)?;
+        let mut links = self.links.write();
+        if let Some(known) = known(&links, address) {
+            // Another thread was faster; the peer sees a stream begin and end.
+            return Ok(known);
+        }
+        let link = Arc::new(Link::new(socket, address, &greeting));
         // In the place of one that has gone, and that nobody asks any more.
         let unused = links
             .iter()
@@ -82,9 +127,33 @@ impl Home {
             Some(index) => links[index] = link.clone(),
             None => links.push(link.clone()),
         }
+        drop(links);
+        // Most are connected by now. The others greet when they are, and it is watched whether anybody answers.
+        link.push();
         self.new_links.lock().push(link.clone());
         self.wake();
+        self.watch_silence();
         Ok((index as u32, link))
+    }
+
+    /// Asks the peer what `encode` appends. Errors: as [`Link::ask`].
+    pub fn ask(
+        &self,
+        link: &Link,
+        order: (u32, bool),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        waiting: Waiting,
+    ) -> Result<()> {
+        if link.ask(order, encode, waiting)? {
+            self.wake();
+        }
+        self.watch_silence();
+        Ok(())
+    }
+
+    /// Something has been sent: the agent looks whether it is taken.
+    pub fn watch_silence(&self) {
+        self.timer.start();
     }
 
     /// The agent sends this one's late operations from now on.
@@ -167,6 +236,14 @@ impl Home {
     }
 }
 
+/// The stream to the process behind `address` that there is, and its index.
+fn known(links: &[Arc<Link>], address: &[u8]) -> Option<(u32, Arc<Link>)> {
+    let index = links
+        .iter()
+        .position(|link| link.address() == address && !link.is_gone())?;
+    Some((index as u32, links[index].clone()))
+}
+
 /// This process's place.
 pub struct Opaque {
     home: Arc<Home>,
@@ -184,27 +261,7 @@ impl Opaque {
 
     /// Begins to listen. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`].
     pub fn open(options: Options, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let home = Arc::new(Home {
-            options,
-            registered: Registered::new(beside),
-            heap: Heap::default(),
-            listener: Listener::open(options.tcp)?,
-            alarm: above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?,
-            agent: Mutex::default(),
-            process: process::id(),
-            events: Events::new()?,
-            leaving: AtomicBool::new(false),
-            releases: Releases::default(),
-            new_links: Mutex::default(),
-            links: RwLock::default(),
-            issues: Mutex::default(),
-            channels: AtomicU32::new(0),
-            operations: AtomicU64::new(0),
-            lost: Mutex::default(),
-        });
-        home.events.watch(&home.alarm)?;
-        home.events.watch(&home.listener.socket)?;
+        let home = Arc::new(Home::open(options, beside)?);
         let driver = Driver::of_this_process()?;
         let driven = Arc::downgrade(&home);
         driver.enrol(driven, Waits::Never);

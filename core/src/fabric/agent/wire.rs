@@ -13,7 +13,7 @@ use crate::{AtomicOp, AtomicType, Error};
 
 /// Bytes of a frame's length.
 pub const PREFIX: usize = 4;
-/// The longest message: nobody puts more at once.
+/// The most bytes that belong to a message: nobody sends or asks for more at once.
 pub const LONGEST: usize = 1 << 30;
 
 /// The peer does not speak this protocol, or not any more.
@@ -192,19 +192,23 @@ fn head(kind: u32) -> Head {
     }
 }
 
-/// Appends a frame of these parts.
-fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) {
+/// Appends a frame of these parts, unless they are too long for one.
+fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Error> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
+    if len > LONGEST + HEAD {
+        return Err(Error::Unsupported);
+    }
     into.reserve(PREFIX + len);
     into.extend_from_slice(&(len as u32).to_le_bytes());
     for part in parts {
         into.extend_from_slice(part);
     }
+    Ok(())
 }
 
 impl Request<'_> {
-    /// Appends its frame.
-    pub fn encode(&self, into: &mut Vec<u8>) {
+    /// Appends its frame. Errors: [`Error::Unsupported`] for more than [`LONGEST`] bytes, and nothing is appended.
+    pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), Error> {
         match *self {
             Request::Put {
                 to,
@@ -221,7 +225,7 @@ impl Request<'_> {
                     has_notice: notice.is_some().into(),
                     ..head(PUT)
                 };
-                frame(into, &[bytemuck::bytes_of(&head), bytes]);
+                frame(into, &[bytemuck::bytes_of(&head), bytes])
             }
             Request::Notify { slot, value } => {
                 let head = Head {
@@ -229,7 +233,7 @@ impl Request<'_> {
                     value,
                     ..head(NOTIFY)
                 };
-                frame(into, &[bytemuck::bytes_of(&head)]);
+                frame(into, &[bytemuck::bytes_of(&head)])
             }
             Request::Get { from, len, flags } => {
                 let head = Head {
@@ -238,7 +242,7 @@ impl Request<'_> {
                     flags: flags.bits(),
                     ..head(GET)
                 };
-                frame(into, &[bytemuck::bytes_of(&head)]);
+                frame(into, &[bytemuck::bytes_of(&head)])
             }
             Request::Atomic {
                 to,
@@ -255,7 +259,7 @@ impl Request<'_> {
                     ..head(ATOMIC)
                 };
                 let head = bytemuck::bytes_of(&head);
-                frame(into, &[head, elements.operand, elements.compare]);
+                frame(into, &[head, elements.operand, elements.compare])
             }
             Request::Deliver {
                 first,
@@ -275,28 +279,28 @@ impl Request<'_> {
                 frame(
                     into,
                     &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest)],
-                );
+                )
             }
             Request::Message { to, bytes } => {
                 let head = Head {
                     place: to,
                     ..head(MESSAGE)
                 };
-                frame(into, &[bytemuck::bytes_of(&head), bytes]);
+                frame(into, &[bytemuck::bytes_of(&head), bytes])
             }
             Request::Import { place } => {
                 let head = Head {
                     place,
                     ..head(IMPORT)
                 };
-                frame(into, &[bytemuck::bytes_of(&head)]);
+                frame(into, &[bytemuck::bytes_of(&head)])
             }
             Request::Forgotten { place } => {
                 let head = Head {
                     place,
                     ..head(FORGOTTEN)
                 };
-                frame(into, &[bytemuck::bytes_of(&head)]);
+                frame(into, &[bytemuck::bytes_of(&head)])
             }
         }
     }
@@ -318,7 +322,7 @@ impl<'a> Request<'a> {
                 slot: head.slot,
                 value: head.value,
             }),
-            GET if bytes.is_empty() => Ok(Request::Get {
+            GET if bytes.is_empty() && head.len <= LONGEST as u64 => Ok(Request::Get {
                 from: head.place,
                 len: head.len,
                 flags,
@@ -373,15 +377,15 @@ fn elements<'a>(head: &Head, bytes: &'a [u8]) -> Result<Elements<'a>, Malformed>
 }
 
 impl Answer {
-    /// Appends its frame.
-    pub fn encode(&self, into: &mut Vec<u8>) {
+    /// Appends its frame. Errors: as [`Request::encode`].
+    pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), Error> {
         let (kind, bytes) = match self {
             Answer::Done(bytes) => (DONE, bytes.as_slice()),
             Answer::Failed(failure) => (FAILED, bytemuck::bytes_of(failure)),
             Answer::Leaving => (LEAVING, &[][..]),
             Answer::Released(place) => (RELEASED, bytemuck::bytes_of(place)),
         };
-        frame(into, &[&kind.to_le_bytes(), bytes]);
+        frame(into, &[&kind.to_le_bytes(), bytes])
     }
 
     /// From a message without its length: what was read is left where it is.
@@ -461,7 +465,7 @@ mod tests {
             },
             Request::Get {
                 from: place(3),
-                len: 1 << 35,
+                len: LONGEST as u64,
                 flags: Flags::LINES,
             },
             Request::Atomic {
@@ -494,7 +498,7 @@ mod tests {
     fn requests_come_back_from_one_stream() {
         let mut stream = Vec::new();
         for request in requests() {
-            request.encode(&mut stream);
+            request.encode(&mut stream).unwrap();
         }
         let mut rest = stream.as_slice();
         for request in requests() {
@@ -514,7 +518,7 @@ mod tests {
             Answer::Done(b"found".to_vec()),
         ] {
             let mut stream = Vec::new();
-            answer.encode(&mut stream);
+            answer.encode(&mut stream).unwrap();
             let (message, taken) = first_message(&stream).unwrap().expect("a whole one");
             assert_eq!(taken, stream.len());
             let (found, bytes) = Answer::decode(message).unwrap();
@@ -547,7 +551,7 @@ mod tests {
     #[test]
     fn frames_are_whole_or_awaited_or_refused() {
         let mut stream = Vec::new();
-        requests()[0].encode(&mut stream);
+        requests()[0].encode(&mut stream).unwrap();
         for len in 0..stream.len() {
             assert_eq!(first_message(&stream[..len]), Ok(None));
         }
@@ -555,6 +559,30 @@ mod tests {
         assert_eq!(Request::decode(&[]), Err(Malformed));
         assert_eq!(Request::decode(&[0xff; HEAD]), Err(Malformed));
         assert!(Answer::decode(&[1]).is_err());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "more memory than it likes to have")]
+    fn what_is_too_long_is_neither_sent_nor_asked_for() {
+        // The kernel gives the pages when they are touched, which nobody does.
+        let bytes = vec![0; LONGEST + 1];
+        let put = Request::Put {
+            to: place(1),
+            bytes: &bytes,
+            flags: Flags::empty(),
+            notice: None,
+        };
+        let mut stream = Vec::new();
+        assert_eq!(put.encode(&mut stream), Err(Error::Unsupported));
+        let mut head = head(GET);
+        head.len = LONGEST as u64 + 1;
+        let message = bytemuck::bytes_of(&head);
+        assert_eq!(Request::decode(message), Err(Malformed));
+        let parts: &[&[u8]] = &[message, &bytes];
+        assert_eq!(frame(&mut stream, parts), Err(Error::Unsupported));
+        let answer = Answer::Done(vec![0; LONGEST + HEAD]);
+        assert_eq!(answer.encode(&mut stream), Err(Error::Unsupported));
+        assert!(stream.is_empty());
     }
 
     proptest::proptest! {

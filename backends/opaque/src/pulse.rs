@@ -1,0 +1,199 @@
+//! Whether the hosts of peers answer. TCP sends for a quarter of an hour what nobody takes, and where it is given less (TCP_USER_TIMEOUT) it also ends
+//! streams to processes that have stopped, whose hosts do answer. So the agent looks by itself, from time to time, while something is on its
+//! way; while nothing is, keepalive does.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use unipgas_core::descriptor::above;
+use unipgas_core::{Error, Result};
+
+/// Between two looks.
+const PAUSE_MS: i64 = 500;
+/// A host that has answered nothing in so many looks has gone.
+const SILENT: u32 = 10;
+
+/// When to look next. It runs only while there is something to look for.
+pub struct Timer {
+    fd: OwnedFd,
+    runs: AtomicBool,
+}
+
+impl Timer {
+    pub fn new() -> Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
+        Ok(Timer {
+            fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
+            runs: AtomicBool::new(false),
+        })
+    }
+
+    /// Something has been sent, or is to be looked at again: it runs from now on, if it did not. Who finds that it does has sent before the look.
+    pub fn start(&self) {
+        if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let once = Itimerspec {
+            it_interval: none,
+            it_value: Timespec {
+                tv_sec: 0,
+                tv_nsec: PAUSE_MS * 1_000_000,
+            },
+        };
+        let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
+    }
+
+    /// For the agent: whether it is time to look. It runs no more then.
+    pub fn is_due(&self) -> bool {
+        let runs = self.runs.load(Ordering::SeqCst);
+        let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
+        if due {
+            self.runs.store(false, Ordering::SeqCst);
+        }
+        due
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a look finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing is on its way.
+    Nothing,
+    /// Something is, and there is hope.
+    Waits,
+    /// The host has gone.
+    Silence,
+}
+
+/// What the kernel has counted of a stream since it began.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    /// Segments, of all kinds.
+    sent: u32,
+    heard: u32,
+    /// Bytes that have not left or are not acknowledged.
+    waits: bool,
+}
+
+impl Counted {
+    /// Of a TCP socket, also of one that is not connected yet; `None` for others.
+    fn of(socket: impl AsFd) -> Option<Self> {
+        // Of struct tcp_info, in words; libc does not have all of it.
+        const UNACKED: usize = 6;
+        const SEGS_OUT: usize = 34;
+        const SEGS_IN: usize = 35;
+        const NOTSENT_BYTES: usize = 36;
+        let mut info = [0u32; NOTSENT_BYTES + 1];
+        let whole = size_of_val(&info) as libc::socklen_t;
+        let mut len = whole;
+        // SAFETY:
+        // - the kernel writes at most `len` bytes to `info`, which is that long.
+        let failed = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        (failed == 0 && len == whole).then(|| Counted {
+            sent: info[SEGS_OUT],
+            heard: info[SEGS_IN],
+            waits: info[UNACKED] > 0 || info[NOTSENT_BYTES] > 0,
+        })
+    }
+}
+
+/// What the looks at one stream have found.
+#[derive(Default)]
+pub struct Pulse {
+    /// When something was heard last.
+    last: Counted,
+    silent: u32,
+}
+
+impl Pulse {
+    /// Another look, some time after the one before.
+    pub fn look(&mut self, socket: impl AsFd) -> Found {
+        Counted::of(socket).map_or(Found::Nothing, |now| self.judge(now))
+    }
+
+    fn judge(&mut self, now: Counted) -> Found {
+        if now.heard != self.last.heard || !now.waits {
+            self.last = now;
+            self.silent = 0;
+        } else if now.sent != self.last.sent {
+            // Data, or the question whether there is room for it: any host answers.
+            self.silent += 1;
+        }
+        match now.waits {
+            false => Found::Nothing,
+            true if self.silent < SILENT => Found::Waits,
+            true => Found::Silence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(sent: u32, heard: u32, waits: bool) -> Counted {
+        Counted { sent, heard, waits }
+    }
+
+    #[test]
+    fn who_answers_nothing_for_long_has_gone() {
+        let mut pulse = Pulse::default();
+        assert_eq!(pulse.judge(counted(5, 5, false)), Found::Nothing);
+        for sent in 0..SILENT - 1 {
+            assert_eq!(pulse.judge(counted(6 + sent, 5, true)), Found::Waits);
+        }
+        assert_eq!(pulse.judge(counted(20, 5, true)), Found::Silence);
+    }
+
+    #[test]
+    fn one_answer_is_enough_and_nobody_need_answer_what_was_not_sent() {
+        let mut pulse = Pulse::default();
+        let mut sent = 1;
+        for heard in 1..5 {
+            // A process that has stopped: its host answers each question, and those come ever more seldom.
+            sent += 1;
+            for _ in 0..SILENT - 1 {
+                assert_eq!(pulse.judge(counted(sent, heard - 1, true)), Found::Waits);
+            }
+            for _ in 0..10 * SILENT {
+                assert_eq!(pulse.judge(counted(sent, heard, true)), Found::Waits);
+            }
+        }
+        for _ in 0..2 * SILENT {
+            assert_eq!(pulse.judge(counted(sent + 9, 4, false)), Found::Nothing);
+        }
+    }
+
+    #[test]
+    fn only_tcp_is_looked_at() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(Pulse::default().look(&one), Found::Nothing);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let counted = Counted::of(&stream).expect("a kernel that counts segments");
+        assert!(counted.sent >= 2 && counted.heard >= 1 && !counted.waits);
+    }
+}

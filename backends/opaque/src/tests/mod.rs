@@ -1,0 +1,267 @@
+//! What goes over the streams, against processes that are played here: they say what a test has them say, or nothing.
+
+mod hosts;
+mod peers;
+mod strangers;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use unipgas_core::agent::{Answer, Place, Request};
+use unipgas_core::region::Memory;
+use unipgas_core::transport::{Channel, Peer, Transport};
+use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
+
+use crate::envelope::{self, Envelope};
+use crate::stream::{self, HELLO, Listener};
+use crate::{Opaque, Options};
+
+const LEN: usize = 4096;
+/// That of the one region which a played process has.
+const PLACE: Place = Place {
+    slot: 3,
+    generation: 5,
+    offset: 0,
+};
+/// For what will happen: it only ends a test that hangs.
+const LIMIT_SECONDS: i64 = 60;
+
+/// Waits until `socket` can be read.
+fn await_input(socket: impl AsFd) {
+    let limit = Timespec {
+        tv_sec: LIMIT_SECONDS,
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(&socket, PollFlags::IN)];
+    assert_eq!(poll(&mut polled, Some(&limit)), Ok(1), "nothing comes");
+}
+
+/// A process with everything that there is.
+struct Node {
+    channel: Box<dyn Channel>,
+    memory: Box<dyn Memory>,
+    transport: Opaque,
+}
+
+impl Node {
+    fn open(options: Options) -> Node {
+        let transport = Opaque::open(options, None).unwrap();
+        Node {
+            channel: transport.open_channel().unwrap(),
+            memory: transport.allocate(LEN, Rights::FULL).unwrap(),
+            transport,
+        }
+    }
+
+    fn connect(&self, address: &[u8]) -> Arc<dyn Peer> {
+        self.transport.connect(address).unwrap()
+    }
+
+    fn import(&self, other: &Node) -> RemoteRegion {
+        let peer = self.connect(&other.transport.address());
+        peer.import(&other.memory.key(), Deadline::Never).unwrap()
+    }
+
+    fn local(&self) -> Local {
+        Local {
+            ptr: self.memory.base(),
+            desc: 0,
+        }
+    }
+
+    fn put(&self, region: &RemoteRegion, len: usize, flags: Flags, context: u64) {
+        assert!(len <= self.memory.len());
+        let to = Remote { region, offset: 0 };
+        // SAFETY:
+        // - the source is as long, and outlives the operation: whoever drops it waits for all ends.
+        let posted = unsafe { self.channel.put(self.local(), to, len, flags, context) };
+        assert_eq!(posted, Ok(Outcome::Pending));
+    }
+
+    fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
+        assert!(len <= self.memory.len());
+        let from = Remote { region, offset: 0 };
+        // SAFETY:
+        // - as for `put`.
+        let posted = unsafe {
+            self.channel
+                .get(self.local(), from, len, Flags::empty(), context)
+        };
+        assert_eq!(posted, Ok(Outcome::Pending));
+    }
+
+    /// How the next operation ends.
+    fn next_end(&self) -> (u64, Result<()>) {
+        let mut next = None;
+        let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
+        while next.is_none() {
+            assert!(!limit.expired(), "nothing ends");
+            self.channel.poll(&mut |end| {
+                assert!(next.is_none(), "one at a time");
+                next = Some((end.context, end.result));
+            });
+            std::thread::yield_now();
+        }
+        next.expect("there is one")
+    }
+
+    /// Two processes of which one reaches the other go on.
+    fn reaches(&self, region: &RemoteRegion) {
+        self.put(region, 8, Flags::ORDERED, 0);
+        assert_eq!(self.next_end(), (0, Ok(())));
+    }
+}
+
+/// One end of a stream, which is played.
+struct End {
+    socket: OwnedFd,
+    incoming: Vec<u8>,
+}
+
+impl End {
+    /// Has connected to `node`, and said nothing; what a peer would say.
+    fn silent(node: &impl Listens) -> (End, [u8; HELLO]) {
+        let own = Listener::open(false).unwrap().address;
+        let (socket, greeting) = stream::reach(&node.address(), &own).unwrap();
+        let incoming = Vec::new();
+        (End { socket, incoming }, greeting)
+    }
+
+    /// A peer of `node`.
+    fn greeted(node: &impl Listens) -> End {
+        let (end, greeting) = End::silent(node);
+        end.say(&greeting);
+        end
+    }
+
+    fn say(&self, bytes: &[u8]) {
+        assert_eq!(stream::push(&self.socket, bytes), Ok(bytes.len()));
+    }
+
+    fn ask(&self, number: u64, request: &Request<'_>) {
+        let head = Envelope {
+            number,
+            channel: 1,
+            ordered: 0,
+        };
+        let mut bytes = Vec::new();
+        envelope::frame(&mut bytes, head, |into| request.encode(into)).unwrap();
+        self.say(&bytes);
+    }
+
+    fn answer(&self, number: u64, answer: &Answer) {
+        let mut bytes = Vec::new();
+        envelope::frame(&mut bytes, number, |into| answer.encode(into)).unwrap();
+        self.say(&bytes);
+    }
+
+    /// The next message, and what goes ahead of it.
+    fn next<H: bytemuck::Pod>(&mut self) -> (H, Vec<u8>) {
+        let mut ended = Ok(());
+        loop {
+            let whole = envelope::first::<H>(&self.incoming).unwrap();
+            if let Some((head, message, len)) = whole {
+                let message = message.to_vec();
+                self.incoming.drain(..len);
+                return (head, message);
+            }
+            ended.expect("a whole message");
+            await_input(&self.socket);
+            ended = stream::pull(&self.socket, &mut self.incoming);
+        }
+    }
+
+    /// What comes back for the request with this number, the only one.
+    fn next_answer(&mut self, number: u64) -> Answer {
+        let (head, message) = self.next::<u64>();
+        assert_eq!(head, number);
+        Answer::decode(&message).unwrap().0
+    }
+
+    /// Waits until the other end is closed.
+    fn await_end(mut self) {
+        while stream::pull(&self.socket, &mut self.incoming).is_ok() {
+            await_input(&self.socket);
+        }
+    }
+
+    /// A peer that has this is served.
+    fn is_served(&mut self) {
+        let place = Place { slot: 99, ..PLACE };
+        self.ask(7, &Request::Import { place });
+        assert!(matches!(self.next_answer(7), Answer::Failed(_)));
+    }
+}
+
+/// Whom a played peer can connect to.
+trait Listens {
+    fn address(&self) -> Vec<u8>;
+}
+
+impl Listens for Node {
+    fn address(&self) -> Vec<u8> {
+        self.transport.address()
+    }
+}
+
+/// A process that is played, and that others connect to.
+struct Played(Listener);
+
+impl Played {
+    fn open(tcp: bool) -> Played {
+        Played(Listener::open(tcp).unwrap())
+    }
+
+    /// The next who connects, after his greeting.
+    fn accept(&self) -> End {
+        await_input(&self.0.socket);
+        let mut end = End {
+            socket: self.0.accept().unwrap().expect("somebody"),
+            incoming: Vec::new(),
+        };
+        while end.incoming.len() < HELLO {
+            await_input(&end.socket);
+            stream::pull(&end.socket, &mut end.incoming).unwrap();
+        }
+        let said = end.incoming.first_chunk().expect("as long");
+        assert!(stream::greeted(said, &self.0.secret).is_some());
+        end.incoming.drain(..HELLO);
+        end
+    }
+
+    /// Of its region.
+    fn key(len: usize) -> Vec<u8> {
+        let mut key = Vec::new();
+        key.extend(PLACE.slot.to_le_bytes());
+        key.extend(PLACE.generation.to_le_bytes());
+        key.extend((len as u64).to_le_bytes());
+        key.extend(Rights::FULL.bits().to_le_bytes());
+        key
+    }
+
+    /// `node` imports its region.
+    fn known_to(&self, node: &Node, len: usize) -> (RemoteRegion, End) {
+        let peer = node.connect(&self.0.address);
+        std::thread::scope(|scope| {
+            let import = scope.spawn(|| peer.import(&Played::key(len), Deadline::Never));
+            let mut end = self.accept();
+            let number = end.next_import();
+            end.answer(number, &Answer::Done(Vec::new()));
+            (import.join().unwrap().unwrap(), end)
+        })
+    }
+}
+
+impl End {
+    /// The number of a request for the played region.
+    fn next_import(&mut self) -> u64 {
+        let (head, message) = self.next::<Envelope>();
+        assert_eq!(
+            Request::decode(&message),
+            Ok(Request::Import { place: PLACE })
+        );
+        head.number
+    }
+}

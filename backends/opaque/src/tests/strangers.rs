@@ -1,0 +1,187 @@
+//! Who connects without being a peer, or is one and makes no sense.
+
+use std::os::unix::net::UnixStream;
+
+use unipgas_core::driver::Driven;
+
+use super::*;
+use crate::transport::Home;
+
+/// A process that others reach, and one that reaches it.
+fn two() -> (Node, Node, RemoteRegion) {
+    let node = Node::open(Options::default());
+    let other = Node::open(Options::default());
+    let region = other.import(&node);
+    (node, other, region)
+}
+
+#[test]
+fn nobody_is_served_who_does_not_know_the_secret() {
+    let (node, other, region) = two();
+    let (end, mut greeting) = End::silent(&node);
+    greeting[8] ^= 1;
+    end.say(&greeting);
+    end.await_end();
+    other.reaches(&region);
+    // It is that bit.
+    End::greeted(&node).is_served();
+}
+
+#[test]
+fn who_says_nothing_makes_room_for_others() {
+    let (node, other, region) = two();
+    let (first, greeting) = End::silent(&node);
+    first.say(&greeting[1..]);
+    let mut peers: Vec<_> = (0..5).map(|_| End::greeted(&node)).collect();
+    // As many as may stay.
+    let silent: Vec<_> = (0..512).map(|_| End::silent(&node).0).collect();
+    first.await_end();
+    peers.push(End::greeted(&node));
+    peers.iter_mut().for_each(End::is_served);
+    other.reaches(&region);
+    drop(silent);
+}
+
+#[test]
+fn who_makes_no_sense_is_closed_and_nobody_else_is() {
+    let (node, other, region) = two();
+    let mut peer = End::greeted(&node);
+    let unknown = {
+        let mut bytes = vec![0; size_of::<Envelope>()];
+        bytes.extend(4u32.to_le_bytes());
+        bytes.extend([0xff; 4]);
+        bytes
+    };
+    for bytes in [vec![0xff; 64], unknown] {
+        let mut end = End::greeted(&node);
+        end.is_served();
+        end.say(&bytes);
+        end.await_end();
+        peer.is_served();
+        other.reaches(&region);
+    }
+}
+
+#[test]
+fn regions_are_imported_whole() {
+    let (node, other, region) = two();
+    let mut end = End::greeted(&node);
+    let key = node.memory.key();
+    let word = |at: usize| u32::from_le_bytes(key[at..at + 4].try_into().unwrap());
+    let place = Place {
+        slot: word(0),
+        generation: word(4),
+        offset: 0,
+    };
+    end.ask(1, &Request::Import { place });
+    assert!(matches!(end.next_answer(1), Answer::Done(_)));
+    for offset in [1, 8, u64::MAX] {
+        let place = Place { offset, ..place };
+        end.ask(2, &Request::Import { place });
+        assert!(matches!(end.next_answer(2), Answer::Failed(_)));
+    }
+    // The end of what has been imported is said once.
+    let Node {
+        channel,
+        memory,
+        transport,
+    } = node;
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(memory));
+        assert_eq!(end.next_answer(0), Answer::Released(place));
+        end.ask(0, &Request::Forgotten { place });
+    });
+    assert!(!region.is_current());
+    drop((channel, transport, other));
+    assert_eq!(end.next_answer(0), Answer::Leaving);
+    end.await_end();
+}
+
+#[test]
+fn an_offset_beyond_all_memory_is_a_failure() {
+    let mut options = Options::default();
+    // So that puts are written in parts.
+    options.limits.lines = false;
+    let node = Node::open(options);
+    let mut end = End::greeted(&node);
+    let to = Place {
+        slot: 0,
+        generation: 1,
+        offset: u64::MAX - 15,
+    };
+    let put = Request::Put {
+        to,
+        bytes: &[1; 64],
+        flags: Flags::empty(),
+        notice: None,
+    };
+    end.ask(1, &put);
+    assert!(matches!(end.next_answer(1), Answer::Failed(_)));
+    end.is_served();
+}
+
+impl Listens for Home {
+    fn address(&self) -> Vec<u8> {
+        self.listener.address.clone()
+    }
+}
+
+/// Takes turns until `end` can be read.
+fn drive_until_heard(home: &Home, end: &End) {
+    let can_be_read = |end: &End| {
+        let mut polled = [PollFd::new(&end.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
+    };
+    while !can_be_read(end) {
+        await_input(&home.events);
+        home.drive();
+    }
+}
+
+/// Takes turns until nothing calls for another one.
+fn drive_until_rest(home: &Home) {
+    let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
+    let mut polled = [PollFd::new(&home.events, PollFlags::IN)];
+    while poll(&mut polled, Some(&Timespec::default())).unwrap() > 0 {
+        assert!(!limit.expired(), "it never rests");
+        home.drive();
+    }
+}
+
+/// Takes every descriptor that is free.
+fn take_all() -> Vec<OwnedFd> {
+    let (one, _) = UnixStream::pair().unwrap();
+    let mut all: Vec<OwnedFd> =
+        std::iter::from_fn(|| one.try_clone().ok().map(OwnedFd::from)).collect();
+    all.push(one.into());
+    all
+}
+
+#[test]
+fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
+    let alone = std::thread::spawn(|| {
+        // SAFETY:
+        // - from now on this thread has descriptors of its own; it closes only what it opens.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+        let home = Home::open(Options::default(), None).unwrap();
+        let (mut peer, greeting) = End::silent(&home);
+        let mut taken = take_all();
+        drive_until_rest(&home);
+        peer.say(&greeting);
+        peer.ask(7, &Request::Import { place: PLACE });
+        taken.pop();
+        drive_until_heard(&home, &peer);
+        assert!(matches!(peer.next_answer(7), Answer::Failed(_)));
+        // Who says nothing goes before others have to wait.
+        drop(taken);
+        let (silent, _) = End::silent(&home);
+        drive_until_rest(&home);
+        let mut other = End::greeted(&home);
+        other.ask(7, &Request::Import { place: PLACE });
+        let _taken = take_all();
+        drive_until_heard(&home, &other);
+        assert!(matches!(other.next_answer(7), Answer::Failed(_)));
+        silent.await_end();
+    });
+    alone.join().unwrap();
+}
