@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{Timespec, epoll};
 
 use crate::alarm::{Alarm, Connected};
 use crate::bell::{Bell, SLICE};
@@ -349,12 +349,8 @@ impl Shared {
         let slice = (!self.bells.lock().is_empty()).then_some(SLICE);
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
-        // Interrupted or not: what there is to do is seen by those who are driven. Not epoll_wait: valgrind takes what rustix gives it for
-        // uninitialised.
-        let _ = poll(
-            &mut [PollFd::new(&self.events, PollFlags::IN)],
-            longest.as_ref(),
-        );
+        // Interrupted or not: what there is to do is seen by those who are driven.
+        let _ = readable(&self.events, longest.as_ref());
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
@@ -375,6 +371,23 @@ impl Shared {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
+}
+
+/// Waits until `events` can be read. Not by epoll_wait: valgrind takes what rustix gives it for uninitialised.
+#[cfg(not(miri))]
+fn readable(events: &OwnedFd, longest: Option<&Timespec>) -> rustix::io::Result<usize> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    poll(&mut [PollFd::new(events, PollFlags::IN)], longest)
+}
+
+/// Miri knows nothing else.
+#[cfg(miri)]
+fn readable(events: &OwnedFd, longest: Option<&Timespec>) -> rustix::io::Result<usize> {
+    let mut ready = [epoll::Event {
+        flags: epoll::EventFlags::empty(),
+        data: epoll::EventData::new_u64(0),
+    }];
+    epoll::wait(events, &mut ready, longest)
 }
 
 #[cfg(test)]
