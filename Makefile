@@ -107,6 +107,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	# Every packet of a gate is held back: under all seeds that takes minutes.
 	@$(STEP) "laws on chaos, utofu" "$(STAGE)/bin/unipgas" conform --backend chaos --api utofu --seeds 3
 	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
+	@$(STEP) "laws of the engine on shm beside opaque" "$(STAGE)/bin/unipgas" conform --backend mixed --api core --seeds 3
 	@$(STEP) "laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor --api core --seeds 2
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"

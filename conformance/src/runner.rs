@@ -133,10 +133,10 @@ impl Runner {
                     text: left,
                 });
             }
-            let seeds: u64 = ran.iter().map(|ran| ran.seeds).sum();
-            let each = start.elapsed().div_f64(seeds.max(1) as f64);
+            let laws: Duration = ran.iter().map(|ran| ran.took).sum();
+            let share = start.elapsed().saturating_sub(laws) / ran.len() as u32;
             for ran in &mut ran {
-                ran.took = each.mul_f64(ran.seeds.max(1) as f64);
+                ran.took += share;
             }
             seeds_before += rest[..ran.len()].iter().map(|item| item.count).sum::<u64>();
             progress(seeds_before);
@@ -158,6 +158,8 @@ struct Told<'a> {
     returned: BTreeSet<u32>,
     ok: BTreeSet<u32>,
     none: Option<&'a str>,
+    /// Of the slowest rank.
+    took: Duration,
     /// By rank; the first one is not always the cause, since a body that fails takes its regions away from the others.
     fails: Vec<(u32, &'a str)>,
 }
@@ -172,6 +174,10 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
         match line.what.as_str() {
             "start" => drop(told.started.insert(line.rank)),
             "body" => drop(told.returned.insert(line.rank)),
+            "took" => {
+                let took = Duration::from_micros(line.text.parse().unwrap_or(0));
+                told.took = told.took.max(took);
+            }
             "ok" => drop(told.ok.insert(line.rank)),
             "none" => {
                 told.none = Some(&line.text);
@@ -196,6 +202,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
             let seed = item.first.wrapping_add(nth);
             let nothing = Told::default();
             let told = told.get(&(index, seed)).unwrap_or(&nothing);
+            ran.took += told.took;
             let all = (0..item.law.processes)
                 .all(|rank| told.ok.contains(&rank) || dying.contains(&rank));
             if all && told.fails.is_empty() {

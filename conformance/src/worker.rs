@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use unipgas::core::job::Board;
 use unipgas::core::loopback::LoopbackNet;
@@ -186,6 +187,7 @@ impl Worker {
 /// Runs the body for one rank and tells how it went.
 fn carry_out(law: &Law, ctx: &Ctx) -> bool {
     ctx.place.tell("start", "");
+    let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| within_interface(law, ctx)));
     let verdict = verdict.unwrap_or_else(|panic| {
         let text = panic
@@ -194,6 +196,8 @@ fn carry_out(law: &Law, ctx: &Ctx) -> bool {
             .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("panicked: {}", text.unwrap_or("without a text")))
     });
+    ctx.place
+        .tell("took", &start.elapsed().as_micros().to_string());
     match verdict {
         Ok(()) => ctx.place.tell("ok", ""),
         Err(text) => match text.strip_prefix(NOT_OFFERED) {

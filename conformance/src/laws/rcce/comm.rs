@@ -125,9 +125,10 @@ fn works(comm: Comm) -> Verdict {
     Ok(())
 }
 
-fn many(_: &Ctx) -> Verdict {
+fn many(ctx: &Ctx) -> Verdict {
+    let (kept, dropped) = if ctx.is_quick() { (30, 100) } else { (10, 20) };
     let mut comms = Vec::new();
-    for nth in 0..30 {
+    for nth in 0..kept {
         let mut comm = Comm::UNDEFINED;
         split_by(1 + nth % 3, &mut comm)?;
         comms.push(comm);
@@ -139,7 +140,7 @@ fn many(_: &Ctx) -> Verdict {
         ok!(RCCE_comm_free(comm));
     }
     let mut again = Comm::UNDEFINED;
-    for nth in 0..100 {
+    for nth in 0..dropped {
         split_by(1 + nth % 3, &mut again)?;
     }
     works(again)?;

@@ -242,7 +242,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
     barrier()?;
     let rounds = |nth: u64, improved: bool| {
         let flag = flags[nth as usize] as *mut i32;
-        for round in 1..60 {
+        for round in 1..if ctx.is_quick() { 60 } else { 20 } {
             ok!(RCCE_flag_write(&mut { flag }, round, me));
             if improved {
                 ok!(iRCCE_barrier(null_mut()));
@@ -306,7 +306,7 @@ fn collectives(ctx: &Ctx) -> Verdict {
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comms[1]));
     threads(2, |nth| {
         let mut comm = comms[nth as usize];
-        for round in 0..40u64 {
+        for round in 0..if ctx.is_quick() { 40u64 } else { 10 } {
             let (root, len) = ((round % 2) as i32, SIZES[(round % 5) as usize]);
             let first = comm.member[0] as u64;
             let expected = content(ctx, round << 8 | nth << 4 | first, len);
@@ -357,11 +357,11 @@ fn registers(ctx: &Ctx) -> Verdict {
 }
 
 fn locks(ctx: &Ctx) -> Verdict {
-    const EACH: i32 = 40;
+    let each = if ctx.is_quick() { 40 } else { 10 };
     let flag = new_flag()? as usize;
     barrier()?;
     threads(2, |_| {
-        for _ in 0..EACH {
+        for _ in 0..each {
             ok!(RCCE_acquire_lock(1));
             let mut value = -7;
             ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
@@ -375,7 +375,7 @@ fn locks(ctx: &Ctx) -> Verdict {
     ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
     ensure_eq!(
         value,
-        EACH * 2 * ctx.size as i32,
+        each * 2 * ctx.size as i32,
         "what was counted under the lock"
     );
     barrier()
