@@ -275,7 +275,7 @@ fn registers(ctx: &Ctx) -> Verdict {
 
 fn concurrent(ctx: &Ctx) -> Verdict {
     let n = ctx.size as usize;
-    let each = 300;
+    let each = if ctx.is_quick() { 300 } else { 60 };
     let register = new_register()?;
     barrier()?;
     let mut seen = Vec::new();
