@@ -59,12 +59,14 @@ fn beside_one_that_is_stopped(
     Ok(())
 }
 
+type Call<'a> = Box<dyn FnMut() -> i32 + 'a>;
+
 fn time_outs(ctx: &Ctx) -> Verdict {
     beside_one_that_is_stopped(ctx, |last, memory| {
         memory.set(WORD, 77);
         let (mut before, mut swapped) = (9u64, 9u64);
         let word = WORD as u64;
-        let mut calls: [(&str, Box<dyn FnMut() -> i32>); 6] = [
+        let mut calls: [(&str, Call<'_>); 6] = [
             (
                 "gaspi_atomic_fetch_add",
                 Box::new(|| c!(gaspi_atomic_fetch_add(0, 0, 2, 5, &mut before, SHORT))),
