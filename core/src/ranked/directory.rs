@@ -43,6 +43,18 @@ pub struct GroupEntry {
     pub arena: [u8; BUNDLE_LEN],
 }
 
+impl GroupEntry {
+    /// Whether something was ever listed there, or is being, as far as a look that may be torn tells.
+    pub fn was_used(&self) -> bool {
+        (self.sequence, self.listed) != (0, 0)
+    }
+
+    /// Whether it may be the group of this name: it is, or it is being written.
+    pub fn may_be(&self, name: [u64; 2]) -> bool {
+        self.name == name || !self.sequence.is_multiple_of(2)
+    }
+}
+
 /// Where things lie, in every process alike.
 pub const fn region_entry(id: usize) -> usize {
     id * size_of::<RegionEntry>()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use bytemuck::Zeroable;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -32,6 +33,9 @@ const LOOK_LATEST: Duration = Duration::from_millis(500);
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a rank that has to answer has for it, whatever the deadline: else who asks with a short one again and again would never learn.
 const FIRST_CONTACT: Duration = Duration::from_secs(1);
+/// A divisor of [`GROUP_PLACES`].
+const GROUPS_AT_ONCE: usize = 16;
+const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
 /// How long an end may go unnoticed here once the memory has gone.
 const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
@@ -444,23 +448,23 @@ impl World {
         deadline: Deadline,
     ) -> Result<Option<RemoteRegion>> {
         let deadline = deadline.not_before(FIRST_CONTACT);
-        for place in 0..GROUP_PLACES {
-            let at = GROUPS + place * size_of::<GroupEntry>();
-            // Sequence number, and whether the place is taken.
-            let mut head = [0u32; 2];
-            self.read(rank, at, bytemuck::bytes_of_mut(&mut head), deadline)?;
-            if head == [0, 0] {
-                // The lowest free place is taken first: the others have never been used.
-                break;
+        const EACH: usize = size_of::<GroupEntry>();
+        for first in (0..GROUP_PLACES).step_by(GROUPS_AT_ONCE) {
+            let mut seen = [GroupEntry::zeroed(); GROUPS_AT_ONCE];
+            let at = GROUPS + first * EACH;
+            self.read(rank, at, bytemuck::cast_slice_mut(&mut seen), deadline)?;
+            // The lowest free place is taken first: those behind one that has never been used have not been, either.
+            let used = seen.iter().take_while(|entry| entry.was_used()).count();
+            for nth in (0..used).filter(|nth| seen[*nth].may_be(name)) {
+                let entry: Option<GroupEntry> = self.read_entry(rank, at + nth * EACH, deadline)?;
+                if let Some(entry) = entry.filter(|entry| entry.name == name) {
+                    let key = RegionKey::from_bytes(&entry.arena)?;
+                    let imported = self.connect(rank)?.import_within(&key, deadline);
+                    return imported.map(Some).map_err(|e| self.blame(rank, e));
+                }
             }
-            let entry: Option<GroupEntry> = self.read_entry(rank, at, deadline)?;
-            if let Some(entry) = entry
-                && entry.listed()
-                && entry.name == name
-            {
-                let key = RegionKey::from_bytes(&entry.arena)?;
-                let imported = self.connect(rank)?.import_within(&key, deadline);
-                return imported.map(Some).map_err(|e| self.blame(rank, e));
+            if used < GROUPS_AT_ONCE {
+                break;
             }
         }
         Ok(None)
