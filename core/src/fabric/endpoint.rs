@@ -215,6 +215,11 @@ impl Endpoint {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_driven(&self) -> bool {
+        self.driven
+    }
+
     #[inline(always)]
     fn channel(&self, region: &RemoteRegion) -> &dyn Channel {
         &*self.channels[region.route()]
@@ -328,8 +333,10 @@ impl Endpoint {
             (Err(error), _) => Err(error),
         };
         self.posted.open();
-        // Who has found it draining may sleep.
-        engine.ring();
+        if self.driven {
+            // Who has found it draining may sleep.
+            engine.ring();
+        }
         result
     }
 

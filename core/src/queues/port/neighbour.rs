@@ -47,8 +47,6 @@ struct Neighbour {
 /// Who is at a place, as far as that has been looked for.
 #[derive(Default)]
 struct Place {
-    /// Held by who finds it, its gates or its ports.
-    finding: Mutex<()>,
     neighbour: AtomicPtr<Neighbour>,
     /// Its barrier gates.
     gates: AtomicPtr<RemoteGates>,
@@ -72,6 +70,8 @@ pub struct Network {
     job: Places,
     service: Service,
     places: Box<[Place]>,
+    /// For each place: held by who finds it, its gates or its ports.
+    finding: Box<[Mutex<()>]>,
     /// Processes, ports and keys found before.
     limbo: Limbo,
     pid: u32,
@@ -94,11 +94,11 @@ impl Network {
     /// The network of the processes at the places of `job`.
     pub fn new(engine: Engine, job: impl Into<Places>) -> Result<Self> {
         let job = job.into();
+        let places = job.here().layout().places;
         Ok(Network {
             service: Service::new(&engine)?,
-            places: (0..job.here().layout().places)
-                .map(|_| Place::default())
-                .collect(),
+            places: (0..places).map(|_| Place::default()).collect(),
+            finding: (0..places).map(|_| Mutex::default()).collect(),
             engine,
             job,
             limbo: Limbo::of_ports(),
@@ -257,7 +257,7 @@ impl Network {
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteGates> {
         let (place, number) = self.place(place)?;
-        let _finding = driver::lock(&place.finding);
+        let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         if let Some(gates) = place.gates() {
             return Ok(gates);
@@ -284,7 +284,7 @@ impl Network {
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
         let (place, number) = self.place(place)?;
-        let _finding = driver::lock(&place.finding);
+        let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         let slot = neighbour
             .ports
@@ -423,7 +423,7 @@ impl Network {
     /// Whether the process at `place` has ended without leaving. May read /proc.
     pub fn has_died(&self, place: u32) -> bool {
         if let Some(at) = self.places.get(place as usize)
-            && let Some(_finding) = at.finding.try_lock()
+            && let Some(_finding) = self.finding[place as usize].try_lock()
             && let Some(neighbour) = at.neighbour()
             && neighbour.connection.life() == Life::Dead
         {
