@@ -230,7 +230,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "host       ",
         "network    shm (this host): used: the default",
         "network    opaque (other hosts): used: choice 1",
-        "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; no limits",
+        "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; limits: 536870912 bytes at once",
         "userfaultfd",
         "processes: 65536",
         "KiB per process",
