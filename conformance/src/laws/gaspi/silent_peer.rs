@@ -26,7 +26,7 @@ fn beside_one_that_is_stopped(
     ctx: &Ctx,
     work: impl FnOnce(&Stopped, &Memory) -> Verdict,
 ) -> Verdict {
-    // A group of all: no collective before it has made connections.
+    // Here, so that nothing has talked to rank 2 before but what has to.
     ok!(gaspi_proc_init(LONG));
     let memory = segment(0, 128)?;
     barrier()?;
