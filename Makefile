@@ -132,7 +132,7 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "all laws on shm, where memory is copied" "$(STAGE)/bin/unipgas" conform --backend shm-copy
 	@$(STEP) "all laws between threads" "$(STAGE)/bin/unipgas" conform --backend loopback
 	@$(STEP) "all laws on shm beside opaque" "$(STAGE)/bin/unipgas" conform --backend mixed
-	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque"$(STAGE)/bin/unipgas" conform --backend opaque
+	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi

@@ -19,7 +19,7 @@ laws! {
         "atomics that are repeated on a killed process end with an error, though nothing is ever waited for";
     slow_ones_end: "failure.repeated.slowly", "§5.5.1, §8.2, §10.2", 6,
         [gaspi_atomic_fetch_add, gaspi_write, gaspi_notify, gaspi_read, gaspi_connect, gaspi_state_vec_get] + needs_kill,
-        "so do operations with 20 ms between two of them: within 2 s that is a hundred";
+        "so do operations with 20 ms between two of them: within 10 s that is five hundred";
     alternately: "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
         "a process that works on many in turn is told of the one that was killed, whichever of them that is";
 }
@@ -27,8 +27,8 @@ laws! {
 const QUEUE: u8 = 1;
 /// Seconds after which an operation that still succeeds would do so for ever.
 const FOREVER: u64 = 200;
-/// Operations with a pause after each that may succeed after the death.
-const FEW: u64 = 100;
+/// Operations with a pause after each that may succeed after the death: those of 10 s.
+const FEW: u64 = 500;
 const PAUSE: u64 = 20;
 
 /// An operation on a rank, whose segment 0 has 64 bytes.
