@@ -336,8 +336,10 @@ impl Endpoint {
             shared.agree(&av)?;
         }
         let queues = queues.into_iter().flatten();
-        let automatic =
-            self.domain.options().automatic && self.options.caps & (FI_MSG | FI_TAGGED) != 0;
+        // In shared memory nothing but messages is ever left to do after a call.
+        let left_to_do =
+            self.options.caps & (FI_MSG | FI_TAGGED) != 0 || self.domain.engine().is_driven();
+        let automatic = self.domain.options().automatic && left_to_do;
         for queue in queues {
             queue.attached.add(self);
         }

@@ -138,6 +138,11 @@ impl Ctx {
         self.place.sync();
     }
 
+    /// The same; `meanwhile` is called while others have not come.
+    pub fn sync_while(&self, meanwhile: &mut dyn FnMut()) {
+        self.place.sync_while(meanwhile);
+    }
+
     /// Tells the other ranks something, at most 192 bytes, in place of what was told before. It goes the way of [`Ctx::sync`].
     pub fn tell(&self, bytes: &[u8]) {
         self.place.publish(bytes);

@@ -80,17 +80,30 @@ impl Place {
 
     /// Waits until every rank that lives has come here as often.
     pub fn sync(&self) {
+        self.sync_while(&mut || {});
+    }
+
+    /// The same; `meanwhile` is called while others have not come.
+    pub fn sync_while(&self, meanwhile: &mut dyn FnMut()) {
         let turn = self.turn.fetch_add(1, Ordering::AcqRel) + 1;
         let others = self
             .board
             .publish(self.rank, TURN, &turn.to_le_bytes())
-            .and_then(|()| (0..self.board.size()).try_for_each(|rank| self.await_turn(rank, turn)));
+            .and_then(|()| {
+                let mut ranks = 0..self.board.size();
+                ranks.try_for_each(|rank| self.await_turn(rank, turn, meanwhile))
+            });
         if let Err(error) = others {
             panic!("the ranks cannot meet: {error}");
         }
     }
 
-    fn await_turn(&self, rank: u32, turn: u64) -> unipgas::core::Result<()> {
+    fn await_turn(
+        &self,
+        rank: u32,
+        turn: u64,
+        meanwhile: &mut dyn FnMut(),
+    ) -> unipgas::core::Result<()> {
         let mut looks = Looks::new();
         let mut yields = 0;
         loop {
@@ -101,6 +114,7 @@ impl Place {
             {
                 return Ok(());
             }
+            meanwhile();
             if yields < 1000 {
                 yields += 1;
                 looks.again();

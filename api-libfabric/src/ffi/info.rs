@@ -285,7 +285,7 @@ impl Offer {
         if let Some(wanted) = wishes.domain {
             offer.meet_domain(version, wanted)?;
         }
-        // Remote memory needs nobody's progress; messages do, unless a thread of ours makes it.
+        // Remote memory needs the progress of nobody, or of a thread of ours; messages would have that thread always, and are asked for it.
         if offer.caps & (FI_MSG | FI_TAGGED) == 0 {
             offer.data_progress = FI_PROGRESS_AUTO;
         }

@@ -57,6 +57,11 @@ impl Job<'_> {
         self.ctx.sync();
     }
 
+    /// The same for who has operations under way of which he is told nothing: without automatic progress they need his calls.
+    pub(crate) fn meet_and_progress(&self) {
+        self.ctx.sync_while(&mut || self.tx.progress());
+    }
+
     /// Posts what may have to be tried again.
     pub(crate) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
         let mut looks = Looks::for_the("room for an operation");

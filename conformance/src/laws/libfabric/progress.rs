@@ -20,6 +20,8 @@ laws! {
         "memory alone is offered with automatic progress, and what is asked for is what is offered";
     automatic: "progress.messages", "fi_domain(3)", 2, [send, recv, getinfo],
         "with FI_PROGRESS_AUTO a large message gets through while the receiver makes no calls";
+    alone: "progress.memory", "fi_domain(3)", 2, [inject_writedata, getinfo],
+        "writes with data come to their end at the target while their initiator, who has memory alone and so FI_PROGRESS_AUTO, makes no calls";
     events: "progress.events", "fi_domain(3)", 2, [writedata, atomic],
         "more remote writes with data than an inbox holds come to their end when the target looks, and none is lost";
     threads: "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
@@ -149,6 +151,29 @@ fn automatic(ctx: &Ctx) -> Verdict {
             let bytes = vec![9; LEN];
             super::message::send(job, 0, &bytes, 2)?;
             job.tx.of(2)?;
+        }
+        Ok(())
+    })
+}
+
+fn alone(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: FI_RMA | FI_ATOMIC,
+        progress: FI_PROGRESS_AUTO,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        for nth in 0..many(ctx, 10) {
+            if job.rank == 0 {
+                let (to, at, key) = job.place(1, 8);
+                let word = (&raw const nth).cast();
+                job.post(|| call!(rma job.ep, injectdata(word, 8, nth, to, at, key)))?;
+            } else {
+                ensure_eq!(job.rx.next()?.data, nth, "the data");
+                ensure_eq!(job.memory.get(8), nth, "the word");
+            }
+            // Without calls.
+            job.meet();
         }
         Ok(())
     })

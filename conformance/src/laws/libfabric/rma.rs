@@ -195,7 +195,7 @@ fn injected(ctx: &Ctx) -> Verdict {
                 (0..3).all(|i| job.memory.get(8 * i) == nth + i as u64)
             })?;
             job.tx.is_empty()?;
-            job.meet();
+            job.meet_and_progress();
         }
         Ok(())
     })
