@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use unipgas_core::biased::{Biased, BiasedGuard};
+use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use unipgas_core::{Error, Flags, Region, Rights};
 
@@ -138,7 +139,9 @@ impl Endpoint {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
         };
-        let (mailbox, numbers) = messages.as_ref().map_or(([0; 64], [0; 64]), Messages::keys);
+        let (mailbox, numbers) = messages
+            .as_ref()
+            .map_or(([0; BUNDLE_LEN], [0; BUNDLE_LEN]), Messages::keys);
         let shown = Directory {
             id,
             counts: NOT_YET,

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::engine::Connection;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
@@ -28,17 +29,17 @@ pub(crate) struct Directory {
     /// The sizes of its mailbox.
     pub shape: [u64; 3],
     /// Its process, and this memory, by all transports: a name has not room for them.
-    pub address: [u8; 64],
-    pub directory: [u8; 64],
+    pub address: [u8; BUNDLE_LEN],
+    pub directory: [u8; BUNDLE_LEN],
     /// The domain's keys.
-    pub keys: [u8; 64],
+    pub keys: [u8; BUNDLE_LEN],
     /// Its words for counters.
-    pub tallies: [u8; 64],
+    pub tallies: [u8; BUNDLE_LEN],
     /// Where notices of remote writes go.
-    pub inbox: [u8; 64],
+    pub inbox: [u8; BUNDLE_LEN],
     /// Where messages go, and who has which lane there. All zero without messages.
-    pub mailbox: [u8; 64],
-    pub numbers: [u8; 64],
+    pub mailbox: [u8; BUNDLE_LEN],
+    pub numbers: [u8; BUNDLE_LEN],
 }
 
 /// Of an endpoint that has not been enabled.
@@ -158,7 +159,7 @@ pub(crate) struct Target {
 impl Target {
     pub fn open(domain: &Domain, name: Name) -> Result<Target, Error> {
         let (connection, region, directory) = read_directory(domain, &name)?;
-        let import = |key: &[u8; 64]| connection.import(&RegionKey::from_bytes(key)?);
+        let import = |key: &[u8; BUNDLE_LEN]| connection.import(&RegionKey::from_bytes(key)?);
         Ok(Target {
             name,
             keys: RemoteKeys::new(&connection, &RegionKey::from_bytes(&directory.keys)?)?,

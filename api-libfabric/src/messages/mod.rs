@@ -8,6 +8,7 @@ mod shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
 };
@@ -47,7 +48,7 @@ impl Peers for Acquaintances {
     fn find(&self, number: u32) -> std::result::Result<PeerMailbox, Error> {
         let name = self.name_of(number)?;
         let (connection, _, directory) = read_directory(&self.domain, &name)?;
-        if directory.shape != SHAPE_WORDS || directory.mailbox == [0; 64] {
+        if directory.shape != SHAPE_WORDS || directory.mailbox == [0; BUNDLE_LEN] {
             return Err(Error::Unreachable(
                 "the peer takes no messages of this kind".into(),
             ));
@@ -300,7 +301,7 @@ impl Messages {
     }
 
     /// Keys of the mailbox and of the table of numbers.
-    pub fn keys(&self) -> ([u8; 64], [u8; 64]) {
+    pub fn keys(&self) -> ([u8; BUNDLE_LEN], [u8; BUNDLE_LEN]) {
         let numbers = self.acquaintances.numbers.region().key();
         (*self.mailbox.key().as_bytes(), *numbers.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! Sixty-four opaque bytes that carry one part per transport: the wire form of addresses and region keys.
+//! 128 opaque bytes that carry one part per transport: the wire form of addresses and region keys.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub enum Tag {
 }
 
 /// Bytes of a bundle.
-pub const BUNDLE_LEN: usize = 64;
+pub const BUNDLE_LEN: usize = 128;
 
 /// Parts, one after the other: tag (1 byte), length (1 byte), bytes. A zero tag ends the list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
@@ -25,14 +25,16 @@ pub const BUNDLE_LEN: usize = 64;
 pub struct Bundle([u8; BUNDLE_LEN]);
 
 impl Bundle {
-    /// Packs `parts`. Errors: [`Error::Exhausted`] where they need more than 64 bytes.
+    /// Packs `parts`. Errors: [`Error::Exhausted`] where they need more than [`BUNDLE_LEN`] bytes.
     pub fn pack<'a>(parts: impl IntoIterator<Item = (Tag, &'a [u8])>) -> Result<Self> {
         let mut bytes = [0u8; BUNDLE_LEN];
         let mut at = 0;
         for (tag, part) in parts {
             let end = at + 2 + part.len();
             if end > BUNDLE_LEN {
-                return Err(Error::Exhausted("room in a 64-byte address or key".into()));
+                return Err(Error::Exhausted(format!(
+                    "room in an address or key of {BUNDLE_LEN} bytes"
+                )));
             }
             bytes[at] = tag as u8;
             bytes[at + 1] = part.len() as u8;
@@ -97,11 +99,11 @@ impl Bundle {
         &self.0
     }
 
-    /// From the wire form; other lengths than 64 are refused.
+    /// From the wire form; other lengths than [`BUNDLE_LEN`] are refused.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         bytes.try_into().map(Bundle).map_err(|_| {
             Error::InvalidArgument(format!(
-                "an address or key has 64 bytes, not {}",
+                "an address or key has {BUNDLE_LEN} bytes, not {}",
                 bytes.len()
             ))
         })
@@ -135,10 +137,29 @@ mod tests {
         assert_eq!(bundle.part(Tag::Shm), Some(&[7; 30][..]));
         assert_eq!(Bundle::from_bytes(bundle.as_bytes()).unwrap(), bundle);
         assert!(Bundle::from_bytes(b"short").is_err());
-        assert!(Bundle::pack([(Tag::Shm, &[0; 63][..])]).is_err());
-        let garbage = Bundle::from_bytes(&[0xff; 64]).unwrap();
+        assert!(Bundle::pack([(Tag::Shm, &[0; BUNDLE_LEN - 1][..])]).is_err());
+        let garbage = Bundle::from_bytes(&[0xff; BUNDLE_LEN]).unwrap();
         assert_eq!(garbage.part(Tag::Shm), None);
-        assert_eq!((garbage.count(), garbage.only(0..9)), (0, Bundle([0; 64])));
+        assert_eq!(
+            (garbage.count(), garbage.only(0..9)),
+            (0, Bundle([0; BUNDLE_LEN]))
+        );
+    }
+
+    #[test]
+    fn three_networks_have_room() {
+        let parts = [
+            (Tag::Shm, &[1; 20][..]),
+            (Tag::Opaque, &[2; 30][..]),
+            (Tag::Loopback, &[3; 72][..]),
+        ];
+        let bundle = Bundle::pack(parts).unwrap();
+        for (tag, part) in parts {
+            assert_eq!(bundle.part(tag), Some(part));
+        }
+        assert_eq!(bundle.count(), 3);
+        let more = [parts[0], parts[1], (Tag::Loopback, &[3; 73][..])];
+        assert!(Bundle::pack(more).is_err());
     }
 
     #[test]

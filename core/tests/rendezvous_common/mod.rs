@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::rendezvous::{JobName, Layout, Rendezvous};
 use unipgas_core::{Address, Result};
 
@@ -21,7 +22,7 @@ pub fn join(directory: &str, job: &str, property: u8, words: u32) -> Result<Rend
 
 /// An address or key full of `number`.
 pub fn bundle(number: u32) -> Address {
-    let bytes: Vec<u8> = number.to_ne_bytes().repeat(16);
+    let bytes: Vec<u8> = number.to_ne_bytes().repeat(BUNDLE_LEN / 4);
     Address::from_bytes(&bytes).unwrap()
 }
 

@@ -32,14 +32,14 @@ pub const SLOTS_PER_RANK: usize = 16;
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 31;
 /// The longest value, in bytes.
-pub const MAX_VALUE: usize = 192;
+pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
-const SLOT_BYTES: usize = 256;
+const SLOT_BYTES: usize = 512;
 const SLOT_WORDS: usize = SLOT_BYTES / 4;
 
 // Offsets in the header, in bytes.

@@ -35,7 +35,7 @@ pub struct Layout {
 }
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasR");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 // Words of the header.
 const H_MAGIC: usize = 0;
@@ -53,7 +53,7 @@ const H_DEATHS: usize = 18;
 const HEADER_WORDS: usize = 512;
 
 // Words of a record: the version, then two sides; at the end the generation, plus one, whose death was noticed last.
-const RECORD_WORDS: usize = 48;
+const RECORD_WORDS: usize = 80;
 const SIDE_WORDS: usize = 5 + 2 * BUNDLE_WORDS;
 const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
 const R_NOTICED: usize = RECORD_WORDS - 1;
@@ -73,14 +73,14 @@ pub(super) struct Entry {
 const TAKEN: u64 = 1 << 32;
 const PUBLISHED: u64 = 1 << 33;
 
-fn to_words(bytes: &[u8; BUNDLE_LEN]) -> impl Iterator<Item = u64> {
+fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes
         .chunks_exact(8)
         .map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap_or_default()))
 }
 
-fn to_bytes(words: &[u64]) -> [u8; BUNDLE_LEN] {
-    let mut bytes = [0; BUNDLE_LEN];
+fn to_bytes<const LEN: usize>(words: &[u64]) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
         chunk.copy_from_slice(&word.to_ne_bytes());
     }
