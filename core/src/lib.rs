@@ -22,7 +22,7 @@ pub mod variables;
 
 pub use fabric::{
     agent, awaited, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped,
-    notification, op, own_thread, region, registry, transport,
+    notification, op, own_thread, region, registry, streams, transport,
 };
 pub(crate) use fabric::{limited, operands, registration};
 pub(crate) use launch::interrupt;

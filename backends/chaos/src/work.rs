@@ -18,7 +18,7 @@ pub struct Work {
 }
 
 /// Names an inbox: records of one channel to one inbox stay in order.
-pub type InboxId = (u32, usize, usize, [u64; 2]);
+pub type InboxId = (u32, usize, usize, [u64; 4]);
 
 impl Work {
     /// With a copy of what is the caller's for the time of the call alone.

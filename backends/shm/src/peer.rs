@@ -428,7 +428,7 @@ impl Peer for ShmPeer {
             bell: &process.control().bell,
             locks: &process.control().locks,
             peer: process.index,
-            detail: [entry.address, u64::from(key.slot)],
+            detail: [entry.address, u64::from(key.slot), 0, 0],
         };
         let alive: Arc<(Arc<PeerProcess>, Option<Arc<Mapping>>)> =
             Arc::new((process.clone(), keep));

@@ -364,7 +364,7 @@ impl Peer for Neighbour {
             bell: &self.node.bell,
             locks: &self.node.locks,
             peer: self.index,
-            detail: [u64::from(index), 0],
+            detail: [u64::from(index), 0, 0, 0],
         };
         let alive: Arc<(Arc<Block>, Arc<Node>)> = Arc::new((block.clone(), self.node.clone()));
         // SAFETY:

@@ -19,4 +19,5 @@ pub mod own_thread;
 pub mod region;
 pub(crate) mod registration;
 pub mod registry;
+pub mod streams;
 pub mod transport;

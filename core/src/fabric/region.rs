@@ -243,7 +243,7 @@ pub struct RemoteParts {
     /// The backend's own index of the peer.
     pub peer: u32,
     /// The backend's own data (a remote virtual address, an rkey, …).
-    pub detail: [u64; 2],
+    pub detail: [u64; 4],
 }
 
 // SAFETY:

@@ -155,7 +155,7 @@ impl Serving {
             bell: first.bell(),
             locks: first.locks(),
             peer: 0,
-            detail: [0; 2],
+            detail: [0; 4],
         };
         let alive: Arc<dyn Any + Send + Sync> = Arc::new(first.clone());
         Serving {

@@ -64,6 +64,8 @@ impl Shared {
 struct Slot {
     generation: u32,
     region: Option<RemoteRegion>,
+    /// Whoever imports it is told this, too.
+    told: Vec<u8>,
     /// Somebody has asked for it, and is to be told when it is closed.
     imported: AtomicBool,
     handler: Option<Arc<dyn Handler>>,
@@ -94,11 +96,11 @@ impl Registered {
         self.shared.bell()
     }
 
-    /// Lets peers reach `len` bytes at `base`; gives the first one's place.
+    /// Lets peers reach `len` bytes at `base`; gives the first one's place. Who imports it is told `told` after length (8 bytes) and rights (4).
     ///
     /// # Safety
     /// The bytes are valid until [`close`](Registered::close).
-    pub unsafe fn open(&self, base: *mut u8, len: usize, rights: Rights) -> Place {
+    pub unsafe fn open(&self, base: *mut u8, len: usize, rights: Rights, told: Vec<u8>) -> Place {
         let parts = RemoteParts {
             base,
             len,
@@ -108,7 +110,7 @@ impl Registered {
             bell: self.shared.bell(),
             locks: self.shared.locks(),
             peer: 0,
-            detail: [0; 2],
+            detail: [0; 4],
         };
         // SAFETY:
         // - the bytes by the caller's word, as long as the slot has the region; bell and locks as long as `shared`.
@@ -122,6 +124,7 @@ impl Registered {
         let slot = &mut slots[number];
         slot.generation += 1;
         slot.region = Some(region);
+        slot.told = told;
         slot.imported = AtomicBool::new(false);
         slot.handler = None;
         Place {
@@ -274,10 +277,13 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             return Ok(reply);
         }
         Request::Import { place } => {
-            find(slots, place)?;
+            let parts = find(slots, place)?.region.parts();
+            let slot = &slots[place.slot as usize];
             // The slots are locked, so whoever closes this one sees it.
-            let imported = &slots[place.slot as usize].imported;
-            imported.store(true, Ordering::Relaxed);
+            slot.imported.store(true, Ordering::Relaxed);
+            let len = (parts.len as u64).to_le_bytes();
+            let rights = parts.rights.bits().to_le_bytes();
+            return Ok([&len[..], &rights, &slot.told].concat());
         }
         Request::Forgotten { .. } => {}
     }

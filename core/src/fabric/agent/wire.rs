@@ -71,7 +71,7 @@ pub enum Request<'a> {
         to: Place,
         bytes: &'a [u8],
     },
-    /// Is it registered? Who asks is told when it no longer is.
+    /// Is it registered? The answer has what is to be known of it (see `Registered::open`), and who asks is told when it no longer is.
     Import {
         place: Place,
     },

@@ -195,7 +195,7 @@ fn region(peer: u32) -> RemoteRegion {
         bell: std::ptr::null(),
         locks: std::ptr::null(),
         peer,
-        detail: [0; 2],
+        detail: [0; 4],
     };
     // SAFETY:
     // - it leads nowhere.

@@ -1,0 +1,173 @@
+//! Serving peers, and taking what they answer: by turns that never wait. Whoever drives does both; who waits takes answers.
+
+use std::sync::Arc;
+
+use super::guest::{Guest, is_silent};
+use super::home::Home;
+use super::link::Link;
+
+/// The most guests who have not said who they are.
+const STRANGERS: usize = 512;
+
+/// A stream to a peer, and what has come from there in part.
+struct Host {
+    link: Arc<Link>,
+    incoming: Vec<u8>,
+    blocked: bool,
+}
+
+/// What a turn works on.
+#[derive(Default)]
+pub(super) struct Agent {
+    /// In the order in which they have come.
+    guests: Vec<Guest>,
+    hosts: Vec<Host>,
+    /// There is no room for another guest: who begins a stream waits.
+    full: bool,
+}
+
+impl Agent {
+    /// Takes what has been answered. Runs nobody's code, so that it may be called whatever the caller holds.
+    pub fn take_answers(&mut self, home: &Home) {
+        self.meet_new_hosts(home);
+        let news = home.network().progress();
+        if news.ended {
+            home.tell_of_news();
+        }
+        if news.streams {
+            self.hear_hosts(home, false);
+        }
+    }
+
+    /// Does what there is to do.
+    pub fn turn(&mut self, home: &Home) {
+        let looks = home.hear_alarm();
+        if home.network().progress().ended {
+            home.tell_of_news();
+        }
+        self.meet_new_hosts(home);
+        if home.is_leaving() {
+            self.guests
+                .iter_mut()
+                .for_each(|guest| guest.tell_of_leave(home));
+            home.releases.left();
+        }
+        self.tell_of_releases(home);
+        if !self.full || looks {
+            self.greet(home);
+        }
+        self.guests.retain_mut(|guest| guest.turn(home, looks));
+        self.dismiss_strangers();
+        self.hear_hosts(home, looks);
+        let held_back = !self.guests.iter().all(Guest::is_served);
+        if held_back || !home.network().may_rest() {
+            // What is held back goes on without an event.
+            home.wake();
+        }
+        if home.releases.have_changed() {
+            home.registered().bell().ring_if_heard();
+        }
+    }
+
+    /// Whether everything that peers are told has left.
+    pub fn has_sent_all(&self) -> bool {
+        self.guests.iter().all(Guest::has_all)
+    }
+
+    fn meet_new_hosts(&mut self, home: &Home) {
+        let links = std::mem::take(&mut *home.new_links.lock());
+        self.hosts.extend(links.into_iter().map(|link| Host {
+            link,
+            incoming: Vec::new(),
+            blocked: false,
+        }));
+    }
+
+    fn greet(&mut self, home: &Home) {
+        let full = loop {
+            match home.network().accept() {
+                Ok(None) => break false,
+                Ok(Some(accepted)) => self.guests.push(Guest::new(accepted, home)),
+                Err(error) => {
+                    if !self.full {
+                        tracing::warn!("a process that has connected has to wait: {error}");
+                    }
+                    break true;
+                }
+            }
+        };
+        if full {
+            // There may be room at the next look; until then who waits would have one turn follow the other.
+            home.watch_silence();
+        }
+        if self.full != full {
+            self.full = full;
+            home.network().want_guests(!full);
+        }
+    }
+
+    /// Who says nothing must not keep others out: those who came first go, all where there is no room.
+    fn dismiss_strangers(&mut self) {
+        let there = self
+            .guests
+            .iter()
+            .filter(|guest| guest.is_stranger())
+            .count();
+        let most = if self.full { 0 } else { STRANGERS };
+        let mut many = there.saturating_sub(most);
+        if many == 0 {
+            return;
+        }
+        tracing::warn!(
+            "{many} processes have connected and said nothing: their streams are closed"
+        );
+        self.guests.retain(|guest| {
+            let goes = many > 0 && guest.is_stranger();
+            if goes {
+                many -= 1;
+                guest.part();
+            }
+            !goes
+        });
+    }
+
+    fn tell_of_releases(&mut self, home: &Home) {
+        let guests = &mut self.guests;
+        home.releases.tell(|place| {
+            let told = guests
+                .iter_mut()
+                .filter_map(|guest| guest.tell_of_release(home, place).then_some(()));
+            told.count()
+        });
+    }
+
+    fn hear_hosts(&mut self, home: &Home, looks: bool) {
+        self.hosts.retain_mut(|host| {
+            let Host {
+                link,
+                incoming,
+                blocked,
+            } = host;
+            let stream = &**link.stream();
+            let was_reached = link.is_reached();
+            let had_unsent = link.has_unsent();
+            let is_blocked = link.push();
+            let reached = !was_reached && link.is_reached();
+            let ended = stream.pull(incoming).is_err();
+            let taken = link.take(incoming, home);
+            let silent = looks && is_silent(stream, home);
+            let lost = ended || silent || taken.is_err();
+            if lost {
+                link.close();
+            } else if *blocked != is_blocked {
+                *blocked = is_blocked;
+                stream.want_room(is_blocked);
+            }
+            let sent = had_unsent && !link.has_unsent();
+            if lost || reached || sent || taken.is_ok_and(|news| news) {
+                home.tell_of_news();
+            }
+            !lost
+        });
+    }
+}

@@ -1,0 +1,232 @@
+//! Somebody who has begun a stream to this process, and is served.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::envelope::{self, Answered, Envelope};
+use super::greeting::{HELLO, Who, greeted};
+use super::home::Home;
+use super::landing::parts;
+use super::network::{Accepted, Ended, Faults, Found, Order, Stream};
+use super::outgoing::Outgoing;
+use crate::Error;
+use crate::agent::{Answer, Place, Request, wire};
+
+/// A guest.
+pub(super) struct Guest {
+    stream: Arc<dyn Stream>,
+    /// Where he listens, who has said the secret.
+    known: Option<Who>,
+    told_of_leave: bool,
+    /// What he has imported, and has not been told the end of.
+    imported: HashSet<Place>,
+    /// What he has been told the end of, and may use still.
+    released: HashSet<Place>,
+    incoming: Vec<u8>,
+    /// Where requests wait, if they are not carried out as they come.
+    order: Option<Box<dyn Order>>,
+    outgoing: Outgoing,
+    /// The end of a full stream is waited for.
+    blocked: bool,
+}
+
+impl Guest {
+    pub fn new(accepted: Accepted, home: &Home) -> Self {
+        Guest {
+            stream: accepted.stream,
+            known: accepted.known,
+            told_of_leave: false,
+            imported: HashSet::new(),
+            released: HashSet::new(),
+            incoming: Vec::new(),
+            order: home.faults().and_then(Faults::order),
+            outgoing: Outgoing::default(),
+            blocked: false,
+        }
+    }
+
+    pub fn is_stranger(&self) -> bool {
+        self.known.is_none()
+    }
+
+    /// Whether nothing is held back.
+    pub fn is_served(&self) -> bool {
+        self.order.as_ref().is_none_or(|order| order.is_empty())
+    }
+
+    /// Whether he has been sent everything.
+    pub fn has_all(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    pub fn tell_of_leave(&mut self, home: &Home) {
+        if self.known.is_some() && !self.told_of_leave {
+            self.told_of_leave = true;
+            self.answer(0, &Answer::Leaving);
+            let _ = self.push(home);
+        }
+    }
+
+    /// A registration has ended. False: he does not know it.
+    pub fn tell_of_release(&mut self, home: &Home, place: Place) -> bool {
+        let knows = self.imported.remove(&place);
+        if knows {
+            self.released.insert(place);
+            self.answer(0, &Answer::Released(place));
+            let _ = self.push(home);
+        }
+        knows
+    }
+
+    /// His part of a turn. False: he goes, and with him what he uses.
+    pub fn turn(&mut self, home: &Home, looks: bool) -> bool {
+        let ended = self.stream.pull(&mut self.incoming).is_err();
+        // What came before the end counts.
+        let sense = self.serve(home, ended);
+        if sense.is_err() {
+            tracing::warn!("a process has sent what no peer sends: its stream is closed");
+        }
+        let lost = self.known.is_some_and(|who| home.is_lost(&who));
+        let stays = sense.is_ok()
+            && !ended
+            && !lost
+            && self.push(home).is_ok()
+            && !(looks && is_silent(&*self.stream, home));
+        if !stays {
+            self.part();
+            for place in self.released.drain() {
+                home.releases.forgotten(place);
+            }
+        } else if self.blocked == self.outgoing.is_empty() {
+            self.blocked = !self.blocked;
+            self.stream.want_room(self.blocked);
+        }
+        stays
+    }
+
+    /// Carries out what has come whole; all of it where that is the `last`. Errors: he makes no sense, or does not know the secret.
+    fn serve(&mut self, home: &Home, last: bool) -> Result<(), wire::Malformed> {
+        let incoming = std::mem::take(&mut self.incoming);
+        let mut at = 0;
+        if self.known.is_none() {
+            let Some(said) = incoming.first_chunk::<HELLO>() else {
+                self.incoming = incoming;
+                return Ok(());
+            };
+            self.known = greeted(said, &home.network().secret());
+            at = HELLO;
+        }
+        let who = self.known.ok_or(wire::Malformed)?;
+        if home.is_lost(&who) {
+            // It is as if nothing of it had come.
+            self.incoming.clear();
+            return Ok(());
+        }
+        while let Some((head, message, len)) = envelope::first::<Envelope>(&incoming[at..])? {
+            let request = Request::decode(message)?;
+            at += len;
+            match (request, &mut self.order) {
+                (Request::Forgotten { place }, _) => {
+                    if self.released.remove(&place) {
+                        home.releases.forgotten(place);
+                    }
+                }
+                (Request::Import { .. }, _) | (_, None) => self.carry_out(home, &head, &request),
+                (_, Some(order)) => order.hold(head, &request, message),
+            }
+        }
+        self.incoming = incoming;
+        self.incoming.drain(..at);
+        while let Some((head, message)) = self.order.as_mut().and_then(|order| order.take(last)) {
+            self.carry_out(home, &head, &Request::decode(&message)?);
+        }
+        if let Some(order) = &mut self.order {
+            order.turn();
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, home: &Home, head: &Envelope, request: &Request<'_>) {
+        let answer = match request {
+            // What is told to have ended is the whole.
+            Request::Import { place } if place.offset != 0 => failed(&Error::StaleRegion),
+            _ => serve_in_parts(home, request),
+        };
+        self.answer(head.number, &answer);
+        if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
+            self.imported.insert(*place);
+        }
+    }
+
+    fn answer(&mut self, number: Answered, answer: &Answer) {
+        let into = self.outgoing.bytes();
+        let whole = envelope::frame(into, number, |into| answer.encode(into));
+        if let Err(error) = whole {
+            // What was asked for is too long; the end of it is not.
+            let _ = envelope::frame(into, number, |into| failed(&error).encode(into));
+        }
+    }
+
+    /// Sends what there is room for. Errors: the stream has ended.
+    fn push(&mut self, home: &Home) -> Result<(), Ended> {
+        if self.outgoing.is_empty() {
+            return Ok(());
+        }
+        let pushed = self.outgoing.push(&*self.stream);
+        home.watch_silence();
+        pushed
+    }
+
+    /// The last that he sees of this process, whatever children of it have the stream, too.
+    pub fn part(&self) {
+        self.stream.end();
+    }
+}
+
+/// Looks whether somebody is at the other end; and again later, if anything is on its way.
+pub(super) fn is_silent(stream: &dyn Stream, home: &Home) -> bool {
+    let found = stream.look();
+    if found == Found::Waits {
+        home.watch_silence();
+    }
+    found == Found::Silence
+}
+
+fn failed(error: &Error) -> Answer {
+    Answer::Failed(error.into())
+}
+
+/// What keeps no lines writes from the end.
+fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
+    let Request::Put {
+        to,
+        bytes,
+        flags,
+        notice,
+    } = *request
+    else {
+        return home.registered().serve(request);
+    };
+    let mut answer = Answer::Done(Vec::new());
+    for part in parts(bytes.len(), home.writes_backwards()) {
+        let first = part.start == 0;
+        let Some(offset) = to.offset.checked_add(part.start as u64) else {
+            return failed(&Error::StaleRegion);
+        };
+        let to = Place { offset, ..to };
+        answer = home.registered().serve(&Request::Put {
+            to,
+            bytes: &bytes[part],
+            flags,
+            // With the part that comes last.
+            notice: notice.filter(|_| first),
+        });
+        if let Answer::Failed(_) = answer {
+            break;
+        }
+        if !first {
+            std::thread::yield_now();
+        }
+    }
+    answer
+}

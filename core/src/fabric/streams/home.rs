@@ -1,0 +1,325 @@
+//! What everything of one process shares.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::agent::Agent;
+use super::greeting::{ADDRESS, Who, greeting, padded};
+use super::heap::Heap;
+use super::issue::Issue;
+use super::link::{Link, Waiting};
+use super::network::{After, Faults, Network};
+use super::release::Releases;
+use super::timer::Timer;
+use crate::agent::{Registered, wire};
+use crate::descriptor::above;
+use crate::driver::Driven;
+use crate::op::Local;
+use crate::transport::{Limits, Transport};
+use crate::wait::Patience;
+use crate::{Deadline, Error, Result, process};
+
+/// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
+pub(super) const PARTING: Duration = Duration::from_secs(5);
+
+/// A frame has room for the operands and the comparands of an atomic operation.
+const LARGEST: usize = wire::LONGEST / 2;
+
+/// This process among its peers: its agent and its streams. Its turns are taken by who [drives](Driven) it, when its [descriptor](AsFd) can be read.
+pub struct Home {
+    network: Arc<dyn Network>,
+    faults: Option<Arc<dyn Faults>>,
+    limits: Limits,
+    requests_wait_for: After,
+    registered: Registered,
+    pub(super) heap: Heap,
+    /// Of the network, the alarm and the timer.
+    events: OwnedFd,
+    alarm: OwnedFd,
+    pub(super) timer: Timer,
+    agent: Mutex<Agent>,
+    process: u32,
+    leaving: AtomicBool,
+    pub(super) releases: Releases,
+    /// Streams that the agent does not know yet.
+    pub(super) new_links: Mutex<Vec<Arc<Link>>>,
+    /// One for each peer, by the index that its regions have.
+    links: RwLock<Vec<Arc<Link>>>,
+    /// Those whose late operations the agent sends.
+    issues: Mutex<Vec<Weak<Issue>>>,
+    channels: AtomicU32,
+    /// Peers whose streams have been lost.
+    lost: Mutex<HashSet<Who>>,
+}
+
+impl Home {
+    /// Somebody has to take the turns. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`].
+    pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+        let mut limits = network.limits();
+        limits.largest = limits.largest.min(LARGEST);
+        let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
+        let events = events.map_err(|e| Error::os("epoll_create", e))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let alarm = above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?;
+        let timer = Timer::new()?;
+        for what in [alarm.as_fd(), timer.as_fd(), network.events()] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&events, what, data, epoll::EventFlags::IN)
+                .map_err(|e| Error::os("epoll_ctl", e))?;
+        }
+        Ok(Home {
+            faults: network.faults(),
+            limits,
+            requests_wait_for: network.requests_wait_for(),
+            network,
+            registered: Registered::new(beside),
+            heap: Heap::default(),
+            events,
+            alarm,
+            timer,
+            agent: Mutex::default(),
+            process: process::id(),
+            leaving: AtomicBool::new(false),
+            releases: Releases::default(),
+            new_links: Mutex::default(),
+            links: RwLock::default(),
+            issues: Mutex::default(),
+            channels: AtomicU32::new(0),
+            lost: Mutex::default(),
+        })
+    }
+
+    /// As it was opened.
+    pub fn network(&self) -> &dyn Network {
+        &*self.network
+    }
+
+    /// What requests are confined to.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What the requests of peers can reach.
+    pub fn registered(&self) -> &Registered {
+        &self.registered
+    }
+
+    pub(super) fn requests_wait_for(&self) -> After {
+        self.requests_wait_for
+    }
+
+    pub(super) fn faults(&self) -> Option<&dyn Faults> {
+        self.faults.as_deref()
+    }
+
+    pub(super) fn writes_backwards(&self) -> bool {
+        self.faults().is_some_and(Faults::backwards)
+    }
+
+    /// See [`Network::check_local`].
+    pub fn check_local(&self, local: Local, len: usize) -> Result<()> {
+        match self.limits.registered {
+            true => self.network.check_local(&self.registered, local, len),
+            false => Ok(()),
+        }
+    }
+
+    /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`Network::reach`];
+    /// [`Error::PeerDead`] where nobody answers.
+    pub fn connect(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
+        if address.len() > ADDRESS {
+            return Err(Error::Unreachable("the address is too long".into()));
+        }
+        if self.is_lost(&padded(address)) {
+            return Err(Error::PeerDead);
+        }
+        let (index, link) = self.find_or_begin(address)?;
+        // It ends: there is an answer, or there has been none for too long.
+        self.wait_until(Deadline::Never, || link.is_reached() || link.is_gone())?;
+        match link.is_reached() {
+            true => Ok((index, link)),
+            false => Err(Error::PeerDead),
+        }
+    }
+
+    fn find_or_begin(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
+        if let Some(known) = known(&self.links.read(), address) {
+            return Ok(known);
+        }
+        // Nobody waits for a lock meanwhile.
+        let begun = self.network.reach(address)?;
+        let mut links = self.links.write();
+        if let Some(known) = known(&links, address) {
+            // Another thread was faster; the peer sees a stream begin and end.
+            begun.stream.end();
+            return Ok(known);
+        }
+        let own = self.network.address();
+        let greeting = begun.secret.map(|secret| greeting(&secret, own));
+        let greeting: &[u8] = greeting.as_ref().map_or(&[], |said| said);
+        let link = Arc::new(Link::new(begun.stream, address, greeting));
+        // In the place of one that has gone, and that nobody asks any more.
+        let unused = links
+            .iter()
+            .position(|link| link.is_gone() && Arc::strong_count(link) == 1);
+        let index = unused.unwrap_or(links.len());
+        match unused {
+            Some(index) => links[index] = link.clone(),
+            None => links.push(link.clone()),
+        }
+        drop(links);
+        // Most are connected by now. The others greet when they are, and it is watched whether anybody answers.
+        link.push();
+        self.new_links.lock().push(link.clone());
+        self.wake();
+        self.watch_silence();
+        Ok((index as u32, link))
+    }
+
+    /// Asks the peer what `encode` appends. Errors: as [`Link::ask`].
+    pub(super) fn ask(
+        &self,
+        link: &Link,
+        order: (u32, bool),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        waiting: Waiting,
+    ) -> Result<()> {
+        if link.ask(order, encode, waiting)? {
+            self.wake();
+        }
+        self.watch_silence();
+        Ok(())
+    }
+
+    /// Something has been sent: the agent looks from time to time whether somebody is at the other end ([`Stream::look`](super::Stream::look)), until nothing is on
+    /// its way.
+    pub fn watch_silence(&self) {
+        self.timer.start();
+    }
+
+    /// The agent sends this one's late operations from now on.
+    pub(super) fn serve_late(&self, issue: &Arc<Issue>) {
+        let mut issues = self.issues.lock();
+        issues.retain(|issue| issue.strong_count() > 0);
+        issues.push(Arc::downgrade(issue));
+    }
+
+    /// Something has happened that operations and threads may wait for.
+    pub(super) fn tell_of_news(&self) {
+        let issues: Vec<_> = self
+            .issues
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        issues.iter().for_each(|issue| issue.send_late());
+        self.registered.bell().ring_if_heard();
+    }
+
+    /// A number for another channel.
+    pub(super) fn next_channel(&self) -> u32 {
+        self.channels.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// An operation goes to this peer, who may be lost at it.
+    pub(super) fn count(&self, link: &Link) {
+        if self.faults().is_some_and(Faults::loses) {
+            tracing::debug!("the streams between this process and a peer are lost");
+            self.lost.lock().insert(padded(link.address()));
+            link.cut();
+            self.wake();
+        }
+    }
+
+    /// Whether the streams between this process and the one that listens there have been lost.
+    pub(super) fn is_lost(&self, address: &Who) -> bool {
+        self.faults.is_some() && self.lost.lock().contains(address)
+    }
+
+    /// False in the child of a fork, to which none of the streams belong.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// Takes what peers have answered, unless another thread does.
+    pub fn take_answers(&self) {
+        if self.is_here()
+            && let Some(mut agent) = self.agent.try_lock()
+        {
+            agent.take_answers(self);
+        }
+    }
+
+    /// Waits until `done`, which answers of peers or the progress thread bring about. Errors: [`Error::Timeout`].
+    pub fn wait_until(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> Result<()> {
+        let patience = Patience {
+            bell: self.registered.bell(),
+            crowded: true,
+            company: &AtomicU32::new(1),
+        };
+        patience.wait(deadline, &mut || Ok(()), || {
+            self.take_answers();
+            done().then_some(())
+        })
+    }
+
+    /// Calls for a turn.
+    pub fn wake(&self) {
+        let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+    }
+
+    /// For the agent: a turn begins. Whether it is time to look at streams.
+    pub(super) fn hear_alarm(&self) -> bool {
+        let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
+        self.timer.is_due()
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Peers learn that this process leaves. The process may end right after this.
+    pub(super) fn leave(&self) {
+        if self.is_here() {
+            self.leaving.store(true, Ordering::Release);
+            self.wake();
+            let _ = self.wait_until(Deadline::Never, || self.releases.has_left());
+        }
+    }
+
+    /// Before it goes: who takes what he is sent gets it.
+    pub(super) fn part(&self) {
+        let _ = self.wait_until(Deadline::after(PARTING), || {
+            self.agent.lock().has_sent_all()
+        });
+        self.releases.close();
+    }
+}
+
+/// The stream to the process behind `address` that there is, and its index.
+fn known(links: &[Arc<Link>], address: &[u8]) -> Option<(u32, Arc<Link>)> {
+    let index = links
+        .iter()
+        .position(|link| link.address() == address && !link.is_gone())?;
+    Some((index as u32, links[index].clone()))
+}
+
+impl Driven for Home {
+    fn drive(&self) {
+        if self.is_here() {
+            self.agent.lock().turn(self);
+        }
+    }
+}
+
+impl AsFd for Home {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}

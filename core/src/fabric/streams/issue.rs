@@ -1,0 +1,378 @@
+//! The issue of operations: most become requests, and end with their answers.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::completion::{Completions, Kind};
+use super::home::Home;
+use super::landing::Landing;
+use super::late::{Late, Queue, What};
+use super::link::{Link, Waiting};
+use super::network::After;
+use super::own::{Own, Ticket};
+use super::registration::link_of;
+use crate::agent::{Place, Request};
+use crate::op::{Flags, Local, Outcome};
+use crate::region::RemoteRegion;
+use crate::{Error, Result};
+
+/// A channel whose operations are requests. A stream keeps its order, so every operation is ordered at the target, unless it draws another order
+/// ([`Faults::order`](super::Faults::order)). What is ordered after a read waits here until what was read has come, and whatever is posted to that peer meanwhile
+/// behind it.
+pub struct Requests(Arc<Issue>);
+
+/// Of one channel, shared with the agent.
+pub struct Issue {
+    pub(super) home: Arc<Home>,
+    /// By which targets know it.
+    id: u32,
+    completions: Arc<Completions>,
+    late: Queue,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Put {
+    pub src: Local,
+    pub len: usize,
+    pub to: Place,
+    pub notice: Option<(Place, u32)>,
+    pub flags: Flags,
+}
+
+// SAFETY:
+// - the source is valid until the operation is complete, on any thread: the contract of the operation.
+unsafe impl Send for Put {}
+
+impl Put {
+    pub fn request(&self) -> Request<'_> {
+        Request::Put {
+            to: self.to,
+            // SAFETY:
+            // - valid until the operation is complete (contract of the operation).
+            bytes: unsafe { bytes(self.src.ptr, self.len) },
+            flags: self.flags,
+            notice: self.notice,
+        }
+    }
+}
+
+impl Requests {
+    /// A new one. Its network lets `depth` operations to a peer be under way.
+    pub fn new(home: &Arc<Home>, depth: usize) -> Self {
+        let issue = Arc::new(Issue {
+            home: home.clone(),
+            id: home.next_channel(),
+            completions: Arc::new(Completions::new(depth)),
+            late: Queue::default(),
+        });
+        home.serve_late(&issue);
+        Requests(issue)
+    }
+}
+
+impl Deref for Requests {
+    type Target = Issue;
+
+    fn deref(&self) -> &Issue {
+        &self.0
+    }
+}
+
+/// What is posted, now or later.
+trait Posting {
+    /// It leaves.
+    fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()>;
+    /// As it is kept.
+    fn keep(self) -> Result<What>;
+}
+
+/// A request that is read in the call.
+struct Asking<'a> {
+    request: &'a Request<'a>,
+    flags: Flags,
+    landing: Option<Landing>,
+}
+
+impl Posting for Asking<'_> {
+    fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
+        let encode = |into: &mut Vec<u8>| self.request.encode(into);
+        issue.ask(link, peer, encode, self.landing.take(), self.flags, context)
+    }
+
+    fn keep(self) -> Result<What> {
+        let mut frame = Vec::new();
+        self.request.encode(&mut frame)?;
+        Ok(What::Frame(frame, self.flags, self.landing))
+    }
+}
+
+impl Posting for Put {
+    fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
+        let encode = |into: &mut Vec<u8>| self.request().encode(into);
+        issue.ask(link, peer, encode, None, self.flags, context)
+    }
+
+    fn keep(self) -> Result<What> {
+        Ok(What::Put(self))
+    }
+}
+
+struct Posted<O> {
+    own: O,
+    reads: bool,
+}
+
+impl<O: Own + 'static> Posting for Posted<O> {
+    fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
+        issue.hand_over(link, peer, &mut self.own, self.reads, context)
+    }
+
+    fn keep(self) -> Result<What> {
+        Ok(What::Own(Box::new(self.own), self.reads))
+    }
+}
+
+impl Issue {
+    /// Their ends.
+    pub fn completions(&self) -> &Arc<Completions> {
+        &self.completions
+    }
+
+    /// Posts an operation of the network's own to the owner of `region`, which has been checked. It leaves at once, and nothing is allocated, unless it has to
+    /// wait: `after` earlier ones of this channel to that peer, or behind others that do. `reads`: it writes what the caller reads. Errors: those of
+    /// [`Own::post`]; [`Error::PeerDead`]; [`Error::NotNow`] beyond the channel's depth.
+    pub fn post_own<O: Own + 'static>(
+        &self,
+        region: &RemoteRegion,
+        own: O,
+        reads: bool,
+        after: After,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.post_or_keep(region, after, Posted { own, reads }, context)
+    }
+
+    pub(super) fn post(
+        &self,
+        region: &RemoteRegion,
+        request: &Request<'_>,
+        landing: Option<Landing>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let asking = Asking {
+            request,
+            flags,
+            landing,
+        };
+        self.post_or_keep(region, self.waits_for(flags), asking, context)
+    }
+
+    pub(super) fn post_put(
+        &self,
+        region: &RemoteRegion,
+        put: Put,
+        context: u64,
+    ) -> Result<Outcome> {
+        match put.flags.contains(Flags::INLINE) {
+            true => self.post(region, &put.request(), None, put.flags, context),
+            false => self.post_or_keep(region, self.waits_for(put.flags), put, context),
+        }
+    }
+
+    /// What a request with these flags has to come after.
+    fn waits_for(&self, flags: Flags) -> After {
+        match flags.contains(Flags::ORDERED) {
+            true => self.home.requests_wait_for(),
+            false => After::empty(),
+        }
+    }
+
+    fn post_or_keep(
+        &self,
+        region: &RemoteRegion,
+        after: After,
+        mut posting: impl Posting,
+        context: u64,
+    ) -> Result<Outcome> {
+        let link = link_of(region).ok_or(Error::PeerDead)?;
+        let peer = region.parts().peer;
+        let held_up = || self.is_held_up(link, peer, after);
+        self.completions.begin(peer)?;
+        let posted = match self.late.is_empty() && !held_up() {
+            true => posting.leave(self, link, peer, context),
+            false => self.keep_or_post(link, peer, after, posting, context),
+        };
+        match posted {
+            Ok(()) => Ok(Outcome::Pending),
+            Err(error) => {
+                // What has not been asked is not pending.
+                self.completions.take_back(peer);
+                Err(error)
+            }
+        }
+    }
+
+    #[cold]
+    fn keep_or_post(
+        &self,
+        link: &Arc<Link>,
+        peer: u32,
+        after: After,
+        posting: impl Posting,
+        context: u64,
+    ) -> Result<()> {
+        let mut posting = Some(posting);
+        let held_up = || self.is_held_up(link, peer, after);
+        let kept = self.late.keep(peer, held_up, || {
+            let what = posting.take().map(Posting::keep);
+            Ok(Late {
+                link: link.clone(),
+                what: what.unwrap_or(Err(Error::Unsupported))?,
+                after,
+                context,
+            })
+        })?;
+        match (kept, posting) {
+            (false, Some(mut posting)) => posting.leave(self, link, peer, context),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_held_up(&self, link: &Link, peer: u32, after: After) -> bool {
+        !after.is_empty() && (self.completions.hold_up(peer, after) || link.holds_up(after))
+    }
+
+    /// Sends what has waited for others that have ended.
+    pub(super) fn send_late(&self) {
+        let held_up = |peer, late: &Late| self.is_held_up(&late.link, peer, late.after);
+        self.late.send(|peer, late| self.send(peer, late), held_up);
+    }
+
+    /// Errors: there is no room for it now.
+    fn send(&self, peer: u32, late: Late) -> std::result::Result<(), Late> {
+        let Late {
+            link,
+            what,
+            after,
+            context,
+        } = late;
+        let sent = match what {
+            What::Frame(frame, flags, landing) => {
+                let encode = |into: &mut Vec<u8>| {
+                    into.extend_from_slice(&frame);
+                    Ok(())
+                };
+                self.ask(&link, peer, encode, landing, flags, context)
+            }
+            What::Put(mut put) => self
+                .check_source(put.src, put.len, put.flags)
+                .and_then(|()| put.leave(self, &link, peer, context)),
+            What::Own(mut own, reads) => {
+                match self.hand_over(&link, peer, &mut *own, reads, context) {
+                    Err(Error::NotNow) => {
+                        let what = What::Own(own, reads);
+                        return Err(Late {
+                            link,
+                            what,
+                            after,
+                            context,
+                        });
+                    }
+                    other => other,
+                }
+            }
+        };
+        if let Err(error) = sent {
+            self.completions.end(peer, context, Err(error));
+        }
+        Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        link: &Arc<Link>,
+        peer: u32,
+        own: &mut (impl Own + ?Sized),
+        reads: bool,
+        context: u64,
+    ) -> Result<()> {
+        self.home.count(link);
+        let kind = Kind { own: true, reads };
+        self.completions.leaves(peer, kind);
+        let waiting = Waiting {
+            completions: self.completions.clone(),
+            peer,
+            context,
+            kind,
+            landing: None,
+        };
+        let number = link
+            .begin_own(waiting)
+            .inspect_err(|_| self.completions.is_done(peer, kind))?;
+        let ticket = Ticket {
+            link: link.clone(),
+            number,
+        };
+        match own.post(ticket) {
+            // What has ended meanwhile is reported.
+            Err(error) if link.forget_own(number) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the peer for an operation that is pending already.
+    fn ask(
+        &self,
+        link: &Link,
+        peer: u32,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        landing: Option<Landing>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<()> {
+        self.home.count(link);
+        let reads = landing.as_ref().is_some_and(Landing::reads);
+        let kind = Kind { own: false, reads };
+        self.completions.leaves(peer, kind);
+        let waiting = Waiting {
+            completions: self.completions.clone(),
+            peer,
+            context,
+            kind,
+            landing,
+        };
+        let ordered = flags.contains(Flags::ORDERED);
+        let asked = self.home.ask(link, (self.id, ordered), encode, waiting);
+        asked.inspect_err(|_| self.completions.is_done(peer, kind))
+    }
+
+    pub(super) fn check_source(&self, src: Local, len: usize, flags: Flags) -> Result<()> {
+        match flags.contains(Flags::INLINE) {
+            true => Ok(()),
+            false => self.home.check_local(src, len),
+        }
+    }
+
+    /// Whether this network moves so many bytes like that.
+    pub(super) fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
+        let limits = self.home.limits();
+        let inline = flags.contains(Flags::INLINE) && len > limits.inline;
+        let lines = flags.contains(Flags::LINES) && !limits.lines;
+        match inline || lines || len > limits.largest {
+            true => Err(Error::Unsupported),
+            false => Ok(()),
+        }
+    }
+}
+
+/// # Safety
+/// Null with no bytes, or `len` bytes at `ptr` are valid and stay as they are for `'a`.
+pub(super) unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY:
+    // - the caller's word.
+    unsafe { std::slice::from_raw_parts(ptr, len) }
+}

@@ -1,0 +1,96 @@
+//! Operations of a channel that wait for earlier ones to the same peer, and what is posted there meanwhile behind them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use parking_lot::Mutex;
+
+use super::issue::Put;
+use super::landing::Landing;
+use super::link::Link;
+use super::network::After;
+use super::own::Own;
+use crate::Flags;
+
+/// An operation that waits.
+pub(super) struct Late {
+    /// Nobody else gets the peer's number meanwhile.
+    pub link: Arc<Link>,
+    pub what: What,
+    pub after: After,
+    pub context: u64,
+}
+
+pub(super) enum What {
+    /// A request's frame, and where what is answered goes.
+    Frame(Vec<u8>, Flags, Option<Landing>),
+    /// A put, whose source may be what is read.
+    Put(Put),
+    /// The network's own; whether it reads.
+    Own(Box<dyn Own>, bool),
+}
+
+/// Those of one channel, by peers; of those that have some.
+#[derive(Default)]
+pub(super) struct Queue {
+    late: Mutex<BTreeMap<u32, VecDeque<Late>>>,
+    /// Peers that have some; also while one may get some.
+    peers: AtomicUsize,
+}
+
+impl Queue {
+    /// Whether there are none, and none is being sent.
+    pub fn is_empty(&self) -> bool {
+        self.peers.load(Ordering::Acquire) == 0
+    }
+
+    /// Keeps what `keep` gives if others of that peer wait, or if it is `held_up`. False: it may leave.
+    pub fn keep(
+        &self,
+        peer: u32,
+        held_up: impl Fn() -> bool,
+        keep: impl FnOnce() -> crate::Result<Late>,
+    ) -> crate::Result<bool> {
+        let mut late = self.late.lock();
+        // Who ends what holds it up looks for late ones afterwards.
+        self.peers.store(late.len() + 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let kept = match late.contains_key(&peer) || held_up() {
+            false => Ok(false),
+            true => keep().map(|what| {
+                late.entry(peer).or_default().push_back(what);
+                true
+            }),
+        };
+        self.peers.store(late.len(), Ordering::Release);
+        kept
+    }
+
+    /// Sends those that wait no more; whoever sees that first does it. `send` gives one back that there is no room for now.
+    pub fn send(
+        &self,
+        mut send: impl FnMut(u32, Late) -> Result<(), Late>,
+        held_up: impl Fn(u32, &Late) -> bool,
+    ) {
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return;
+        }
+        let mut late = self.late.lock();
+        late.retain(|peer, late| {
+            while let Some(next) = late.pop_front() {
+                let next = match held_up(*peer, &next) {
+                    true => Err(next),
+                    false => send(*peer, next),
+                };
+                if let Err(next) = next {
+                    late.push_front(next);
+                    break;
+                }
+            }
+            !late.is_empty()
+        });
+        self.peers.store(late.len(), Ordering::Release);
+    }
+}

@@ -1,0 +1,319 @@
+//! The stream to a peer, and what has been asked there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use bytemuck::Zeroable;
+use parking_lot::Mutex;
+
+use super::completion::{Completions, Kind};
+use super::envelope::{self, Answered, Envelope};
+use super::home::Home;
+use super::landing::Landing;
+use super::network::{After, Stream};
+use super::numbered::Numbered;
+use super::outgoing::Outgoing;
+use crate::agent::{Answer, Place, Request, wire};
+use crate::transport::Life;
+use crate::{Error, Result, process};
+
+/// An operation that has not ended.
+pub(super) struct Waiting {
+    pub completions: Arc<Completions>,
+    pub peer: u32,
+    pub context: u64,
+    pub kind: Kind,
+    /// Of a request whose answer has bytes.
+    pub landing: Option<Landing>,
+}
+
+impl Waiting {
+    fn end(self, result: Result<()>) {
+        self.completions.is_done(self.peer, self.kind);
+        self.completions.end(self.peer, self.context, result);
+    }
+}
+
+#[derive(Default)]
+struct Asked {
+    outgoing: Outgoing,
+    waiting: Numbered<Waiting>,
+}
+
+/// Whether a region of the peer is still registered there: 0 when it is not.
+pub(super) type Current = Arc<AtomicU32>;
+
+/// The stream to a peer.
+pub struct Link {
+    stream: Arc<dyn Stream>,
+    address: Box<[u8]>,
+    process: u32,
+    /// Nothing is said before it: somebody is there when the stream is open.
+    no_greeting: bool,
+    asked: Mutex<Asked>,
+    /// Of what was asked, something has not been given to the stream.
+    unsent: AtomicBool,
+    /// Operations of the network's own.
+    own: Mutex<Numbered<Waiting>>,
+    imported: Mutex<HashMap<Place, Current>>,
+    /// The greeting has left, so the stream is open.
+    reached: AtomicBool,
+    gone: AtomicBool,
+    left: AtomicBool,
+}
+
+impl Link {
+    /// `greeting` goes ahead of everything, unless it is empty.
+    pub(super) fn new(stream: Arc<dyn Stream>, address: &[u8], greeting: &[u8]) -> Self {
+        let mut asked = Asked::default();
+        asked.outgoing.bytes().extend_from_slice(greeting);
+        Link {
+            stream,
+            address: address.into(),
+            process: process::id(),
+            no_greeting: greeting.is_empty(),
+            asked: Mutex::new(asked),
+            unsent: AtomicBool::new(!greeting.is_empty()),
+            own: Mutex::default(),
+            imported: Mutex::default(),
+            reached: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    /// As the network has made it.
+    pub fn stream(&self) -> &Arc<dyn Stream> {
+        &self.stream
+    }
+
+    /// Of the peer.
+    pub fn address(&self) -> &[u8] {
+        &self.address
+    }
+
+    /// Somebody is there.
+    pub fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// Nobody is there, or not any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether some of what was asked there has not been given to the stream.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent.load(Ordering::SeqCst)
+    }
+
+    /// Whether what comes `after` this has to wait, as far as this stream tells.
+    pub(super) fn holds_up(&self, after: After) -> bool {
+        after.contains(After::SENT) && self.has_unsent()
+    }
+
+    /// The word of a region that the peer is asked for next. It is there before the answer, so that no end is missed.
+    pub(super) fn watch(&self, place: Place) -> Current {
+        let mut imported = self.imported.lock();
+        let current = imported
+            .entry(place)
+            .or_insert_with(|| Arc::new(AtomicU32::new(1)));
+        if self.is_gone() {
+            current.store(0, Ordering::Release);
+        }
+        current.clone()
+    }
+
+    /// The peer has refused it: it is registered no more, also for those who have imported it before.
+    pub(super) fn refused(&self, place: Place) {
+        if let Some(current) = self.imported.lock().remove(&place) {
+            current.store(0, Ordering::Release);
+        }
+    }
+
+    /// The peer has not answered. Others may have imported it before.
+    pub(super) fn unwatch(&self, place: Place, current: Current) {
+        let mut imported = self.imported.lock();
+        let shared = Arc::strong_count(&current) > 2;
+        if !shared {
+            imported.remove(&place);
+        }
+    }
+
+    /// What is known of the peer.
+    pub fn life(&self) -> Life {
+        match (self.left.load(Ordering::Acquire), self.is_gone()) {
+            (true, _) => Life::Left,
+            (false, true) => Life::Dead,
+            (false, false) => Life::Alive,
+        }
+    }
+
+    /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: those of `encode`; [`Error::PeerDead`], also in the child
+    /// of a fork.
+    /// `channel`: that of the operation, and whether it is ordered there.
+    pub(super) fn ask(
+        &self,
+        (channel, ordered): (u32, bool),
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        waiting: Waiting,
+    ) -> Result<bool> {
+        if self.process != process::id() {
+            return Err(Error::PeerDead);
+        }
+        let mut asked = self.asked.lock();
+        if self.is_gone() {
+            return Err(Error::PeerDead);
+        }
+        let Asked {
+            outgoing,
+            waiting: all,
+        } = &mut *asked;
+        let was_empty = outgoing.is_empty();
+        let number = all.insert(waiting);
+        let head = Envelope {
+            number,
+            channel,
+            ordered: ordered.into(),
+        };
+        if let Err(error) = envelope::frame(outgoing.bytes(), head, encode) {
+            all.remove(number);
+            return Err(error);
+        }
+        if !was_empty {
+            // The agent sends it after what comes before.
+            return Ok(false);
+        }
+        // The end of the stream is the agent's business, which hears of it, too.
+        self.push_out(outgoing);
+        Ok(!outgoing.is_empty())
+    }
+
+    fn push_out(&self, outgoing: &mut Outgoing) {
+        let _ = outgoing.push(&*self.stream);
+        self.unsent.store(!outgoing.is_empty(), Ordering::SeqCst);
+    }
+
+    /// Sends what there is room for; true: there is more, which the agent sends.
+    pub(super) fn push(&self) -> bool {
+        let sent = self.has_unsent() && {
+            let outgoing = &mut self.asked.lock().outgoing;
+            let before = outgoing.left();
+            self.push_out(outgoing);
+            outgoing.left() < before
+        };
+        if !self.is_reached() && (sent || self.no_greeting && self.stream.is_open()) {
+            self.reached.store(true, Ordering::Release);
+        }
+        self.has_unsent()
+    }
+
+    /// An operation of the network's own begins; gives its number. Errors: [`Error::PeerDead`].
+    pub(super) fn begin_own(&self, waiting: Waiting) -> Result<u64> {
+        if self.process != process::id() {
+            return Err(Error::PeerDead);
+        }
+        let mut own = self.own.lock();
+        if self.is_gone() {
+            return Err(Error::PeerDead);
+        }
+        Ok(own.insert(waiting))
+    }
+
+    /// It has not begun after all. False: it has ended already.
+    pub(super) fn forget_own(&self, number: u64) -> bool {
+        let waiting = self.own.lock().remove(number);
+        if let Some(waiting) = &waiting {
+            waiting.completions.is_done(waiting.peer, waiting.kind);
+        }
+        waiting.is_some()
+    }
+
+    /// It has ended. False: it had before.
+    pub(super) fn end_own(&self, number: u64, result: Result<()>) -> bool {
+        let waiting = self.own.lock().remove(number);
+        waiting.map(|waiting| waiting.end(result)).is_some()
+    }
+
+    /// For the agent: takes the answers that have come whole off `bytes`. Errors: the peer makes no sense.
+    pub(super) fn take(&self, bytes: &mut Vec<u8>, home: &Home) -> Result<bool, wire::Malformed> {
+        let (mut at, mut news) = (0, false);
+        while let Some((number, message, len)) = envelope::first::<Answered>(&bytes[at..])? {
+            self.answered(number, message, home)?;
+            news = true;
+            at += len;
+        }
+        bytes.drain(..at);
+        Ok(news)
+    }
+
+    fn answered(
+        &self,
+        number: Answered,
+        message: &[u8],
+        home: &Home,
+    ) -> Result<(), wire::Malformed> {
+        let (answer, bytes) = Answer::decode(message)?;
+        match answer {
+            Answer::Leaving => {
+                self.left.store(true, Ordering::Release);
+                return Ok(());
+            }
+            Answer::Released(place) => {
+                self.refused(place);
+                let forgotten = Request::Forgotten { place };
+                let outgoing = &mut self.asked.lock().outgoing;
+                envelope::frame(outgoing.bytes(), Envelope::zeroed(), |into| {
+                    forgotten.encode(into)
+                })
+                .map_err(|_| wire::Malformed)?;
+                self.push_out(outgoing);
+                home.watch_silence();
+                return Ok(());
+            }
+            Answer::Done(_) | Answer::Failed(_) => {}
+        }
+        let waiting = self.asked.lock().waiting.remove(number);
+        let mut waiting = waiting.ok_or(wire::Malformed)?;
+        let result = match (answer, waiting.landing.take()) {
+            (Answer::Failed(failure), _) => Ok(Err(Error::from(failure))),
+            (_, None) if bytes.is_empty() => Ok(Ok(())),
+            (_, None) => Err(wire::Malformed),
+            (_, Some(landing)) => landing.land(bytes, home),
+        };
+        match result {
+            Ok(result) => {
+                waiting.end(result);
+                Ok(())
+            }
+            Err(malformed) => {
+                waiting.end(Err(Error::PeerDead));
+                Err(malformed)
+            }
+        }
+    }
+
+    /// Nothing goes there or comes from there any more; the agent will notice.
+    pub(super) fn cut(&self) {
+        self.stream.end();
+    }
+
+    /// For the agent: nobody answers any more, and nobody is asked.
+    pub(super) fn close(&self) {
+        // Those who have imported from there keep the stream.
+        self.stream.end();
+        let mut asked = self.asked.lock();
+        self.gone.store(true, Ordering::Release);
+        for current in self.imported.lock().values() {
+            current.store(0, Ordering::Release);
+        }
+        asked.outgoing = Outgoing::default();
+        self.unsent.store(false, Ordering::SeqCst);
+        let waiting = asked.waiting.remove_all();
+        let own = self.own.lock().remove_all();
+        for waiting in waiting.into_iter().chain(own) {
+            waiting.end(Err(Error::PeerDead));
+        }
+    }
+}

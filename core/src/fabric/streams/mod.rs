@@ -1,0 +1,45 @@
+//! The agent over streams: what backends share whose network carries bytes in order, but does not reach into memory, or not for everything.
+//!
+//! Operations become [`Request`](crate::agent::Request)s, which go to the peer by a [`Stream`]; its agent carries them out, and they end with its answers.
+//! A backend says how streams begin and move on ([`Network`]); all else is here: who is served, which request an answer belongs to, what is ordered after
+//! what, what is imported and when that ends, who has left and who has died. What a network does by itself, it posts among the requests ([`Own`]), and
+//! the order and the end of operations are kept for both.
+//!
+//! - [`Network`], [`Stream`]: what a backend provides; [`Faults`]: what instruments of tests do besides
+//! - [`Streams`]: what a backend's `Transport` hands most of its calls to
+//! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
+//! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there
+//! - [`Registration`]: memory that peers may ask for
+//! - [`greeting`], [`envelope`]: what is said first, and what goes ahead of each frame
+
+mod agent;
+mod channel;
+mod completion;
+pub mod envelope;
+pub mod greeting;
+mod guest;
+mod heap;
+mod home;
+mod issue;
+mod landing;
+mod late;
+mod link;
+mod network;
+mod numbered;
+mod outgoing;
+mod own;
+mod registration;
+mod release;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod timer;
+mod transport;
+
+pub use completion::Completions;
+pub use home::Home;
+pub use issue::{Issue, Requests};
+pub use link::Link;
+pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
+pub use own::{Own, Ticket};
+pub use registration::{OwnPart, Registration, link_of, place};
+pub use transport::Streams;

@@ -1,0 +1,81 @@
+//! Things under way, by numbers: who has a number from elsewhere may have a wrong one, or an old one.
+
+/// Numbers are not 0, and not given twice before 2^32 others have had the same place.
+pub(super) struct Numbered<T> {
+    /// With the generation of the number that is, or will be, in use.
+    places: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Numbered {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Numbered<T> {
+    pub fn insert(&mut self, what: T) -> u64 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            (self.places.len() - 1) as u32
+        });
+        let place = &mut self.places[at as usize];
+        place.1 = Some(what);
+        u64::from(place.0) << 32 | u64::from(at) + 1
+    }
+
+    /// What has this number, which it has no more.
+    pub fn remove(&mut self, number: u64) -> Option<T> {
+        let at = (number as u32).checked_sub(1)?;
+        let place = self.places.get_mut(at as usize)?;
+        if u64::from(place.0) != number >> 32 {
+            return None;
+        }
+        let what = place.1.take()?;
+        place.0 = place.0.wrapping_add(1);
+        self.free.push(at);
+        Some(what)
+    }
+
+    /// Everything; numbers given before name nothing from now on.
+    pub fn remove_all(&mut self) -> Vec<T> {
+        let numbers: Vec<u64> = (1..)
+            .zip(&self.places)
+            .map(|(low, place)| u64::from(place.0) << 32 | low)
+            .collect();
+        numbers
+            .into_iter()
+            .filter_map(|number| self.remove(number))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_name_one_thing_once() {
+        let mut numbered = Numbered::default();
+        let [a, b] = ["a", "b"].map(|what| numbered.insert(what));
+        assert!(a != 0 && b != 0 && a != b);
+        assert_eq!(numbered.remove(a), Some("a"));
+        assert_eq!(numbered.remove(a), None);
+        let c = numbered.insert("c");
+        assert!(![a, b].contains(&c));
+        assert_eq!(numbered.remove(a), None);
+        for wrong in [0, 1 << 40, u64::MAX, b + (1 << 32), b + 7] {
+            assert_eq!(numbered.remove(wrong), None, "{wrong:#x}");
+        }
+        let mut all = numbered.remove_all();
+        all.sort_unstable();
+        assert_eq!(all, ["b", "c"]);
+        assert_eq!((numbered.remove(b), numbered.remove(c)), (None, None));
+        let d = numbered.insert("d");
+        assert!(![a, b, c].contains(&d));
+        assert_eq!(numbered.remove_all(), ["d"]);
+    }
+}

@@ -1,0 +1,277 @@
+//! Registered memory: of this process, and of peers.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::completion::{Completions, Kind};
+use super::home::{Home, PARTING};
+use super::landing::Landing;
+use super::link::{Current, Link, Waiting};
+use crate::agent::{Place, Request};
+use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
+use crate::transport::Handler;
+use crate::{Deadline, Error, Result};
+
+/// What a network of its own adds to a registration.
+#[derive(Default)]
+pub struct OwnPart {
+    /// Whoever imports it is told this, beside length and rights ([`Network::imported`](super::Network::imported)).
+    pub told: Vec<u8>,
+    /// By which the network knows it in operations of this process; 0: as the [default](super::Network::check_local) does.
+    pub desc: u64,
+    /// What goes when no peer uses the registration any more, and the memory is still there.
+    pub keeps: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// Memory of this process that peers may ask for.
+pub struct Registration {
+    home: Arc<Home>,
+    place: Place,
+    base: *mut u8,
+    len: usize,
+    desc: u64,
+    keeps: Option<Box<dyn Any + Send + Sync>>,
+    allocated: bool,
+}
+
+// SAFETY:
+// - `base` leads to memory that is shared by purpose; the rest is plain data.
+unsafe impl Send for Registration {}
+// SAFETY:
+// - as for Send; nothing changes in it.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Allocates; `own` is called with what was. Errors: [`Error::Exhausted`]; those of `own`.
+    pub fn allocate(
+        home: &Arc<Home>,
+        len: usize,
+        rights: Rights,
+        own: impl FnOnce(*mut u8) -> Result<OwnPart>,
+    ) -> Result<Self> {
+        let base = home.heap.take(len)?;
+        let own = own(base).inspect_err(|_| home.heap.give_back(base, len))?;
+        // SAFETY:
+        // - the block is this registration's until it is dropped.
+        Ok(unsafe { Registration::open(home, base, len, rights, own, true) })
+    }
+
+    /// # Safety
+    /// `len` bytes at `base` are valid until it is dropped.
+    pub unsafe fn of_user(
+        home: &Arc<Home>,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        own: OwnPart,
+    ) -> Self {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { Registration::open(home, base, len, rights, own, false) }
+    }
+
+    unsafe fn open(
+        home: &Arc<Home>,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        own: OwnPart,
+        allocated: bool,
+    ) -> Self {
+        // SAFETY:
+        // - valid until `drop`, which closes it first.
+        let place = unsafe { home.registered().open(base, len, rights, own.told) };
+        let desc = match own.desc {
+            // No other registration has ever had it.
+            0 if home.limits().registered => {
+                u64::from(place.generation) << 32 | u64::from(place.slot)
+            }
+            desc => desc,
+        };
+        Registration {
+            home: home.clone(),
+            place,
+            base,
+            len,
+            desc,
+            keeps: own.keeps,
+            allocated,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            // Another thread may have held any of the locks when this process was forked.
+            std::mem::forget(self.keeps.take());
+            return;
+        }
+        if self.home.registered().close(self.place) {
+            self.home.releases.begin(self.place);
+            self.home.wake();
+            // Who has not heard of it then is refused by this process's agent.
+            let _ = self.home.wait_until(Deadline::after(PARTING), || {
+                self.home.releases.is_over(self.place)
+            });
+        }
+        drop(self.keeps.take());
+        if self.allocated {
+            self.home.heap.give_back(self.base, self.len);
+        }
+    }
+}
+
+impl Memory for Registration {
+    fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn desc(&self) -> u64 {
+        self.desc
+    }
+
+    fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        self.home.registered().handle_by(self.place, handler);
+        Ok(())
+    }
+
+    /// Slot and generation: the owner tells the rest.
+    fn key(&self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(KEY);
+        key.extend(self.place.slot.to_le_bytes());
+        key.extend(self.place.generation.to_le_bytes());
+        key
+    }
+}
+
+/// Bytes of a key.
+const KEY: usize = 8;
+
+/// What keeps an imported region.
+struct Imported {
+    /// The word that says whether it is current.
+    _current: Current,
+    /// Its index belongs to nobody else until then.
+    link: Arc<Link>,
+}
+
+/// The stream to the owner of the region; `None` where it was not imported by streams.
+pub fn link_of(region: &RemoteRegion) -> Option<&Arc<Link>> {
+    let kept = region.kept().downcast_ref::<Imported>();
+    kept.map(|imported| &imported.link)
+}
+
+/// The region of a peer that `key` names, whose owner is asked for it. Errors: [`Error::StaleRegion`], [`Error::PeerDead`], [`Error::Timeout`].
+pub(super) fn import(
+    key: &[u8],
+    peer: u32,
+    link: &Arc<Link>,
+    home: &Home,
+    deadline: Deadline,
+) -> Result<RemoteRegion> {
+    if link.is_gone() {
+        return Err(Error::PeerDead);
+    }
+    let key: &[u8; KEY] = key.try_into().map_err(|_| Error::StaleRegion)?;
+    let packed = u64::from_le_bytes(*key);
+    let place = unpack(packed, 0);
+    let current = link.watch(place);
+    let asked = ask(place, link, home, deadline).and_then(|answer| {
+        let (told, own) = Told::split(&answer)?;
+        Ok((told, home.network().imported(link, own)?))
+    });
+    let (told, [a, b, c]) = match asked {
+        Ok(answer) => answer,
+        Err(error) => {
+            match error {
+                Error::StaleRegion => link.refused(place),
+                _ => link.unwatch(place, current),
+            }
+            return Err(error);
+        }
+    };
+    let parts = RemoteParts {
+        base: std::ptr::null_mut(),
+        len: told.len,
+        generation: &*current,
+        expected: 1,
+        rights: told.rights,
+        bell: std::ptr::null(),
+        locks: std::ptr::null(),
+        peer,
+        detail: [packed, a, b, c],
+    };
+    let imported = Imported {
+        _current: current,
+        link: link.clone(),
+    };
+    // SAFETY:
+    // - the generation word lives as long as the region, and so does the link, whose index nobody else gets until then.
+    Ok(unsafe { RemoteRegion::new(parts, Arc::new(imported)) })
+}
+
+/// What an owner tells of a region, before what its network adds.
+struct Told {
+    len: usize,
+    rights: Rights,
+}
+
+impl Told {
+    fn split(answer: &[u8]) -> Result<(Told, &[u8])> {
+        let whole = answer.split_first_chunk().and_then(|(len, rest)| {
+            let (rights, own) = rest.split_first_chunk()?;
+            let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+            let rights = Rights::from_bits(u32::from_le_bytes(*rights))?;
+            Some((Told { len, rights }, own))
+        });
+        whole.ok_or(Error::StaleRegion)
+    }
+}
+
+/// Asks the owner, and waits for the answer, which has what he tells.
+fn ask(place: Place, link: &Link, home: &Home, deadline: Deadline) -> Result<Vec<u8>> {
+    let request = Request::Import { place };
+    let completions = Arc::new(Completions::new(1));
+    completions.begin(0)?;
+    let kind = Kind {
+        own: false,
+        reads: false,
+    };
+    completions.leaves(0, kind);
+    let told = Arc::new(Mutex::default());
+    let waiting = Waiting {
+        completions: completions.clone(),
+        peer: 0,
+        context: 0,
+        kind,
+        landing: Some(Landing::Told(told.clone())),
+    };
+    home.ask(link, (0, false), |into| request.encode(into), waiting)?;
+    let mut result = Ok(());
+    // It ends, also when the peer dies.
+    home.wait_until(deadline, || {
+        completions.report(&mut |completion| result = completion.result);
+        completions.pending() == 0
+    })?;
+    result.map(|()| std::mem::take(&mut *told.lock()))
+}
+
+fn unpack(packed: u64, offset: usize) -> Place {
+    Place {
+        slot: packed as u32,
+        generation: (packed >> 32) as u32,
+        offset: offset as u64,
+    }
+}
+
+/// Where a peer has what lies at `offset` of the region.
+pub fn place(region: &RemoteRegion, offset: usize) -> Place {
+    unpack(region.parts().detail[0], offset)
+}

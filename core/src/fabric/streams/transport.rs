@@ -1,0 +1,131 @@
+//! This process's place in a network of streams.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::issue::Requests;
+use super::link::Link;
+use super::network::Network;
+use super::registration::{OwnPart, Registration, import};
+use crate::atomic::ElementLocks;
+use crate::bell::Bell;
+use crate::driver::{Driven, Driver, Waits};
+use crate::region::{RemoteRegion, Rights};
+use crate::transport::{Life, Peer, Transport};
+use crate::{Deadline, Result, user_memory};
+
+/// What a [`Transport`] hands its calls to. Its turns are taken by the progress thread. Dropped, it leaves.
+pub struct Streams {
+    home: Arc<Home>,
+    driver: Arc<Driver>,
+}
+
+impl Streams {
+    /// Over `network`. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`](crate::Error::Os).
+    pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+        let home = Arc::new(Home::open(network, beside)?);
+        let driver = Driver::of_this_process()?;
+        let driven: std::sync::Weak<dyn Driven> = Arc::<Home>::downgrade(&home);
+        driver.enrol(driven, Waits::Never);
+        driver.watch_events(home.as_fd())?;
+        Ok(Streams { home, driver })
+    }
+
+    /// What everything of the process shares.
+    pub fn home(&self) -> &Arc<Home> {
+        &self.home
+    }
+
+    /// See [`Transport::connect`].
+    pub fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+        let (index, link) = self.home.connect(address)?;
+        Ok(Arc::new(Neighbour {
+            index,
+            link,
+            home: self.home.clone(),
+        }))
+    }
+
+    /// See [`Transport::allocate`]. `own` is called with the memory.
+    pub fn allocate(
+        &self,
+        len: usize,
+        rights: Rights,
+        own: impl FnOnce(*mut u8) -> Result<OwnPart>,
+    ) -> Result<Registration> {
+        Registration::allocate(&self.home, len, rights, own)
+    }
+
+    /// See [`Transport::register`]; with no rights, [`Transport::register_local`]. `needed`: the access that this process must have itself. `own` is called when
+    /// that has been seen.
+    ///
+    /// # Safety
+    /// `len` bytes at `base` stay valid until the registration is dropped.
+    pub unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        needed: Rights,
+        own: impl FnOnce() -> Result<OwnPart>,
+    ) -> Result<Registration> {
+        user_memory::check_access(base, len, needed)?;
+        let own = own()?;
+        // SAFETY:
+        // - the caller's word.
+        Ok(unsafe { Registration::of_user(&self.home, base, len, rights, own) })
+    }
+
+    /// A channel of requests.
+    pub fn open_channel(&self) -> Requests {
+        Requests::new(&self.home, self.home.limits().depth)
+    }
+
+    /// See [`Transport::bell`].
+    pub fn bell(&self) -> &Bell {
+        self.home.registered().bell()
+    }
+
+    /// See [`Transport::locks`].
+    pub fn locks(&self) -> &ElementLocks {
+        self.home.registered().locks()
+    }
+
+    /// See [`Transport::leave`].
+    pub fn leave(&self) {
+        self.home.leave();
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            return;
+        }
+        self.leave();
+        self.home.part();
+        self.driver.forget_events(self.home.as_fd());
+    }
+}
+
+/// Another process.
+struct Neighbour {
+    index: u32,
+    link: Arc<Link>,
+    home: Arc<Home>,
+}
+
+impl Peer for Neighbour {
+    fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {
+        import(key, self.index, &self.link, &self.home, deadline)
+    }
+
+    fn life(&self) -> Life {
+        let life = self.link.life();
+        if life == Life::Alive && self.link.stream().watch() {
+            self.home.watch_silence();
+        }
+        life
+    }
+}
