@@ -2,83 +2,12 @@
 //! streams to processes that have stopped, whose hosts do answer. So the agent looks by itself, from time to time, while something is on its
 //! way; while nothing is, keepalive does.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use unipgas_core::descriptor::above;
-use unipgas_core::{Error, Result};
+use unipgas_core::streams::Found;
 
-/// Between two looks.
-const PAUSE_MS: i64 = 500;
 /// A host that has answered nothing in so many looks has gone.
 const SILENT: u32 = 10;
-
-/// When to look next. It runs only while there is something to look for.
-pub struct Timer {
-    fd: OwnedFd,
-    runs: AtomicBool,
-}
-
-impl Timer {
-    pub fn new() -> Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
-        Ok(Timer {
-            fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
-            runs: AtomicBool::new(false),
-        })
-    }
-
-    /// Something has been sent, or is to be looked at again: it runs from now on, if it did not. Who finds that it does has sent before the look.
-    pub fn start(&self) {
-        if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let once = Itimerspec {
-            it_interval: none,
-            it_value: Timespec {
-                tv_sec: 0,
-                tv_nsec: PAUSE_MS * 1_000_000,
-            },
-        };
-        let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
-    }
-
-    /// For the agent: whether it is time to look. It runs no more then.
-    pub fn is_due(&self) -> bool {
-        let runs = self.runs.load(Ordering::SeqCst);
-        let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
-        if due {
-            self.runs.store(false, Ordering::SeqCst);
-        }
-        due
-    }
-}
-
-impl AsFd for Timer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// What a look finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing is on its way.
-    Nothing,
-    /// Something is, and there is hope.
-    Waits,
-    /// The host has gone.
-    Silence,
-}
 
 /// What the kernel has counted of a stream since it began.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,15 +12,9 @@ use rustix::net::{
     bind, connect, getsockname, listen, recv, send, socket_with,
 };
 use unipgas_core::descriptor::above;
+use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::{Deadline, Error, Result};
 
-/// What a process tells whom it connects to, and only those know who have its address.
-pub const SECRET: usize = 16;
-const MAGIC: [u8; 8] = *b"unipgas1";
-/// Bytes that an address takes in a greeting, filled with zeros.
-pub const ADDRESS: usize = 32;
-/// Bytes of a greeting.
-pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 /// The kernel cuts it to what it allows.
 const BACKLOG: i32 = 4096;
 /// So long somebody of this host may take to accept.
@@ -35,32 +29,6 @@ const TCP: u8 = 2;
 /// Of a Unix socket's name, which lies in no file system.
 const NAME: usize = 8;
 
-/// What is sent first, by who listens at `own` himself.
-pub fn hello(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
-    let mut bytes = [0; HELLO];
-    let parts = [&MAGIC[..], secret, own];
-    for (byte, said) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-        *byte = *said;
-    }
-    bytes
-}
-
-/// Where whoever sends this greeting listens; `None`: he does not know the secret.
-pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<[u8; ADDRESS]> {
-    let (said, own) = said.split_last_chunk::<ADDRESS>()?;
-    let right = said == &hello(secret, &[])[..HELLO - ADDRESS];
-    right.then_some(*own)
-}
-
-/// An address as it stands in a greeting; something else where it is none.
-pub fn padded(address: &[u8]) -> [u8; ADDRESS] {
-    let mut bytes = [0; ADDRESS];
-    for (byte, said) in bytes.iter_mut().zip(address) {
-        *byte = *said;
-    }
-    bytes
-}
-
 /// Where a process listens, and the secret that it wants to hear.
 pub struct Listener {
     /// Non-blocking.
@@ -72,13 +40,6 @@ pub struct Listener {
 
 fn os(what: &str) -> impl Fn(Errno) -> Error {
     move |error| Error::os(what, error)
-}
-
-fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(os("getrandom"))?;
-    Ok(bytes)
 }
 
 impl Listener {
@@ -139,9 +100,9 @@ impl Listener {
     }
 }
 
-/// Begins to connect to whoever listens at `address`; gives the socket, and what is to be sent there first, by the one who listens at `own`. A TCP
-/// socket is connected when it can be written to, and ends where nobody listens. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
-pub fn reach(address: &[u8], own: &[u8]) -> Result<(OwnedFd, [u8; HELLO])> {
+/// Begins to connect to whoever listens at `address`; gives the socket, and the secret that is to be said there. A TCP socket is connected when it can be
+/// written to, and ends where nobody listens. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
+pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
     let unreachable = || Error::Unreachable("not an address of the opaque backend".into());
     let (kind, rest) = address.split_first().ok_or_else(unreachable)?;
     let (secret, name) = rest.split_first_chunk().ok_or_else(unreachable)?;
@@ -181,7 +142,7 @@ pub fn reach(address: &[u8], own: &[u8]) -> Result<(OwnedFd, [u8; HELLO])> {
         Errno::AGAIN => Error::Unreachable("connect: the process accepts nobody".into()),
         error => Error::Unreachable(format!("connect: {error}")),
     })?;
-    Ok((socket, hello(secret, own)))
+    Ok((socket, *secret))
 }
 
 /// Sends what there is room for: bytes, 0 if there is none now. Errors: the stream has ended.

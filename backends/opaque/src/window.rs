@@ -1,8 +1,8 @@
 //! Requests that have come from a peer and are not carried out yet: the order in which they are, where it is drawn from a seed.
 
 use unipgas_core::agent::{Place, Request};
-
-use crate::envelope::Envelope;
+use unipgas_core::streams::Order;
+use unipgas_core::streams::envelope::Envelope;
 
 /// The most turns of the agent that a request is held back for.
 const MOST_TURNS: u64 = 4;
@@ -38,8 +38,17 @@ impl Window {
         (z ^ (z >> 31)) % below
     }
 
-    /// Keeps one that has come.
-    pub fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]) {
+    fn may_go(&self, at: usize) -> bool {
+        let one = &self.held[at];
+        !self.held[..at].iter().any(|earlier| {
+            earlier.envelope.channel == one.envelope.channel
+                && (one.envelope.ordered == 1 || one.inbox.is_some() && one.inbox == earlier.inbox)
+        })
+    }
+}
+
+impl Order for Window {
+    fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]) {
         let turns = self.draw(MOST_TURNS + 1);
         self.held.push(Held {
             envelope,
@@ -52,19 +61,17 @@ impl Window {
         });
     }
 
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// A turn of the agent is over.
-    pub fn turn(&mut self) {
+    fn turn(&mut self) {
         for held in &mut self.held {
             held.turns = held.turns.saturating_sub(1);
         }
     }
 
-    /// One that may be carried out now: `all` of them sooner or later, else those that have been held back long enough.
-    pub fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)> {
+    fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)> {
         let ready: Vec<usize> = (0..self.held.len())
             .filter(|at| (all || self.held[*at].turns == 0) && self.may_go(*at))
             .collect();
@@ -74,14 +81,6 @@ impl Window {
         let drawn = self.draw(ready.len() as u64) as usize;
         let held = self.held.remove(ready[drawn]);
         Some((held.envelope, held.message))
-    }
-
-    fn may_go(&self, at: usize) -> bool {
-        let one = &self.held[at];
-        !self.held[..at].iter().any(|earlier| {
-            earlier.envelope.channel == one.envelope.channel
-                && (one.envelope.ordered == 1 || one.inbox.is_some() && one.inbox == earlier.inbox)
-        })
     }
 }
 

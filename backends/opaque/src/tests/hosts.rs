@@ -38,9 +38,7 @@ fn who_does_not_answer_a_call_is_dead_and_others_are_reached_meanwhile() {
         panic!("an address has a port")
     };
     let port = u16::from_le_bytes([low, high]);
-    let calls: Vec<_> = (0..8)
-        .map(|_| stream::reach(&address, &[]).unwrap())
-        .collect();
+    let calls: Vec<_> = (0..8).map(|_| stream::reach(&address).unwrap()).collect();
     let before = unanswered(port);
     assert!(before > 0);
     let node = Arc::new(Node::open(tcp()));

@@ -11,11 +11,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use unipgas_core::agent::{Answer, Place, Request};
 use unipgas_core::region::Memory;
+use unipgas_core::streams::envelope::{self, Envelope};
+use unipgas_core::streams::greeting::{HELLO, greeted, greeting};
 use unipgas_core::transport::{Channel, Peer, Transport};
 use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 
-use crate::envelope::{self, Envelope};
-use crate::stream::{self, HELLO, Listener};
+use crate::stream::{self, Listener};
 use crate::{Opaque, Options};
 
 const LEN: usize = 4096;
@@ -124,9 +125,9 @@ impl End {
     /// Has connected to `node`, and said nothing; what a peer would say.
     fn silent(node: &impl Listens) -> (End, [u8; HELLO]) {
         let own = Listener::open(false).unwrap().address;
-        let (socket, greeting) = stream::reach(&node.address(), &own).unwrap();
+        let (socket, secret) = stream::reach(&node.address()).unwrap();
         let incoming = Vec::new();
-        (End { socket, incoming }, greeting)
+        (End { socket, incoming }, greeting(&secret, &own))
     }
 
     /// A peer of `node`.
@@ -226,29 +227,34 @@ impl Played {
             stream::pull(&end.socket, &mut end.incoming).unwrap();
         }
         let said = end.incoming.first_chunk().expect("as long");
-        assert!(stream::greeted(said, &self.0.secret).is_some());
+        assert!(greeted(said, &self.0.secret).is_some());
         end.incoming.drain(..HELLO);
         end
     }
 
     /// Of its region.
-    fn key(len: usize) -> Vec<u8> {
+    fn key() -> Vec<u8> {
         let mut key = Vec::new();
         key.extend(PLACE.slot.to_le_bytes());
         key.extend(PLACE.generation.to_le_bytes());
-        key.extend((len as u64).to_le_bytes());
-        key.extend(Rights::FULL.bits().to_le_bytes());
         key
+    }
+
+    /// What it tells of it.
+    fn told(len: usize) -> Answer {
+        let mut told = (len as u64).to_le_bytes().to_vec();
+        told.extend(Rights::FULL.bits().to_le_bytes());
+        Answer::Done(told)
     }
 
     /// `node` imports its region.
     fn known_to(&self, node: &Node, len: usize) -> (RemoteRegion, End) {
         let peer = node.connect(&self.0.address);
         std::thread::scope(|scope| {
-            let import = scope.spawn(|| peer.import(&Played::key(len), Deadline::Never));
+            let import = scope.spawn(|| peer.import(&Played::key(), Deadline::Never));
             let mut end = self.accept();
             let number = end.next_import();
-            end.answer(number, &Answer::Done(Vec::new()));
+            end.answer(number, &Played::told(len));
             (import.join().unwrap().unwrap(), end)
         })
     }

@@ -51,7 +51,7 @@ fn what_is_refused_is_current_for_nobody() {
     assert!(region.is_current());
     let peer = node.connect(&played.0.address);
     std::thread::scope(|scope| {
-        let import = scope.spawn(|| peer.import(&Played::key(LEN), Deadline::Never).map(drop));
+        let import = scope.spawn(|| peer.import(&Played::key(), Deadline::Never).map(drop));
         let number = end.next_import();
         end.answer(number, &Answer::Failed((&Error::StaleRegion).into()));
         assert_eq!(import.join().unwrap(), Err(Error::StaleRegion));
@@ -65,7 +65,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, LEN);
     let peer = node.connect(&played.0.address);
-    let import = peer.import(&Played::key(LEN), Deadline::Now).map(drop);
+    let import = peer.import(&Played::key(), Deadline::Now).map(drop);
     assert_eq!(import, Err(Error::Timeout));
     end.next_import();
     assert!(region.is_current());

@@ -3,9 +3,10 @@
 use std::os::unix::net::UnixStream;
 
 use unipgas_core::driver::Driven;
+use unipgas_core::streams::Home;
 
 use super::*;
-use crate::transport::Home;
+use crate::network::Sockets;
 
 /// A process that others reach, and one that reaches it.
 fn two() -> (Node, Node, RemoteRegion) {
@@ -122,7 +123,7 @@ fn an_offset_beyond_all_memory_is_a_failure() {
 
 impl Listens for Home {
     fn address(&self) -> Vec<u8> {
-        self.listener.address.clone()
+        self.network().address().to_vec()
     }
 }
 
@@ -133,7 +134,7 @@ fn drive_until_heard(home: &Home, end: &End) {
         poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
     };
     while !can_be_read(end) {
-        await_input(&home.events);
+        await_input(home);
         home.drive();
     }
 }
@@ -141,7 +142,7 @@ fn drive_until_heard(home: &Home, end: &End) {
 /// Takes turns until nothing calls for another one.
 fn drive_until_rest(home: &Home) {
     let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
-    let mut polled = [PollFd::new(&home.events, PollFlags::IN)];
+    let mut polled = [PollFd::new(home, PollFlags::IN)];
     while poll(&mut polled, Some(&Timespec::default())).unwrap() > 0 {
         assert!(!limit.expired(), "it never rests");
         home.drive();
@@ -163,7 +164,7 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         // SAFETY:
         // - from now on this thread has descriptors of its own; it closes only what it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
-        let home = Home::open(Options::default(), None).unwrap();
+        let home = Home::open(Arc::new(Sockets::open(Options::default()).unwrap()), None).unwrap();
         let (mut peer, greeting) = End::silent(&home);
         let mut taken = take_all();
         drive_until_rest(&home);

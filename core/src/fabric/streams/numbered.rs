@@ -24,7 +24,7 @@ impl<T> Numbered<T> {
         });
         let place = &mut self.places[at as usize];
         place.1 = Some(what);
-        u64::from(place.0) << 32 | u64::from(at) + 1
+        (u64::from(place.0) << 32) | (u64::from(at) + 1)
     }
 
     /// What has this number, which it has no more.
@@ -44,7 +44,7 @@ impl<T> Numbered<T> {
     pub fn remove_all(&mut self) -> Vec<T> {
         let numbers: Vec<u64> = (1..)
             .zip(&self.places)
-            .map(|(low, place)| u64::from(place.0) << 32 | low)
+            .map(|(low, place)| (u64::from(place.0) << 32) | low)
             .collect();
         numbers
             .into_iter()
