@@ -20,9 +20,11 @@ mod sync;
 mod tell;
 pub mod variables;
 
+#[cfg(not(loom))]
+pub use fabric::streams;
 pub use fabric::{
     agent, awaited, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped,
-    notification, op, own_thread, region, registry, streams, transport,
+    notification, op, own_thread, region, registry, transport,
 };
 pub(crate) use fabric::{limited, operands, registration};
 pub(crate) use launch::interrupt;

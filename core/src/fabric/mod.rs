@@ -19,5 +19,6 @@ pub mod own_thread;
 pub mod region;
 pub(crate) mod registration;
 pub mod registry;
+#[cfg(not(loom))]
 pub mod streams;
 pub mod transport;

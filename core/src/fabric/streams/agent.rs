@@ -74,6 +74,13 @@ impl Agent {
         self.guests.iter().all(Guest::has_all)
     }
 
+    /// Ends all streams.
+    pub fn part(&mut self, home: &Home) {
+        self.meet_new_hosts(home);
+        self.guests.drain(..).for_each(|guest| guest.part());
+        self.hosts.drain(..).for_each(|host| host.link.close());
+    }
+
     fn meet_new_hosts(&mut self, home: &Home) {
         let links = std::mem::take(&mut *home.new_links.lock());
         self.hosts.extend(links.into_iter().map(|link| Host {

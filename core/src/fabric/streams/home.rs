@@ -293,12 +293,13 @@ impl Home {
         }
     }
 
-    /// Before it goes: who takes what he is sent gets it.
+    /// Before it goes: who takes what he is sent gets it; then all streams end.
     pub(super) fn part(&self) {
         let _ = self.wait_until(Deadline::after(PARTING), || {
             self.agent.lock().has_sent_all()
         });
         self.releases.close();
+        self.agent.lock().part(self);
     }
 }
 

@@ -30,7 +30,7 @@ mod outgoing;
 mod own;
 mod registration;
 mod release;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;
 mod timer;
 mod transport;

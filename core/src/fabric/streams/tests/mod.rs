@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::wire::{Kind, Wires};
 use super::envelope::{self, Envelope};
 use super::greeting::{SECRET, greeting};
-use super::{Home, Requests, Stream, Streams};
+use super::{Ended, Home, Requests, Stream, Streams};
 use crate::agent::{Answer, Place, Request};
 use crate::driver::Driven;
 use crate::op::Reply;
@@ -96,10 +96,16 @@ impl Node {
 
     /// The next ones that end, in order of their contexts.
     fn next_ends(&self, many: usize) -> Vec<(u64, Result<()>)> {
+        self.next_ends_while(many, || {})
+    }
+
+    /// The same, while somebody else does his part.
+    fn next_ends_while(&self, many: usize, mut part: impl FnMut()) -> Vec<(u64, Result<()>)> {
         let mut ends = Vec::new();
         let limit = limit();
         while ends.len() < many {
             assert!(!limit.expired(), "nothing ends");
+            part();
             self.channel
                 .poll(&mut |end| ends.push((end.context, end.result)));
             std::thread::yield_now();
@@ -239,6 +245,20 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
     assert_eq!(peer.life(), Life::Alive);
     drop((channel, streams, wires));
     wait_for(|| peer.life() == Life::Left);
+}
+
+#[test]
+fn who_leaves_says_so_and_ends_his_streams() {
+    let node = Node::open(Kind::default());
+    let end = node.wires.begin();
+    let said = greeting(&node.streams.home().network().secret(), b"somewhere");
+    assert_eq!(end.push(&said), Ok(said.len()));
+    drop(node);
+    let mut come = Vec::new();
+    assert_eq!(end.pull(&mut come), Err(Ended));
+    let (number, message, len) = envelope::first::<u64>(&come).unwrap().expect("whole");
+    let answer = Answer::decode(message).unwrap().0;
+    assert_eq!((number, answer, len), (0, Answer::Leaving, come.len()));
 }
 
 #[test]

@@ -151,8 +151,7 @@ fn they_wait_for_what_was_asked_before() {
         for context in [2, 3, 4] {
             assert!(queue.take(context).end(Ok(())));
         }
-        home.drive();
-        let ends = node.next_ends(5);
+        let ends = node.next_ends_while(5, || home.drive());
         assert!(ends.iter().map(|end| end.0).eq(1..6), "{ends:?}");
         assert!(ends.iter().all(|end| end.1 == Ok(())), "{ends:?}");
     }
@@ -185,13 +184,8 @@ fn they_wait_until_bytes_have_left() {
         !queue.contexts().is_empty()
     });
     assert!(queue.take(2).end(Ok(())));
-    wait_for(|| {
-        home.drive();
-        node.streams.home().take_answers();
-        !crate::streams::link_of(&region).unwrap().has_unsent()
-    });
-    home.drive();
-    assert_eq!(node.next_ends(2), [(1, Ok(())), (2, Ok(()))]);
+    let ends = node.next_ends_while(2, || home.drive());
+    assert_eq!(ends, [(1, Ok(())), (2, Ok(()))]);
 }
 
 #[test]
@@ -335,6 +329,6 @@ fn the_depth_is_that_of_both_kinds() {
         .post(&node, &region, After::empty(), false, 3)
         .unwrap();
     assert!(queue.take(3).end(Ok(())));
-    home.drive();
-    assert_eq!(node.next_ends(2), [(1, Ok(())), (3, Ok(()))]);
+    let ends = node.next_ends_while(2, || home.drive());
+    assert_eq!(ends, [(1, Ok(())), (3, Ok(()))]);
 }
