@@ -247,14 +247,37 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
     wait_for(|| peer.life() == Life::Left);
 }
 
+/// A greeting, and a request that is answered.
+fn asking(secret: &[u8; SECRET]) -> Vec<u8> {
+    let place = Place {
+        slot: 9,
+        generation: 9,
+        offset: 0,
+    };
+    let mut said = greeting(secret, b"somewhere").to_vec();
+    let head = Envelope {
+        number: 1,
+        channel: 0,
+        ordered: 0,
+    };
+    let request = Request::Import { place };
+    envelope::frame(&mut said, head, |into| request.encode(into)).unwrap();
+    said
+}
+
 #[test]
 fn who_leaves_says_so_and_ends_his_streams() {
     let node = Node::open(Kind::default());
     let end = node.wires.begin();
-    let said = greeting(&node.streams.home().network().secret(), b"somewhere");
+    let said = asking(&node.streams.home().network().secret());
     assert_eq!(end.push(&said), Ok(said.len()));
-    drop(node);
     let mut come = Vec::new();
+    wait_for(|| {
+        end.pull(&mut come).unwrap();
+        envelope::first::<u64>(&come).unwrap().is_some()
+    });
+    come.clear();
+    drop(node);
     assert_eq!(end.pull(&mut come), Err(Ended));
     let (number, message, len) = envelope::first::<u64>(&come).unwrap().expect("whole");
     let answer = Answer::decode(message).unwrap().0;
@@ -277,29 +300,15 @@ fn a_network_that_trusts_needs_no_greeting() {
 
 #[test]
 fn others_have_to_know_the_secret() {
-    let home = Home::open(Wires::new(Kind::default()), None).unwrap();
     let wires = Wires::new(Kind::default());
-    let home_of = Home::open(wires.clone(), None).unwrap();
-    drop(home);
-    let place = Place {
-        slot: 9,
-        generation: 9,
-        offset: 0,
-    };
+    let home = Home::open(wires.clone(), None).unwrap();
     for right in [true, false] {
         let end = wires.begin();
-        let mut secret = home_of.network().secret();
+        let mut secret = home.network().secret();
         secret[SECRET - 1] ^= u8::from(!right);
-        let mut said = greeting(&secret, b"somewhere").to_vec();
-        let head = Envelope {
-            number: 1,
-            channel: 0,
-            ordered: 0,
-        };
-        let request = Request::Import { place };
-        envelope::frame(&mut said, head, |into| request.encode(into)).unwrap();
+        let said = asking(&secret);
         assert_eq!(end.push(&said), Ok(said.len()));
-        home_of.drive();
+        home.drive();
         let mut come = Vec::new();
         let pulled = end.pull(&mut come);
         assert_eq!((pulled.is_ok(), !come.is_empty()), (right, right));
