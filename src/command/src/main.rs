@@ -1,6 +1,7 @@
 //! The command `unipgas`.
 
 mod cc;
+mod hosts;
 mod info;
 mod mpi;
 mod run;
@@ -107,7 +108,7 @@ fn one_line(error: &clap::Error) -> String {
             .into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {
-        return "run needs a number of processes and a program: unipgas run -n 4 ./program".into();
+        return run::NO_NUMBER.into();
     }
     let mut parts = Vec::new();
     for line in error.to_string().lines() {

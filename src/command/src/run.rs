@@ -12,16 +12,19 @@ use unipgas::core::{Error, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
 
-use crate::fail;
+use crate::hosts::Share;
 use crate::mpi::{self, Links, links};
+use crate::{fail, hosts};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
-/// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0.
+/// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
+/// the launcher of the cluster does so on the hosts that are named.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Number of processes (also -np N)
+    /// Number of processes (also -np N); not needed if all hosts have numbers
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
-    processes: u32,
+    processes: Option<u32>,
     /// What carries the communication: shm (without this option), and for tests chaos, opaque
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
@@ -40,13 +43,22 @@ pub struct Args {
     /// Ends the job after this time, with status 124
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    place: hosts::Place,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]
     program: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Bind {
+const EXAMPLES: &str = "\
+Examples:
+  unipgas run -n 8 ./program
+  unipgas run --hosts a,b -n 8 ./program
+  unipgas run --hostfile FILE -n 8 --launcher-args \"--mca plm_rsh_agent rsh\" ./program
+  unipgas run --hosts \"$SLURM_JOB_NODELIST\" -n 8 --dry-run ./program";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
     /// Nothing
     None,
     /// One core, in turn
@@ -68,6 +80,20 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number of seconds above 0".into())
 }
 
+/// Options that a word with their value follows.
+const WITH_VALUE: [&str; 10] = [
+    "-n",
+    "--np",
+    "--backend",
+    "--seed",
+    "--bind",
+    "--timeout",
+    "--hosts",
+    "--hostfile",
+    "--launcher",
+    "--launcher-args",
+];
+
 /// Puts `--` before PROGRAM, so that whatever follows it is the program's alone, and makes `-np` what it stands for.
 pub fn mark_program(mut args: Vec<OsString>) -> Vec<OsString> {
     if args.get(1).is_none_or(|arg| arg != "run") {
@@ -80,7 +106,7 @@ pub fn mark_program(mut args: Vec<OsString>) -> Vec<OsString> {
         }
         match args[at].to_str() {
             Some("--") => break,
-            Some("-n" | "--np" | "--backend" | "--seed" | "--bind" | "--timeout") => at += 2,
+            Some(option) if WITH_VALUE.contains(&option) => at += 2,
             Some(option) if option.starts_with('-') && option != "-" => at += 1,
             _ => {
                 args.insert(at, "--".into());
@@ -146,9 +172,9 @@ fn check_backend(name: &str, from: &str) -> Result<(), String> {
 }
 
 /// Whether a job of several may be made of the program; a program of MPI could not tell its processes apart.
-fn check_mpi(program: &Path, args: &Args) -> Result<Links, String> {
+fn check_mpi(program: &Path, processes: u32, args: &Args) -> Result<Links, String> {
     let found = links(program);
-    let (processes, shown) = (args.processes, args.program[0].to_string_lossy());
+    let shown = args.program[0].to_string_lossy();
     match &found {
         Links::MpiAlone(library) => Err(format!(
             "{shown} is a program of MPI (it is linked with {library}) and not of unipgas: {processes} jobs of one would come of it; \
@@ -171,7 +197,19 @@ fn check_mpi(program: &Path, args: &Args) -> Result<Links, String> {
     }
 }
 
+/// What is missing in a command line without a number of processes.
+pub const NO_NUMBER: &str =
+    "run needs a number of processes and a program: unipgas run -n 4 ./program";
+
 pub fn run(args: Args) -> ExitCode {
+    let shares = match args.place.shares(args.processes) {
+        Ok(shares) => shares,
+        Err(why) => return fail(2, &why),
+    };
+    let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
+    let Some(processes) = args.processes.or_else(|| shares.as_ref().map(of_hosts)) else {
+        return fail(2, NO_NUMBER);
+    };
     let environment = match Environment::read() {
         Ok(environment) => environment,
         Err(why) => return fail(2, &why),
@@ -189,20 +227,26 @@ pub fn run(args: Args) -> ExitCode {
         Err(error @ ProgramError::NotFound(_)) => return fail(127, &error.to_string()),
         Err(error) => return fail(126, &error.to_string()),
     };
-    let linked = if args.processes == 1 {
+    if let Some(shares) = &shares {
+        if !args.place.stays_here(shares) {
+            return elsewhere(&args, &environment, processes, &program, shares);
+        }
+        if let Some(shown) = args.place.show_stay(processes) {
+            return shown;
+        }
+    }
+    let linked = if processes == 1 {
         Ok(Links::NoMpi)
     } else {
-        check_mpi(&program, &args)
+        check_mpi(&program, processes, &args)
     };
     let linked = match linked {
         Ok(linked) => linked,
         Err(why) => return fail(2, &why),
     };
-    let mut launch = launch(args, environment);
-    if launch.backend.as_deref() == Some("chaos")
-        && let Err(error) = unipgas::chaos_config()
-    {
-        return fail(2, &error.to_string());
+    let mut launch = launch(args, processes, environment);
+    if let Err(why) = check_chaos(launch.backend.as_deref()) {
+        return fail(2, &why);
     }
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
@@ -216,21 +260,90 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-fn launch(args: Args, environment: Environment) -> Launch {
-    let shape = tofu_shape(args.processes, &environment.tofu);
+/// The job on other hosts, by the launcher of the cluster.
+fn elsewhere(
+    args: &Args,
+    environment: &Environment,
+    processes: u32,
+    program: &Path,
+    shares: &[Share],
+) -> ExitCode {
+    match variables_of(args, environment, processes) {
+        Ok(variables) => {
+            let program = hosts::Program {
+                bind: args.bind,
+                tag: args.tag,
+                keep_going: args.keep_going,
+                variables,
+                path: program,
+                args: &args.program[1..],
+            };
+            args.place.hand_over(shares, &program)
+        }
+        Err(why) => fail(2, &why),
+    }
+}
+
+/// What the options mean to the processes of other hosts, as variables. Errors: an option that means nothing there.
+fn variables_of(
+    args: &Args,
+    environment: &Environment,
+    processes: u32,
+) -> Result<Vec<(String, OsString)>, String> {
+    if args.timeout.is_some() {
+        return Err(
+            "--timeout is for processes of this host: put timeout(1) before unipgas run --hosts"
+                .into(),
+        );
+    }
+    let backend = args.backend.as_ref().or(environment.backend.as_ref());
+    let seed = args.seed.or(environment.seed);
+    check_chaos(backend.map(String::as_str))?;
+    if backend.is_some_and(|name| name == "chaos") && seed.is_none() {
+        return Err("on several hosts --backend chaos needs a --seed, the same for all".into());
+    }
+    let bind = policy(args.bind).name();
+    let shape = tofu_shape(processes, &environment.tofu);
+    let set = [
+        ("UNIPGAS_BACKEND", backend.cloned()),
+        ("UNIPGAS_BIND", Some(bind.to_owned())),
+        ("UNIPGAS_SEED", seed.map(|seed| seed.to_string())),
+        ("UNIPGAS_TOFU_SHAPE", shape.map(|shape| shape.to_string())),
+    ];
+    let set = set
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    Ok(set.collect())
+}
+
+fn check_chaos(backend: Option<&str>) -> Result<(), String> {
+    match backend {
+        Some("chaos") => unipgas::chaos_config()
+            .map(drop)
+            .map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn policy(bind: Bind) -> BindPolicy {
+    match bind {
+        Bind::None => BindPolicy::None,
+        Bind::Core => BindPolicy::Core,
+        Bind::Numa => BindPolicy::Numa,
+    }
+}
+
+fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
+    let shape = tofu_shape(processes, &environment.tofu);
     let mut words = args.program.into_iter();
-    let mut launch = Launch::new(args.processes, words.next().unwrap_or_default());
+    let mut launch = Launch::new(processes, words.next().unwrap_or_default());
     launch
         .env
         .extend(shape.map(|shape| ("UNIPGAS_TOFU_SHAPE".into(), shape.to_string().into())));
     launch.args = words.collect();
     launch.backend = args.backend.or(environment.backend);
     launch.seed = args.seed.or(environment.seed);
-    launch.bind = match args.bind {
-        Bind::None => BindPolicy::None,
-        Bind::Core => BindPolicy::Core,
-        Bind::Numa => BindPolicy::Numa,
-    };
+    launch.bind = policy(args.bind);
     launch.keep_going = args.keep_going;
     launch.output = if args.tag {
         Output::Tag

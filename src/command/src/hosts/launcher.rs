@@ -1,0 +1,397 @@
+//! The launcher of a cluster that is here, and what it is told.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use super::list::Share;
+use crate::run::Bind;
+
+/// Whose launcher it is, which says how its options are spelt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Slurm's `srun`.
+    Srun,
+    /// PRRTE's `prterun`, which the `mpirun` of Open MPI is from 5 on.
+    Prte,
+    /// `mpirun` of Open MPI up to 4.
+    OpenMpi,
+    /// `mpiexec` of MPICH and its relatives.
+    Hydra,
+}
+
+/// One that was found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Launcher {
+    pub kind: Kind,
+    /// As it is called: Open MPI takes a path for a wish about the other hosts.
+    pub name: OsString,
+    pub path: PathBuf,
+}
+
+/// What a machine has: programs by name or path, and what they say of their version.
+pub struct Machine<'a> {
+    pub find: &'a dyn Fn(&OsStr) -> Result<PathBuf, String>,
+    pub version: &'a dyn Fn(&PathBuf) -> String,
+    /// Whether this is an allocation of Slurm.
+    pub allocation: bool,
+}
+
+/// The launcher to use; `wish` names one.
+///
+/// Errors: one line.
+pub fn choose(wish: Option<&OsStr>, machine: &Machine<'_>) -> Result<Launcher, String> {
+    let known = |name: &OsStr| -> Result<Launcher, String> {
+        let path = (machine.find)(name)?;
+        let kind = kind(&path, machine).ok_or_else(|| {
+            format!(
+                "{} is none of srun, prterun, and mpirun or mpiexec of Open MPI and MPICH",
+                name.display()
+            )
+        })?;
+        let name = name.to_owned();
+        Ok(Launcher { kind, name, path })
+    };
+    if let Some(name) = wish {
+        return known(name);
+    }
+    let mut stranger = None;
+    for name in ["srun", "prterun", "mpirun", "mpiexec"].map(OsStr::new) {
+        if name == "srun" && !machine.allocation || (machine.find)(name).is_err() {
+            continue;
+        }
+        match known(name) {
+            Ok(launcher) => return Ok(launcher),
+            Err(why) => stranger = Some(why),
+        }
+    }
+    Err(stranger.unwrap_or_else(|| {
+        "no launcher for several hosts is here (srun in an allocation of Slurm, prterun, mpirun, mpiexec): install one on all \
+         hosts, as Debian's openmpi-bin or mpich"
+            .into()
+    }))
+}
+
+fn kind(path: &PathBuf, machine: &Machine<'_>) -> Option<Kind> {
+    match path.file_name().and_then(OsStr::to_str) {
+        Some("srun") => return Some(Kind::Srun),
+        Some("prterun") => return Some(Kind::Prte),
+        _ => {}
+    }
+    of_version(&(machine.version)(path))
+}
+
+fn of_version(text: &str) -> Option<Kind> {
+    if text.contains("HYDRA") {
+        return Some(Kind::Hydra);
+    }
+    if text.contains("PRRTE") {
+        return Some(Kind::Prte);
+    }
+    let (_, version) = text
+        .split_once("(Open MPI) ")
+        .or_else(|| text.split_once("(OpenRTE) "))?;
+    let major: u32 = version.split('.').next()?.trim().parse().ok()?;
+    Some(if major < 5 { Kind::OpenMpi } else { Kind::Prte })
+}
+
+/// Which of the ways to tell ranks, as `srun --mpi=list` names them, a cluster offers that programs understand.
+pub fn slurm_protocol(list: &str) -> Option<&'static str> {
+    let offered = |name: &str| list.split_whitespace().any(|word| word == name);
+    ["pmix", "pmi2"].into_iter().find(|name| offered(name))
+}
+
+/// What is to be started.
+pub struct Job<'a> {
+    pub shares: &'a [Share],
+    pub bind: Bind,
+    pub tag: bool,
+    pub keep_going: bool,
+    /// What the processes of all hosts must find in their environment, besides what the launcher gives them.
+    pub variables: &'a [(String, OsString)],
+    /// For srun: how it tells ranks, where that has to be said.
+    pub protocol: Option<&'a str>,
+    /// The user's words for the launcher.
+    pub more: &'a [String],
+    pub program: &'a [OsString],
+}
+
+/// The arguments by which the launcher starts the job.
+///
+/// Errors: one line about what the launcher cannot do.
+pub fn arguments(kind: Kind, job: &Job<'_>) -> Result<Vec<OsString>, String> {
+    let mut words = Words(Vec::new());
+    match kind {
+        Kind::Srun => srun(job, &mut words),
+        Kind::Prte | Kind::OpenMpi => mpirun(kind, job, &mut words),
+        Kind::Hydra => hydra(job, &mut words)?,
+    }
+    let processes: u32 = job.shares.iter().map(|share| share.processes).sum();
+    let mut words = words.0;
+    words.extend(job.more.iter().map(OsString::from));
+    words.extend(["-n".into(), processes.to_string().into()]);
+    words.extend(job.program.iter().cloned());
+    Ok(words)
+}
+
+struct Words(Vec<OsString>);
+
+impl Words {
+    fn add(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn add_if(&mut self, wanted: bool, words: &[&str]) {
+        if wanted {
+            self.add(words);
+        }
+    }
+}
+
+/// `a:4,b:4`.
+fn numbered(shares: &[Share]) -> String {
+    let one = |share: &Share| format!("{}:{}", share.host, share.processes);
+    shares.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// `a,a,b`: the host of each rank.
+fn rank_by_rank(shares: &[Share]) -> String {
+    let hosts = shares
+        .iter()
+        .flat_map(|share| std::iter::repeat_n(share.host.as_str(), share.processes as usize));
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// The hosts, each once.
+fn hosts(shares: &[Share]) -> Vec<&str> {
+    let mut hosts: Vec<_> = shares.iter().map(|share| share.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+fn srun(job: &Job<'_>, words: &mut Words) {
+    let nodes = hosts(job.shares).len().to_string();
+    words.add(&["-N", &nodes, "-w", &rank_by_rank(job.shares)]);
+    // Ranks as they are listed, not in the order in which the cluster knows its nodes.
+    words.add(&["--distribution=arbitrary", "--export=ALL", "--input=0"]);
+    words.add(&[match job.keep_going {
+        true => "--kill-on-bad-exit=0",
+        false => "--kill-on-bad-exit=1",
+    }]);
+    match job.bind {
+        // Clusters that cannot bind complain of "none" as well.
+        Bind::None => {}
+        Bind::Core => words.add(&["--cpu-bind=cores"]),
+        Bind::Numa => words.add(&["--cpu-bind=ldoms"]),
+    }
+    words.add_if(job.tag, &["--label"]);
+    if let Some(protocol) = job.protocol {
+        words.add(&[&format!("--mpi={protocol}")]);
+    }
+}
+
+fn mpirun(kind: Kind, job: &Job<'_>, words: &mut Words) {
+    if hosts(job.shares).len() == job.shares.len() {
+        words.add(&["--host", &numbered(job.shares), "--map-by", "slot"]);
+    } else {
+        // A host comes again after another one.
+        words.add(&["--host", &rank_by_rank(job.shares), "--map-by", "seq"]);
+    }
+    let bind = match job.bind {
+        // Without a wish it binds to cores: the progress thread would have none.
+        Bind::None => "none",
+        Bind::Core => "core:overload-allowed",
+        Bind::Numa => "numa:overload-allowed",
+    };
+    words.add(&["--bind-to", bind]);
+    let is_prte = kind == Kind::Prte;
+    words.add_if(job.tag && is_prte, &["--output", "tag"]);
+    words.add_if(job.tag && !is_prte, &["--tag-output"]);
+    let continuous: &[&str] = &["--runtime-options", "continuous"];
+    words.add_if(job.keep_going && is_prte, continuous);
+    words.add_if(job.keep_going && !is_prte, &["--enable-recovery"]);
+    for (name, _) in job.variables {
+        words.add(&["-x", name]);
+    }
+}
+
+fn hydra(job: &Job<'_>, words: &mut Words) -> Result<(), String> {
+    if job.keep_going {
+        return Err(
+            "--keep-going: MPICH's launcher ends all when one fails; Open MPI's and srun can do it (--launcher)"
+                .into(),
+        );
+    }
+    words.add(&["-hosts", &numbered(job.shares)]);
+    match job.bind {
+        Bind::None => {}
+        Bind::Core => words.add(&["-bind-to", "core"]),
+        Bind::Numa => words.add(&["-bind-to", "numa"]),
+    }
+    words.add_if(job.tag, &["-prepend-rank"]);
+    for (name, value) in job.variables {
+        words.add(&["-genv", name]);
+        words.0.push(value.clone());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN_MPI_4: &str = "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...";
+    const OPEN_MPI_5: &str = "mpirun (Open MPI) 5.0.8";
+    const MPICH: &str = "HYDRA build details:\n    Version:    4.0.2";
+
+    fn chosen(
+        wish: Option<&str>,
+        allocation: bool,
+        there: &[(&str, &str)],
+    ) -> Result<Launcher, String> {
+        let machine = Machine {
+            find: &|name| {
+                let found = there.iter().find(|(known, _)| *known == name);
+                found
+                    .map(|(name, _)| PathBuf::from("/bin").join(name))
+                    .ok_or_else(|| format!("there is no {}", name.display()))
+            },
+            version: &|path| {
+                let found = there.iter().find(|(known, _)| path.ends_with(known));
+                found.map_or(String::new(), |(_, version)| (*version).into())
+            },
+            allocation,
+        };
+        choose(wish.map(OsStr::new), &machine)
+    }
+
+    #[test]
+    fn the_launcher_that_is_there_is_chosen() {
+        let all = [
+            ("srun", ""),
+            ("prterun", ""),
+            ("mpirun", OPEN_MPI_4),
+            ("mpiexec", MPICH),
+        ];
+        let is = |kind, name: &str, found: Result<Launcher, String>| {
+            let found = found.unwrap();
+            assert_eq!((found.kind, found.name.to_str()), (kind, Some(name)));
+        };
+        is(Kind::Srun, "srun", chosen(None, true, &all));
+        is(Kind::Prte, "prterun", chosen(None, false, &all));
+        is(Kind::Prte, "prterun", chosen(None, true, &all[1..]));
+        is(Kind::OpenMpi, "mpirun", chosen(None, false, &all[2..]));
+        is(Kind::Hydra, "mpiexec", chosen(None, false, &all[3..]));
+        is(
+            Kind::Prte,
+            "mpirun",
+            chosen(None, false, &[("mpirun", OPEN_MPI_5)]),
+        );
+        is(
+            Kind::Hydra,
+            "mpirun",
+            chosen(None, false, &[("mpirun", MPICH)]),
+        );
+        let strange = [("mpirun", "Strange MPI 1.0"), ("mpiexec", OPEN_MPI_4)];
+        is(Kind::OpenMpi, "mpiexec", chosen(None, false, &strange));
+        is(Kind::Hydra, "mpiexec", chosen(Some("mpiexec"), true, &all));
+        is(Kind::Srun, "srun", chosen(Some("srun"), false, &all));
+        let none = chosen(None, false, &all[..1]).unwrap_err();
+        assert!(none.contains("openmpi-bin or mpich"), "{none}");
+        let strange = chosen(None, false, &strange[..1]).unwrap_err();
+        assert!(strange.contains("mpirun is none of"), "{strange}");
+        assert!(chosen(Some("x"), true, &all).unwrap_err().contains("no x"));
+    }
+
+    #[test]
+    fn ways_of_slurm_are_found_in_its_list() {
+        let list = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4";
+        assert_eq!(slurm_protocol(list), Some("pmix"));
+        let old = "srun: MPI types are...\nsrun: none\nsrun: pmi2\n";
+        assert_eq!(slurm_protocol(old), Some("pmi2"));
+        assert_eq!(slurm_protocol("MPI plugin types are...\n\tnone"), None);
+    }
+
+    struct Wish {
+        hosts: &'static [(&'static str, u32)],
+        bind: Bind,
+        tag: bool,
+        keep_going: bool,
+    }
+
+    fn told(kind: Kind, wish: &Wish) -> Result<String, String> {
+        let share = |(host, processes): &(&str, u32)| Share {
+            host: (*host).into(),
+            processes: *processes,
+        };
+        let shares: Vec<Share> = wish.hosts.iter().map(share).collect();
+        let job = Job {
+            shares: &shares,
+            bind: wish.bind,
+            tag: wish.tag,
+            keep_going: wish.keep_going,
+            variables: &[("UNIPGAS_SEED".into(), "7".into())],
+            protocol: Some("pmix"),
+            more: &["--more".into(), "x y".into()],
+            program: &["./p".into(), "-n".into()],
+        };
+        let words = arguments(kind, &job)?;
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        Ok(words.join(" "))
+    }
+
+    #[test]
+    fn each_launcher_is_told_in_its_own_words() {
+        let plain = Wish {
+            hosts: &[("b", 2), ("a", 1)],
+            bind: Bind::None,
+            tag: false,
+            keep_going: false,
+        };
+        let full = Wish {
+            hosts: &[("a", 1), ("b", 1), ("a", 1)],
+            bind: Bind::Core,
+            tag: true,
+            keep_going: true,
+        };
+        for (kind, of_plain, of_full) in [
+            (
+                Kind::Srun,
+                "-N 2 -w b,b,a --distribution=arbitrary --export=ALL --input=0 --kill-on-bad-exit=1 --mpi=pmix",
+                "-N 2 -w a,b,a --distribution=arbitrary --export=ALL --input=0 --kill-on-bad-exit=0 --cpu-bind=cores --label --mpi=pmix",
+            ),
+            (
+                Kind::OpenMpi,
+                "--host b:2,a:1 --map-by slot --bind-to none -x UNIPGAS_SEED",
+                "--host a,b,a --map-by seq --bind-to core:overload-allowed --tag-output --enable-recovery -x UNIPGAS_SEED",
+            ),
+            (
+                Kind::Prte,
+                "--host b:2,a:1 --map-by slot --bind-to none -x UNIPGAS_SEED",
+                "--host a,b,a --map-by seq --bind-to core:overload-allowed --output tag --runtime-options continuous -x UNIPGAS_SEED",
+            ),
+            (Kind::Hydra, "-hosts b:2,a:1 -genv UNIPGAS_SEED 7", ""),
+        ] {
+            let rest = "--more x y -n 3 ./p -n";
+            assert_eq!(told(kind, &plain).unwrap(), format!("{of_plain} {rest}"));
+            match told(kind, &full) {
+                Ok(text) => assert_eq!(text, format!("{of_full} {rest}")),
+                Err(why) => assert!(of_full.is_empty() && why.contains("--keep-going"), "{why}"),
+            }
+        }
+        let numa = Wish {
+            keep_going: false,
+            bind: Bind::Numa,
+            ..full
+        };
+        assert_eq!(
+            told(Kind::Hydra, &numa).unwrap(),
+            "-hosts a:1,b:1,a:1 -bind-to numa -prepend-rank -genv UNIPGAS_SEED 7 --more x y -n 3 ./p -n"
+        );
+        assert!(
+            told(Kind::Srun, &numa)
+                .unwrap()
+                .contains("--cpu-bind=ldoms")
+        );
+    }
+}

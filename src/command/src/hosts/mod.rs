@@ -1,0 +1,275 @@
+//! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes.
+
+mod launcher;
+mod list;
+
+use std::ffi::{OsStr, OsString};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use unipgas::core::job::launch::find_program;
+
+use crate::run::Bind;
+use crate::{fail, shown};
+use launcher::{Job, Kind, Launcher, Machine};
+pub use list::Share;
+
+const HEADING: &str = "On several hosts";
+
+/// Where the processes are to run, and by whom they are started there.
+#[derive(clap::Args)]
+pub struct Place {
+    /// Hosts, as a,b (equal shares), a:4,b:2 (so many processes each) or n[01-04]
+    #[arg(long, help_heading = HEADING, value_name = "LIST", conflicts_with = "hostfile")]
+    hosts: Option<String>,
+    /// A file with a host on each line, also as host:4 or host slots=4
+    #[arg(long, help_heading = HEADING, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+    /// The launcher, a name or path; without this option srun in an allocation of Slurm, else prterun, mpirun, mpiexec
+    #[arg(long, help_heading = HEADING, value_name = "NAME")]
+    launcher: Option<OsString>,
+    /// Words for the launcher, as "--mca plm_rsh_agent rsh"
+    #[arg(long, help_heading = HEADING, value_name = "WORDS", allow_hyphen_values = true)]
+    launcher_args: Option<String>,
+    /// Shows the command line of the launcher, and starts nothing
+    #[arg(long, help_heading = HEADING)]
+    dry_run: bool,
+}
+
+/// What is started on them.
+pub struct Program<'a> {
+    pub bind: Bind,
+    pub tag: bool,
+    pub keep_going: bool,
+    /// What the environment gets on all hosts.
+    pub variables: Vec<(String, OsString)>,
+    /// The program's file, and its arguments.
+    pub path: &'a Path,
+    pub args: &'a [OsString],
+}
+
+/// The environment that other hosts get: variables of the library, of libfabric, and where libraries are.
+const PREFIXES: [&str; 3] = ["UNIPGAS_", "UTOFU_", "FI_"];
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Those of one job, which is not this one.
+const OF_A_JOB: [&str; 3] = ["UNIPGAS_JOB", "UNIPGAS_RANK", "UNIPGAS_SIZE"];
+
+impl Place {
+    /// The shares of the hosts, if any are named.
+    ///
+    /// Errors: one line.
+    pub fn shares(&self, processes: Option<u32>) -> Result<Option<Vec<Share>>, String> {
+        let named = match (&self.hosts, &self.hostfile) {
+            (Some(text), _) => list::from_list(text)?,
+            (None, Some(path)) => {
+                let name = path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|e| format!("cannot read the host file {name}: {e}"))?;
+                list::from_file(&name, &text)?
+            }
+            (None, None) => {
+                let given = [
+                    (self.launcher.is_some(), "--launcher"),
+                    (self.launcher_args.is_some(), "--launcher-args"),
+                    (self.dry_run, "--dry-run"),
+                ];
+                return match given.iter().find(|(given, _)| *given) {
+                    Some((_, option)) => Err(format!("{option} needs --hosts or --hostfile")),
+                    None => Ok(None),
+                };
+            }
+        };
+        list::share(&named, processes).map(Some)
+    }
+
+    /// Whether no other host takes part, so that no other launcher is needed. One that was asked for is.
+    pub fn stays_here(&self, shares: &[Share]) -> bool {
+        self.launcher.is_none()
+            && self.launcher_args.is_none()
+            && shares.iter().all(|share| is_here(&share.host))
+    }
+
+    /// Says that the job is started without another launcher, where only that is asked; else none.
+    pub fn show_stay(&self, processes: u32) -> Option<ExitCode> {
+        let text = format!("this host only: {processes} processes, by no other launcher\n");
+        self.dry_run.then(|| shown(&text))
+    }
+
+    /// Becomes the launcher, which gets all signals then and whose status is that of the job. Returns where it cannot.
+    pub fn hand_over(&self, shares: &[Share], program: &Program<'_>) -> ExitCode {
+        let (launcher, words) = match self.command(shares, program) {
+            Ok(command) => command,
+            Err(why) => return fail(2, &why),
+        };
+        if self.dry_run {
+            return shown(&line(program, &launcher, &words));
+        }
+        let mut command = Command::new(&launcher.path);
+        command.arg0(&launcher.name).args(words);
+        command.envs(program.variables.iter().map(|(name, value)| (name, value)));
+        OF_A_JOB.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let why = command.exec();
+        fail(
+            1,
+            &format!("cannot start {}: {why}", launcher.path.display()),
+        )
+    }
+
+    fn command(
+        &self,
+        shares: &[Share],
+        program: &Program<'_>,
+    ) -> Result<(Launcher, Vec<OsString>), String> {
+        let more = self.launcher_args.as_deref().unwrap_or_default();
+        let more = shlex::split(more)
+            .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))?;
+        let machine = Machine {
+            find: &|name| find_program(name).map_err(|e| e.to_string()),
+            version: &|path| said(path, &["--version"]),
+            allocation: std::env::var_os("SLURM_JOB_ID").is_some_and(|id| !id.is_empty()),
+        };
+        let launcher = launcher::choose(self.launcher.as_deref(), &machine)?;
+        let protocol = match launcher.kind {
+            Kind::Srun if std::env::var_os("SLURM_MPI_TYPE").is_none() => {
+                launcher::slurm_protocol(&said(&launcher.path, &["--mpi=list"]))
+            }
+            _ => None,
+        };
+        let mut words = vec![program.path.as_os_str().to_owned()];
+        words.extend(program.args.iter().cloned());
+        let job = Job {
+            shares,
+            bind: program.bind,
+            tag: program.tag,
+            keep_going: program.keep_going,
+            variables: &environment(&program.variables),
+            protocol,
+            more: &more,
+            program: &words,
+        };
+        let words = launcher::arguments(launcher.kind, &job)?;
+        Ok((launcher, words))
+    }
+}
+
+/// The variables that other hosts get: those of this process, and `set`.
+fn environment(set: &[(String, OsString)]) -> Vec<(String, OsString)> {
+    let is_passed = |name: &str| {
+        name == LIBRARY_PATH
+            || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !OF_A_JOB.contains(&name)
+    };
+    let inherited = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| is_passed(name))?;
+        Some((name, value))
+    });
+    let mut all: Vec<(String, OsString)> = inherited
+        .filter(|(name, _)| set.iter().all(|(known, _)| known != name))
+        .chain(set.iter().cloned())
+        .collect();
+    all.sort();
+    all
+}
+
+/// What a program says on both of its outputs; nothing, if it does not start.
+fn said(path: &Path, args: &[&str]) -> String {
+    let output = Command::new(path).args(args).stdin(Stdio::null()).output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| {
+            let both = [output.stdout, output.stderr].concat();
+            String::from_utf8_lossy(&both).into_owned()
+        },
+    )
+}
+
+/// What a person would type in a shell.
+fn line(program: &Program<'_>, launcher: &Launcher, words: &[OsString]) -> String {
+    let quoted = |word: &OsStr| {
+        let word = word.to_string_lossy().into_owned();
+        shlex::try_quote(&word).map_or(word.clone(), |quoted| quoted.into_owned())
+    };
+    let set = program.variables.iter();
+    let set = set.map(|(name, value)| format!("{name}={}", quoted(value)));
+    let words = std::iter::once(&launcher.name).chain(words);
+    let words = words.map(|word| quoted(word));
+    set.chain(words).collect::<Vec<_>>().join(" ") + "\n"
+}
+
+/// Whether a name stands for this host: its own, with or without the domain, or that of one of its addresses.
+fn is_here(host: &str) -> bool {
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    if host == own || host == short(&own) || short(host) == own || host == "localhost" {
+        return true;
+    }
+    let found = (host, 0).to_socket_addrs();
+    found.is_ok_and(|mut addresses| addresses.any(is_own))
+}
+
+/// Whether an address is one of this host: what is sent to it would come from it.
+fn is_own(address: SocketAddr) -> bool {
+    if address.ip().is_loopback() {
+        return true;
+    }
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    // Nothing is sent by that; the port is that of nobody.
+    let source = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect((address.ip(), 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_of_this_host_are_known() {
+        let own = rustix::system::uname();
+        let own = own.nodename().to_str().unwrap();
+        for host in [own, "localhost", "127.0.0.1"] {
+            assert!(is_here(host), "{host}");
+        }
+        // Addresses for documentation, which nobody has.
+        for host in ["192.0.2.1", "no-such-host.invalid"] {
+            assert!(!is_here(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_shell_come_back() {
+        let program = Program {
+            bind: Bind::None,
+            tag: false,
+            keep_going: false,
+            variables: vec![("UNIPGAS_BACKEND".into(), "a b".into())],
+            path: Path::new("./p"),
+            args: &[],
+        };
+        let launcher = Launcher {
+            kind: Kind::OpenMpi,
+            name: "mpirun".into(),
+            path: "/usr/bin/mpirun".into(),
+        };
+        let words = ["--host", "a:1", "it's", ""].map(OsString::from);
+        let shown = line(&program, &launcher, &words);
+        let back = shlex::split(&shown).unwrap();
+        assert_eq!(
+            back,
+            ["UNIPGAS_BACKEND=a b", "mpirun", "--host", "a:1", "it's", ""]
+        );
+        assert!(
+            shown.starts_with("UNIPGAS_BACKEND='a b' mpirun "),
+            "{shown}"
+        );
+    }
+}
