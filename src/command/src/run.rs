@@ -20,7 +20,7 @@ use crate::{fail, hosts};
 /// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
 /// the launcher of the cluster does so on the hosts that are named.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES)]
 pub struct Args {
     /// Number of processes (also -np N); not needed if all hosts have numbers
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
@@ -40,7 +40,7 @@ pub struct Args {
     /// Lets the others go on when a process fails
     #[arg(long)]
     keep_going: bool,
-    /// Ends the job after this time, with status 124
+    /// Ends the job after this time, with status 124; not on several hosts
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
