@@ -146,8 +146,9 @@ impl Board {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (key, value) in published {
-            // At most MAX_KEY and MAX_VALUE.
-            bytes.extend([key.len() as u8, value.len() as u8]);
+            // At most MAX_KEY and MAX_VALUE, which have room there.
+            bytes.push(key.len() as u8);
+            bytes.extend((value.len() as u16).to_le_bytes());
             bytes.extend(key);
             bytes.extend(value);
         }
@@ -181,8 +182,9 @@ impl Board {
         if self.is_afar(rank) != Ok(true) {
             return None;
         }
-        while let [key, value, more @ ..] = rest {
-            let (key_len, value_len) = (usize::from(*key), usize::from(*value));
+        while let [key, low, high, more @ ..] = rest {
+            let (key_len, value_len) = (*key, u16::from_le_bytes([*low, *high]));
+            let (key_len, value_len) = (usize::from(key_len), usize::from(value_len));
             if key_len > MAX_KEY || value_len > MAX_VALUE {
                 return None;
             }
@@ -231,6 +233,10 @@ mod tests {
         assert_eq!(other.fetch(1, "place").unwrap().unwrap(), b"here");
         assert_eq!(other.epoch(1), Ok(3));
         assert_eq!(other.state(1), Ok(RankState::Joined));
+        let longest = [9; MAX_VALUE];
+        home.publish(1, "longest", &longest).unwrap();
+        assert!(other.take(&home.give(1, &mut told).unwrap()));
+        assert_eq!(other.fetch(1, "longest").unwrap().unwrap(), longest);
         home.publish(1, "place", b"there").unwrap();
         home.mark_dead(1).unwrap();
         home.set_ended(1).unwrap();
