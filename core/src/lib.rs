@@ -6,6 +6,7 @@
 //! with ranks need.
 
 pub mod descriptor;
+pub mod dynamic;
 pub mod error;
 mod fabric;
 mod launch;

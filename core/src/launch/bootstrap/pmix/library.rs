@@ -4,7 +4,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::{Error, Result};
+use crate::dynamic::{self, Shown};
+use crate::{Error, Result, functions_of_library};
 
 pub(super) const NAMESPACE_LEN: usize = 256;
 pub(super) const KEY_LEN: usize = 512;
@@ -96,79 +97,29 @@ pub(super) type Handler = unsafe extern "C" fn(
 );
 pub(super) type Registered = unsafe extern "C" fn(c_int, usize, *mut c_void);
 
-macro_rules! functions {
-    ($($field:ident = $name:literal: fn($($argument:ty),*) -> $result:ty;)+) => {
-        /// The functions.
-        #[derive(Clone, Copy)]
-        pub(super) struct Library {
-            $(pub $field: unsafe extern "C" fn($($argument),*) -> $result,)+
-        }
-
-        impl Library {
-            /// Loads the library; it stays for good. Errors: [`Error::Unreachable`]: why there is none.
-            pub fn load() -> Result<Self> {
-                let handle = open()?;
-                Ok(Library {
-                    $($field: {
-                        let found = find(handle, $name)?;
-                        // SAFETY:
-                        // - the function of this name has this type, by the standard.
-                        unsafe {
-                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
-                        }
-                    },)+
-                })
-            }
-        }
-    };
-}
-
-functions! {
-    init = c"PMIx_Init": fn(*mut Proc, *const Info, usize) -> c_int;
-    finalize = c"PMIx_Finalize": fn(*const Info, usize) -> c_int;
-    get = c"PMIx_Get": fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
-    ask = c"PMIx_Get_nb": fn(*const Proc, *const c_char, *const Info, usize, Answered, *mut c_void) -> c_int;
-    put = c"PMIx_Put": fn(u8, *const c_char, *const Value) -> c_int;
-    commit = c"PMIx_Commit": fn() -> c_int;
-    fence = c"PMIx_Fence_nb": fn(*const Proc, usize, *const Info, usize, Done, *mut c_void) -> c_int;
-    watch = c"PMIx_Register_event_handler": fn(*const c_int, usize, *const Info, usize, Handler, Option<Registered>, *mut c_void) -> ();
-    text = c"PMIx_Error_string": fn(c_int) -> *const c_char;
-}
-
-type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-
-fn open() -> Result<*mut c_void> {
-    // SAFETY:
-    // - names are C strings; the function of the loader's name has the loader's type. It is looked up, since linkers warn of it in
-    //   static programs, which have none.
-    let handle = unsafe {
-        let loader = libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
-        if loader.is_null() {
-            return Err(Error::Unreachable(
-                "a PMIx server has started this process, but a static program cannot load libpmix.so.2".into(),
-            ));
-        }
-        let load = std::mem::transmute::<*mut c_void, Load>(loader);
-        load(c"libpmix.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
-    };
-    if handle.is_null() {
-        return Err(Error::Unreachable(
-            "a PMIx server has started this process, but there is no libpmix.so.2: install it, or name its folder in LD_LIBRARY_PATH"
-                .into(),
-        ));
+functions_of_library! {
+    /// The functions.
+    pub(super) struct Library {
+        init = c"PMIx_Init": fn(*mut Proc, *const Info, usize) -> c_int;
+        finalize = c"PMIx_Finalize": fn(*const Info, usize) -> c_int;
+        get = c"PMIx_Get": fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+        ask = c"PMIx_Get_nb": fn(*const Proc, *const c_char, *const Info, usize, Answered, *mut c_void) -> c_int;
+        put = c"PMIx_Put": fn(u8, *const c_char, *const Value) -> c_int;
+        commit = c"PMIx_Commit": fn() -> c_int;
+        fence = c"PMIx_Fence_nb": fn(*const Proc, usize, *const Info, usize, Done, *mut c_void) -> c_int;
+        watch = c"PMIx_Register_event_handler": fn(*const c_int, usize, *const Info, usize, Handler, Option<Registered>, *mut c_void) -> ();
+        text = c"PMIx_Error_string": fn(c_int) -> *const c_char;
     }
-    Ok(handle)
 }
 
-fn find(handle: *mut c_void, name: &CStr) -> Result<*mut c_void> {
-    // SAFETY:
-    // - a handle that stays, and a C string.
-    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    if found.is_null() {
-        return Err(Error::Unreachable(format!(
-            "libpmix.so.2 has no {}",
-            name.to_string_lossy()
-        )));
+impl Library {
+    /// Loads the library; it stays for good. Errors: [`Error::Unreachable`]: why there is none.
+    pub fn load() -> Result<Self> {
+        let loaded = dynamic::Library::load(c"libpmix.so.2", Shown::ToAll);
+        loaded
+            .and_then(|loaded| Library::find(&loaded))
+            .map_err(|why| {
+                Error::Unreachable(format!("a PMIx server has started this process, but {why}"))
+            })
     }
-    Ok(found)
 }
