@@ -2,18 +2,28 @@
 //! depend on libfabric.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 use crate::status::{Errno, Result};
 use crate::sys::fi_info;
 
-type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
+/// `fi_dupinfo`.
+pub type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
 type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type FreeInfo = unsafe extern "C" fn(*mut fi_info);
+/// `fi_freeinfo`.
+pub type FreeInfo = unsafe extern "C" fn(*mut fi_info);
 
 // Of linked.c.
 unsafe extern "C" {
     static unipgas_fi_dupinfo: *mut c_void;
     static unipgas_fi_freeinfo: *mut c_void;
+}
+
+static STAND_IN: OnceLock<(DupInfo, FreeInfo)> = OnceLock::new();
+
+/// Has the provider use these functions as `fi_dupinfo` and `fi_freeinfo`: for who calls its tables without libfabric. The first call counts.
+pub fn stand_in(dupinfo: DupInfo, freeinfo: FreeInfo) {
+    let _ = STAND_IN.set((dupinfo, freeinfo));
 }
 
 /// A function of a libfabric that is linked statically.
@@ -62,12 +72,27 @@ fn find(name: &CStr) -> Result<*mut c_void> {
     }
 }
 
+fn functions() -> Result<(DupInfo, FreeInfo)> {
+    if let Some(functions) = STAND_IN.get() {
+        return Ok(*functions);
+    }
+    let (dupinfo, freeinfo) = (find(c"fi_dupinfo")?, find(c"fi_freeinfo")?);
+    // SAFETY:
+    // - the functions of these names have these types.
+    Ok(unsafe {
+        (
+            std::mem::transmute::<*mut c_void, DupInfo>(dupinfo),
+            std::mem::transmute::<*mut c_void, FreeInfo>(freeinfo),
+        )
+    })
+}
+
 /// An empty `fi_info` of the loading library's size, with its attributes.
 pub fn allocate_info() -> Result<*mut fi_info> {
-    let function = find(c"fi_dupinfo")?;
+    let (dupinfo, _) = functions()?;
     // SAFETY:
-    // - the function of that name has this type; null asks for an empty one.
-    let info = unsafe { std::mem::transmute::<*mut c_void, DupInfo>(function)(std::ptr::null()) };
+    // - null asks for an empty one.
+    let info = unsafe { dupinfo(std::ptr::null()) };
     if info.is_null() {
         Err(Errno::NOMEM)
     } else {
@@ -80,10 +105,10 @@ pub fn allocate_info() -> Result<*mut fi_info> {
 /// # Safety
 /// It came from there and is nobody else's.
 pub unsafe fn free_info(info: *mut fi_info) {
-    if let Ok(function) = find(c"fi_freeinfo") {
+    if let Ok((_, freeinfo)) = functions() {
         // SAFETY:
-        // - the function of that name has this type; the caller's word.
-        unsafe { std::mem::transmute::<*mut c_void, FreeInfo>(function)(info) };
+        // - the caller's word.
+        unsafe { freeinfo(info) };
     }
 }
 

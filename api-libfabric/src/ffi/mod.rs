@@ -35,6 +35,7 @@ mod shared;
 mod trigger;
 mod wait;
 
+pub use library::{DupInfo, FreeInfo, stand_in};
 pub use provider::fi_prov_ini;
 
 /// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER.

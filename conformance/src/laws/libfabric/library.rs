@@ -1,4 +1,4 @@
-//! The part of libfabric itself: the two functions that a provider looks up, and fi_getinfo(3) with hints.
+//! The part of libfabric itself: the two functions that a provider needs of it, and fi_getinfo(3) with hints.
 //!
 //! Attributes end with bytes that nobody may touch: they stand where the structures of other versions have members that are not there.
 
@@ -32,8 +32,7 @@ unsafe fn is_whole<T>(place: *const T) -> bool {
 }
 
 /// What providers call to get an empty `fi_info` that fi_freeinfo(3) can free; they give null.
-#[unsafe(no_mangle)]
-pub extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
+extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
     if !info.is_null() {
         return null_mut();
     }
@@ -52,8 +51,7 @@ pub extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
 
 /// # Safety
 /// Null, or a list whose parts are from [`fi_dupinfo`] and malloc, and which nobody uses any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
+unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
     while !info.is_null() {
         // SAFETY:
         // - the caller's word; free takes null.
@@ -177,6 +175,7 @@ pub(super) fn getinfo_at(
 ) -> Result<Info, c_int> {
     let mut found = null_mut();
     let [node, service] = at.map(|text| text.map_or(null(), CStr::as_ptr));
+    unipgas::libfabric::ffi::stand_in(fi_dupinfo, fi_freeinfo);
     // SAFETY:
     // - the provider lives as long as the process; hints have their attributes; strings of C, or null.
     let code = unsafe {

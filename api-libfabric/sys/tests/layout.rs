@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+#[path = "../../tests/common/mod.rs"]
 mod common;
 use common::{compiler, demand, scratch};
-use unipgas_libfabric::sys;
+use unipgas_libfabric_sys as sys;
 
 #[test]
 fn layouts_are_those_of_the_headers() {
