@@ -109,6 +109,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
 	@$(STEP) "laws of the engine on shm beside opaque" "$(STAGE)/bin/unipgas" conform --backend mixed --api core --seeds 3
 	@$(STEP) "laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor --api core --seeds 2
+	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
@@ -135,6 +136,9 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
+	@$(STEP) "GASPI on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api gaspi --seeds 1
+	@$(STEP) "the engine on two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --api core --seeds 3
+	@$(STEP) "the link between two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
 	@$(STEP) "uTofu on two hosts" packaging/on-hosts "$(STAGE)" --api utofu

@@ -8,6 +8,7 @@ pub use unipgas_core as core;
 pub use unipgas_gaspi as gaspi;
 pub use unipgas_ircce as ircce;
 pub use unipgas_libfabric as libfabric;
+pub use unipgas_ofi as ofi;
 pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
 pub use unipgas_utofu as utofu;
@@ -38,6 +39,16 @@ pub fn init() {
         probe: unipgas_opaque::probe,
         network: true,
     });
+    register(Backend {
+        name: "ofi",
+        open: open_ofi,
+        probe: unipgas_ofi::probe,
+        network: true,
+    });
+}
+
+fn open_ofi(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_ofi::Ofi::from_env(opening)?))
 }
 
 fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
@@ -48,8 +59,8 @@ fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
 pub fn chaos_config() -> Result<unipgas_chaos::ChaosConfig> {
     let config = unipgas_chaos::ChaosConfig::from_env()?;
     match config.over.as_deref() {
-        None | Some("shm" | "opaque") => Ok(config),
-        Some(over) => Err(wrong_over(over, "must be shm or opaque")),
+        None | Some("shm" | "opaque" | "ofi") => Ok(config),
+        Some(over) => Err(wrong_over(over, "must be shm, opaque or ofi")),
     }
 }
 
@@ -61,13 +72,14 @@ fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
     let config = chaos_config()?;
     let below = match config.over.as_deref() {
         // It would be there twice, once without chaos.
-        Some(over @ "opaque") if opening.other_hosts => {
+        Some(over @ ("opaque" | "ofi")) if opening.other_hosts => {
             return Err(wrong_over(
                 over,
                 "must be shm where the job has other hosts",
             ));
         }
         Some("opaque") => open_opaque(opening)?,
+        Some("ofi") => open_ofi(opening)?,
         _ => open_shm(opening)?,
     };
     Ok(Arc::new(unipgas_chaos::Chaos::wrap(below, config)))

@@ -33,6 +33,9 @@ struct Args {
     /// Leaves out other libraries
     #[arg(long)]
     no_peers: bool,
+    /// What ours communicate by
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    backend: String,
     /// Lists the cases and the peers, and measures nothing
     #[arg(long)]
     list: bool,
@@ -127,6 +130,7 @@ fn bench(args: &Args) -> Result<(), String> {
                 &now,
                 visits,
                 args.quick,
+                &args.backend,
                 Duration::from_secs(300),
                 &mut samples,
             ) {
@@ -143,7 +147,7 @@ fn bench(args: &Args) -> Result<(), String> {
         }
     }
     progress.finish_and_clear();
-    let records = record::all(&cases, &samples);
+    let records = record::all(&cases, &samples, &args.backend);
     say(&table::render(&records))?;
     if let Some(load) = busy {
         say(&format!(

@@ -12,11 +12,12 @@ use crate::ctx::now_ns;
 use crate::samples::Samples;
 use crate::worker::Order;
 
-/// Runs `cases`, all of which have the same number of processes, `visits` times with each column in turn.
+/// Runs `cases`, all of which have the same number of processes, `visits` times with each column in turn; ours by `backend`.
 pub fn run(
     cases: &[Case],
     visits: usize,
     quick: bool,
+    backend: &str,
     limit: Duration,
     samples: &mut Samples,
 ) -> Result<(), String> {
@@ -39,7 +40,7 @@ pub fn run(
         launch.args.push("bench".into());
     }
     launch.args.extend(["--worker".into(), order.into()]);
-    launch.backend = Some("shm".into());
+    launch.backend = Some(backend.into());
     launch.output = Output::Capture;
     launch.timeout = Some(limit);
     arena.control(STARTS).store(now_ns(), Ordering::Release);

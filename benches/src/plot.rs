@@ -191,7 +191,7 @@ mod tests {
             }
         }
         let dir = std::env::temp_dir().join(format!("unipgas-plot-{}", std::process::id()));
-        let written = write(&dir, &crate::record::all(&cases, &samples)).expect("a plot");
+        let written = write(&dir, &crate::record::all(&cases, &samples, "shm")).expect("a plot");
         let svg = std::fs::read_to_string(&written[0]).expect("the file");
         std::fs::remove_dir_all(&dir).expect("the directory goes");
         assert_eq!(written.len(), 1, "no bandwidth was measured");

@@ -14,7 +14,7 @@ pub struct Record {
     /// Column: "bare", "core", "gaspi", or a peer.
     pub api: String,
     /// Backend of ours, "-" for others.
-    pub backend: &'static str,
+    pub backend: String,
     /// Number of processes.
     pub processes: u32,
     /// Size of the payload in bytes, 0 where there is none.
@@ -58,7 +58,7 @@ pub fn is_peer(family: &str) -> bool {
 }
 
 /// All records of a run, in the order of `cases`.
-pub fn all(cases: &[Case], samples: &Samples) -> Vec<Record> {
+pub fn all(cases: &[Case], samples: &Samples, backend: &str) -> Vec<Record> {
     let mut records = Vec::new();
     for &case in cases {
         let mut columns = samples.columns(case);
@@ -84,7 +84,7 @@ pub fn all(cases: &[Case], samples: &Samples) -> Vec<Record> {
             records.push(Record {
                 metric: case.metric.name(),
                 api: api.clone(),
-                backend: if is_ours(family(api)) { "shm" } else { "-" },
+                backend: if is_ours(family(api)) { backend } else { "-" }.to_owned(),
                 processes: case.processes,
                 bytes: case.bytes,
                 value: *value,
@@ -164,7 +164,7 @@ mod tests {
         for (api, value) in values {
             samples.add(case, api, *value);
         }
-        all(&[case], &samples)
+        all(&[case], &samples, "shm")
     }
 
     fn of<'a>(records: &'a [Record], api: &str) -> &'a Record {

@@ -103,6 +103,15 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
+        name: "ofi",
+        backend: "ofi",
+        pins: &["opaque", "ofi"],
+        env: &[],
+        threads: false,
+        hosts: false,
+        seeded: false,
+    },
+    Column {
         name: "mixed",
         backend: "shm",
         pins: &["opaque", "mixed"],

@@ -79,6 +79,7 @@ pub const PINS: &[Pin] = &[
     absent("opaque", "rcce.shared.*", NOT_MAPPED),
     absent("chaos", "rcce.shared.*", NOT_MAPPED),
     absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
+    absent("ofi", "core.transport.atomic.distinct", NO_ATOMICS),
     inapplicable("mixed", "core.transport.*", ONE_TRANSPORT),
     broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),

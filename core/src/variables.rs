@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 22] = [
+pub const VARIABLES: [Variable; 24] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -37,7 +37,7 @@ pub const VARIABLES: [Variable; 22] = [
     variable("UNIPGAS_BACKEND", "the backend: --backend"),
     variable(
         "UNIPGAS_NETWORKS",
-        "what reaches other hosts, the preferred one first, with commas between them; none (all that there are)",
+        "what reaches other hosts, the preferred one first, with commas between them; none (the first that can be used)",
     ),
     variable(
         "UNIPGAS_SEED",
@@ -54,6 +54,14 @@ pub const VARIABLES: [Variable; 22] = [
     variable(
         "UNIPGAS_OPAQUE",
         "what the opaque backend is: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
+    ),
+    variable(
+        "UNIPGAS_OFI_PROVIDER",
+        "libfabric's provider for the backend ofi, as fi_info -l names them (the first one that fits)",
+    ),
+    variable(
+        "UNIPGAS_OFI_INTERFACE",
+        "the interface that ofi uses: a domain as fi_info prints them, like eth0, or an address of this host",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

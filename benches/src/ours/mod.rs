@@ -75,6 +75,18 @@ pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
         probe: unipgas_shm::probe,
         network: false,
     });
+    register(Backend {
+        name: "opaque",
+        open: |opening| Ok(Arc::new(unipgas_opaque::Opaque::from_env(opening)?)),
+        probe: unipgas_opaque::probe,
+        network: true,
+    });
+    register(Backend {
+        name: "ofi",
+        open: |opening| Ok(Arc::new(unipgas_ofi::Ofi::from_env(opening)?)),
+        probe: unipgas_ofi::probe,
+        network: true,
+    });
     if messages {
         return ircce::Ircce::enter(ctx).map(Ours::Messages);
     }

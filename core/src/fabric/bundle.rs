@@ -14,6 +14,8 @@ pub enum Tag {
     Shm = 2,
     /// Streams between processes that share no memory.
     Opaque = 3,
+    /// libfabric.
+    Ofi = 4,
 }
 
 /// Bytes of a bundle.

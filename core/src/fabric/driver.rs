@@ -67,6 +67,8 @@ struct Shared {
     bells: Mutex<Vec<Heard>>,
     under_way: AtomicUsize,
     stop: AtomicBool,
+    /// Another thread moves networks on.
+    left_to_others: AtomicBool,
     /// A turn in which something else waited may have been begun by what it did not drive.
     missed: AtomicBool,
     /// Of the alarm, and of networks.
@@ -87,6 +89,11 @@ pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
     // SAFETY:
     // - null, or what `run` borrows as long as this thread calls anything.
     unsafe { MINE.get().as_ref() }.map(Waiting)
+}
+
+/// Whether this thread is the progress thread.
+pub fn is_this_thread() -> bool {
+    !MINE.get().is_null()
 }
 
 /// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
@@ -228,6 +235,15 @@ impl Driver {
         self.shared.alarm.1.as_raw_fd()
     }
 
+    /// A thread that waits moves its network on itself, and [rouses](Driver::rouse) the progress thread for the rest: that one looks only now and
+    /// then meanwhile. Both would only be in each other's way.
+    #[inline]
+    pub fn leave_to_me(&self) {
+        if !self.shared.left_to_others.load(Ordering::Relaxed) {
+            self.shared.left_to_others.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Has a turn begin.
     pub fn rouse(&self) {
         self.shared.wake();
@@ -282,6 +298,7 @@ impl Shared {
             bells: Mutex::default(),
             under_way: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
+            left_to_others: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             events: events.map_err(|e| Error::os("epoll_create", e))?,
             alarm: pipe().map_err(|e| Error::os("pipe2", e))?,
@@ -323,7 +340,10 @@ impl Shared {
             if self.missed.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            self.sleep(None);
+            match self.left_to_others.swap(false, Ordering::Relaxed) {
+                true => self.doze(),
+                false => self.sleep(None),
+            }
             self.disarm();
             woken = true;
         }
@@ -351,6 +371,13 @@ impl Shared {
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
         // Interrupted or not: what there is to do is seen by those who are driven.
         let _ = readable(&self.events, longest.as_ref());
+        let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
+    }
+
+    /// Until the alarm sounds, but not longer than a beat.
+    fn doze(&self) {
+        let longest = Timespec::try_from(BEAT).ok();
+        let _ = readable(&self.alarm.0, longest.as_ref());
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 

@@ -285,8 +285,16 @@ impl Engine {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             company: &self.company,
+            progress: self.driven.then_some(&|| self.progress()),
         }
         .wait(deadline, check, poll)
+    }
+
+    /// Moves on, in all networks, what has come for this process; never waits.
+    pub fn progress(&self) {
+        for transport in &self.transports {
+            transport.progress();
+        }
     }
 
     /// Wakes this process's own waiters.

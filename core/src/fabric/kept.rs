@@ -376,6 +376,14 @@ impl Kept {
         }
     }
 
+    /// Of a put: its notice.
+    pub(crate) fn notice(&self) -> Option<Notice<'_>> {
+        match self {
+            Kept::Put { notice, .. } => notice.as_ref().map(notice_of),
+            _ => None,
+        }
+    }
+
     /// Of an atomic operation: these elements.
     pub(crate) fn elements(&self, range: Range<usize>) -> (Remote<'_>, AtomicRequest) {
         let Kept::Atomic {

@@ -72,8 +72,8 @@ pub fn backends() -> Vec<Backend> {
 }
 
 /// Opens what a process of the job communicates by, in order of preference: the backend that UNIPGAS_BACKEND names, or the default; beside
-/// it, where that reaches this host only and the job has processes on others, the networks that there are, or that UNIPGAS_NETWORKS
-/// names. Errors: [`Error::InvalidArgument`] for a name that is not in the table; [`Error::Unreachable`] where no network is left.
+/// it, where that reaches this host only and the job has processes on others, the first network that can be used, or all of those that
+/// UNIPGAS_NETWORKS names. Errors: [`Error::InvalidArgument`] for a name that is not in the table; [`Error::Unreachable`] where no network is left.
 pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     // One process of a job tells; that is `unipgas run` if it has started it.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
@@ -94,7 +94,8 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
             names.join(", ")
         ))
     })?;
-    let networks = networks(variables::get("UNIPGAS_NETWORKS")?.as_deref(), &backends)?;
+    let wished = variables::get("UNIPGAS_NETWORKS")?;
+    let networks = networks(wished.as_deref(), &backends)?;
     let opening = Opening {
         other_hosts: opening.other_hosts || host::played()?.is_some(),
         ..opening.clone()
@@ -109,6 +110,9 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     };
     let mut missing = Vec::new();
     for network in networks {
+        if wished.is_none() && open.len() > 1 {
+            break;
+        }
         match (network.probe)() {
             Ok(()) => open.push((network.open)(&beside)?),
             Err(reason) => missing.push(format!("{}: {reason}", network.name)),

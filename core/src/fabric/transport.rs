@@ -121,6 +121,8 @@ pub trait Transport: Send + Sync {
     }
     /// A new issue context.
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
+    /// Moves on what has come, for a thread that waits, and runs nobody's code: so it may be called whatever the caller holds. Never waits.
+    fn progress(&self) {}
     /// The bell that this process's waiters sleep at and that peers ring.
     fn bell(&self) -> &Bell;
     /// Whoever rings the bell from now on also writes a byte to this descriptor of this process, the [alarm](crate::driver::Driver::alarm) of its
@@ -204,6 +206,13 @@ pub trait Channel: Send + Sync {
 
     /// Sets a notification word.
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome>;
+
+    /// Whether [`put_notify`](Channel::put_notify) takes such a notice. Otherwise it refuses ([`Error::Unsupported`]), and the engine lets a notice follow the
+    /// data.
+    fn notifies(&self, notice: &Notice<'_>) -> bool {
+        let _ = notice;
+        true
+    }
 
     /// Writes, then sets a notification word once the data is visible. Ordered against nothing else unless flagged.
     ///

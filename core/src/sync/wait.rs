@@ -66,7 +66,7 @@ fn pace() {
 }
 
 /// How this process waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Patience<'a> {
     /// Where it sleeps.
     pub bell: &'a Bell,
@@ -74,6 +74,8 @@ pub struct Patience<'a> {
     pub crowded: bool,
     /// Processes that take part: the longest sleep between two looks at the world is [theirs](slice_of).
     pub company: &'a AtomicU32,
+    /// Moves on what this process may wait for, where stores of peers are not all of it. Not called with each poll, since it takes longer.
+    pub progress: Option<&'a dyn Fn()>,
 }
 
 impl Patience<'_> {
@@ -89,7 +91,13 @@ impl Patience<'_> {
         if let Some(value) = poll() {
             return Ok(value);
         }
+        self.progress();
         if deadline == Deadline::Now {
+            if self.progress.is_some()
+                && let Some(value) = poll()
+            {
+                return Ok(value);
+            }
             check()?;
             return Err(Error::Timeout);
         }
@@ -103,6 +111,13 @@ impl Patience<'_> {
             }
         }
         self.wait_longer(deadline, check, poll)
+    }
+
+    #[inline(always)]
+    fn progress(&self) {
+        if let Some(progress) = self.progress {
+            progress();
+        }
     }
 
     #[inline(never)]
@@ -131,6 +146,7 @@ impl Patience<'_> {
         }
         let mut start = Instant::now();
         while !self.crowded && start.elapsed() < SPIN {
+            self.progress();
             for _ in 0..BURST {
                 if let Some(value) = poll() {
                     return Ok(value);
@@ -146,6 +162,7 @@ impl Patience<'_> {
         start = Instant::now();
         loop {
             std::thread::yield_now();
+            self.progress();
             if let Some(value) = poll() {
                 return Ok(value);
             }

@@ -291,7 +291,7 @@ impl Work {
         }
     }
 
-    /// Issues the piece that begins at `at`; gives where the next one does, or none if this was the last.
+    /// Issues the piece that begins at `at`; gives where the next one does, or none if this was the last. Beyond the data is a notice that does not go with it.
     ///
     /// # Safety
     /// What the operation reads and writes is valid until its end, which `context` will tell.
@@ -303,8 +303,21 @@ impl Work {
         inner: &dyn Channel,
         context: u64,
     ) -> Result<(Outcome, Option<usize>)> {
+        let extent = self.kept.extent();
+        if at > extent {
+            let flags = flags.difference(Flags::INLINE | Flags::LINES) | Flags::ORDERED;
+            // SAFETY:
+            // - it reads and writes no memory of the caller's.
+            let outcome = unsafe { self.kept.post(&Part::Notice, inner, flags, context) }?;
+            return Ok((outcome, None));
+        }
         let Piece { range, ordered } = self.piece(at, flags, limits);
-        let (first, last) = (at == 0, range.end >= self.kept.extent());
+        let (first, last) = (at == 0, range.end >= extent);
+        let apart = last
+            && self
+                .kept
+                .notice()
+                .is_some_and(|notice| !inner.notifies(&notice));
         let mut asked = flags;
         if !limits.lines || limits.largest < LINE {
             asked.remove(Flags::LINES);
@@ -335,7 +348,10 @@ impl Work {
         if ordered || last && !first && tells {
             asked |= Flags::ORDERED;
         }
-        let next = (!last).then_some(range.end);
+        let next = match apart {
+            true => Some(extent + 1),
+            false => (!last).then_some(range.end),
+        };
         // SAFETY:
         // - the caller's word, for a part of the bytes; what has to be was taken, or the call has not returned.
         let outcome = unsafe {
@@ -351,7 +367,7 @@ impl Work {
                     inner.active_message(to, &message, reply, asked, context)
                 }
                 kept => {
-                    let part = match last {
+                    let part = match last && !apart {
                         true => Part::Last(range),
                         false => Part::Data(range),
                     };

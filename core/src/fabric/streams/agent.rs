@@ -162,7 +162,7 @@ impl Agent {
             let reached = !was_reached && link.is_reached();
             let ended = stream.pull(incoming).is_err();
             let taken = link.take(incoming, home);
-            let silent = looks && is_silent(stream, home);
+            let silent = looks && is_silent(stream, link.has_waiting(), home);
             let lost = ended || silent || taken.is_err();
             if lost {
                 link.close();

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 /// Bytes of a secret.
 pub const SECRET: usize = 16;
 /// The most bytes of an address, and as many as it takes in a greeting, filled with zeros.
-pub const ADDRESS: usize = 64;
+pub const ADDRESS: usize = 96;
 const MAGIC: [u8; 8] = *b"unipgas2";
 /// Bytes of a greeting.
 pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;

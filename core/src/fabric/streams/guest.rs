@@ -91,7 +91,7 @@ impl Guest {
             && !ended
             && !lost
             && self.push(home).is_ok()
-            && !(looks && is_silent(&*self.stream, home));
+            && !(looks && is_silent(&*self.stream, !self.released.is_empty(), home));
         if !stays {
             self.part();
             for place in self.released.drain() {
@@ -183,8 +183,11 @@ impl Guest {
     }
 }
 
-/// Looks whether somebody is at the other end; and again later, if anything is on its way.
-pub(super) fn is_silent(stream: &dyn Stream, home: &Home) -> bool {
+/// Looks whether somebody is at the other end; and again later, if anything is on its way. `awaited`: something has to come from there.
+pub(super) fn is_silent(stream: &dyn Stream, awaited: bool, home: &Home) -> bool {
+    if awaited {
+        stream.watch();
+    }
     let found = stream.look();
     if found == Found::Waits {
         home.watch_silence();

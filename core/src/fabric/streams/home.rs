@@ -262,6 +262,7 @@ impl Home {
             bell: self.registered.bell(),
             crowded: true,
             company: &AtomicU32::new(1),
+            progress: None,
         };
         patience.wait(deadline, &mut || Ok(()), || {
             self.take_answers();

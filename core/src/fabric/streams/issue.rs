@@ -139,7 +139,7 @@ impl Issue {
     }
 
     /// Posts an operation of the network's own to the owner of `region`, which has been checked. It leaves at once, and nothing is allocated, unless it has to
-    /// wait: `after` earlier ones of this channel to that peer, or behind others that do. `reads`: it writes what the caller reads. Errors: those of
+    /// wait: `after` earlier ones of this channel to that peer, behind others that do, or for room in the network. `reads`: it writes what the caller reads. Errors: those of
     /// [`Own::post`]; [`Error::PeerDead`]; [`Error::NotNow`] beyond the channel's depth.
     pub fn post_own<O: Own + 'static>(
         &self,
@@ -199,9 +199,16 @@ impl Issue {
         let peer = region.parts().peer;
         let held_up = || self.is_held_up(link, peer, after);
         self.completions.begin(peer)?;
-        let posted = match self.late.is_empty() && !held_up() {
-            true => posting.leave(self, link, peer, context),
-            false => self.keep_or_post(link, peer, after, posting, context),
+        let left = match self.late.is_empty() && !held_up() {
+            true => Some(posting.leave(self, link, peer, context)),
+            false => None,
+        };
+        let posted = match left {
+            Some(Err(Error::NotNow)) => {
+                self.keep_or_post(link, peer, after, posting, true, context)
+            }
+            None => self.keep_or_post(link, peer, after, posting, false, context),
+            Some(left) => left,
         };
         match posted {
             Ok(()) => Ok(Outcome::Pending),
@@ -213,6 +220,7 @@ impl Issue {
         }
     }
 
+    /// `full`: the network has no room for it now.
     #[cold]
     fn keep_or_post(
         &self,
@@ -220,23 +228,30 @@ impl Issue {
         peer: u32,
         after: After,
         posting: impl Posting,
+        full: bool,
         context: u64,
     ) -> Result<()> {
         let mut posting = Some(posting);
-        let held_up = || self.is_held_up(link, peer, after);
-        let kept = self.late.keep(peer, held_up, || {
-            let what = posting.take().map(Posting::keep);
-            Ok(Late {
-                link: link.clone(),
-                what: what.unwrap_or(Err(Error::Unsupported))?,
-                after,
-                context,
-            })
-        })?;
-        match (kept, posting) {
-            (false, Some(mut posting)) => posting.leave(self, link, peer, context),
-            _ => Ok(()),
+        for full in [full, true] {
+            let waits = || full || self.is_held_up(link, peer, after);
+            let kept = self.late.keep(peer, waits, || {
+                let what = posting.take().map(Posting::keep);
+                Ok(Late {
+                    link: link.clone(),
+                    what: what.unwrap_or(Err(Error::Unsupported))?,
+                    after,
+                    context,
+                })
+            })?;
+            match (kept, &mut posting) {
+                (false, Some(posting)) => match posting.leave(self, link, peer, context) {
+                    Err(Error::NotNow) => {}
+                    left => return left,
+                },
+                _ => return Ok(()),
+            }
         }
+        Err(Error::NotNow)
     }
 
     fn is_held_up(&self, link: &Link, peer: u32, after: After) -> bool {

@@ -209,6 +209,11 @@ impl Link {
         self.has_unsent()
     }
 
+    /// Whether operations have not ended.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.asked.lock().waiting.is_empty() || !self.own.lock().is_empty()
+    }
+
     /// An operation of the network's own begins; gives its number. Errors: [`Error::PeerDead`].
     pub(super) fn begin_own(&self, waiting: Waiting) -> Result<u64> {
         if self.process != process::id() {

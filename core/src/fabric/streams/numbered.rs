@@ -40,6 +40,11 @@ impl<T> Numbered<T> {
         Some(what)
     }
 
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
     /// Everything; numbers given before name nothing from now on.
     pub fn remove_all(&mut self) -> Vec<T> {
         let numbers: Vec<u64> = (1..)

@@ -26,7 +26,7 @@ impl Ticket {
 
 /// An operation of the network's own, which may have to wait before it leaves.
 pub trait Own: Send {
-    /// Hands it to the network; never waits. Errors: [`Error::NotNow`](crate::Error::NotNow) where the network has no room now, and it is tried again if it has
-    /// waited before; others end it. The ticket is worth nothing then.
+    /// Hands it to the network; never waits. Errors: [`Error::NotNow`](crate::Error::NotNow) where the network has no room now, and it is tried again when
+    /// something has [ended](super::News::ended); others end it. The ticket is worth nothing then.
     fn post(&mut self, ticket: Ticket) -> Result<()>;
 }

@@ -82,6 +82,11 @@ impl Streams {
         Requests::new(&self.home, self.home.limits().depth)
     }
 
+    /// See [`Transport::progress`].
+    pub fn progress(&self) {
+        self.home.take_answers();
+    }
+
     /// See [`Transport::bell`].
     pub fn bell(&self) -> &Bell {
         self.home.registered().bell()

@@ -108,14 +108,19 @@ fn they_leave_at_once_and_end_once() {
         assert_eq!(node.next_ends(1), [(context, Ok(()))]);
     }
     queue.0.lock().refuses = 1;
-    let refused = queue.post(&node, &region, After::empty(), false, 7);
-    assert_eq!(refused, Err(Error::NotNow));
-    assert_eq!(node.channel.pending(), 0);
-    // Nothing waits for it.
-    queue.post(&node, &region, After::all(), false, 8).unwrap();
-    assert_eq!(queue.contexts(), [8]);
+    // What there is no room for waits, and what comes later waits behind it.
+    for context in [7, 8] {
+        let posted = queue.post(&node, &region, After::empty(), false, context);
+        assert_eq!(posted, Ok(Outcome::Pending));
+    }
+    assert_eq!(queue.contexts(), [0; 0]);
+    assert_eq!(node.channel.pending(), 2);
+    node.channel.poll(&mut |_| {});
+    assert_eq!(queue.contexts(), [7, 8]);
+    queue.take(7).end(Ok(()));
     queue.take(8).end(Err(Error::AccessDenied));
-    assert_eq!(node.next_ends(1), [(8, Err(Error::AccessDenied))]);
+    let ends = [(7, Ok(())), (8, Err(Error::AccessDenied))];
+    assert_eq!(node.next_ends(2), ends);
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Memory that messages are sent from and received into.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use crossbeam::queue::ArrayQueue;
+use unipgas_core::Result;
+use unipgas_core::region::Rights;
+
+use crate::fabric::{Fabric, Registration};
+
+/// Bytes of a buffer: the longest message.
+pub const MESSAGE: usize = 4096;
+
+/// Buffers of one kind.
+pub struct Buffers {
+    registration: Option<Registration>,
+    memory: Box<[[u8; MESSAGE]]>,
+    first: *mut [u8; MESSAGE],
+    free: ArrayQueue<usize>,
+}
+
+// SAFETY:
+// - a buffer belongs to whoever has taken its number out of `free`, or to the provider.
+unsafe impl Send for Buffers {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    /// So many, registered where the provider needs that under a key that nobody is told.
+    pub fn new(count: usize, fabric: &Fabric, key: u64) -> Result<Self> {
+        let mut memory = vec![[0; MESSAGE]; count].into_boxed_slice();
+        let first = memory.as_mut_ptr();
+        let registration = match fabric.traits.local {
+            // SAFETY:
+            // - lives as long as the registration, which is dropped before.
+            true => Some(unsafe {
+                fabric.register(first.cast(), count * MESSAGE, Rights::empty(), key)
+            }?),
+            false => None,
+        };
+        let free = ArrayQueue::new(count);
+        for number in 0..count {
+            let _ = free.push(number);
+        }
+        Ok(Buffers {
+            registration,
+            memory,
+            first,
+            free,
+        })
+    }
+
+    /// One that is the caller's until it is [given back](Buffers::give_back).
+    pub fn take(&self) -> Option<usize> {
+        self.free.pop()
+    }
+
+    /// Nobody uses it any more.
+    pub fn give_back(&self, number: usize) {
+        let _ = self.free.push(number);
+    }
+
+    /// Whether nobody has one.
+    pub fn is_whole(&self) -> bool {
+        self.free.is_full()
+    }
+
+    /// Its first byte.
+    pub fn at(&self, number: usize) -> *mut u8 {
+        debug_assert!(number < self.memory.len());
+        self.first.wrapping_add(number).cast()
+    }
+
+    /// As the provider knows it.
+    pub fn desc(&self) -> *mut c_void {
+        self.registration
+            .as_ref()
+            .map_or(null_mut(), Registration::desc)
+    }
+}

@@ -1,0 +1,268 @@
+//! Which provider, and which of its interfaces.
+
+use std::ffi::{CStr, CString, c_char};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use unipgas_core::{Error, Result, variables};
+use unipgas_libfabric_sys::*;
+
+use crate::library::Library;
+
+/// What users may wish for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// As in fi_getinfo(3): `tcp`, `tcp;ofi_rxm`, `verbs`, ...
+    pub provider: Option<String>,
+    /// The name of a domain (`eth0`, `mlx5_0`), or an address of this host.
+    pub interface: Option<String>,
+}
+
+impl Wish {
+    /// From UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::InvalidArgument`].
+    pub fn from_env() -> Result<Self> {
+        Ok(Wish {
+            provider: variables::get("UNIPGAS_OFI_PROVIDER")?,
+            interface: variables::get("UNIPGAS_OFI_INTERFACE")?,
+        })
+    }
+}
+
+/// What a provider offers, as fi_getinfo(3) gives it; the caller's.
+pub struct Info {
+    library: &'static Library,
+    own: *mut fi_info,
+}
+
+// SAFETY:
+// - nobody else has it, and nothing changes in it.
+unsafe impl Send for Info {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Info {}
+
+impl Drop for Info {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - given by fi_dupinfo, and freed once.
+        unsafe { (self.library.freeinfo)(self.own) };
+    }
+}
+
+macro_rules! attributes {
+    ($($name:ident: $ty:ty;)*) => {$(
+        /// That part of it.
+        pub fn $name(&self) -> &$ty {
+            // SAFETY:
+            // - fi_getinfo fills all attributes of what it gives; they live as long as that.
+            unsafe { &*self.raw().$name }
+        }
+    )*};
+}
+
+impl Info {
+    /// What fi_fabric(3) and those that follow take.
+    pub fn as_ptr(&self) -> *mut fi_info {
+        self.own
+    }
+
+    /// The whole.
+    pub fn raw(&self) -> &fi_info {
+        // SAFETY:
+        // - given by fi_dupinfo, and not freed.
+        unsafe { &*self.own }
+    }
+
+    /// Asks for no longer queues than that.
+    pub fn be_modest(&mut self, most: usize) {
+        // SAFETY:
+        // - the info is this one's, with all attributes, and nobody borrows them.
+        unsafe {
+            let (tx, rx) = (&mut *(*self.own).tx_attr, &mut *(*self.own).rx_attr);
+            tx.size = tx.size.min(most);
+            rx.size = rx.size.min(most);
+        }
+    }
+
+    attributes! {
+        tx_attr: fi_tx_attr;
+        rx_attr: fi_rx_attr;
+        ep_attr: fi_ep_attr;
+        domain_attr: fi_domain_attr;
+        fabric_attr: fi_fabric_attr;
+    }
+
+    /// The provider's name.
+    pub fn provider(&self) -> String {
+        text(self.fabric_attr().prov_name)
+    }
+
+    /// Of the domain: the interface, where the provider has several.
+    pub fn interface(&self) -> String {
+        text(self.domain_attr().name)
+    }
+
+    /// The address of this host, where it is one of IP.
+    pub fn address(&self) -> Option<IpAddr> {
+        let info = self.raw();
+        let (at, len) = (info.src_addr.cast::<u8>(), info.src_addrlen);
+        if at.is_null() || len == 0 {
+            return None;
+        }
+        // SAFETY:
+        // - the provider's word: so many bytes, as long as the info lives.
+        ip(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+}
+
+fn text(name: *const c_char) -> String {
+    if name.is_null() {
+        return String::new();
+    }
+    // SAFETY:
+    // - names that fi_getinfo gives are C strings.
+    unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The address in a `sockaddr`, where it is one of IP.
+pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let family = u16::from_ne_bytes(*bytes.first_chunk()?);
+    match i32::from(family) {
+        libc::AF_INET => {
+            let octets: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        libc::AF_INET6 => {
+            let octets: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+/// Why an offer is of no use; `None`: it is.
+fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
+    let name = info.provider();
+    let own = |name: &str| name.split(';').any(|part| part == "unipgas");
+    if own(&name) {
+        return Some("it is this library".into());
+    }
+    if let Some(interface) = &wish.interface {
+        let address = info.address().map(|address| address.to_string());
+        if info.interface() != *interface && address.as_ref() != Some(interface) {
+            return Some(format!("UNIPGAS_OFI_INTERFACE={interface}"));
+        }
+    } else if other_hosts {
+        let reach = info.address().is_none_or(|address| match address {
+            IpAddr::V4(address) => !address.is_loopback(),
+            // Those of one link need its name, too, which a peer does not know.
+            IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+        });
+        if !reach || name == "shm" {
+            return Some("it does not reach other hosts".into());
+        }
+    }
+    let order = info.tx_attr().msg_order & info.rx_attr().msg_order;
+    if order & FI_ORDER_SAS == 0 {
+        return Some("messages overtake each other".into());
+    }
+    if info.domain_attr().mr_key_size > size_of::<u64>() {
+        return Some("its keys have more than 8 bytes".into());
+    }
+    None
+}
+
+/// What there is, in the order in which providers are preferred. `None` for the reason: it can be used. Errors: why fi_getinfo(3) gives
+/// nothing.
+pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String>)>, String> {
+    let library = Library::get()?;
+    let mut first = std::ptr::null_mut();
+    // SAFETY:
+    // - null asks for an empty info, whose attributes are all there; the provider's name is malloc's, and freed with it.
+    let status = unsafe {
+        let hints = (library.dupinfo)(std::ptr::null());
+        if hints.is_null() {
+            return Err("libfabric has no memory".into());
+        }
+        let wanted = &mut *hints;
+        wanted.caps = FI_MSG | FI_RMA;
+        wanted.mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+        (*wanted.ep_attr).r#type = FI_EP_RDM;
+        let domain = &mut *wanted.domain_attr;
+        domain.mr_mode =
+            FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+        domain.threading = FI_THREAD_SAFE;
+        domain.resource_mgmt = FI_RM_ENABLED;
+        if let Some(provider) = &wish.provider {
+            let provider = CString::new(provider.as_str()).unwrap_or_default();
+            (*wanted.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
+        }
+        let none = std::ptr::null();
+        let status = (library.getinfo)(library.api(), none, none, 0, hints, &raw mut first);
+        (library.freeinfo)(hints);
+        status
+    };
+    if status != 0 {
+        let (major, minor) = library.release();
+        let why = library.text(status);
+        let wished = match &wish.provider {
+            Some(provider) => format!(" for UNIPGAS_OFI_PROVIDER={provider}"),
+            None => String::new(),
+        };
+        return Err(format!(
+            "libfabric {major}.{minor} offers nothing{wished}: {why}"
+        ));
+    }
+    let mut offers = Vec::new();
+    let mut at = first;
+    // SAFETY:
+    // - a list that ends with null, of which each copy stands alone; freed once.
+    unsafe {
+        while !at.is_null() {
+            let own = (library.dupinfo)(at);
+            at = (*at).next;
+            if own.is_null() {
+                continue;
+            }
+            let info = Info { library, own };
+            let refusal = refusal(&info, wish, other_hosts);
+            offers.push((info, refusal));
+        }
+        (library.freeinfo)(first);
+    }
+    Ok(offers)
+}
+
+/// The best offer: the first provider that fits; of its interfaces the host's own loop, where all processes are on one host and nobody wishes for
+/// another one, since others come and go. Errors: [`Error::Unreachable`].
+pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
+    let mut fits: Vec<Info> = Vec::new();
+    let mut reasons = Vec::new();
+    for (info, refusal) in offers(wish, other_hosts).map_err(Error::Unreachable)? {
+        match refusal {
+            None => fits.push(info),
+            Some(reason) => {
+                let reason = format!("{} at {}: {reason}", info.provider(), info.interface());
+                if !reasons.contains(&reason) {
+                    reasons.push(reason);
+                }
+            }
+        }
+    }
+    let Some(first) = fits.first() else {
+        return Err(Error::Unreachable(format!(
+            "none of libfabric's providers can be used ({})",
+            reasons.join("; ")
+        )));
+    };
+    let provider = first.provider();
+    let is_loop = |info: &Info| {
+        info.provider() == provider && info.address().is_some_and(|address| address.is_loopback())
+    };
+    let near = match other_hosts || wish.interface.is_some() {
+        true => None,
+        false => fits.iter().position(is_loop),
+    };
+    Ok(fits.swap_remove(near.unwrap_or(0)))
+}

@@ -1,0 +1,301 @@
+//! The issue of operations: reads and writes are the provider's, the rest are requests to the target's agent.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use unipgas_core::inbox::Record;
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
+use unipgas_core::region::Rights;
+use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::transport::Channel;
+use unipgas_core::{Error, Result};
+
+use crate::fabric::{Far, How};
+use crate::net::Net;
+use crate::operations::What;
+use crate::region::far;
+use crate::word;
+
+/// The most bytes that are taken in the call.
+pub const INLINE: usize = 64;
+
+/// An issue context.
+pub struct Endpoint {
+    net: Arc<Net>,
+    requests: Requests,
+}
+
+/// The local side of an access.
+enum Bytes {
+    /// Taken in the call.
+    Inline([u8; INLINE]),
+    /// Valid until the end.
+    At(*mut u8, *mut c_void),
+}
+
+struct Write {
+    net: Arc<Net>,
+    bytes: Bytes,
+    len: usize,
+    to: Far,
+    word: Option<u64>,
+}
+
+struct Read {
+    net: Arc<Net>,
+    into: Local,
+    len: usize,
+    from: Far,
+}
+
+// SAFETY:
+// - the bytes are valid until the operation is complete, on any thread: the contract of the operation.
+unsafe impl Send for Write {}
+// SAFETY:
+// - as for Write.
+unsafe impl Send for Read {}
+
+impl Own for Write {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let (from, desc, inline) = match &mut self.bytes {
+            Bytes::Inline(bytes) => (bytes.as_mut_ptr(), std::ptr::null_mut(), true),
+            Bytes::At(from, desc) => (*from, *desc, false),
+        };
+        let context = self.net.operations.begin(What::Access(ticket));
+        let how = How {
+            desc,
+            context,
+            data: self.word,
+            inline,
+        };
+        // SAFETY:
+        // - valid until the operation is complete (contract of the operation), or taken in the call.
+        let posted = unsafe { self.net.fabric.write(from, self.len, self.to, how) };
+        self.net.posted(context, posted)
+    }
+}
+
+impl Own for Read {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let context = self.net.operations.begin(What::Access(ticket));
+        let how = How {
+            desc: desc(self.into),
+            context,
+            data: None,
+            inline: false,
+        };
+        // SAFETY:
+        // - valid until the operation is complete (contract of the operation).
+        let posted = unsafe {
+            let fabric = &self.net.fabric;
+            fabric.read_from(self.into.ptr, self.len, self.from, how)
+        };
+        self.net.posted(context, posted)
+    }
+}
+
+/// Operands carry the provider's descriptor.
+fn desc(local: Local) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(local.desc as usize)
+}
+
+impl Endpoint {
+    /// A new one.
+    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+        Endpoint { net, requests }
+    }
+
+    fn check(&self, local: Local, len: usize, flags: Flags) -> Result<()> {
+        let traits = &self.net.fabric.traits;
+        let inline = flags.contains(Flags::INLINE) && len > traits.inject.min(INLINE);
+        if inline || flags.contains(Flags::LINES) || len > traits.longest {
+            return Err(Error::Unsupported);
+        }
+        let needed = traits.local && len > 0 && !flags.contains(Flags::INLINE);
+        match needed && local.desc == 0 {
+            true => Err(Error::NotRegistered),
+            false => Ok(()),
+        }
+    }
+
+    /// What an access with these flags has to come after: requests are carried out when the target's agent gets to them, accesses when they
+    /// arrive.
+    fn waits_for(&self, flags: Flags, in_order: bool) -> After {
+        match (flags.contains(Flags::ORDERED), in_order) {
+            (false, _) => After::empty(),
+            (true, true) => After::READS | After::ANSWERED,
+            (true, false) => After::READS | After::ANSWERED | After::OWN,
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        word: Option<u64>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.check(src, len, flags)?;
+        let bytes = match flags.contains(Flags::INLINE) {
+            true => {
+                let mut bytes = [0; INLINE];
+                // SAFETY:
+                // - so many bytes are there (the caller's word), and there is room for them, as just checked.
+                unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(src.ptr, len) };
+                Bytes::Inline(bytes)
+            }
+            false => Bytes::At(src.ptr, desc(src)),
+        };
+        let in_order = len <= self.net.fabric.traits.write_after_write;
+        let own = Write {
+            net: self.net.clone(),
+            bytes,
+            len,
+            to: far(dst.region, dst.offset),
+            word,
+        };
+        let after = self.waits_for(flags, in_order);
+        self.requests
+            .post_own(dst.region, own, false, after, context)
+    }
+
+    /// The word by which the target learns of a notice, where one is enough.
+    fn word(&self, notice: &Notice<'_>) -> Option<u64> {
+        match self.net.fabric.traits.data >= size_of::<u64>() {
+            true => word::notice(notice),
+            false => None,
+        }
+    }
+}
+
+fn check_notice(notice: &Notice<'_>) -> Result<()> {
+    let Remote { region, offset } = notice.slot;
+    region.check(offset, 4, Rights::WRITE)?;
+    match offset.is_multiple_of(4) {
+        true => Ok(()),
+        false => Err(Error::Misaligned(4)),
+    }
+}
+
+impl Channel for Endpoint {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        let wakes = flags.contains(Flags::WAKE) && self.net.fabric.traits.data > 0;
+        let word = wakes.then_some(word::WAKE);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, word, flags, context) }
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        src.region.check(src.offset, len, Rights::READ)?;
+        self.check(dst, len, flags & Flags::LINES)?;
+        let own = Read {
+            net: self.net.clone(),
+            into: dst,
+            len,
+            from: far(src.region, src.offset),
+        };
+        let in_order = len <= self.net.fabric.traits.read_after_write;
+        let after = self.waits_for(flags, in_order);
+        self.requests
+            .post_own(src.region, own, true, after, context)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let Some(word) = self.word(&notice) else {
+            return self.requests.notify(notice, flags, context);
+        };
+        check_notice(&notice)?;
+        let nowhere = Local {
+            ptr: std::ptr::null_mut(),
+            desc: 0,
+        };
+        let flags = flags.difference(Flags::INLINE | Flags::LINES);
+        // SAFETY:
+        // - no bytes.
+        unsafe { self.write(nowhere, notice.slot, 0, Some(word), flags, context) }
+    }
+
+    fn notifies(&self, notice: &Notice<'_>) -> bool {
+        self.word(notice).is_some()
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        check_notice(&notice)?;
+        let word = self.word(&notice).ok_or(Error::Unsupported)?;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, Some(word), flags, context) }
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        desc: u64,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.requests.atomic(dst, request, desc, flags, context) }
+    }
+
+    fn deliver(
+        &self,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.requests.deliver(inbox, record, flags, context)
+    }
+
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        reply: Reply,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.requests
+            .active_message(to, message, reply, flags, context)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.requests.poll(sink);
+    }
+
+    fn pending(&self) -> usize {
+        self.requests.pending()
+    }
+}

@@ -1,0 +1,31 @@
+//! A transport over libfabric, and so over any network that it has a provider for.
+//!
+//! Memory is read and written by the provider (fi_rma(3)), with a word for the target's completion queue where a notification goes along.
+//! Everything else goes to the target's agent, over streams that are made of messages (fi_msg(3)).
+//!
+//! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
+//! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
+//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
+//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `lifeline`: whether somebody is there
+
+#![warn(missing_docs)]
+
+mod address;
+mod buffers;
+mod choice;
+mod conversation;
+mod endpoint;
+mod fabric;
+mod library;
+mod lifeline;
+mod net;
+mod operations;
+mod region;
+mod transport;
+mod wire;
+mod word;
+
+pub use transport::{Ofi, probe};
+
+#[cfg(test)]
+mod tests;

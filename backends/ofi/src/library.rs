@@ -1,0 +1,102 @@
+//! libfabric.so.1, loaded when this backend is opened; everything but these functions goes by the tables of its objects.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use unipgas_core::dynamic::{self, Shown};
+use unipgas_core::functions_of_library;
+use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
+
+/// What the program does at signals. Libraries below some providers (psm's) put handlers of their own there when they are loaded.
+struct Handlers(Vec<(c_int, libc::sigaction)>);
+
+impl Handlers {
+    fn save() -> Self {
+        let get = |signal| {
+            // SAFETY:
+            // - zeros are a sigaction, which lives through the call.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                let failed = libc::sigaction(signal, std::ptr::null(), &raw mut action);
+                (failed == 0).then_some((signal, action))
+            }
+        };
+        Handlers((1..libc::SIGSYS).filter_map(get).collect())
+    }
+
+    fn restore(self) {
+        for (signal, action) in self.0 {
+            // SAFETY:
+            // - what was there before. SIGKILL and SIGSTOP are refused.
+            unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// The release whose interface this backend knows.
+pub const KNOWN: u32 = version(1, 17);
+/// The oldest one that it makes do with.
+const OLDEST: u32 = version(1, 8);
+
+functions_of_library! {
+    /// The functions.
+    pub struct Library {
+        version = c"fi_version": fn() -> u32;
+        getinfo = c"fi_getinfo": fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
+        dupinfo = c"fi_dupinfo": fn(*const fi_info) -> *mut fi_info;
+        freeinfo = c"fi_freeinfo": fn(*mut fi_info) -> ();
+        fabric = c"fi_fabric": fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
+        strerror = c"fi_strerror": fn(c_int) -> *const c_char;
+    }
+}
+
+impl Library {
+    /// The one of this process. Errors: why there is none.
+    pub fn get() -> Result<&'static Library, String> {
+        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+        LOADED
+            .get_or_init(Library::load)
+            .as_ref()
+            .map_err(String::clone)
+    }
+
+    fn load() -> Result<Library, String> {
+        let handlers = Handlers::save();
+        let loaded = dynamic::Library::load(c"libfabric.so.1", Shown::ToNobody);
+        handlers.restore();
+        let loaded = loaded?;
+        let library = Library::find(&loaded)?;
+        let (major, minor) = library.release();
+        match version(major, minor) < OLDEST {
+            true => Err(format!("libfabric {major}.{minor} is older than 1.8")),
+            false => Ok(library),
+        }
+    }
+
+    /// Its release.
+    pub fn release(&self) -> (u32, u32) {
+        // SAFETY:
+        // - takes nothing, and changes nothing.
+        let release = unsafe { (self.version)() };
+        (release >> 16, release & 0xffff)
+    }
+
+    /// The version of the interface that is asked for.
+    pub fn api(&self) -> u32 {
+        let (major, minor) = self.release();
+        version(major, minor).min(KNOWN)
+    }
+
+    /// What an error number, negative or not, means.
+    pub fn text(&self, error: c_int) -> String {
+        // SAFETY:
+        // - gives a C string that is never freed, whatever the number.
+        unsafe {
+            let text = (self.strerror)(error.wrapping_abs());
+            match text.is_null() {
+                true => format!("error {error}"),
+                false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Whether a process is still there of which nothing is heard. Fabrics do not tell: their operations to a dead process fail late, or never, and
+//! nobody sends one to whom he only waits for. So each process listens at a TCP port, where nothing is ever said: the kernel of its host
+//! answers who connects, also for a process that has stopped; it refuses him where the process has ended; and a host that has gone
+//! answers nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen,
+    socket_with, sockopt,
+};
+use unipgas_core::descriptor::above;
+use unipgas_core::{Error, Result};
+
+/// The kernel cuts it to what it allows.
+const BACKLOG: i32 = 1024;
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    above(|| socket_with(family, SocketType::STREAM, FLAGS, None))
+}
+
+/// The port of this process.
+pub struct Lifeline {
+    socket: OwnedFd,
+    /// Where peers try.
+    pub address: SocketAddr,
+}
+
+impl Lifeline {
+    /// At any port of this address of the host. Errors: [`Error::Os`].
+    pub fn open(ip: IpAddr) -> Result<Self> {
+        let os = |what: &str| {
+            let what = what.to_owned();
+            move |error: Errno| Error::os(&what, error)
+        };
+        let any = SocketAddr::new(ip, 0);
+        let socket = open(&any).map_err(os("socket"))?;
+        bind(&socket, &any).map_err(os("bind"))?;
+        listen(&socket, BACKLOG).map_err(os("listen"))?;
+        let bound = getsockname(&socket).map_err(os("getsockname"))?;
+        let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
+        Ok(Lifeline { socket, address })
+    }
+
+    /// Lets go of those who have tried.
+    pub fn dismiss(&self) {
+        while above(|| accept_with(&self.socket, FLAGS)).is_ok() {}
+    }
+}
+
+impl AsFd for Lifeline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What a try has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// No answer yet.
+    Nothing,
+    /// The host has answered: the process is there.
+    There,
+    /// The host has answered: nobody is there any more.
+    Gone,
+}
+
+/// A try to connect.
+pub struct Try {
+    socket: OwnedFd,
+    refused: bool,
+}
+
+impl Try {
+    /// Begins one; `None`: this process has no means to.
+    pub fn begin(address: &SocketAddr) -> Option<Self> {
+        let socket = open(address).ok()?;
+        let refused = match connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => false,
+            Err(Errno::CONNREFUSED) => true,
+            // No way there now: as if there was no answer.
+            Err(_) => false,
+        };
+        Some(Try { socket, refused })
+    }
+
+    /// What has come of it.
+    pub fn look(&self) -> Found {
+        if self.refused {
+            return Found::Gone;
+        }
+        let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
+        if poll(&mut polled, Some(&Timespec::default())) != Ok(1) {
+            return Found::Nothing;
+        }
+        match sockopt::socket_error(&self.socket) {
+            Ok(Ok(())) if polled[0].revents().contains(PollFlags::HUP) => Found::Nothing,
+            Ok(Ok(())) => Found::There,
+            Ok(Err(Errno::CONNREFUSED | Errno::CONNRESET)) => Found::Gone,
+            _ => Found::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn end(of: &Try) -> Found {
+        loop {
+            match of.look() {
+                Found::Nothing => std::thread::yield_now(),
+                found => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn who_listens_is_there_and_who_has_ended_is_not() {
+        let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let address = lifeline.address;
+        for _ in 0..3 {
+            assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+        }
+        lifeline.dismiss();
+        assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+        drop(lifeline);
+        assert_eq!(end(&Try::begin(&address).unwrap()), Found::Gone);
+    }
+}

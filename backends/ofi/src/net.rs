@@ -1,0 +1,509 @@
+//! This process's part of the fabric: its messages, and what comes of its operations.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytemuck::Zeroable;
+use parking_lot::{Mutex, RwLock};
+use slab::Slab;
+use unipgas_core::driver::Driver;
+use unipgas_core::streams::greeting::{ADDRESS, SECRET, padded, random};
+use unipgas_core::streams::{Accepted, News, Stream, Ticket};
+use unipgas_core::{Deadline, Error, Result};
+
+use crate::address::{self, Address};
+use crate::buffers::{Buffers, MESSAGE};
+use crate::choice::Info;
+use crate::conversation::{Conversation, Theirs};
+use crate::fabric::{Event, Fabric, failure};
+use crate::lifeline::Lifeline;
+use crate::operations::{Operations, Sender, What};
+use crate::wire::{self, Head, Opening};
+
+/// Messages that the provider can take at once, from whomever.
+const RECEIVED: usize = 256;
+/// Messages that may be on their way from here; their memory is touched when it is first needed.
+const SENT: usize = 1024;
+/// Those of one conversation: who does not take what he is sent must not keep others from being heard.
+const SENT_TO_ONE: usize = 16;
+
+/// Takes what peers write with a word for this process.
+pub trait Told: Send + Sync {
+    /// The word.
+    fn written(&self, data: u64);
+    /// Calls for a turn of the agent.
+    fn wake(&self);
+    /// Calls for looks at the conversations, from time to time.
+    fn watch_silence(&self);
+}
+
+/// The part.
+pub struct Net {
+    // In the order in which they are dropped: nobody uses the memory of what comes later once the endpoint is closed.
+    receive: Buffers,
+    send: Buffers,
+    /// What the provider has.
+    pub fabric: Fabric,
+    /// What it does.
+    pub operations: Operations,
+    me: Weak<Net>,
+    conversations: RwLock<Slab<Arc<Conversation>>>,
+    guests: Mutex<VecDeque<Accepted>>,
+    /// Endpoints by their names, as the address vector numbers them.
+    known: Mutex<HashMap<Box<[u8]>, u64>>,
+    /// Those that have something to say to begin, for which there was no room.
+    mute: Mutex<Vec<Arc<Conversation>>>,
+    /// Receives that the provider has not taken.
+    unposted: Mutex<Vec<usize>>,
+    reading: Mutex<()>,
+    /// Conversations that wait for room.
+    blocked: AtomicUsize,
+    /// An access has found no room, and none has since.
+    full: AtomicBool,
+    driver: Arc<Driver>,
+    /// Something has come by a conversation, or one has ended.
+    streams: AtomicBool,
+    /// Something has come by one that a peer has begun.
+    guests_call: AtomicBool,
+    /// Accesses have ended.
+    ended: AtomicBool,
+    lifeline: Option<Lifeline>,
+    /// Who says it may begin a conversation.
+    pub secret: [u8; SECRET],
+    provider: u32,
+    /// How peers reach this process.
+    pub address: Vec<u8>,
+    told: Arc<dyn Told>,
+}
+
+/// A number that nobody guesses.
+pub fn key() -> Result<u64> {
+    Ok(u64::from_ne_bytes(random()?))
+}
+
+impl Net {
+    /// Opens what `info` describes, and is ready to be spoken to. Errors: [`Error::Unreachable`], [`Error::Os`].
+    pub fn open(info: Info, told: Arc<dyn Told>) -> Result<Arc<Self>> {
+        let ip = info.address().filter(|ip| !ip.is_unspecified());
+        let fabric = Fabric::open(info)?;
+        let lifeline = match ip.or_else(|| crate::choice::ip(&fabric.name)) {
+            Some(ip) if !ip.is_unspecified() => Some(Lifeline::open(ip)?),
+            _ => None,
+        };
+        let provider = address::number(&fabric.traits.provider);
+        let secret = random()?;
+        let address = Address {
+            secret,
+            provider,
+            lifeline: lifeline.as_ref().map(|lifeline| lifeline.address),
+            name: fabric.name.clone(),
+        };
+        let address = address.encode();
+        if address.len() > ADDRESS {
+            return Err(Error::Unreachable(format!(
+                "the names of libfabric's provider {} have {} bytes",
+                fabric.traits.provider,
+                fabric.name.len()
+            )));
+        }
+        let (receive, send) = (
+            Buffers::new(RECEIVED, &fabric, key()?)?,
+            Buffers::new(SENT, &fabric, key()?)?,
+        );
+        let driver = Driver::of_this_process()?;
+        let net = Arc::new_cyclic(|me| Net {
+            receive,
+            send,
+            fabric,
+            operations: Operations::default(),
+            me: me.clone(),
+            conversations: RwLock::default(),
+            guests: Mutex::default(),
+            known: Mutex::default(),
+            mute: Mutex::default(),
+            unposted: Mutex::default(),
+            reading: Mutex::new(()),
+            blocked: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
+            driver,
+            streams: AtomicBool::new(false),
+            guests_call: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            lifeline,
+            secret,
+            provider,
+            address,
+            told,
+        });
+        while let Some(buffer) = net.receive.take() {
+            net.post(buffer);
+        }
+        Ok(net)
+    }
+
+    /// Where peers see whether this process is there.
+    pub fn lifeline(&self) -> Option<&Lifeline> {
+        self.lifeline.as_ref()
+    }
+
+    /// A conversation waits for room, or no longer. No event tells of that; so the progress thread looks from time to time.
+    pub fn blocked(&self, more: bool) {
+        match more {
+            true => {
+                self.blocked.fetch_add(1, Ordering::AcqRel);
+                self.driver.more();
+            }
+            false => {
+                self.blocked.fetch_sub(1, Ordering::AcqRel);
+                self.driver.fewer(1);
+            }
+        }
+    }
+
+    /// What has come of posting an access.
+    pub fn posted(&self, context: usize, result: Result<()>) -> Result<()> {
+        self.note_room(result != Err(Error::NotNow));
+        if result.is_err()
+            && let What::Access(ticket) = self.operations.end(context)
+            && ticket.link().stream().watch()
+        {
+            // Perhaps there will never be room, since nobody is there any more.
+            self.told.watch_silence();
+        }
+        result
+    }
+
+    fn note_room(&self, room: bool) {
+        let full = !room;
+        let change = self.full.load(Ordering::Relaxed) != full
+            && self.full.swap(full, Ordering::AcqRel) != full;
+        match (change, full) {
+            (true, true) => self.driver.more(),
+            (true, false) => self.driver.fewer(1),
+            (false, _) => {}
+        }
+    }
+
+    /// Whether any conversation waits for room.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Acquire) > 0
+    }
+
+    /// The endpoint of that name, in the address vector. Errors: [`Error::Unreachable`].
+    pub fn number(&self, name: &[u8]) -> Result<u64> {
+        let mut known = self.known.lock();
+        if let Some(number) = known.get(name) {
+            return Ok(*number);
+        }
+        let number = self.fabric.insert(name)?;
+        known.insert(name.into(), number);
+        Ok(number)
+    }
+
+    /// Begins a conversation. Errors: [`Error::Unreachable`].
+    pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
+        let wrong = || Error::Unreachable("not an address of the ofi backend".into());
+        let to = Address::decode(address).ok_or_else(wrong)?;
+        if to.provider != self.provider {
+            return Err(Error::Unreachable(format!(
+                "the peer uses another provider of libfabric than {}: set UNIPGAS_OFI_PROVIDER for all",
+                self.fabric.traits.provider
+            )));
+        }
+        let with = self.number(&to.name)?;
+        let mut opening = Opening::zeroed();
+        opening.secret = to.secret;
+        opening.len = self.address.len() as u32;
+        opening.address[..self.address.len()].copy_from_slice(&self.address);
+        let new = self.begin(with, to.lifeline, Some(opening), None)?;
+        self.introduce(new.clone());
+        Ok(new)
+    }
+
+    fn introduce(&self, new: Arc<Conversation>) {
+        if !new.introduce(self) {
+            self.mute.lock().push(new);
+        }
+    }
+
+    fn begin(
+        &self,
+        with: u64,
+        lifeline: Option<SocketAddr>,
+        opening: Option<Opening>,
+        theirs: Option<Theirs>,
+    ) -> Result<Arc<Conversation>> {
+        let cookie = key()?;
+        let mut conversations = self.conversations.write();
+        let entry = conversations.vacant_entry();
+        let number = entry.key() as u32;
+        let opening = opening.map(|opening| {
+            Box::new(Opening {
+                conversation: number,
+                cookie,
+                ..opening
+            })
+        });
+        let identity = (number, cookie);
+        let new = Conversation::new(self.me.clone(), identity, (with, lifeline), opening, theirs);
+        let new = Arc::new(new);
+        entry.insert(new.clone());
+        Ok(new)
+    }
+
+    /// Nothing comes for it any more.
+    pub fn forget(&self, ended: &Conversation) {
+        let mut conversations = self.conversations.write();
+        let number = ended.number as usize;
+        if conversations
+            .get(number)
+            .is_some_and(|one| one.cookie == ended.cookie)
+        {
+            conversations.remove(number);
+        }
+    }
+
+    /// The next one that a peer has begun.
+    pub fn accept(&self) -> Option<Accepted> {
+        self.guests.lock().pop_front()
+    }
+
+    /// Whoever is reached by this number of the address vector is lost.
+    pub fn lose(&self, with: u64) {
+        for (_, one) in &*self.conversations.read() {
+            if one.with == with {
+                one.fail();
+            }
+        }
+        self.streams.store(true, Ordering::Release);
+        self.guests_call.store(true, Ordering::Release);
+    }
+
+    /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and those of the provider.
+    pub fn send(&self, of: &Conversation, head: &Head, body: &[u8]) -> Result<()> {
+        if of.under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
+            return Err(Error::NotNow);
+        }
+        let buffer = self.send.take().ok_or(Error::NotNow)?;
+        let at = self.send.at(buffer);
+        let head = bytemuck::bytes_of(head);
+        let len = head.len() + body.len();
+        debug_assert!(len <= MESSAGE);
+        let sender = Sender {
+            number: of.number,
+            under_way: of.under_way.clone(),
+        };
+        of.under_way.fetch_add(1, Ordering::AcqRel);
+        let context = self.operations.begin(What::Send(buffer, sender));
+        // SAFETY:
+        // - the buffer is this call's, and holds that much; then the provider's until the end of the operation.
+        let sent = unsafe {
+            at.copy_from_nonoverlapping(head.as_ptr(), head.len());
+            at.wrapping_add(head.len())
+                .copy_from_nonoverlapping(body.as_ptr(), body.len());
+            self.fabric
+                .send(at, len, self.send.desc(), of.with, context)
+        };
+        if sent.is_err() {
+            self.operations.end(context);
+            self.send.give_back(buffer);
+            of.under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+        sent
+    }
+
+    /// All conversations end, and peers learn of it, unless they take nothing for so long.
+    pub fn close(&self, deadline: Deadline) {
+        let all: Vec<_> = {
+            let conversations = self.conversations.read();
+            conversations.iter().map(|(_, one)| one.clone()).collect()
+        };
+        all.iter().for_each(|one| one.end());
+        while !self.send.is_whole() && !deadline.expired() {
+            self.progress(true);
+            std::thread::yield_now();
+        }
+    }
+
+    fn post(&self, buffer: usize) {
+        let context = self.operations.begin(What::Receive(buffer));
+        // SAFETY:
+        // - the buffer is the provider's until the end of the operation.
+        let posted = unsafe {
+            self.fabric.receive(
+                self.receive.at(buffer),
+                MESSAGE,
+                self.receive.desc(),
+                context,
+            )
+        };
+        if posted.is_err() {
+            self.operations.end(context);
+            self.unposted.lock().push(buffer);
+        }
+    }
+
+    /// Takes what has happened, unless another thread does; `turn`: the agent looks at all conversations afterwards.
+    pub fn progress(&self, turn: bool) -> News {
+        if let Some(_reading) = self.reading.try_lock() {
+            while self.fabric.read(|event| self.take(event)) {}
+            self.try_again();
+        }
+        if self.guests_call.swap(false, Ordering::AcqRel) && !turn {
+            self.told.wake();
+        }
+        News {
+            streams: self.streams.swap(false, Ordering::AcqRel),
+            // Where there was no room there may be now.
+            ended: self.ended.swap(false, Ordering::AcqRel) || self.full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What there was no room for.
+    fn try_again(&self) {
+        let unposted = std::mem::take(&mut *self.unposted.lock());
+        unposted.into_iter().for_each(|buffer| self.post(buffer));
+        let mute = std::mem::take(&mut *self.mute.lock());
+        mute.into_iter().for_each(|one| self.introduce(one));
+    }
+
+    fn take(&self, event: Event) {
+        match event {
+            Event::Written { data, context } => {
+                if context != 0
+                    && let What::Receive(buffer) = self.operations.end(context)
+                {
+                    self.post(buffer);
+                }
+                self.told.written(data);
+                self.streams.store(true, Ordering::Release);
+            }
+            Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}
+            Event::Ended { context, len } => match self.operations.end(context) {
+                What::Receive(buffer) => {
+                    self.hear(buffer, len);
+                    self.post(buffer);
+                }
+                What::Send(buffer, sender) => {
+                    self.send.give_back(buffer);
+                    sender.under_way.fetch_sub(1, Ordering::AcqRel);
+                    if self.is_blocked() {
+                        self.streams.store(true, Ordering::Release);
+                        self.guests_call.store(true, Ordering::Release);
+                    }
+                }
+                What::Access(ticket) => {
+                    ticket.end(Ok(()));
+                    self.ended.store(true, Ordering::Release);
+                }
+                What::Free => {}
+            },
+            Event::Failed { context, error } => match self.operations.end(context) {
+                // As when the endpoint closes.
+                What::Receive(buffer) => self.unposted.lock().push(buffer),
+                What::Send(buffer, sender) => {
+                    self.send.give_back(buffer);
+                    sender.under_way.fetch_sub(1, Ordering::AcqRel);
+                    let conversations = self.conversations.read();
+                    let of = conversations.get(sender.number as usize);
+                    let of = of.filter(|of| Arc::ptr_eq(&of.under_way, &sender.under_way));
+                    let with = of.map(|of| of.with);
+                    drop(conversations);
+                    if let Some(with) = with {
+                        self.lose(with);
+                    }
+                }
+                What::Access(ticket) => self.fail(ticket, failure(error)),
+                What::Free => {}
+            },
+        }
+    }
+
+    fn fail(&self, ticket: Ticket, error: Error) {
+        if error == Error::PeerDead {
+            // The agent learns that the stream has ended, and then all that is under way there ends.
+            ticket.link().stream().end();
+            self.streams.store(true, Ordering::Release);
+            self.guests_call.store(true, Ordering::Release);
+        } else {
+            ticket.end(Err(error));
+            self.ended.store(true, Ordering::Release);
+        }
+    }
+
+    fn hear(&self, buffer: usize, len: usize) {
+        // SAFETY:
+        // - the provider has given the buffer back, with so many bytes in it.
+        let message =
+            unsafe { std::slice::from_raw_parts(self.receive.at(buffer), len.min(MESSAGE)) };
+        if self.understand(message).is_none() {
+            tracing::debug!("ofi: a message that no peer sends is ignored");
+        }
+    }
+
+    fn understand(&self, message: &[u8]) -> Option<()> {
+        let (head, body) = wire::split::<Head>(message)?;
+        if head.kind == wire::OPEN {
+            return self.greet(body);
+        }
+        let one = {
+            let conversations = self.conversations.read();
+            conversations.get(head.conversation as usize)?.clone()
+        };
+        if one.cookie != head.cookie {
+            return None;
+        }
+        one.hear();
+        match head.kind {
+            wire::ACCEPT => {
+                let (accepted, _) = wire::split::<wire::Accepted>(body)?;
+                one.accept(Theirs {
+                    conversation: accepted.conversation,
+                    cookie: accepted.cookie,
+                });
+            }
+            wire::BYTES => one.take(body),
+            wire::CLOSE => one.fail(),
+            _ => return None,
+        }
+        let call = if one.is_begun_here() {
+            &self.streams
+        } else {
+            &self.guests_call
+        };
+        call.store(true, Ordering::Release);
+        Some(())
+    }
+
+    /// Somebody begins a conversation.
+    fn greet(&self, body: &[u8]) -> Option<()> {
+        let (opening, _) = wire::split::<Opening>(body)?;
+        if opening.secret != self.secret {
+            return None;
+        }
+        let address = opening.address.get(..opening.len as usize)?;
+        let from = Address::decode(address)?;
+        let with = self.number(&from.name).ok()?;
+        let theirs = Theirs {
+            conversation: opening.conversation,
+            cookie: opening.cookie,
+        };
+        let new = self.begin(with, from.lifeline, None, Some(theirs)).ok()?;
+        self.introduce(new.clone());
+        self.guests.lock().push_back(Accepted {
+            stream: new,
+            known: Some(padded(address)),
+        });
+        self.guests_call.store(true, Ordering::Release);
+        Some(())
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.note_room(true);
+        self.fabric.stop();
+    }
+}

@@ -1,0 +1,69 @@
+//! Registered memory: what the provider knows of it, and what peers are told.
+
+use std::sync::Arc;
+
+use unipgas_core::region::{RemoteRegion, Rights};
+use unipgas_core::streams::OwnPart;
+use unipgas_core::{Error, Result};
+
+use crate::fabric::Far;
+use crate::net::{Net, key};
+
+/// Registers memory with the provider.
+///
+/// # Safety
+/// `len` bytes at `base` are valid until what this gives is dropped.
+pub unsafe fn register(
+    net: &Arc<Net>,
+    base: *mut u8,
+    len: usize,
+    rights: Rights,
+) -> Result<OwnPart> {
+    let traits = &net.fabric.traits;
+    let remote = rights.intersects(Rights::READ | Rights::WRITE);
+    if !remote && !traits.local {
+        return Ok(OwnPart::default());
+    }
+    // Nobody guesses it who has not been told.
+    let wanted = if traits.own_keys {
+        0
+    } else {
+        key()? >> (64 - traits.key_bits)
+    };
+    // SAFETY:
+    // - the caller's word.
+    let registration = unsafe { net.fabric.register(base, len, rights, wanted) }?;
+    let begin = match traits.addresses {
+        true => base.expose_provenance() as u64,
+        false => 0,
+    };
+    let mut told = registration.key().to_le_bytes().to_vec();
+    told.extend(begin.to_le_bytes());
+    Ok(OwnPart {
+        told,
+        desc: registration.desc().expose_provenance() as u64,
+        // The domain is closed later.
+        keeps: Some(Box::new((registration, net.clone()))),
+    })
+}
+
+/// What its owner has told: key, beginning, and his number in the address vector.
+pub fn imported(told: &[u8], peer: u64) -> Result<[u64; 3]> {
+    if told.is_empty() {
+        // Nobody reads or writes there.
+        return Ok([0, 0, peer]);
+    }
+    let words: &[u8; 16] = told.try_into().map_err(|_| Error::StaleRegion)?;
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|nth| words[at + nth]));
+    Ok([word(0), word(8), peer])
+}
+
+/// Where a peer has what lies at `offset` of the region.
+pub fn far(region: &RemoteRegion, offset: usize) -> Far {
+    let [_, key, begin, peer] = region.parts().detail;
+    Far {
+        peer,
+        address: begin.wrapping_add(offset as u64),
+        key,
+    }
+}

@@ -1,0 +1,129 @@
+//! Endpoints of two processes, played by two fabrics of one.
+
+use std::ptr::null_mut;
+
+use unipgas_core::Error;
+use unipgas_core::region::Rights;
+
+use crate::choice::{Wish, choose};
+use crate::fabric::{Event, Fabric, Far, How};
+
+/// Those that need no special hardware.
+const PROVIDERS: [&str; 3] = ["tcp", "udp", "sockets"];
+
+fn fabric(provider: &str) -> Option<Fabric> {
+    let wish = Wish {
+        provider: Some(provider.into()),
+        interface: None,
+    };
+    match choose(&wish, false) {
+        Ok(info) => Some(Fabric::open(info).unwrap()),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn pairs() -> impl Iterator<Item = (Fabric, Fabric)> {
+    PROVIDERS
+        .into_iter()
+        .filter_map(|provider| fabric(provider).zip(fabric(provider)))
+}
+
+/// Posts until there is room, and moves both on meanwhile.
+fn insist(
+    fabrics: [&Fabric; 2],
+    events: &mut [Vec<Event>; 2],
+    mut post: impl FnMut() -> unipgas_core::Result<()>,
+) {
+    while let Err(error) = post() {
+        assert_eq!(error, Error::NotNow);
+        progress(fabrics, events);
+    }
+}
+
+fn progress(fabrics: [&Fabric; 2], events: &mut [Vec<Event>; 2]) {
+    for (fabric, events) in fabrics.into_iter().zip(events) {
+        fabric.read(|event| events.push(event));
+    }
+}
+
+const PLAIN: How = How {
+    desc: null_mut(),
+    context: 0,
+    data: None,
+    inline: false,
+};
+
+#[test]
+fn writes_carry_a_word_and_reads_see_what_was_written() {
+    for (one, two) in pairs() {
+        eprintln!("{:?}", one.traits);
+        let both = [&one, &two];
+        let mut events = [vec![], vec![]];
+        let mut memory = vec![0u64; 64];
+        // SAFETY:
+        // - the memory outlives the registration.
+        let mr = unsafe {
+            two.register(
+                memory.as_mut_ptr().cast(),
+                512,
+                Rights::READ | Rights::WRITE,
+                77,
+            )
+        }
+        .unwrap();
+        let base = if one.traits.addresses {
+            memory.as_ptr().addr() as u64
+        } else {
+            0
+        };
+        let far = Far {
+            peer: one.insert(&two.name).unwrap(),
+            address: base,
+            key: mr.key(),
+        };
+        for round in 1..200u64 {
+            let (data, context) = (Some(round << 32 | 5), 1 << 20 | round as usize);
+            let how = How {
+                data,
+                context,
+                ..PLAIN
+            };
+            let len = if round % 3 == 0 { 0 } else { 8 };
+            // SAFETY:
+            // - the source lives until the end of the operation.
+            insist(both, &mut events, || unsafe {
+                one.write((&raw const round).cast(), len, far, how)
+            });
+            while events[0].is_empty() || events[1].is_empty() {
+                progress(both, &mut events);
+            }
+            assert!(
+                matches!(events[0][..], [Event::Ended { context: found, .. }] if found == context),
+                "{events:?}"
+            );
+            assert!(
+                matches!(events[1][..], [Event::Written { data: found, context: 0 }] if Some(found) == data),
+                "{events:?}"
+            );
+            events = [vec![], vec![]];
+            let mut landing = 0u64;
+            // SAFETY:
+            // - the landing lives until the end of the operation.
+            insist(both, &mut events, || unsafe {
+                one.read_from((&raw mut landing).cast(), 8, far, How { context, ..PLAIN })
+            });
+            while events[0].is_empty() {
+                progress(both, &mut events);
+            }
+            assert!(
+                matches!(events[0][..], [Event::Ended { context: found, .. }] if found == context),
+                "{events:?}"
+            );
+            assert_eq!(landing, if len == 0 { round - 1 } else { round });
+            events = [vec![], vec![]];
+        }
+    }
+}

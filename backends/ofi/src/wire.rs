@@ -1,0 +1,62 @@
+//! What goes ahead of each message, and the messages by which a conversation begins.
+
+use bytemuck::{Pod, Zeroable};
+use unipgas_core::streams::greeting::{ADDRESS, SECRET};
+
+/// Both sides speak the same.
+pub const PROTOCOL: u32 = u32::from_le_bytes(*b"uof1");
+
+/// Ahead of a message.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Head {
+    /// The conversation, as the receiver numbers it.
+    pub conversation: u32,
+    /// One of those below.
+    pub kind: u32,
+    /// What the receiver has said that he wants to hear.
+    pub cookie: u64,
+}
+
+/// Somebody begins a conversation; an [`Opening`] follows.
+pub const OPEN: u32 = PROTOCOL;
+/// It has begun; an [`Accepted`] follows.
+pub const ACCEPT: u32 = 2;
+/// Bytes of the stream follow.
+pub const BYTES: u32 = 3;
+/// It has ended.
+pub const CLOSE: u32 = 4;
+
+/// How a conversation begins.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Opening {
+    /// The receiver's.
+    pub secret: [u8; SECRET],
+    /// What the sender wants to hear.
+    pub cookie: u64,
+    /// The conversation, as the sender numbers it.
+    pub conversation: u32,
+    /// Bytes of the address.
+    pub len: u32,
+    /// Of the sender.
+    pub address: [u8; ADDRESS],
+}
+
+/// How it goes on.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Accepted {
+    /// What the sender wants to hear.
+    pub cookie: u64,
+    /// The conversation, as the sender numbers it.
+    pub conversation: u32,
+    /// Nothing.
+    pub pad: u32,
+}
+
+/// The fixed part at the beginning of a message, and what follows it.
+pub fn split<T: Pod>(message: &[u8]) -> Option<(T, &[u8])> {
+    let (fixed, rest) = message.split_at_checked(size_of::<T>())?;
+    Some((bytemuck::pod_read_unaligned(fixed), rest))
+}
