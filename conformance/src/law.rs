@@ -143,7 +143,7 @@ impl Ctx {
         self.place.sync_while(meanwhile);
     }
 
-    /// Tells the other ranks something, at most 192 bytes, in place of what was told before. It goes the way of [`Ctx::sync`].
+    /// Tells the other ranks something, at most 448 bytes, in place of what was told before. It goes the way of [`Ctx::sync`].
     pub fn tell(&self, bytes: &[u8]) {
         self.place.publish(bytes);
     }

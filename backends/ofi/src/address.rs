@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use unipgas_core::streams::greeting::SECRET;
 
+use crate::wire::PROTOCOL;
+
 /// What peers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
@@ -17,11 +19,11 @@ pub struct Address {
     pub name: Vec<u8>,
 }
 
-/// A number for the provider's name.
+/// A number for the provider's name, and for what both sides must say to each other.
 pub fn number(provider: &str) -> u32 {
     // FNV-1a.
     let step = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    provider.bytes().fold(0x811c_9dc5, step)
+    provider.bytes().fold(0x811c_9dc5 ^ PROTOCOL, step)
 }
 
 impl Address {

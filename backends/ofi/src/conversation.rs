@@ -120,6 +120,9 @@ impl Conversation {
 
     /// Says first what is to be said: that it begins, or is accepted. False: there is no room for that now.
     pub fn introduce(&self, net: &Net) -> bool {
+        if self.ended.load(Ordering::Acquire) {
+            return true;
+        }
         let accepted = Accepted {
             cookie: self.cookie,
             conversation: self.number,

@@ -208,7 +208,7 @@ impl Net {
         let to = Address::decode(address).ok_or_else(wrong)?;
         if to.provider != self.provider {
             return Err(Error::Unreachable(format!(
-                "the peer uses another provider of libfabric than {}: set UNIPGAS_OFI_PROVIDER for all",
+                "the peer uses another provider of libfabric than {}, or another release of unipgas: set UNIPGAS_OFI_PROVIDER for all",
                 self.fabric.traits.provider
             )));
         }
@@ -224,6 +224,8 @@ impl Net {
 
     fn introduce(&self, new: Arc<Conversation>) {
         if !new.introduce(self) {
+            // As when the provider connects first.
+            self.blocked(true);
             self.mute.lock().push(new);
         }
     }
@@ -255,6 +257,8 @@ impl Net {
 
     /// Nothing comes for it any more.
     pub fn forget(&self, ended: &Conversation) {
+        // Perhaps it was this one that took nothing. Others say so again.
+        self.note_room(true);
         let mut conversations = self.conversations.write();
         let number = ended.number as usize;
         if conversations
@@ -366,7 +370,12 @@ impl Net {
         let unposted = std::mem::take(&mut *self.unposted.lock());
         unposted.into_iter().for_each(|buffer| self.post(buffer));
         let mute = std::mem::take(&mut *self.mute.lock());
-        mute.into_iter().for_each(|one| self.introduce(one));
+        for one in mute {
+            match one.introduce(self) {
+                true => self.blocked(false),
+                false => self.mute.lock().push(one),
+            }
+        }
     }
 
     fn take(&self, event: Event) {
@@ -503,6 +512,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        for _ in std::mem::take(self.mute.get_mut()) {
+            self.blocked(false);
+        }
         self.note_room(true);
         self.fabric.stop();
     }

@@ -285,13 +285,20 @@ impl Engine {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             company: &self.company,
-            progress: self.driven.then_some(&|| self.progress()),
         }
-        .wait(deadline, check, poll)
+        .wait(deadline, check, || self.progress(), poll)
     }
 
     /// Moves on, in all networks, what has come for this process; never waits.
+    #[inline(always)]
     pub fn progress(&self) {
+        if self.driven {
+            self.progress_networks();
+        }
+    }
+
+    #[cold]
+    fn progress_networks(&self) {
         for transport in &self.transports {
             transport.progress();
         }

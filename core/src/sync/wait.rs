@@ -66,7 +66,7 @@ fn pace() {
 }
 
 /// How this process waits.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Patience<'a> {
     /// Where it sleeps.
     pub bell: &'a Bell,
@@ -74,28 +74,26 @@ pub struct Patience<'a> {
     pub crowded: bool,
     /// Processes that take part: the longest sleep between two looks at the world is [theirs](slice_of).
     pub company: &'a AtomicU32,
-    /// Moves on what this process may wait for, where stores of peers are not all of it. Not called with each poll, since it takes longer.
-    pub progress: Option<&'a dyn Fn()>,
 }
 
 impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
-    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched.
+    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `progress` moves on what
+    /// stores of peers are not all of; it may take longer than a poll, and is not called with each.
     #[inline]
     pub fn wait<T>(
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
+        progress: impl Fn(),
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(value) = poll() {
             return Ok(value);
         }
-        self.progress();
+        progress();
         if deadline == Deadline::Now {
-            if self.progress.is_some()
-                && let Some(value) = poll()
-            {
+            if let Some(value) = poll() {
                 return Ok(value);
             }
             check()?;
@@ -110,14 +108,7 @@ impl Patience<'_> {
                 pace();
             }
         }
-        self.wait_longer(deadline, check, poll)
-    }
-
-    #[inline(always)]
-    fn progress(&self) {
-        if let Some(progress) = self.progress {
-            progress();
-        }
+        self.wait_longer(deadline, check, progress, poll)
     }
 
     #[inline(never)]
@@ -125,6 +116,7 @@ impl Patience<'_> {
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
+        progress: impl Fn(),
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(progress) = driver::of_this_thread() {
@@ -146,7 +138,7 @@ impl Patience<'_> {
         }
         let mut start = Instant::now();
         while !self.crowded && start.elapsed() < SPIN {
-            self.progress();
+            progress();
             for _ in 0..BURST {
                 if let Some(value) = poll() {
                     return Ok(value);
@@ -162,7 +154,7 @@ impl Patience<'_> {
         start = Instant::now();
         loop {
             std::thread::yield_now();
-            self.progress();
+            progress();
             if let Some(value) = poll() {
                 return Ok(value);
             }

@@ -262,12 +262,16 @@ impl Home {
             bell: self.registered.bell(),
             crowded: true,
             company: &AtomicU32::new(1),
-            progress: None,
         };
-        patience.wait(deadline, &mut || Ok(()), || {
-            self.take_answers();
-            done().then_some(())
-        })
+        patience.wait(
+            deadline,
+            &mut || Ok(()),
+            || {},
+            || {
+                self.take_answers();
+                done().then_some(())
+            },
+        )
     }
 
     /// Calls for a turn.

@@ -47,7 +47,7 @@ pub trait Bootstrap: Send + Sync {
     /// Whether `rank` is on this host.
     fn shares_host(&self, rank: u32) -> bool;
 
-    /// Tells the other ranks `value` (at most 192 bytes) under `name` (at most 20). What is published before a fence is found after it.
+    /// Tells the other ranks `value` (at most 448 bytes) under `name` (at most 20). What is published before a fence is found after it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`], [`Error::Exhausted`]; [`Error::Os`] where the launcher cannot be talked to.

@@ -102,7 +102,7 @@ impl Job {
         &self.bootstrap
     }
 
-    /// Tells the other ranks `value` (at most 192 bytes) under `name` (at most 20) in initialisation `cycle`. The same name overwrites.
+    /// Tells the other ranks `value` (at most 448 bytes) under `name` (at most 20) in initialisation `cycle`. The same name overwrites.
     pub fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {
         self.bootstrap.publish(name, cycle, value)
     }
