@@ -1,0 +1,272 @@
+//! The objects of libfabric that one process has: a domain, an endpoint, a completion queue, an address vector. Here C ends.
+//!
+//! `traits`: what is different from provider to provider; `completion`: what the queue tells; `posting`: the calls that post operations;
+//! `registration`: memory that the provider knows.
+
+mod completion;
+mod posting;
+mod registration;
+mod traits;
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::ptr::null_mut;
+
+use unipgas_core::{Error, Result};
+use unipgas_libfabric_sys::*;
+
+pub use completion::Event;
+pub use posting::{Far, How, failure};
+pub use registration::Registration;
+pub use traits::Traits;
+
+use crate::choice::Info;
+use crate::library::Library;
+
+/// The longest name of an endpoint.
+const NAME: usize = 64;
+/// Operations that may be under way, of each kind. Some providers keep memory for the most that they can have: tens of megabytes.
+const QUEUE: usize = 256;
+
+/// A call through a table of functions, all of which a provider fills: what it does not have gives -FI_ENOSYS.
+macro_rules! call {
+    ($table:expr, $function:ident $(, $argument:expr)*) => {
+        ((*$table).$function)($($argument),*) as isize
+    };
+}
+use call;
+
+/// The objects.
+pub struct Fabric {
+    library: &'static Library,
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    av: *mut fid_av,
+    cq: *mut fid_cq,
+    ep: *mut fid_ep,
+    /// What it is like.
+    pub traits: Traits,
+    /// As peers put it into their address vectors.
+    pub name: Vec<u8>,
+    events: Option<RawFd>,
+    info: Info,
+}
+
+// SAFETY:
+// - the objects were asked for with FI_THREAD_SAFE: any thread may call any function.
+unsafe impl Send for Fabric {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Fabric {}
+
+impl Fabric {
+    /// Opens what `info` describes. Errors: [`Error::Unreachable`]: which call has failed, and why.
+    pub fn open(info: Info) -> Result<Self> {
+        let library = Library::get().map_err(Error::Unreachable)?;
+        let mut info = info;
+        info.be_modest(QUEUE);
+        let mut fabric = Fabric {
+            library,
+            fabric: null_mut(),
+            domain: null_mut(),
+            av: null_mut(),
+            cq: null_mut(),
+            ep: null_mut(),
+            traits: Traits::of(&info),
+            name: Vec::new(),
+            events: None,
+            info,
+        };
+        // What has been opened is closed when `fabric` is dropped.
+        fabric.open_all()?;
+        Ok(fabric)
+    }
+
+    fn open_all(&mut self) -> Result<()> {
+        let info = self.info.as_ptr();
+        // SAFETY:
+        // - the info is complete, and outlives the objects; each object is used once it is there, which a status of 0 says.
+        // - attributes live through the call.
+        unsafe {
+            let status =
+                (self.library.fabric)((*info).fabric_attr, &raw mut self.fabric, null_mut());
+            self.check("fi_fabric", status as isize)?;
+            let status = call!(
+                (*self.fabric).ops,
+                domain,
+                self.fabric,
+                info,
+                &raw mut self.domain,
+                null_mut()
+            );
+            self.check("fi_domain", status)?;
+            self.open_queue()?;
+            let mut av: fi_av_attr = std::mem::zeroed();
+            av.r#type = FI_AV_UNSPEC;
+            let status = call!(
+                (*self.domain).ops,
+                av_open,
+                self.domain,
+                &raw mut av,
+                &raw mut self.av,
+                null_mut()
+            );
+            self.check("fi_av_open", status)?;
+            let status = call!(
+                (*self.domain).ops,
+                endpoint,
+                self.domain,
+                info,
+                &raw mut self.ep,
+                null_mut()
+            );
+            self.check("fi_endpoint", status)?;
+            let ep = self.ep.cast::<fid>();
+            let status = call!((*ep).ops, bind, ep, self.av.cast(), 0);
+            self.check("fi_ep_bind", status)?;
+            let status = call!((*ep).ops, bind, ep, self.cq.cast(), FI_TRANSMIT | FI_RECV);
+            self.check("fi_ep_bind", status)?;
+            let status = call!((*ep).ops, control, ep, FI_ENABLE, null_mut());
+            self.check("fi_enable", status)?;
+            let (mut name, mut len) = ([0u8; NAME], NAME);
+            let status = call!(
+                (*self.ep).cm,
+                getname,
+                ep,
+                name.as_mut_ptr().cast(),
+                &raw mut len
+            );
+            self.check("fi_getname", status)?;
+            self.name = name[..len.min(NAME)].to_vec();
+        }
+        Ok(())
+    }
+
+    /// With a descriptor to sleep on, if the provider has that.
+    unsafe fn open_queue(&mut self) -> Result<()> {
+        // SAFETY:
+        // - as in `open_all`.
+        unsafe {
+            let mut attributes: fi_cq_attr = std::mem::zeroed();
+            attributes.format = FI_CQ_FORMAT_DATA;
+            attributes.wait_obj = FI_WAIT_FD;
+            // Some count one for each operation that may be under way.
+            attributes.size = self.info.tx_attr().size + self.info.rx_attr().size;
+            let domain = (*self.domain).ops;
+            let status = call!(
+                domain,
+                cq_open,
+                self.domain,
+                &raw mut attributes,
+                &raw mut self.cq,
+                null_mut()
+            );
+            if status == 0 {
+                let (cq, mut fd) = (self.cq.cast::<fid>(), -1 as c_int);
+                let status = call!((*cq).ops, control, cq, FI_GETWAIT, (&raw mut fd).cast());
+                if status == 0 && fd >= 0 {
+                    self.events = Some(fd);
+                }
+                return Ok(());
+            }
+            attributes.wait_obj = FI_WAIT_NONE;
+            let status = call!(
+                domain,
+                cq_open,
+                self.domain,
+                &raw mut attributes,
+                &raw mut self.cq,
+                null_mut()
+            );
+            self.check("fi_cq_open", status)
+        }
+    }
+
+    fn check(&self, what: &str, status: isize) -> Result<()> {
+        match status {
+            0 => Ok(()),
+            _ => Err(Error::Unreachable(format!(
+                "{what} of libfabric's provider {}: {}",
+                self.traits.provider,
+                self.library.text(status as c_int)
+            ))),
+        }
+    }
+
+    /// What an error number means.
+    pub fn text(&self, error: i32) -> String {
+        self.library.text(error)
+    }
+
+    /// Where the domain is.
+    pub fn interface(&self) -> String {
+        self.info.interface()
+    }
+
+    /// Another endpoint's number. Errors: [`Error::Unreachable`] for what is no name of this kind of fabric.
+    pub fn insert(&self, name: &[u8]) -> Result<u64> {
+        if name.len() != self.name.len() {
+            return Err(Error::Unreachable(
+                "the peer's address is one of another fabric".into(),
+            ));
+        }
+        let mut number = FI_ADDR_NOTAVAIL;
+        // SAFETY:
+        // - as many bytes as the names of this fabric have; the number is written in the call.
+        let inserted = unsafe {
+            call!(
+                (*self.av).ops,
+                insert,
+                self.av,
+                name.as_ptr().cast(),
+                1,
+                &raw mut number,
+                0,
+                null_mut()
+            )
+        };
+        match inserted == 1 && number != FI_ADDR_NOTAVAIL {
+            true => Ok(number),
+            false => Err(Error::Unreachable(
+                "the provider refuses the peer's address".into(),
+            )),
+        }
+    }
+
+    /// The provider uses nobody's memory any more. Nothing can be posted after that.
+    pub fn stop(&mut self) {
+        // SAFETY:
+        // - open or null, and null from now on.
+        unsafe { close(std::mem::replace(&mut self.ep, null_mut()).cast()) };
+    }
+}
+
+/// # Safety
+/// Null, or an open object that nobody uses any more.
+unsafe fn close(object: *mut fid) {
+    if !object.is_null() {
+        // SAFETY:
+        // - the caller's word.
+        let status = unsafe { call!((*object).ops, close, object) };
+        if status != 0 {
+            tracing::debug!("ofi: an object of libfabric's is not closed: {status}");
+        }
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        let objects: [*mut fid; 5] = [
+            self.ep.cast(),
+            self.cq.cast(),
+            self.av.cast(),
+            self.domain.cast(),
+            self.fabric.cast(),
+        ];
+        for object in objects {
+            // SAFETY:
+            // - each is open or null; what depends on one is closed before.
+            unsafe { close(object) };
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Memory that the provider knows.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use unipgas_core::region::Rights;
+use unipgas_core::{Error, Result};
+use unipgas_libfabric_sys::*;
+
+use super::{Fabric, call, close};
+
+impl Fabric {
+    /// Registers memory under `key`, where the provider has no keys of its own. Errors: [`Error::Exhausted`].
+    ///
+    /// # Safety
+    /// `len` bytes at `base` are valid until the registration is dropped.
+    pub unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        key: u64,
+    ) -> Result<Registration> {
+        let iov = libc::iovec {
+            iov_base: base.cast(),
+            iov_len: len,
+        };
+        let mut access = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+        if rights.contains(Rights::READ) {
+            access |= FI_REMOTE_READ;
+        }
+        if rights.contains(Rights::WRITE) {
+            access |= FI_REMOTE_WRITE;
+        }
+        let attributes = fi_mr_attr {
+            mr_iov: &raw const iov,
+            iov_count: 1,
+            access,
+            offset: 0,
+            requested_key: key,
+            context: null_mut(),
+            auth_key_size: 0,
+            auth_key: null_mut(),
+            iface: FI_HMEM_SYSTEM,
+            device: 0,
+        };
+        let mut mr = null_mut();
+        // SAFETY:
+        // - the attributes live through the call; the memory by the caller's word.
+        unsafe {
+            let status = call!(
+                (*self.domain).mr,
+                regattr,
+                self.domain.cast(),
+                &raw const attributes,
+                0,
+                &raw mut mr
+            );
+            if status != 0 {
+                let why = self.text(status as c_int);
+                return Err(Error::Exhausted(format!(
+                    "registrations with {}: {why}",
+                    self.traits.provider
+                )));
+            }
+            let registration = Registration { mr };
+            if self.traits.by_endpoint {
+                let of = mr.cast::<fid>();
+                let status = call!((*of).ops, bind, of, self.ep.cast(), 0);
+                self.check("fi_mr_bind", status)?;
+                let status = call!((*of).ops, control, of, FI_ENABLE, null_mut());
+                self.check("fi_mr_enable", status)?;
+            }
+            Ok(registration)
+        }
+    }
+}
+
+/// Memory that the provider knows.
+pub struct Registration {
+    mr: *mut fid_mr,
+}
+
+// SAFETY:
+// - as for Fabric.
+unsafe impl Send for Registration {}
+// SAFETY:
+// - as for Fabric.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// As an operand.
+    pub fn desc(&self) -> *mut c_void {
+        // SAFETY:
+        // - open.
+        unsafe { (*self.mr).mem_desc }
+    }
+
+    /// As peers name it.
+    pub fn key(&self) -> u64 {
+        // SAFETY:
+        // - open.
+        unsafe { (*self.mr).key }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - open, and this one's.
+        unsafe { close(self.mr.cast()) };
+    }
+}

@@ -1,0 +1,69 @@
+//! What is different from provider to provider.
+
+use unipgas_libfabric_sys::*;
+
+use crate::choice::Info;
+
+/// What is different from provider to provider.
+#[derive(Debug, Clone)]
+pub struct Traits {
+    /// The provider's name.
+    pub provider: String,
+    /// The most bytes that it takes in the call.
+    pub inject: usize,
+    /// The longest transfer.
+    pub longest: usize,
+    /// Operations that may be under way.
+    pub depth: usize,
+    /// Bytes of the data that goes with a write.
+    pub data: usize,
+    /// Operands need a registration.
+    pub local: bool,
+    /// Remote memory is named by its address there, not by an offset.
+    pub addresses: bool,
+    /// Bits of a key that this process chooses.
+    pub key_bits: u32,
+    /// The provider chooses keys.
+    pub own_keys: bool,
+    /// Registrations belong to an endpoint.
+    pub by_endpoint: bool,
+    /// What is sent comes after what was written before, and is seen there.
+    pub send_after_write: bool,
+    /// So many bytes of a write come after what was written before.
+    pub write_after_write: usize,
+    /// So many bytes of a read see what was written before.
+    pub read_after_write: usize,
+    /// Writes that carry data use up a receive buffer.
+    pub data_takes_buffer: bool,
+}
+
+impl Traits {
+    pub(super) fn of(info: &Info) -> Self {
+        let (tx, rx) = (info.tx_attr(), info.rx_attr());
+        let (ep, domain) = (info.ep_attr(), info.domain_attr());
+        let order = tx.msg_order & rx.msg_order;
+        let mode = |bit: i32| domain.mr_mode & bit != 0 || domain.mr_mode == FI_MR_BASIC;
+        Traits {
+            provider: info.provider(),
+            inject: tx.inject_size,
+            longest: ep.max_msg_size,
+            depth: tx.size.max(1),
+            data: domain.cq_data_size,
+            local: domain.mr_mode & FI_MR_LOCAL != 0,
+            addresses: mode(FI_MR_VIRT_ADDR),
+            key_bits: 8 * domain.mr_key_size.clamp(1, 8) as u32,
+            own_keys: mode(FI_MR_PROV_KEY),
+            by_endpoint: domain.mr_mode & FI_MR_ENDPOINT != 0,
+            send_after_write: order & FI_ORDER_SAW != 0,
+            write_after_write: match order & FI_ORDER_WAW != 0 {
+                true => ep.max_order_waw_size,
+                false => 0,
+            },
+            read_after_write: match order & FI_ORDER_RAW != 0 {
+                true => ep.max_order_raw_size,
+                false => 0,
+            },
+            data_takes_buffer: (info.raw().mode | rx.mode) & FI_RX_CQ_DATA != 0,
+        }
+    }
+}
