@@ -9,6 +9,7 @@ pub mod descriptor;
 pub mod dynamic;
 pub mod error;
 mod fabric;
+pub mod held;
 mod launch;
 mod memory;
 #[cfg(not(loom))]

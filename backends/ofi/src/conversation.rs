@@ -10,6 +10,7 @@ use unipgas_core::streams::{Ended, Found, Stream};
 
 use crate::buffers::MESSAGE;
 use crate::lifeline::{self, Try};
+use crate::names::Name;
 use crate::net::Net;
 use crate::wire::{self, Accepted, Head, Opening};
 
@@ -42,8 +43,8 @@ pub struct Conversation {
     pub number: u32,
     /// What the other side must say.
     pub cookie: u64,
-    /// Whom it is with, in the address vector.
-    pub with: u64,
+    /// Whom it is with.
+    pub with: Arc<Name>,
     /// Its messages that are on their way.
     pub under_way: Arc<AtomicUsize>,
     lifeline: Option<SocketAddr>,
@@ -65,7 +66,7 @@ impl Conversation {
     pub fn new(
         net: Weak<Net>,
         (number, cookie): (u32, u64),
-        (with, lifeline): (u64, Option<SocketAddr>),
+        (with, lifeline): (Arc<Name>, Option<SocketAddr>),
         opening: Option<Box<Opening>>,
         theirs: Option<Theirs>,
     ) -> Self {

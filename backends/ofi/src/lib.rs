@@ -18,6 +18,7 @@ mod endpoint;
 mod fabric;
 mod library;
 mod lifeline;
+mod names;
 mod net;
 mod operations;
 mod region;

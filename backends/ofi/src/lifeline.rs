@@ -4,7 +4,7 @@
 //! answers nothing.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 use unipgas_core::descriptor::above;
+use unipgas_core::held::Held;
 use unipgas_core::{Error, Result};
 
 /// The kernel cuts it to what it allows.
@@ -29,7 +30,8 @@ fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
 
 /// The port of this process.
 pub struct Lifeline {
-    socket: OwnedFd,
+    /// Children of a fork do not have it: with them it would outlive this process.
+    socket: Held,
     /// Where peers try.
     pub address: SocketAddr,
 }
@@ -47,18 +49,22 @@ impl Lifeline {
         listen(&socket, BACKLOG).map_err(os("listen"))?;
         let bound = getsockname(&socket).map_err(os("getsockname"))?;
         let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
-        Ok(Lifeline { socket, address })
+        Ok(Lifeline {
+            socket: Held::new(socket),
+            address,
+        })
     }
 
     /// Lets go of those who have tried.
     pub fn dismiss(&self) {
-        while above(|| accept_with(&self.socket, FLAGS)).is_ok() {}
+        if let Some(socket) = self.events() {
+            while above(|| accept_with(socket, FLAGS)).is_ok() {}
+        }
     }
-}
 
-impl AsFd for Lifeline {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// Can be read when somebody has tried. `None` in the child of a fork.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.get()
     }
 }
 

@@ -1,6 +1,6 @@
 //! This process's part of the fabric: its messages, and what comes of its operations.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,6 +19,7 @@ use crate::choice::Info;
 use crate::conversation::{Conversation, Theirs};
 use crate::fabric::{Event, Fabric, failure};
 use crate::lifeline::Lifeline;
+use crate::names::{Name, Names};
 use crate::operations::{Operations, Sender, What};
 use crate::wire::{self, Head, Opening};
 
@@ -46,13 +47,15 @@ pub struct Net {
     send: Buffers,
     /// What the provider has.
     pub fabric: Fabric,
+    _give_back: GiveBack,
     /// What it does.
     pub operations: Operations,
-    me: Weak<Net>,
+    /// Itself.
+    pub me: Weak<Net>,
     conversations: RwLock<Slab<Arc<Conversation>>>,
     guests: Mutex<VecDeque<Accepted>>,
-    /// Endpoints by their names, as the address vector numbers them.
-    known: Mutex<HashMap<Box<[u8]>, u64>>,
+    /// Endpoints in the address vector.
+    pub names: Names,
     /// Those that have something to say to begin, for which there was no room.
     mute: Mutex<Vec<Arc<Conversation>>>,
     /// Receives that the provider has not taken.
@@ -76,6 +79,20 @@ pub struct Net {
     /// How peers reach this process.
     pub address: Vec<u8>,
     told: Arc<dyn Told>,
+}
+
+/// What providers had, tens of megabytes in small pieces, goes back to the system: the allocator keeps it if something above it is in use.
+struct GiveBack;
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        #[cfg(target_env = "gnu")]
+        // SAFETY:
+        // - any thread may call it at any time; it gives back what nobody has.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
 }
 
 /// A number that nobody guesses.
@@ -117,11 +134,12 @@ impl Net {
             receive,
             send,
             fabric,
+            _give_back: GiveBack,
             operations: Operations::default(),
             me: me.clone(),
             conversations: RwLock::default(),
             guests: Mutex::default(),
-            known: Mutex::default(),
+            names: Names::default(),
             mute: Mutex::default(),
             unposted: Mutex::default(),
             reading: Mutex::new(()),
@@ -191,17 +209,6 @@ impl Net {
         self.blocked.load(Ordering::Acquire) > 0
     }
 
-    /// The endpoint of that name, in the address vector. Errors: [`Error::Unreachable`].
-    pub fn number(&self, name: &[u8]) -> Result<u64> {
-        let mut known = self.known.lock();
-        if let Some(number) = known.get(name) {
-            return Ok(*number);
-        }
-        let number = self.fabric.insert(name)?;
-        known.insert(name.into(), number);
-        Ok(number)
-    }
-
     /// Begins a conversation. Errors: [`Error::Unreachable`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
         let wrong = || Error::Unreachable("not an address of the ofi backend".into());
@@ -212,7 +219,7 @@ impl Net {
                 self.fabric.traits.provider
             )));
         }
-        let with = self.number(&to.name)?;
+        let with = Name::hold(self, &to.name)?;
         let mut opening = Opening::zeroed();
         opening.secret = to.secret;
         opening.len = self.address.len() as u32;
@@ -232,7 +239,7 @@ impl Net {
 
     fn begin(
         &self,
-        with: u64,
+        with: Arc<Name>,
         lifeline: Option<SocketAddr>,
         opening: Option<Opening>,
         theirs: Option<Theirs>,
@@ -277,7 +284,7 @@ impl Net {
     /// Whoever is reached by this number of the address vector is lost.
     pub fn lose(&self, with: u64) {
         for (_, one) in &*self.conversations.read() {
-            if one.with == with {
+            if one.with.number == with {
                 one.fail();
             }
         }
@@ -298,6 +305,7 @@ impl Net {
         let sender = Sender {
             number: of.number,
             under_way: of.under_way.clone(),
+            _to: of.with.clone(),
         };
         of.under_way.fetch_add(1, Ordering::AcqRel);
         let context = self.operations.begin(What::Send(buffer, sender));
@@ -308,7 +316,7 @@ impl Net {
             at.wrapping_add(head.len())
                 .copy_from_nonoverlapping(body.as_ptr(), body.len());
             self.fabric
-                .send(at, len, self.send.desc(), of.with, context)
+                .send(at, len, self.send.desc(), of.with.number, context)
         };
         if sent.is_err() {
             self.operations.end(context);
@@ -418,7 +426,7 @@ impl Net {
                     let conversations = self.conversations.read();
                     let of = conversations.get(sender.number as usize);
                     let of = of.filter(|of| Arc::ptr_eq(&of.under_way, &sender.under_way));
-                    let with = of.map(|of| of.with);
+                    let with = of.map(|of| of.with.number);
                     drop(conversations);
                     if let Some(with) = with {
                         self.lose(with);
@@ -494,7 +502,7 @@ impl Net {
         }
         let address = opening.address.get(..opening.len as usize)?;
         let from = Address::decode(address)?;
-        let with = self.number(&from.name).ok()?;
+        let with = Name::hold(self, &from.name).ok()?;
         let theirs = Theirs {
             conversation: opening.conversation,
             cookie: opening.cookie,

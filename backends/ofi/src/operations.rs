@@ -7,6 +7,8 @@ use crossbeam::queue::SegQueue;
 use parking_lot::Mutex;
 use unipgas_core::streams::Ticket;
 
+use crate::names::Name;
+
 /// Words that the provider may use while an operation is under way: those of fi_context2.
 type Scratch = [u64; 8];
 
@@ -16,6 +18,8 @@ pub struct Sender {
     pub number: u32,
     /// How many of its messages are under way.
     pub under_way: Arc<AtomicUsize>,
+    /// Whom it goes to: in the address vector until it is there.
+    pub _to: Arc<Name>,
 }
 
 /// What an operation is.

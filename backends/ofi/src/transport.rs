@@ -20,6 +20,7 @@ use unipgas_core::{Deadline, Error, Result};
 use crate::address::Address;
 use crate::choice::{Info, Wish, choose};
 use crate::endpoint::{Endpoint, INLINE};
+use crate::lifeline::Lifeline;
 use crate::net::{Net, Told};
 use crate::region;
 use crate::word;
@@ -68,7 +69,10 @@ impl Fabric {
     fn new(net: Arc<Net>) -> Result<Self> {
         let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
         let events = events.map_err(|e| Error::os("epoll_create", e))?;
-        let watched = [net.fabric.events(), net.lifeline().map(AsFd::as_fd)];
+        let watched = [
+            net.fabric.events(),
+            net.lifeline().and_then(Lifeline::events),
+        ];
         for what in watched.into_iter().flatten() {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&events, what, data, epoll::EventFlags::IN)
@@ -140,7 +144,9 @@ impl Network for Fabric {
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
-        region::imported(told, self.net.number(&address.name)?)
+        // The conversation with the owner is in use.
+        let number = self.net.names.number(&address.name);
+        region::imported(told, number.ok_or(Error::StaleRegion)?)
     }
 }
 

@@ -233,6 +233,17 @@ impl Fabric {
         }
     }
 
+    /// Nobody speaks to the endpoint with this number any more.
+    pub fn remove(&self, mut number: u64) {
+        // SAFETY:
+        // - a number that `insert` has given, which is read in the call.
+        let removed = unsafe { call!((*self.av).ops, remove, self.av, &raw mut number, 1, 0) };
+        if removed != 0 {
+            let why = self.text(removed as i32);
+            tracing::debug!("ofi: an address stays in the address vector: {why}");
+        }
+    }
+
     /// The provider uses nobody's memory any more. Nothing can be posted after that.
     pub fn stop(&mut self) {
         // SAFETY:

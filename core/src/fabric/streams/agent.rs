@@ -33,9 +33,16 @@ impl Agent {
         let news = home.network().progress();
         if news.ended {
             home.tell_of_news();
+            self.forget(home);
         }
         if news.streams {
             self.hear_hosts(home, false);
+        }
+    }
+
+    fn forget(&mut self, home: &Home) {
+        if home.forgets() {
+            self.hosts.iter().for_each(|host| host.link.forget(home));
         }
     }
 
@@ -44,6 +51,7 @@ impl Agent {
         let looks = home.hear_alarm();
         if home.network().progress().ended {
             home.tell_of_news();
+            self.forget(home);
         }
         self.meet_new_hosts(home);
         if home.is_leaving() {

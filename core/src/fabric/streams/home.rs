@@ -54,6 +54,8 @@ pub struct Home {
     /// Those whose late operations the agent sends.
     issues: Mutex<Vec<Weak<Issue>>>,
     channels: AtomicU32,
+    /// Peers have released what operations may be at still.
+    forgets: AtomicBool,
     /// Peers whose streams have been lost.
     lost: Mutex<HashSet<Who>>,
 }
@@ -91,6 +93,7 @@ impl Home {
             links: RwLock::default(),
             issues: Mutex::default(),
             channels: AtomicU32::new(0),
+            forgets: AtomicBool::new(false),
             lost: Mutex::default(),
         })
     }
@@ -220,6 +223,16 @@ impl Home {
             .collect();
         issues.iter().for_each(|issue| issue.send_late());
         self.registered.bell().ring_if_heard();
+    }
+
+    /// What a peer has released is to be forgotten when operations have ended.
+    pub(super) fn forget_later(&self) {
+        self.forgets.store(true, Ordering::Relaxed);
+    }
+
+    /// For the agent: whether anything is to be forgotten; asked once.
+    pub(super) fn forgets(&self) -> bool {
+        self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed)
     }
 
     /// A number for another channel.

@@ -7,10 +7,10 @@ use super::completion::{Completions, Kind};
 use super::home::Home;
 use super::landing::Landing;
 use super::late::{Late, Queue, What};
-use super::link::{Link, Waiting};
+use super::link::{Current, Link, Waiting};
 use super::network::After;
 use super::own::{Own, Ticket};
-use super::registration::link_of;
+use super::registration::{imported, link_of};
 use crate::agent::{Place, Request};
 use crate::op::{Flags, Local, Outcome};
 use crate::region::RemoteRegion;
@@ -117,18 +117,29 @@ impl Posting for Put {
     }
 }
 
-struct Posted<O> {
+struct Posted<'a, O> {
     own: O,
     reads: bool,
+    current: &'a Current,
 }
 
-impl<O: Own + 'static> Posting for Posted<O> {
+impl<O: Own + 'static> Posting for Posted<'_, O> {
     fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
-        issue.hand_over(link, peer, &mut self.own, self.reads, context)
+        issue.hand_over(
+            link,
+            peer,
+            &mut self.own,
+            (self.reads, self.current),
+            context,
+        )
     }
 
     fn keep(self) -> Result<What> {
-        Ok(What::Own(Box::new(self.own), self.reads))
+        Ok(What::Own(
+            Box::new(self.own),
+            self.reads,
+            self.current.clone(),
+        ))
     }
 }
 
@@ -140,7 +151,7 @@ impl Issue {
 
     /// Posts an operation of the network's own to the owner of `region`, which has been checked. It leaves at once, and nothing is allocated, unless it has to
     /// wait: `after` earlier ones of this channel to that peer, behind others that do, or for room in the network. `reads`: it writes what the caller reads. Errors: those of
-    /// [`Own::post`]; [`Error::PeerDead`]; [`Error::NotNow`] beyond the channel's depth.
+    /// [`Own::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also where it has waited; [`Error::NotNow`] beyond the channel's depth.
     pub fn post_own<O: Own + 'static>(
         &self,
         region: &RemoteRegion,
@@ -149,7 +160,13 @@ impl Issue {
         after: After,
         context: u64,
     ) -> Result<Outcome> {
-        self.post_or_keep(region, after, Posted { own, reads }, context)
+        let current = &imported(region).ok_or(Error::PeerDead)?.current;
+        let posted = Posted {
+            own,
+            reads,
+            current,
+        };
+        self.post_or_keep(region, after, posted, context)
     }
 
     pub(super) fn post(
@@ -283,10 +300,10 @@ impl Issue {
             What::Put(mut put) => self
                 .check_source(put.src, put.len, put.flags)
                 .and_then(|()| put.leave(self, &link, peer, context)),
-            What::Own(mut own, reads) => {
-                match self.hand_over(&link, peer, &mut *own, reads, context) {
+            What::Own(mut own, reads, current) => {
+                match self.hand_over(&link, peer, &mut *own, (reads, &current), context) {
                     Err(Error::NotNow) => {
-                        let what = What::Own(own, reads);
+                        let what = What::Own(own, reads, current);
                         return Err(Late {
                             link,
                             what,
@@ -309,7 +326,7 @@ impl Issue {
         link: &Arc<Link>,
         peer: u32,
         own: &mut (impl Own + ?Sized),
-        reads: bool,
+        (reads, current): (bool, &Current),
         context: u64,
     ) -> Result<()> {
         self.home.count(link);
@@ -323,7 +340,7 @@ impl Issue {
             landing: None,
         };
         let number = link
-            .begin_own(waiting)
+            .begin_own(waiting, current)
             .inspect_err(|_| self.completions.is_done(peer, kind))?;
         let ticket = Ticket {
             link: link.clone(),

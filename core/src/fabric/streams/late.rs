@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::issue::Put;
 use super::landing::Landing;
-use super::link::Link;
+use super::link::{Current, Link};
 use super::network::After;
 use super::own::Own;
 use crate::Flags;
@@ -27,8 +27,8 @@ pub(super) enum What {
     Frame(Vec<u8>, Flags, Option<Landing>),
     /// A put, whose source may be what is read.
     Put(Put),
-    /// The network's own; whether it reads.
-    Own(Box<dyn Own>, bool),
+    /// The network's own on a region that is registered until the word says otherwise; whether it reads.
+    Own(Box<dyn Own>, bool, Current),
 }
 
 /// Those of one channel, by peers; of those that have some.

@@ -57,6 +57,8 @@ pub struct Link {
     /// Operations of the network's own.
     own: Mutex<Numbered<Waiting>>,
     imported: Mutex<HashMap<Place, Current>>,
+    /// What the peer has released, and the operations of the network's own that were under way then: they may be at it still.
+    released: Mutex<Vec<(Place, Vec<u64>)>>,
     /// The greeting has left, so the stream is open.
     reached: AtomicBool,
     gone: AtomicBool,
@@ -77,6 +79,7 @@ impl Link {
             unsent: AtomicBool::new(!greeting.is_empty()),
             own: Mutex::default(),
             imported: Mutex::default(),
+            released: Mutex::default(),
             reached: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -214,14 +217,18 @@ impl Link {
         !self.asked.lock().waiting.is_empty() || !self.own.lock().is_empty()
     }
 
-    /// An operation of the network's own begins; gives its number. Errors: [`Error::PeerDead`].
-    pub(super) fn begin_own(&self, waiting: Waiting) -> Result<u64> {
+    /// An operation of the network's own on a region begins; gives its number. Errors: [`Error::PeerDead`]; [`Error::StaleRegion`].
+    pub(super) fn begin_own(&self, waiting: Waiting, current: &AtomicU32) -> Result<u64> {
         if self.process != process::id() {
             return Err(Error::PeerDead);
         }
         let mut own = self.own.lock();
         if self.is_gone() {
             return Err(Error::PeerDead);
+        }
+        // Who says that it is not has not looked yet what is under way, or sees this one.
+        if current.load(Ordering::Acquire) == 0 {
+            return Err(Error::StaleRegion);
         }
         Ok(own.insert(waiting))
     }
@@ -266,15 +273,11 @@ impl Link {
                 return Ok(());
             }
             Answer::Released(place) => {
+                // An operation that begins from now on sees that it is too late.
                 self.refused(place);
-                let forgotten = Request::Forgotten { place };
-                let outgoing = &mut self.asked.lock().outgoing;
-                envelope::frame(outgoing.bytes(), Envelope::zeroed(), |into| {
-                    forgotten.encode(into)
-                })
-                .map_err(|_| wire::Malformed)?;
-                self.push_out(outgoing);
-                home.watch_silence();
+                let under_way = self.own.lock().numbers();
+                self.released.lock().push((place, under_way));
+                self.forget(home);
                 return Ok(());
             }
             Answer::Done(_) | Answer::Failed(_) => {}
@@ -299,6 +302,30 @@ impl Link {
         }
     }
 
+    /// For the agent: tells the peer of what it has released that this process does not use it any more, once that is so.
+    pub(super) fn forget(&self, home: &Home) {
+        let mut released = self.released.lock();
+        released.retain_mut(|(place, under_way)| {
+            let own = self.own.lock();
+            under_way.retain(|number| own.has(*number));
+            drop(own);
+            if !under_way.is_empty() {
+                return true;
+            }
+            let forgotten = Request::Forgotten { place: *place };
+            let outgoing = &mut self.asked.lock().outgoing;
+            let _ = envelope::frame(outgoing.bytes(), Envelope::zeroed(), |into| {
+                forgotten.encode(into)
+            });
+            self.push_out(outgoing);
+            home.watch_silence();
+            false
+        });
+        if !released.is_empty() {
+            home.forget_later();
+        }
+    }
+
     /// Nothing goes there or comes from there any more; the agent will notice.
     pub(super) fn cut(&self) {
         self.stream.end();
@@ -308,6 +335,7 @@ impl Link {
     pub(super) fn close(&self) {
         // Those who have imported from there keep the stream.
         self.stream.end();
+        self.released.lock().clear();
         let mut asked = self.asked.lock();
         self.gone.store(true, Ordering::Release);
         for current in self.imported.lock().values() {

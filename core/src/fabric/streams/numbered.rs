@@ -40,6 +40,23 @@ impl<T> Numbered<T> {
         Some(what)
     }
 
+    /// Whether something has this number.
+    pub fn has(&self, number: u64) -> bool {
+        let at = (number as u32).wrapping_sub(1);
+        let place = self.places.get(at as usize);
+        place.is_some_and(|(generation, what)| {
+            what.is_some() && u64::from(*generation) == number >> 32
+        })
+    }
+
+    /// All numbers that something has.
+    pub fn numbers(&self) -> Vec<u64> {
+        let used = |(low, (generation, what)): (u64, &(u32, Option<T>))| {
+            what.is_some().then(|| (u64::from(*generation) << 32) | low)
+        };
+        (1..).zip(&self.places).filter_map(used).collect()
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
@@ -47,11 +64,7 @@ impl<T> Numbered<T> {
 
     /// Everything; numbers given before name nothing from now on.
     pub fn remove_all(&mut self) -> Vec<T> {
-        let numbers: Vec<u64> = (1..)
-            .zip(&self.places)
-            .map(|(low, place)| (u64::from(place.0) << 32) | low)
-            .collect();
-        numbers
+        self.numbers()
             .into_iter()
             .filter_map(|number| self.remove(number))
             .collect()
@@ -75,6 +88,8 @@ mod tests {
         for wrong in [0, 1 << 40, u64::MAX, b + (1 << 32), b + 7] {
             assert_eq!(numbered.remove(wrong), None, "{wrong:#x}");
         }
+        assert!(numbered.has(b) && numbered.has(c) && !numbered.has(a) && !numbered.has(0));
+        assert_eq!(numbered.numbers(), [c, b]);
         let mut all = numbered.remove_all();
         all.sort_unstable();
         assert_eq!(all, ["b", "c"]);

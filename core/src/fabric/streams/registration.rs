@@ -155,17 +155,21 @@ impl Memory for Registration {
 const KEY: usize = 8;
 
 /// What keeps an imported region.
-struct Imported {
+pub(super) struct Imported {
     /// The word that says whether it is current.
-    _current: Current,
+    pub current: Current,
     /// Its index belongs to nobody else until then.
-    link: Arc<Link>,
+    pub link: Arc<Link>,
+}
+
+/// `None` where it was not imported by streams.
+pub(super) fn imported(region: &RemoteRegion) -> Option<&Imported> {
+    region.kept().downcast_ref()
 }
 
 /// The stream to the owner of the region; `None` where it was not imported by streams.
 pub fn link_of(region: &RemoteRegion) -> Option<&Arc<Link>> {
-    let kept = region.kept().downcast_ref::<Imported>();
-    kept.map(|imported| &imported.link)
+    imported(region).map(|imported| &imported.link)
 }
 
 /// The region of a peer that `key` names, whose owner is asked for it. Errors: [`Error::StaleRegion`], [`Error::PeerDead`], [`Error::Timeout`].
@@ -209,7 +213,7 @@ pub(super) fn import(
         detail: [packed, a, b, c],
     };
     let imported = Imported {
-        _current: current,
+        current,
         link: link.clone(),
     };
     // SAFETY:

@@ -33,9 +33,10 @@ use std::path::{Path, PathBuf};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::bundle::{Address, RegionKey};
+use crate::held::Held;
 use crate::{Error, Result};
 use file::Change;
-use process::{Held, Process};
+use process::Process;
 use table::{Entry, Table};
 
 /// A process that has published, as found by the number of its place.

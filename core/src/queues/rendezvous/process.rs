@@ -1,7 +1,6 @@
-//! Who a process is, whether it lives, and what a fork does to what it holds.
+//! Who a process is, and whether it lives.
 
-use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
@@ -64,103 +63,6 @@ fn has_threads(pid: u32) -> bool {
         tv_nsec: 0,
     };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)) == Ok(0)
-}
-
-/// A descriptor that children made by fork do not keep: its locks belong to what both would share, and would outlive us.
-#[derive(Debug)]
-pub(super) struct Held(&'static Node);
-
-#[derive(Debug)]
-struct Node {
-    /// The descriptor, or one of the two below.
-    fd: AtomicI32,
-    next: AtomicPtr<Node>,
-}
-
-/// Nobody's: may be taken.
-const FREE: RawFd = -2;
-/// Somebody's, in the child of a fork.
-const CLOSED: RawFd = -1;
-
-/// All nodes that there ever were. None is freed: a fork may come at any time, and its child may take no lock.
-static NODES: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
-
-fn nodes() -> impl Iterator<Item = &'static Node> {
-    let mut next = NODES.load(Ordering::Acquire);
-    std::iter::from_fn(move || {
-        // SAFETY:
-        // - null or a leaked node, published by a release store.
-        let node: &'static Node = unsafe { next.as_ref() }?;
-        next = node.next.load(Ordering::Acquire);
-        Some(node)
-    })
-}
-
-extern "C" fn close_all() {
-    for node in nodes() {
-        let fd = node.fd.load(Ordering::Relaxed);
-        if fd >= 0 {
-            node.fd.store(CLOSED, Ordering::Relaxed);
-            // SAFETY:
-            // - the child's copy of a descriptor that its `Held` owns, which finds it closed from now on;
-            // - close is allowed in the child of a process with threads.
-            unsafe { libc::close(fd) };
-        }
-    }
-}
-
-impl Held {
-    pub fn new(fd: OwnedFd) -> Self {
-        static REGISTERED: AtomicBool = AtomicBool::new(false);
-        // Not a `Once`, which a fork in another thread would leave locked; to register twice does no harm.
-        if !REGISTERED.load(Ordering::Relaxed) {
-            // SAFETY:
-            // - the handler walks a list of atomics and closes descriptors, which the child of a process with threads may.
-            let failed = unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
-            assert_eq!(failed, 0, "no memory for a fork handler");
-            REGISTERED.store(true, Ordering::Relaxed);
-        }
-        let fd = fd.into_raw_fd();
-        let free = nodes().find(|node| {
-            node.fd
-                .compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        });
-        Held(free.unwrap_or_else(|| {
-            let node = Box::leak(Box::new(Node {
-                fd: AtomicI32::new(fd),
-                next: AtomicPtr::new(NODES.load(Ordering::Relaxed)),
-            }));
-            while let Err(first) = NODES.compare_exchange_weak(
-                node.next.load(Ordering::Relaxed),
-                node,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                node.next.store(first, Ordering::Relaxed);
-            }
-            node
-        }))
-    }
-
-    /// The descriptor, or nothing in the child of a fork.
-    pub fn get(&self) -> Option<BorrowedFd<'_>> {
-        let fd = self.0.fd.load(Ordering::Relaxed);
-        // SAFETY:
-        // - open as long as `self`, whose it is; a fork closes it only where the thread that has called this is not.
-        (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let fd = self.0.fd.swap(FREE, Ordering::Relaxed);
-        if fd >= 0 {
-            // SAFETY:
-            // - put there by `new`, which owned it, and taken out just now.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-        }
-    }
 }
 
 #[cfg(test)]

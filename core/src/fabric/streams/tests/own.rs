@@ -337,3 +337,48 @@ fn the_depth_is_that_of_both_kinds() {
     let ends = node.next_ends_while(2, || home.drive());
     assert_eq!(ends, [(1, Ok(())), (3, Ok(()))]);
 }
+
+#[test]
+fn what_is_released_stays_until_they_are_no_more_at_it() {
+    let node = Node::open(Kind::default());
+    let (home, key) = undriven();
+    let region = known(&node, &home, &key);
+    let place = crate::streams::place(&region, 0);
+    let queue = Queue::default();
+    queue
+        .post(&node, &region, After::empty(), false, 1)
+        .unwrap();
+    queue.0.lock().refuses = 1;
+    queue
+        .post(&node, &region, After::empty(), false, 2)
+        .unwrap();
+    assert!(home.registered().close(place));
+    home.releases.begin(place);
+    home.drive();
+    // Whatever is told of the release has been when the owner refuses it.
+    let again = std::thread::scope(|scope| {
+        let import = scope.spawn(|| node.import_key(&home, &key).map(drop));
+        while !import.is_finished() {
+            home.drive();
+            std::thread::yield_now();
+        }
+        import.join().unwrap()
+    });
+    assert_eq!(again, Err(Error::StaleRegion));
+    assert!(!home.releases.is_over(place));
+    // Who has looked at the region before comes too late now.
+    let late = queue.post(&node, &region, After::empty(), false, 3);
+    assert!(matches!(late, Ok(Outcome::Pending)) || late == Err(Error::StaleRegion));
+    node.wires.tell_of_end();
+    let mut ends = node.next_ends(if late.is_ok() { 2 } else { 1 });
+    assert!(ends.drain(..).all(|end| end.1 == Err(Error::StaleRegion)));
+    assert_eq!(queue.contexts(), [1]);
+    assert!(!home.releases.is_over(place));
+    assert!(queue.take(1).end(Ok(())));
+    node.wires.tell_of_end();
+    wait_for(|| {
+        home.drive();
+        home.releases.is_over(place)
+    });
+    assert_eq!(node.next_ends(1), [(1, Ok(()))]);
+}
