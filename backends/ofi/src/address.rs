@@ -19,17 +19,23 @@ pub struct Address {
     pub name: Vec<u8>,
 }
 
-/// A number for the provider's name, and for what both sides must say to each other.
+/// What the process speaks whose address this is; `None`: it is none.
+pub fn protocol(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
+}
+
+/// A number for the provider's name.
 pub fn number(provider: &str) -> u32 {
     // FNV-1a.
     let step = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    provider.bytes().fold(0x811c_9dc5 ^ PROTOCOL, step)
+    provider.bytes().fold(0x811c_9dc5, step)
 }
 
 impl Address {
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.secret.to_vec();
+        let mut bytes = PROTOCOL.to_le_bytes().to_vec();
+        bytes.extend(self.secret);
         bytes.extend(self.provider.to_le_bytes());
         let (kind, ip) = match self.lifeline.map(|lifeline| lifeline.ip()) {
             None => (0, Vec::new()),
@@ -45,9 +51,12 @@ impl Address {
         bytes
     }
 
-    /// From the bytes; `None`: they are none.
+    /// From the bytes; `None`: they are none of this protocol.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (secret, rest) = bytes.split_first_chunk()?;
+        let (_, rest) = bytes
+            .split_first_chunk()
+            .filter(|(first, _)| u16::from_le_bytes(**first) == PROTOCOL)?;
+        let (secret, rest) = rest.split_first_chunk()?;
         let (provider, rest) = rest.split_first_chunk()?;
         let (kind, rest) = rest.split_first()?;
         let (ip, rest): (Option<IpAddr>, _) = match kind {

@@ -141,6 +141,9 @@ pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Why what is at another interface than the one that is wished for is of no use.
+const ELSEWHERE: &str = "UNIPGAS_OFI_INTERFACE is another one";
+
 /// Why an offer is of no use; `None`: it is.
 fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     let name = info.provider();
@@ -151,7 +154,7 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     if let Some(interface) = &wish.interface {
         let address = info.address().map(|address| address.to_string());
         if info.interface() != *interface && address.as_ref() != Some(interface) {
-            return Some(format!("UNIPGAS_OFI_INTERFACE={interface}"));
+            return Some(ELSEWHERE.into());
         }
     } else if other_hosts {
         let reach = info.address().is_none_or(|address| match address {
@@ -238,10 +241,19 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
 /// another one, since others come and go. Errors: [`Error::Unreachable`].
 pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     let mut fits: Vec<Info> = Vec::new();
-    let mut reasons = Vec::new();
+    let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
     for (info, refusal) in offers(wish, other_hosts).map_err(Error::Unreachable)? {
         match refusal {
             None => fits.push(info),
+            Some(reason) if reason == ELSEWHERE => {
+                let place = match info.address() {
+                    Some(address) => format!("{} ({address})", info.interface()),
+                    None => info.interface(),
+                };
+                if !elsewhere.contains(&place) {
+                    elsewhere.push(place);
+                }
+            }
             Some(reason) => {
                 let reason = format!("{} at {}: {reason}", info.provider(), info.interface());
                 if !reasons.contains(&reason) {
@@ -249,6 +261,15 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
                 }
             }
         }
+    }
+    if let Some(interface) = &wish.interface
+        && fits.is_empty()
+        && !elsewhere.is_empty()
+    {
+        return Err(Error::Unreachable(format!(
+            "UNIPGAS_OFI_INTERFACE={interface}: libfabric has no such interface here, but {}",
+            elsewhere.join(", ")
+        )));
     }
     let Some(first) = fits.first() else {
         return Err(Error::Unreachable(format!(

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::Error;
+use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{Ended, Found, Stream};
+use unipgas_core::{Deadline, Error};
 
+use crate::address::Address;
 use crate::buffers::MESSAGE;
 use crate::lifeline::{self, Try};
 use crate::names::Name;
@@ -28,6 +30,35 @@ pub struct Theirs {
     pub cookie: u64,
 }
 
+/// Whom a conversation is with.
+pub struct Whom {
+    /// His endpoint.
+    pub name: Arc<Name>,
+    secret: [u8; SECRET],
+    lifeline: Option<SocketAddr>,
+}
+
+impl Whom {
+    /// Errors: [`Error::Unreachable`].
+    pub fn of(net: &Net, address: &Address) -> unipgas_core::Result<Self> {
+        Ok(Whom {
+            name: Name::hold(net, &address.name)?,
+            secret: address.secret,
+            lifeline: address.lifeline,
+        })
+    }
+}
+
+/// What is to be said first.
+pub enum First {
+    /// It begins, with this.
+    Open(Box<Opening>),
+    /// It has begun.
+    Accept,
+    /// It does not begin. Said until then.
+    Refuse(Deadline),
+}
+
 /// What the looks have found.
 #[derive(Default)]
 struct Pulse {
@@ -44,12 +75,11 @@ pub struct Conversation {
     /// What the other side must say.
     pub cookie: u64,
     /// Whom it is with.
-    pub with: Arc<Name>,
+    pub with: Whom,
     /// Its messages that are on their way.
     pub under_way: Arc<AtomicUsize>,
-    lifeline: Option<SocketAddr>,
-    /// For who begins it: with what.
-    opening: Option<Box<Opening>>,
+    first: First,
+    refused: AtomicBool,
     theirs: OnceLock<Theirs>,
     incoming: Mutex<Vec<u8>>,
     ended: AtomicBool,
@@ -62,12 +92,12 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// One that this process begins, if there is an `opening`, or that the other one has begun and wants to be addressed like that.
+    /// One that this process begins, or that the other one has begun and wants to be addressed like that.
     pub fn new(
         net: Weak<Net>,
         (number, cookie): (u32, u64),
-        (with, lifeline): (Arc<Name>, Option<SocketAddr>),
-        opening: Option<Box<Opening>>,
+        with: Whom,
+        first: First,
         theirs: Option<Theirs>,
     ) -> Self {
         Conversation {
@@ -76,8 +106,8 @@ impl Conversation {
             cookie,
             with,
             under_way: Arc::default(),
-            lifeline,
-            opening,
+            first,
+            refused: AtomicBool::new(false),
             theirs: theirs.map_or_else(OnceLock::new, OnceLock::from),
             incoming: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -109,14 +139,28 @@ impl Conversation {
         self.ended.store(true, Ordering::Release);
     }
 
+    /// The other side says that it is not the one that is meant.
+    pub fn is_refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.fail();
+    }
+
     /// Whether a turn is called for when there is room.
     pub fn wants_room(&self) -> bool {
         self.wants_room.load(Ordering::Relaxed)
     }
 
+    /// The other process has gone.
+    fn depart(&self, silent: bool) -> Found {
+        if let Some(net) = self.net.upgrade() {
+            net.departed.add(self.with.secret, silent);
+        }
+        Found::Silence
+    }
+
     /// Whether this process has begun it.
     pub fn is_begun_here(&self) -> bool {
-        self.opening.is_some()
+        matches!(self.first, First::Open(_))
     }
 
     /// Says first what is to be said: that it begins, or is accepted. False: there is no room for that now.
@@ -129,8 +173,8 @@ impl Conversation {
             conversation: self.number,
             pad: 0,
         };
-        let (head, body) = match (&self.opening, self.theirs.get()) {
-            (Some(opening), _) => {
+        let (head, body) = match (&self.first, self.theirs.get()) {
+            (First::Open(opening), _) => {
                 let head = Head {
                     conversation: 0,
                     kind: wire::OPEN,
@@ -138,8 +182,13 @@ impl Conversation {
                 };
                 (head, bytemuck::bytes_of(&**opening))
             }
-            (None, Some(theirs)) => (theirs.head(wire::ACCEPT), bytemuck::bytes_of(&accepted)),
-            (None, None) => return true,
+            (First::Accept, Some(theirs)) => {
+                (theirs.head(wire::ACCEPT), bytemuck::bytes_of(&accepted))
+            }
+            (First::Refuse(until), Some(theirs)) if !until.expired() => {
+                (theirs.head(wire::REFUSE), &[][..])
+            }
+            (First::Accept | First::Refuse(_), _) => return true,
         };
         send(net, self, &head, body) != Ok(false)
     }
@@ -205,6 +254,16 @@ impl Stream for Conversation {
         self.theirs.get().is_some()
     }
 
+    fn refusal(&self) -> Option<Error> {
+        let refused = self.refused.load(Ordering::Relaxed);
+        refused.then(|| {
+            Error::Unreachable(
+                "the process at the peer's address does not know its secret: it is of another job"
+                    .into(),
+            )
+        })
+    }
+
     fn want_room(&self, wanted: bool) {
         if self.wants_room.swap(wanted, Ordering::Relaxed) != wanted
             && let Some(net) = self.net.upgrade()
@@ -227,12 +286,12 @@ impl Stream for Conversation {
             };
             return if wanted { Found::Waits } else { Found::Nothing };
         }
-        let Some(lifeline) = &self.lifeline else {
+        let Some(lifeline) = &self.with.lifeline else {
             return Found::Nothing;
         };
         let found = pulse.r#try.as_ref().map(Try::look);
         match found {
-            Some(lifeline::Found::Gone) => return Found::Silence,
+            Some(lifeline::Found::Gone) => return self.depart(false),
             Some(lifeline::Found::There) => {
                 pulse.silent = 0;
                 pulse.r#try = None;
@@ -243,13 +302,13 @@ impl Stream for Conversation {
         }
         match pulse.silent < SILENT {
             true => Found::Waits,
-            false => Found::Silence,
+            false => self.depart(true),
         }
     }
 
     fn watch(&self) -> bool {
         self.watched.store(true, Ordering::Relaxed);
-        self.lifeline.is_some()
+        self.with.lifeline.is_some()
     }
 
     fn end(&self) {

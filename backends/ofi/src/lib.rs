@@ -6,7 +6,8 @@
 //! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
 //! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
-//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `lifeline`: whether somebody is there
+//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `names`: whom it is with; `lifeline`: whether somebody is
+//!   there; `departed`: who is not any more
 
 #![warn(missing_docs)]
 
@@ -14,6 +15,7 @@ mod address;
 mod buffers;
 mod choice;
 mod conversation;
+mod departed;
 mod endpoint;
 mod fabric;
 mod library;

@@ -143,4 +143,29 @@ mod tests {
         drop(lifeline);
         assert_eq!(end(&Try::begin(&address).unwrap()), Found::Gone);
     }
+    #[test]
+    fn children_of_a_fork_do_not_keep_it() {
+        let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let address = lifeline.address;
+        // SAFETY:
+        // - the child only sleeps until it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY:
+                // - a system call.
+                unsafe { libc::pause() };
+            }
+        }
+        assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+        drop(lifeline);
+        let found = end(&Try::begin(&address).unwrap());
+        // SAFETY:
+        // - the child that was just made, which has not been waited for.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(found, Found::Gone);
+    }
 }

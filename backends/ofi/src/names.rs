@@ -8,9 +8,15 @@ use unipgas_core::Result;
 
 use crate::net::Net;
 
-/// Those that somebody uses, by name: the number in the address vector, and how many do.
+/// Those that somebody uses, by name.
 #[derive(Default)]
-pub struct Names(Mutex<HashMap<Box<[u8]>, (u64, usize)>>);
+pub struct Names(Mutex<HashMap<Box<[u8]>, Used>>);
+
+struct Used {
+    /// In the address vector.
+    number: u64,
+    by: usize,
+}
 
 /// An endpoint that somebody uses.
 pub struct Name {
@@ -23,7 +29,7 @@ pub struct Name {
 impl Names {
     /// The number of an endpoint that is in use.
     pub fn number(&self, name: &[u8]) -> Option<u64> {
-        self.0.lock().get(name).map(|(number, _)| *number)
+        self.0.lock().get(name).map(|used| used.number)
     }
 }
 
@@ -32,13 +38,13 @@ impl Name {
     pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
         let mut used = net.names.0.lock();
         let number = match used.get_mut(name) {
-            Some((number, users)) => {
-                *users += 1;
-                *number
+            Some(used) => {
+                used.by += 1;
+                used.number
             }
             None => {
                 let number = net.fabric.insert(name)?;
-                used.insert(name.into(), (number, 1));
+                used.insert(name.into(), Used { number, by: 1 });
                 number
             }
         };
@@ -57,10 +63,10 @@ impl Drop for Name {
             return;
         };
         let mut used = net.names.0.lock();
-        if let Some((number, users)) = used.get_mut(&self.name) {
-            *users -= 1;
-            if *users == 0 {
-                net.fabric.remove(*number);
+        if let Some(one) = used.get_mut(&self.name) {
+            one.by -= 1;
+            if one.by == 0 {
+                net.fabric.remove(one.number);
                 used.remove(&self.name);
             }
         }

@@ -1,9 +1,9 @@
 //! This process's part of the fabric: its messages, and what comes of its operations.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytemuck::Zeroable;
 use parking_lot::{Mutex, RwLock};
@@ -16,12 +16,13 @@ use unipgas_core::{Deadline, Error, Result};
 use crate::address::{self, Address};
 use crate::buffers::{Buffers, MESSAGE};
 use crate::choice::Info;
-use crate::conversation::{Conversation, Theirs};
+use crate::conversation::{Conversation, First, Theirs, Whom};
+use crate::departed::Departed;
 use crate::fabric::{Event, Fabric, failure};
 use crate::lifeline::Lifeline;
-use crate::names::{Name, Names};
+use crate::names::Names;
 use crate::operations::{Operations, Sender, What};
-use crate::wire::{self, Head, Opening};
+use crate::wire::{self, Head, Opening, PROTOCOL};
 
 /// Messages that the provider can take at once, from whomever.
 const RECEIVED: usize = 256;
@@ -29,6 +30,11 @@ const RECEIVED: usize = 256;
 const SENT: usize = 1024;
 /// Those of one conversation: who does not take what he is sent must not keep others from being heard.
 const SENT_TO_ONE: usize = 16;
+
+/// No more are told that they are refused while so many others have something to say to begin.
+const REFUSED: usize = 64;
+/// Whoever cannot be told in this time is not.
+const REFUSAL: Duration = Duration::from_secs(5);
 
 /// Takes what peers write with a word for this process.
 pub trait Told: Send + Sync {
@@ -56,6 +62,8 @@ pub struct Net {
     guests: Mutex<VecDeque<Accepted>>,
     /// Endpoints in the address vector.
     pub names: Names,
+    /// Peers that are no more there.
+    pub departed: Departed,
     /// Those that have something to say to begin, for which there was no room.
     mute: Mutex<Vec<Arc<Conversation>>>,
     /// Receives that the provider has not taken.
@@ -140,6 +148,7 @@ impl Net {
             conversations: RwLock::default(),
             guests: Mutex::default(),
             names: Names::default(),
+            departed: Departed::default(),
             mute: Mutex::default(),
             unposted: Mutex::default(),
             reading: Mutex::new(()),
@@ -209,22 +218,32 @@ impl Net {
         self.blocked.load(Ordering::Acquire) > 0
     }
 
-    /// Begins a conversation. Errors: [`Error::Unreachable`].
+    /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
-        let wrong = || Error::Unreachable("not an address of the ofi backend".into());
-        let to = Address::decode(address).ok_or_else(wrong)?;
+        let to = Address::decode(address).ok_or_else(|| {
+            let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
+            Error::Unreachable(match theirs {
+                Some(theirs) => format!(
+                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the ofi protocol, not {PROTOCOL:#x}: install one release on all hosts"
+                ),
+                None => "not an address of the ofi backend".into(),
+            })
+        })?;
         if to.provider != self.provider {
             return Err(Error::Unreachable(format!(
-                "the peer uses another provider of libfabric than {}, or another release of unipgas: set UNIPGAS_OFI_PROVIDER for all",
+                "the peer uses another provider of libfabric than {}: set UNIPGAS_OFI_PROVIDER for all",
                 self.fabric.traits.provider
             )));
         }
-        let with = Name::hold(self, &to.name)?;
+        if self.departed.has(&to.secret) {
+            return Err(Error::PeerDead);
+        }
+        let with = Whom::of(self, &to)?;
         let mut opening = Opening::zeroed();
         opening.secret = to.secret;
         opening.len = self.address.len() as u32;
         opening.address[..self.address.len()].copy_from_slice(&self.address);
-        let new = self.begin(with, to.lifeline, Some(opening), None)?;
+        let new = self.begin(with, First::Open(Box::new(opening)), None)?;
         self.introduce(new.clone());
         Ok(new)
     }
@@ -239,24 +258,19 @@ impl Net {
 
     fn begin(
         &self,
-        with: Arc<Name>,
-        lifeline: Option<SocketAddr>,
-        opening: Option<Opening>,
+        with: Whom,
+        mut first: First,
         theirs: Option<Theirs>,
     ) -> Result<Arc<Conversation>> {
         let cookie = key()?;
         let mut conversations = self.conversations.write();
         let entry = conversations.vacant_entry();
         let number = entry.key() as u32;
-        let opening = opening.map(|opening| {
-            Box::new(Opening {
-                conversation: number,
-                cookie,
-                ..opening
-            })
-        });
+        if let First::Open(opening) = &mut first {
+            (opening.conversation, opening.cookie) = (number, cookie);
+        }
         let identity = (number, cookie);
-        let new = Conversation::new(self.me.clone(), identity, (with, lifeline), opening, theirs);
+        let new = Conversation::new(self.me.clone(), identity, with, first, theirs);
         let new = Arc::new(new);
         entry.insert(new.clone());
         Ok(new)
@@ -284,7 +298,7 @@ impl Net {
     /// Whoever is reached by this number of the address vector is lost.
     pub fn lose(&self, with: u64) {
         for (_, one) in &*self.conversations.read() {
-            if one.with.number == with {
+            if one.with.name.number == with {
                 one.fail();
             }
         }
@@ -305,7 +319,7 @@ impl Net {
         let sender = Sender {
             number: of.number,
             under_way: of.under_way.clone(),
-            _to: of.with.clone(),
+            _to: of.with.name.clone(),
         };
         of.under_way.fetch_add(1, Ordering::AcqRel);
         let context = self.operations.begin(What::Send(buffer, sender));
@@ -316,7 +330,7 @@ impl Net {
             at.wrapping_add(head.len())
                 .copy_from_nonoverlapping(body.as_ptr(), body.len());
             self.fabric
-                .send(at, len, self.send.desc(), of.with.number, context)
+                .send(at, len, self.send.desc(), of.with.name.number, context)
         };
         if sent.is_err() {
             self.operations.end(context);
@@ -426,7 +440,7 @@ impl Net {
                     let conversations = self.conversations.read();
                     let of = conversations.get(sender.number as usize);
                     let of = of.filter(|of| Arc::ptr_eq(&of.under_way, &sender.under_way));
-                    let with = of.map(|of| of.with.number);
+                    let with = of.map(|of| of.with.name.number);
                     drop(conversations);
                     if let Some(with) = with {
                         self.lose(with);
@@ -483,6 +497,7 @@ impl Net {
             }
             wire::BYTES => one.take(body),
             wire::CLOSE => one.fail(),
+            wire::REFUSE if one.is_begun_here() => one.is_refused(),
             _ => return None,
         }
         let call = if one.is_begun_here() {
@@ -494,20 +509,34 @@ impl Net {
         Some(())
     }
 
+    /// Who does not know the secret is told so, unless many others are.
+    fn refuse(&self, with: Whom, theirs: Theirs) -> Option<()> {
+        if self.mute.lock().len() >= REFUSED {
+            return None;
+        }
+        tracing::warn!("ofi: a process that does not know this one's secret is refused");
+        let until = Deadline::after(REFUSAL);
+        let nobody = (u32::MAX, key().ok()?);
+        let me = self.me.clone();
+        let new = Conversation::new(me, nobody, with, First::Refuse(until), Some(theirs));
+        self.introduce(Arc::new(new));
+        Some(())
+    }
+
     /// Somebody begins a conversation.
     fn greet(&self, body: &[u8]) -> Option<()> {
         let (opening, _) = wire::split::<Opening>(body)?;
-        if opening.secret != self.secret {
-            return None;
-        }
         let address = opening.address.get(..opening.len as usize)?;
         let from = Address::decode(address)?;
-        let with = Name::hold(self, &from.name).ok()?;
+        let with = Whom::of(self, &from).ok()?;
         let theirs = Theirs {
             conversation: opening.conversation,
             cookie: opening.cookie,
         };
-        let new = self.begin(with, from.lifeline, None, Some(theirs)).ok()?;
+        if opening.secret != self.secret {
+            return self.refuse(with, theirs);
+        }
+        let new = self.begin(with, First::Accept, Some(theirs)).ok()?;
         self.introduce(new.clone());
         self.guests.lock().push_back(Accepted {
             stream: new,

@@ -154,7 +154,7 @@ impl Network for Fabric {
 pub struct Ofi {
     /// Until this one is dropped.
     streams: Option<Streams>,
-    net: Arc<Net>,
+    pub(crate) net: Arc<Net>,
     /// Where nothing tells when there is something to do.
     beats: Option<Arc<Driver>>,
 }
@@ -167,7 +167,7 @@ impl Ofi {
         Ofi::open(info, opening.beside.clone())
     }
 
-    fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+    pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let mine = Arc::new(Mine {
             home: OnceLock::new(),
             driver: Driver::of_this_process()?,

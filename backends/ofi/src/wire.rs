@@ -1,10 +1,10 @@
 //! What goes ahead of each message, and the messages by which a conversation begins.
 
 use bytemuck::{Pod, Zeroable};
-use unipgas_core::streams::greeting::{ADDRESS, SECRET};
+use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
-/// Both sides speak the same.
-pub const PROTOCOL: u32 = u32::from_le_bytes(*b"uof1");
+/// Both sides speak the same: the messages below, and the requests of core's streams.
+pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
 
 /// Ahead of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -19,13 +19,15 @@ pub struct Head {
 }
 
 /// Somebody begins a conversation; an [`Opening`] follows.
-pub const OPEN: u32 = PROTOCOL;
+pub const OPEN: u32 = u32::from_le_bytes(*b"uofi");
 /// It has begun; an [`Accepted`] follows.
 pub const ACCEPT: u32 = 2;
 /// Bytes of the stream follow.
 pub const BYTES: u32 = 3;
 /// It has ended.
 pub const CLOSE: u32 = 4;
+/// It does not begin: the sender of [`OPEN`] does not know the secret.
+pub const REFUSE: u32 = 5;
 
 /// How a conversation begins.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -1,5 +1,7 @@
 //! Endpoints of two processes, played by two fabrics of one.
 
+mod strangers;
+
 use std::ptr::null_mut;
 
 use unipgas_core::Error;

@@ -6,7 +6,9 @@ use crate::{Error, Result};
 pub const SECRET: usize = 16;
 /// The most bytes of an address, and as many as it takes in a greeting, filled with zeros.
 pub const ADDRESS: usize = 96;
-const MAGIC: [u8; 8] = *b"unipgas2";
+/// What is spoken on streams, the requests of the agent included: it goes up with each change.
+pub const VERSION: u8 = b'2';
+const MAGIC: [u8; 8] = [b'u', b'n', b'i', b'p', b'g', b'a', b's', VERSION];
 /// Bytes of a greeting.
 pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 
@@ -28,6 +30,13 @@ pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<Who> {
     let (said, own) = said.split_last_chunk::<ADDRESS>()?;
     let right = said == &greeting(secret, &[])[..HELLO - ADDRESS];
     right.then_some(*own)
+}
+
+/// The version that is spoken by whoever sends this greeting, if it is another one.
+pub fn other_version(said: &[u8; HELLO]) -> Option<char> {
+    let (version, name) = MAGIC.split_last()?;
+    let theirs = said[name.len()];
+    (said.starts_with(name) && theirs != *version).then_some(theirs.into())
 }
 
 /// An address as it stands in a greeting; something else where it is none.
@@ -60,6 +69,8 @@ mod tests {
         for at in 0..HELLO - ADDRESS {
             said[at] ^= 1;
             assert_eq!(greeted(&said, &[3; SECRET]), None, "{at}");
+            let other = (at == MAGIC.len() - 1).then_some('3');
+            assert_eq!(other_version(&said), other, "{at}");
             said[at] ^= 1;
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::envelope::{self, Answered, Envelope};
-use super::greeting::{HELLO, Who, greeted};
+use super::greeting::{HELLO, Who, greeted, other_version};
 use super::home::Home;
 use super::landing::parts;
 use super::network::{Accepted, Ended, Faults, Found, Order, Stream};
@@ -114,6 +114,11 @@ impl Guest {
                 return Ok(());
             };
             self.known = greeted(said, &home.network().secret());
+            if let Some(version) = other_version(said) {
+                tracing::warn!(
+                    "a process has connected that has another release of unipgas (version {version} of the protocol): install one release on all hosts"
+                );
+            }
             at = HELLO;
         }
         let who = self.known.ok_or(wire::Malformed)?;

@@ -134,7 +134,7 @@ impl Home {
     }
 
     /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`Network::reach`];
-    /// [`Error::PeerDead`] where nobody answers.
+    /// [`Error::PeerDead`] where nobody answers; [`Stream::refusal`](super::Stream::refusal).
     pub fn connect(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
         if address.len() > ADDRESS {
             return Err(Error::Unreachable("the address is too long".into()));
@@ -147,7 +147,7 @@ impl Home {
         self.wait_until(Deadline::Never, || link.is_reached() || link.is_gone())?;
         match link.is_reached() {
             true => Ok((index, link)),
-            false => Err(Error::PeerDead),
+            false => Err(link.stream().refusal().unwrap_or(Error::PeerDead)),
         }
     }
 

@@ -39,6 +39,10 @@ pub trait Stream: Send + Sync {
     fn is_open(&self) -> bool {
         true
     }
+    /// Why the other end does not want it, if it has said so.
+    fn refusal(&self) -> Option<Error> {
+        None
+    }
     /// Another look, some time after the one before, whether somebody is at the other end.
     fn look(&self) -> Found {
         Found::Nothing

@@ -1,0 +1,59 @@
+//! Processes that have gone: who asks for one of them again is told at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use unipgas_core::streams::greeting::SECRET;
+
+/// So many are remembered: those that went last.
+const MOST: usize = 1024;
+/// A host that was silent is not tried again before that: it may come back.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Those of one process's peers, by their secrets, which nobody has after them.
+#[derive(Default)]
+pub struct Departed(Mutex<VecDeque<Gone>>);
+
+struct Gone {
+    secret: [u8; SECRET],
+    until: Option<Instant>,
+}
+
+impl Departed {
+    /// This one has ended, or, if it was only `silent`, is not to be asked for a while.
+    pub fn add(&self, secret: [u8; SECRET], silent: bool) {
+        let mut all = self.0.lock();
+        all.retain(|gone| gone.secret != secret);
+        if all.len() == MOST {
+            all.pop_front();
+        }
+        let until = silent.then(|| Instant::now() + SILENCE);
+        all.push_back(Gone { secret, until });
+    }
+
+    /// Whether it is one of them.
+    pub fn has(&self, secret: &[u8; SECRET]) -> bool {
+        let all = self.0.lock();
+        let found = all.iter().rev().find(|gone| gone.secret == *secret);
+        found.is_some_and(|gone| gone.until.is_none_or(|until| Instant::now() < until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_remembered() {
+        let departed = Departed::default();
+        let secret = |nth: usize| std::array::from_fn(|at| nth.to_le_bytes()[at % 8]);
+        for nth in 0..2 * MOST {
+            assert!(!departed.has(&secret(nth)));
+            departed.add(secret(nth), nth % 2 == 0);
+            departed.add(secret(nth), false);
+            assert!(departed.has(&secret(nth)));
+        }
+        assert!(departed.has(&secret(MOST)) && !departed.has(&secret(MOST - 1)));
+    }
+}

@@ -1,0 +1,83 @@
+//! Who is not of this job, or of this release, or not there; and what is not here.
+
+use unipgas_core::Error;
+use unipgas_core::transport::Transport;
+
+use crate::Ofi;
+use crate::choice::{Wish, choose};
+
+/// `None`: there is no libfabric here.
+fn place() -> Option<Ofi> {
+    let wish = Wish {
+        provider: Some("tcp".into()),
+        interface: None,
+    };
+    let info = choose(&wish, false)
+        .inspect_err(|error| eprintln!("skipped: {error}"))
+        .ok()?;
+    Some(Ofi::open(info, None).unwrap())
+}
+
+/// What is said to who connects to `address` with a byte of it changed.
+fn refusal(one: &Ofi, address: &[u8], at: usize) -> String {
+    let mut wrong = address.to_vec();
+    wrong[at] ^= 1;
+    match one.connect(&wrong) {
+        Err(Error::Unreachable(text)) => text,
+        other => panic!("byte {at}: {:?}", other.map(drop)),
+    }
+}
+
+#[test]
+fn strangers_are_told_why_and_others_go_on() {
+    let Some((one, two)) = place().zip(place()) else {
+        return;
+    };
+    let address = two.address();
+    for round in 0..3 {
+        for (at, expected) in [
+            (0, "another release of unipgas"),
+            (1, "another release of unipgas"),
+            (2, "another job"),
+            (17, "another job"),
+            (18, "UNIPGAS_OFI_PROVIDER"),
+        ] {
+            let text = refusal(&one, &address, at);
+            assert!(text.contains(expected), "round {round}, byte {at}: {text}");
+        }
+        one.connect(&address).unwrap();
+    }
+}
+
+#[test]
+fn who_has_gone_is_not_asked_again() {
+    let Some((one, two)) = place().zip(place()) else {
+        return;
+    };
+    let address = two.address();
+    one.connect(&address).unwrap();
+    drop(two);
+    let connected = one.connect(&address).map(drop);
+    assert_eq!(connected, Err(Error::PeerDead));
+    // Nothing is sent.
+    assert_eq!(one.net.reach(&address).map(drop), Err(Error::PeerDead));
+}
+
+#[test]
+fn an_interface_that_is_not_here_is_named_with_those_that_are() {
+    let wish = |interface: &str| Wish {
+        provider: Some("tcp".into()),
+        interface: Some(interface.into()),
+    };
+    if let Err(error) = choose(&wish("127.0.0.1"), false) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let Err(Error::Unreachable(text)) = choose(&wish("no-such"), false).map(drop) else {
+        panic!("there is one");
+    };
+    for part in ["UNIPGAS_OFI_INTERFACE=no-such", "lo (127.0.0.1)"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(text.lines().count(), 1);
+}
