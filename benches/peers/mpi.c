@@ -1,4 +1,5 @@
-/* An MPI library: one-sided puts polled by the target, send/receive, fetch-and-add, collectives. */
+/* An MPI library: one-sided puts polled by the target, send/receive, fetch-and-add, collectives. PEER_WINDOWS: "no" leaves out what needs
+ * windows, which some transports refuse, and has messages instead; "only" leaves out the rest. */
 #include "peer.h"
 #include <mpi.h>
 
@@ -10,7 +11,7 @@
 
 enum { WINDOW = 65 << 20, FLAG = 64 << 20 };
 
-static int rank, size;
+static int rank, size, windows = 1, messages = 1;
 static char *base;
 static MPI_Win win;
 
@@ -113,6 +114,30 @@ static double puts_ns(size_t bytes, int each, size_t window)
     return ns;
 }
 
+/* Messages, as many at a time as a batch has; the receiver acknowledges them. */
+static double stream_ns(size_t bytes, int each)
+{
+    char *buffer = memset(malloc(bytes), 1, bytes), end = 0;
+    MPI_Request *requests = malloc(each * sizeof *requests);
+    double ns;
+    MPI_Barrier(MPI_COMM_WORLD);
+    PEER_MEASURE(ns, each, {
+        for (int i = 0; i < each; i++)
+            if (rank == 0)
+                MPI_Isend(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &requests[i]);
+            else
+                MPI_Irecv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, &requests[i]);
+        MPI_Waitall(each, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0)
+            MPI_Recv(&end, 1, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(&end, 1, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    });
+    free(requests);
+    free(buffer);
+    return ns;
+}
+
 static double barrier(int each)
 {
     double ns;
@@ -143,7 +168,12 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     cores = peer_pin(rank);
-    if (size == 2) {
+    if (getenv("PEER_WINDOWS")) {
+        windows = strcmp(getenv("PEER_WINDOWS"), "no");
+        messages = strcmp(getenv("PEER_WINDOWS"), "only");
+    }
+    windows = windows && size == 2;
+    if (windows) {
         MPI_Win_allocate(WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
         MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
     }
@@ -155,18 +185,24 @@ int main(int argc, char **argv)
         if (!peer_case(argv[i], metric, &processes, &bytes) || processes != size)
             continue;
         if (!strcmp(metric, "put_notice")) {
-            double put = put_notice(bytes), sent = send_receive(bytes);
-            if (rank == 0) {
+            double put = windows ? put_notice(bytes) : 0, sent = messages ? send_receive(bytes) : 0;
+            if (rank == 0 && windows)
                 peer_say(metric, size, bytes, COLUMN "/put", put);
+            if (rank == 0 && messages)
                 peer_say(metric, size, bytes, COLUMN "/sendrecv", sent);
-            }
+            continue;
+        }
+        if (!windows && (!strcmp(metric, "put_rate") || !strcmp(metric, "bandwidth"))) {
+            double ns = stream_ns(bytes, strcmp(metric, "put_rate") ? peer_each(bytes) : 8192);
+            if (rank == 0)
+                peer_say(metric, size, bytes, COLUMN "/sendrecv", strcmp(metric, "put_rate") ? bytes / ns : 1e3 / ns);
             continue;
         }
         if (!strcmp(metric, "message"))
             value = send_receive(bytes);
         else if (!strcmp(metric, "message_bandwidth"))
             value = bytes / send_receive(bytes);
-        else if (!strcmp(metric, "fetch_add"))
+        else if (windows && !strcmp(metric, "fetch_add"))
             value = fetch_add();
         else if (!strcmp(metric, "put_rate"))
             value = 1e3 / puts_ns(8, 8192, 4096);
@@ -181,7 +217,7 @@ int main(int argc, char **argv)
         if (rank == 0)
             peer_say(metric, size, bytes, COLUMN, value);
     }
-    if (size == 2) {
+    if (windows) {
         MPI_Win_unlock_all(win);
         MPI_Win_free(&win);
     }

@@ -20,7 +20,6 @@ pub const AREA: usize = 160 << 20;
 const ARRIVED: usize = 0;
 const GENERATION: usize = LINE;
 const TEXT_LEN: usize = 2 * LINE;
-const REFUSED: usize = TEXT_LEN + 8;
 /// Offset in the control page of the time of the launch, and of the latest process in main and through its initialisation.
 pub const STARTS: usize = 3 * LINE;
 /// Offset in the control page of words that measurements use as they like.
@@ -149,16 +148,6 @@ impl Arena {
                 relax();
             }
         }
-    }
-
-    /// Says that the engine under test is not there for some process.
-    pub fn refuse(&self) {
-        self.control(REFUSED).store(1, Ordering::Release);
-    }
-
-    /// Whether some process has said so.
-    pub fn refused(&self) -> bool {
-        self.control(REFUSED).load(Ordering::Acquire) != 0
     }
 
     /// Appends a line to the results. Rank 0 alone calls it.

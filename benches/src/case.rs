@@ -184,6 +184,25 @@ impl Metric {
         )
     }
 
+    /// One line for the table, where processes share no memory.
+    pub fn about_on_a_network(self) -> &'static str {
+        match self {
+            Metric::PutNotice => {
+                "put + notice, one way (kernel: ping-pong; provider: fi_writedata)"
+            }
+            Metric::FetchAdd => {
+                "fetch-and-add (kernel: question and answer; provider: fi_fetch_atomic)"
+            }
+            Metric::PutRate => "8-byte puts (kernel: a call each; provider: fi_inject_write)",
+            Metric::Bandwidth => "puts (kernel: a stream; provider: fi_write)",
+            Metric::Barrier => "barrier (both: a butterfly of short messages)",
+            Metric::Message => {
+                "message with its receipt, one way (kernel: ping-pong; provider: fi_tsend)"
+            }
+            _ => self.about(),
+        }
+    }
+
     /// One line for the table.
     pub fn about(self) -> &'static str {
         match self {
@@ -345,5 +364,35 @@ pub fn all(quick: bool) -> Vec<Case> {
     add(Metric::FiWriteBandwidth, 2, &[MIB]);
     add(Metric::FiReadBandwidth, 2, &[MIB]);
     add(Metric::Start, 48, &[0]);
+    cases
+}
+
+/// The cases of a run between processes that share no memory.
+pub fn of_a_network(quick: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |metric, processes, bytes: &[u64]| {
+        cases.extend(bytes.iter().map(|&bytes| Case {
+            metric,
+            processes,
+            bytes,
+        }));
+    };
+    let sizes: &[u64] = if quick {
+        &[8]
+    } else {
+        &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB]
+    };
+    add(Metric::PutNotice, 2, sizes);
+    add(Metric::FetchAdd, 2, &[8]);
+    add(Metric::PutRate, 2, &[8]);
+    let sizes: &[u64] = if quick {
+        &[64 * KIB, MIB]
+    } else {
+        &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]
+    };
+    add(Metric::Bandwidth, 2, sizes);
+    add(Metric::Barrier, 2, &[0]);
+    add(Metric::Barrier, 4, &[0]);
+    add(Metric::Message, 2, &[8]);
     cases
 }

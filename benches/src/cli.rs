@@ -10,9 +10,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use unipgas_core::print;
 
 use crate::case::{self, Case};
+use crate::job::{self, How};
+use crate::network::hosts::{self, Place, Wish};
 use crate::peers::Peers;
+use crate::record::{Record, Setting};
 use crate::samples::Samples;
-use crate::{job, plot, record, table, worker};
+use crate::table::about;
+use crate::{plot, record, table, worker};
 
 /// Measures latency, rate, bandwidth, atomics and collectives beside the machine's limit and installed peers.
 #[derive(Parser, Debug)]
@@ -36,15 +40,33 @@ struct Args {
     /// What ours communicate by
     #[arg(long, value_name = "NAME", default_value = "shm")]
     backend: String,
+    /// On several hosts: so many made of namespaces, by root, or names as a,b
+    #[arg(long, value_name = "N|LIST")]
+    hosts: Option<Wish>,
+    /// With names of hosts: the launcher, as for unipgas run
+    #[arg(long, value_name = "NAME", requires = "hosts")]
+    launcher: Option<String>,
+    /// With names of hosts: words for the launcher, as for unipgas run
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "hosts",
+        allow_hyphen_values = true
+    )]
+    launcher_args: Option<String>,
     /// Lists the cases and the peers, and measures nothing
     #[arg(long)]
     list: bool,
     #[arg(long, hide = true)]
     worker: Option<String>,
+    #[arg(long, hide = true, requires = "worker")]
+    part: Option<String>,
 }
 
 /// Runs `unipgas bench` with the arguments after it.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    let words: Vec<String> = args.collect();
+    let args = words.iter().cloned();
     let args = match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args))
     {
         Ok(args) => args,
@@ -68,15 +90,49 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let outcome = match &args.worker {
-        Some(order) => worker::run(order),
-        None => bench(&args),
+    let outcome = match (&args.worker, &args.part) {
+        (Some(order), Some(part)) => return hosts::run_part(part, order),
+        (Some(order), None) => worker::run(order),
+        (None, _) => match place(&args, words) {
+            Ok(place) => bench(&args, place),
+            Err(outcome) => return outcome.unwrap_or_else(|why| failed(&why)),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => failed(&why),
     }
 }
+
+/// Where processes are that share no memory, if that is asked; `Err(Ok)`: all has been done by this program, run again.
+fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCode, String>> {
+    let Some(wish) = &args.hosts else {
+        return Ok((args.backend == OFI).then_some(Place::Here));
+    };
+    if ![OFI, SHM].contains(&args.backend.as_str()) {
+        return Err(Err(format!(
+            "--hosts goes by {OFI}, unless UNIPGAS_NETWORKS says otherwise: leave --backend out"
+        )));
+    }
+    let mut launcher = Vec::new();
+    for (option, value) in [
+        ("--launcher", &args.launcher),
+        ("--launcher-args", &args.launcher_args),
+    ] {
+        if let Some(value) = value {
+            launcher.push(format!("{option}={value}"));
+        }
+    }
+    let is_part = std::env::args().nth(1).as_deref() == Some("bench");
+    let mut again = words;
+    if is_part {
+        again.insert(0, "bench".into());
+    }
+    Place::of(wish, &launcher, &again).map(Some)
+}
+
+const OFI: &str = "ofi";
+const SHM: &str = "shm";
 
 fn failed(why: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "unipgas bench: {why}");
@@ -88,8 +144,11 @@ fn say(text: &str) -> Result<(), String> {
     print(text).map_err(|e| e.to_string())
 }
 
-fn bench(args: &Args) -> Result<(), String> {
-    let mut cases = case::all(args.quick);
+fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
+    let mut cases = match place {
+        Some(_) => case::of_a_network(args.quick),
+        None => case::all(args.quick),
+    };
     if let Some(pattern) = &args.only {
         cases.retain(|c| c.to_string().contains(pattern.as_str()));
         if cases.is_empty() {
@@ -97,20 +156,35 @@ fn bench(args: &Args) -> Result<(), String> {
         }
     }
     if args.list {
-        return list(&cases);
+        return list(&cases, place.as_ref());
     }
     // Told before minutes have been spent on measuring.
-    if let Some(path) = &args.json {
-        std::fs::File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
+    let mut json = match &args.json {
+        Some(path) => Some(Json::create(path)?),
+        None => None,
+    };
     let busy = load();
     let rounds = if args.quick { 2 } else { 5 };
-    let visits = if args.quick { 3 } else { 5 };
+    let how = How {
+        backend: args.backend.clone(),
+        visits: if args.quick { 3 } else { 5 },
+        quick: args.quick,
+        limit: Duration::from_secs(300),
+        place,
+    };
+    let setting = Setting {
+        backend: match &how.place {
+            Some(Place::Hosts(_)) => hosts::networks(),
+            _ => args.backend.clone(),
+        },
+        hosts: how.place.as_ref().unwrap_or(&Place::Here).name(),
+        network: how.place.is_some(),
+    };
     let mut samples = Samples::default();
     let mut peers = if args.no_peers {
         None
     } else {
-        Some(Peers::find(&mut samples)?)
+        Some(Peers::find(how.place.as_ref(), &mut samples)?)
     };
     let names = peers.as_ref().map(Peers::names).unwrap_or_default();
     let kind = |c: &Case| (c.processes, c.metric.is_of_messages());
@@ -118,22 +192,18 @@ fn bench(args: &Args) -> Result<(), String> {
     kinds.sort_unstable();
     kinds.dedup();
     let progress = progress((rounds * kinds.len() * (1 + names.len())) as u64);
-    for _ in 0..rounds {
-        for &(size, messages) in &kinds {
-            let now: Vec<Case> = cases
-                .iter()
-                .copied()
-                .filter(|c| kind(c) == (size, messages))
-                .collect();
-            progress.set_message(format!("bare and ours, {size} processes"));
-            if let Err(why) = job::run(
-                &now,
-                visits,
-                args.quick,
-                &args.backend,
-                Duration::from_secs(300),
-                &mut samples,
-            ) {
+    let mut records = Vec::new();
+    for &(size, messages) in &kinds {
+        let now: Vec<Case> = cases
+            .iter()
+            .copied()
+            .filter(|c| kind(c) == (size, messages))
+            .collect();
+        for _ in 0..rounds {
+            let what = format!("bare and ours, {size} processes");
+            progress.set_message(what.clone());
+            let heard = |line: &str| progress.set_message(format!("{what}: {line}"));
+            if let Err(why) = job::run(&now, &how, &mut samples, &heard) {
                 samples.note(format!("{size} processes: {why}"));
             }
             progress.inc(1);
@@ -145,9 +215,14 @@ fn bench(args: &Args) -> Result<(), String> {
                 progress.inc(1);
             }
         }
+        // What is measured is told at once: the rest may take long.
+        let done = record::all(&now, &samples, &setting);
+        if let Some(json) = &mut json {
+            json.write(&done)?;
+        }
+        records.extend(done);
     }
     progress.finish_and_clear();
-    let records = record::all(&cases, &samples, &args.backend);
     say(&table::render(&records))?;
     if let Some(load) = busy {
         say(&format!(
@@ -160,9 +235,6 @@ fn bench(args: &Args) -> Result<(), String> {
             say(&format!("  {note}\n"))?;
         }
     }
-    if let Some(path) = &args.json {
-        write_json(path, &records)?;
-    }
     if let Some(dir) = &args.plot {
         for path in plot::write(dir, &records)? {
             say(&format!("\nPlot: {}\n", path.display()))?;
@@ -171,22 +243,39 @@ fn bench(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-fn write_json(path: &std::path::Path, records: &[record::Record]) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-    for record in records {
-        serde_json::to_writer(&mut file, record).map_err(|e| failed(e.into()))?;
-        file.write_all(b"\n").map_err(failed)?;
-    }
-    file.flush().map_err(failed)
+/// The file of records.
+struct Json<'a> {
+    path: &'a std::path::Path,
+    file: std::fs::File,
 }
 
-fn list(cases: &[Case]) -> Result<(), String> {
+impl<'a> Json<'a> {
+    fn create(path: &'a std::path::Path) -> Result<Self, String> {
+        let file = std::fs::File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Json { path, file })
+    }
+
+    fn write(&mut self, records: &[Record]) -> Result<(), String> {
+        let mut lines = Vec::new();
+        let written = records.iter().try_for_each(|record| {
+            serde_json::to_writer(&mut lines, record)?;
+            lines.write_all(b"\n")
+        });
+        written
+            .and_then(|()| self.file.write_all(&lines))
+            .map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+}
+
+fn list(cases: &[Case], place: Option<&Place>) -> Result<(), String> {
     for case in cases {
-        say(&format!("{case:<28} {}\n", case.metric.about()))?;
+        say(&format!(
+            "{case:<28} {}\n",
+            about(case.metric, place.is_some())
+        ))?;
     }
     let mut samples = Samples::default();
-    let peers = Peers::find(&mut samples)?;
+    let peers = Peers::find(place, &mut samples)?;
     say(&format!("\nPeers: {}\n", peers.names().join(", ")))?;
     for note in &samples.notes {
         say(&format!("  {note}\n"))?;

@@ -1,11 +1,20 @@
 //! What a measured process knows: who it is, the shared arena, and how long to measure.
 
 use std::cell::{Cell, OnceCell};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Instant;
 
 use crate::arena::{Arena, STARTS};
+use crate::network::Network;
 use crate::ours::Ours;
+
+/// What the others say, without whom this process has nothing to do.
+fn done<T>(outcome: Result<T, String>) -> T {
+    outcome.unwrap_or_else(|why| {
+        unipgas_core::tell(&why);
+        std::process::exit(1)
+    })
+}
 
 /// Median of `values`, NaN when there is none.
 pub fn median(values: &mut [f64]) -> f64 {
@@ -23,6 +32,18 @@ pub fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// What the processes have in common.
+pub enum Ground {
+    /// Memory.
+    Memory(Arena),
+    /// A network, and where they meet.
+    Network(Box<Network>),
+}
+
+/// What the processes share by [`Ctx::share`] in the arena: so many bytes each, with their number before them.
+const SHARED: usize = 9 << 20;
+const SHARED_MOST: usize = 4096;
+
 /// One process of a measurement.
 pub struct Ctx {
     /// Rank in the job.
@@ -33,8 +54,8 @@ pub struct Ctx {
     pub crowded: bool,
     /// Whether to measure for a shorter time.
     pub quick: bool,
-    /// Memory shared with the other processes.
-    pub arena: Arena,
+    /// What the processes of the measurement have in common.
+    pub ground: Ground,
     /// Number of the visit: successive ones use other pages, since the cost of a line depends on its address.
     pub visit: Cell<usize>,
     /// The engine under test, or why there is none.
@@ -42,15 +63,75 @@ pub struct Ctx {
 }
 
 impl Ctx {
+    /// The memory that all share. Bodies that need it are of one host.
+    pub fn arena(&self) -> &Arena {
+        match &self.ground {
+            Ground::Memory(arena) => arena,
+            Ground::Network(_) => panic!("processes on a network share no memory"),
+        }
+    }
+
+    /// The network that is measured.
+    pub fn network(&self) -> Result<&Network, String> {
+        match &self.ground {
+            Ground::Network(network) => Ok(network),
+            Ground::Memory(_) => Err("the processes share memory".into()),
+        }
+    }
+
     /// Waits until all processes are here.
     pub fn sync(&self) {
-        self.arena.sync(|| {
-            if self.crowded {
-                std::thread::yield_now()
-            } else {
-                std::hint::spin_loop()
+        match &self.ground {
+            Ground::Memory(arena) => arena.sync(|| {
+                if self.crowded {
+                    std::thread::yield_now()
+                } else {
+                    std::hint::spin_loop()
+                }
+            }),
+            Ground::Network(_) => drop(self.share(&[])),
+        }
+    }
+
+    /// What each process has brought, by rank, when all are here.
+    pub fn share(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        match &self.ground {
+            Ground::Network(network) => done(network.wire.meet(mine)),
+            Ground::Memory(arena) => {
+                assert!(mine.len() < SHARED_MOST, "too much is shared");
+                let to = arena.area(self.rank, SHARED + 8, mine.len());
+                let len = |rank| arena.word(rank, SHARED);
+                len(self.rank).store(mine.len() as u64, Release);
+                // SAFETY:
+                // - `area` checked the length; the others read after `sync`
+                unsafe { to.copy_from_nonoverlapping(mine.as_ptr(), mine.len()) };
+                self.sync();
+                let all = (0..self.size).map(|rank| {
+                    let len = len(rank).load(Acquire) as usize;
+                    // SAFETY:
+                    // - `area` checks the length; written before `sync`, and not again before the next one
+                    unsafe { std::slice::from_raw_parts(arena.area(rank, SHARED + 8, len), len) }
+                        .to_vec()
+                });
+                let all = all.collect();
+                self.sync();
+                all
             }
-        });
+        }
+    }
+
+    /// Tells the command a line of results. Rank 0 alone calls it.
+    pub fn say(&self, line: &str) {
+        match &self.ground {
+            Ground::Memory(arena) => arena.say(line),
+            Ground::Network(network) => done(network.wire.say(line)),
+        }
+    }
+
+    /// Whether all processes say that it is so.
+    pub fn all(&self, is_so: bool) -> bool {
+        let all = self.share(&[is_so.into()]);
+        all.iter().all(|one| one.as_slice() == [1])
     }
 
     /// Called between two looks at a word that another process will change: nothing when each has its own core.
@@ -72,12 +153,19 @@ impl Ctx {
 
     /// Notes that this process is in main.
     pub fn in_main(&self) {
-        self.arena.control(STARTS + 8).fetch_max(now_ns(), AcqRel);
+        self.note_time(STARTS + 8);
     }
 
     /// Notes that this process has initialised its communication.
     pub fn started(&self) {
-        self.arena.control(STARTS + 16).fetch_max(now_ns(), AcqRel);
+        self.note_time(STARTS + 16);
+    }
+
+    fn note_time(&self, at: usize) {
+        // Hosts have clocks of their own.
+        if let Ground::Memory(arena) = &self.ground {
+            arena.control(at).fetch_max(now_ns(), AcqRel);
+        }
     }
 
     /// ms from the launch until all processes were in main.
@@ -91,7 +179,7 @@ impl Ctx {
     }
 
     fn since_launch_ms(&self, at: usize) -> f64 {
-        let time = |at| self.arena.control(at).load(Acquire);
+        let time = |at| self.arena().control(at).load(Acquire);
         time(at).saturating_sub(time(STARTS)) as f64 / 1e6
     }
 

@@ -1,62 +1,114 @@
 //! Starts the measured processes and collects what they found.
 
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use unipgas_core::job::Launch;
-use unipgas_core::job::launch::Output;
+use unipgas_core::job::launch::{Outcome, Output};
 
 use crate::arena::{Arena, STARTS};
 use crate::case::Case;
 use crate::ctx::now_ns;
+use crate::network::hosts::{Place, worker_args};
+use crate::network::hub::Hub;
 use crate::samples::Samples;
-use crate::worker::Order;
+use crate::worker::{Order, Token};
 
-/// Runs `cases`, all of which have the same number of processes, `visits` times with each column in turn; ours by `backend`.
+/// How to measure.
+pub struct How {
+    /// What ours communicate by, where all share memory.
+    pub backend: String,
+    /// Where the processes are, if they share none.
+    pub place: Option<Place>,
+    /// How often to walk through all cases and columns.
+    pub visits: usize,
+    /// Whether to measure for a shorter time.
+    pub quick: bool,
+    /// How long a job may take.
+    pub limit: Duration,
+}
+
+/// Runs `cases`, all of which have the same number of processes, with each column in turn. `heard` gets what is measured at once, where that is
+/// possible.
 pub fn run(
     cases: &[Case],
-    visits: usize,
-    quick: bool,
-    backend: &str,
-    limit: Duration,
+    how: &How,
     samples: &mut Samples,
+    heard: &(dyn Fn(&str) + Sync),
 ) -> Result<(), String> {
     let Some(size) = cases.first().map(|c| c.processes) else {
         return Ok(());
     };
-    let arena = Arena::create(size)?;
-    let order = Order {
-        arena: arena.token(),
-        size,
-        visits,
-        quick,
-        cases: cases.to_vec(),
+    let order = |ground| {
+        Order {
+            ground,
+            size,
+            visits: how.visits,
+            quick: how.quick,
+            cases: cases.to_vec(),
+        }
+        .to_string()
+    };
+    match &how.place {
+        None => {
+            let arena = Arena::create(size)?;
+            let order = order(Token::Memory(arena.token()));
+            let mut launch = worker(size, &order, how.limit)?;
+            launch.backend = Some(how.backend.clone());
+            arena.control(STARTS).store(now_ns(), Ordering::Release);
+            let outcome = launch.run().map_err(|e| e.to_string());
+            samples.read(&arena.text());
+            outcome_of(&outcome?, how.limit)
+        }
+        Some(place) => {
+            let hub = Hub::open(place.address()?)?;
+            let order = order(Token::Network(hub.token()));
+            let over = AtomicBool::new(false);
+            let text = Mutex::new(String::new());
+            let said = |line: &str| {
+                heard(line);
+                let mut text = text.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                text.push_str(line);
+                text.push('\n');
+            };
+            let outcome = std::thread::scope(|scope| {
+                scope.spawn(|| hub.serve(size as usize, &|| over.load(Ordering::Acquire), &said));
+                let outcome = place.run(size, &order, how.limit);
+                over.store(true, Ordering::Release);
+                outcome
+            });
+            let text = text
+                .into_inner()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            samples.read(&text);
+            outcome
+        }
     }
-    .to_string();
+}
+
+/// A job of `size` workers with that order.
+pub fn worker(size: u32, order: &str, limit: Duration) -> Result<Launch, String> {
     let exe = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
     let mut launch = Launch::new(size, exe);
-    // As part of the command `unipgas` the worker is reached by the same subcommand.
-    if std::env::args().nth(1).as_deref() == Some("bench") {
-        launch.args.push("bench".into());
-    }
-    launch.args.extend(["--worker".into(), order.into()]);
-    launch.backend = Some(backend.into());
+    launch.args = worker_args(order);
     launch.output = Output::Capture;
     launch.timeout = Some(limit);
-    arena.control(STARTS).store(now_ns(), Ordering::Release);
-    let outcome = launch.run().map_err(|e| e.to_string());
-    samples.read(&arena.text());
-    let outcome = outcome?;
+    Ok(launch)
+}
+
+/// What has become of it. Errors: which process has failed, in a line.
+pub fn outcome_of(outcome: &Outcome, limit: Duration) -> Result<(), String> {
     if outcome.success() {
         return Ok(());
     }
-    let Some(rank) = outcome.first_failure else {
+    let failed = |rank: u32| outcome.ranks.iter().find(|one| one.rank == rank);
+    let Some(rank) = outcome.first_failure.and_then(failed) else {
         return Err(format!(
             "the measured processes were not done after {} s",
             limit.as_secs()
         ));
     };
-    let rank = &outcome.ranks[rank as usize];
     let stderr = String::from_utf8_lossy(&rank.stderr);
     let words = stderr
         .lines()

@@ -17,6 +17,12 @@ pub struct Record {
     pub backend: String,
     /// Number of processes.
     pub processes: u32,
+    /// The hosts on which they were: "this one", "2 of namespaces", or names.
+    pub hosts: String,
+    /// libfabric's provider that ours have used, where they have.
+    pub provider: Option<String>,
+    /// The release of libfabric.
+    pub libfabric: Option<String>,
     /// Size of the payload in bytes, 0 where there is none.
     pub bytes: u64,
     /// Median.
@@ -27,6 +33,12 @@ pub struct Record {
     pub limit: Option<f64>,
     /// `value / limit`.
     pub ratio_to_limit: Option<f64>,
+    /// Median of the bare loop over the provider.
+    pub of_provider: Option<f64>,
+    /// `value / of_provider`.
+    pub ratio_to_provider: Option<f64>,
+    /// Of a latency of ours over a provider: whose part of it is how long.
+    pub split: Option<Split>,
     /// Median of the best peer.
     pub best_peer: Option<f64>,
     /// `value / best_peer`.
@@ -42,6 +54,28 @@ pub struct Record {
     pub case: Case,
 }
 
+/// The parts of a latency, in the unit of its record. A part may be negative: medians of loops that are not the same.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq)]
+pub struct Split {
+    /// The exchange over TCP.
+    pub kernel: f64,
+    /// What the provider's takes longer.
+    pub provider: f64,
+    /// What ours takes longer than that.
+    pub ours: f64,
+}
+
+/// What all records of a run have in common.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Backend of ours.
+    pub backend: String,
+    /// The hosts.
+    pub hosts: String,
+    /// Whether the processes share no memory.
+    pub network: bool,
+}
+
 /// Whether a column is the machine's.
 pub fn is_bare(family: &str) -> bool {
     family == "bare"
@@ -52,13 +86,18 @@ pub fn is_ours(family: &str) -> bool {
     ["core", "gaspi", "utofu", "ircce", "unipgas"].contains(&family)
 }
 
+/// Whether a column is that of the provider which ours use.
+pub fn is_provider(family: &str) -> bool {
+    family == "provider"
+}
+
 /// Whether a column is a peer's.
 pub fn is_peer(family: &str) -> bool {
-    !is_bare(family) && !is_ours(family)
+    !is_bare(family) && !is_ours(family) && !is_provider(family)
 }
 
 /// All records of a run, in the order of `cases`.
-pub fn all(cases: &[Case], samples: &Samples, backend: &str) -> Vec<Record> {
+pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> {
     let mut records = Vec::new();
     for &case in cases {
         let mut columns = samples.columns(case);
@@ -74,23 +113,42 @@ pub fn all(cases: &[Case], samples: &Samples, backend: &str) -> Vec<Record> {
         });
         let more = case.metric.more_is_better();
         let limit = best(&columns, more, is_bare).map(|c| c.1);
+        let provider = best(&columns, more, is_provider).map(|c| c.1);
         let peer = best(&columns, more, is_peer);
         for (api, value) in &columns {
-            let targets = target::of(case, api);
+            let targets = match setting.network {
+                true => target::of_a_network(case, api),
+                false => target::of(case, api),
+            };
+            let is_ours = is_ours(family(api));
+            let split = |(kernel, provider): (f64, f64)| Split {
+                kernel,
+                provider: provider - kernel,
+                ours: value - provider,
+            };
             let verdicts: Vec<Option<bool>> = targets
                 .iter()
-                .map(|&t| judge(t, *value, more, limit, &columns))
+                .map(|&t| judge(t, *value, more, (limit, provider), &columns))
                 .collect();
             records.push(Record {
                 metric: case.metric.name(),
                 api: api.clone(),
-                backend: if is_ours(family(api)) { backend } else { "-" }.to_owned(),
+                backend: if is_ours { &setting.backend } else { "-" }.to_owned(),
                 processes: case.processes,
+                hosts: setting.hosts.clone(),
+                provider: samples.provider.as_ref().map(|(name, _)| name.clone()),
+                libfabric: samples
+                    .provider
+                    .as_ref()
+                    .map(|(_, version)| version.clone()),
                 bytes: case.bytes,
                 value: *value,
                 unit: case.metric.unit(),
                 limit,
                 ratio_to_limit: limit.map(|l| value / l),
+                of_provider: provider,
+                ratio_to_provider: provider.map(|p| value / p),
+                split: limit.zip(provider).filter(|_| is_ours && !more).map(split),
                 best_peer: peer.map(|p| p.1),
                 ratio_to_best_peer: peer.map(|p| value / p.1),
                 best_peer_name: peer.map(|p| p.0.clone()),
@@ -127,7 +185,7 @@ fn judge(
     target: Target,
     value: f64,
     more: bool,
-    limit: Option<f64>,
+    (limit, provider): (Option<f64>, Option<f64>),
     columns: &[(String, f64)],
 ) -> Option<bool> {
     let ahead = |peer: Option<&(String, f64)>, factor: f64| {
@@ -142,6 +200,8 @@ fn judge(
     match target {
         Target::AtMostLimit(f) => limit.map(|l| value <= f * l),
         Target::AtLeastLimit(f) => limit.map(|l| value >= f * l),
+        Target::AtMostProvider(f) => provider.map(|p| value <= f * p),
+        Target::AtLeastProvider(f) => provider.map(|p| value >= f * p),
         Target::AtMost(v) => Some(value <= v),
         Target::AtLeast(v) => Some(value >= v),
         Target::AheadOfPeers(f) => ahead(best(columns, more, is_peer), f),
@@ -164,7 +224,15 @@ mod tests {
         for (api, value) in values {
             samples.add(case, api, *value);
         }
-        all(&[case], &samples, "shm")
+        all(&[case], &samples, &setting(false))
+    }
+
+    fn setting(network: bool) -> Setting {
+        Setting {
+            backend: "shm".into(),
+            hosts: "this one".into(),
+            network,
+        }
     }
 
     fn of<'a>(records: &'a [Record], api: &str) -> &'a Record {
@@ -247,5 +315,37 @@ mod tests {
             ],
         );
         assert_eq!(of(&r, "core").met, Some(true));
+    }
+
+    #[test]
+    fn a_latency_over_a_provider_is_split() {
+        let case = Case {
+            metric: Metric::PutNotice,
+            processes: 2,
+            bytes: 8,
+        };
+        let mut samples = Samples::default();
+        samples.read("= tcp;ofi_rxm 1.17\nput_notice:2:8 bare/tcp 4\nput_notice:2:8 provider 6\nput_notice:2:8 gaspi 7\nput_notice:2:8 ucx 8\n");
+        let r = all(&[case], &samples, &setting(true));
+        let ours = of(&r, "gaspi");
+        let split = Split {
+            kernel: 4.0,
+            provider: 2.0,
+            ours: 1.0,
+        };
+        assert_eq!(ours.split, Some(split));
+        assert_eq!(ours.ratio_to_provider, Some(7.0 / 6.0));
+        assert_eq!(ours.provider.as_deref(), Some("tcp;ofi_rxm"));
+        assert_eq!(ours.libfabric.as_deref(), Some("1.17"));
+        assert_eq!(ours.met, Some(true));
+        assert_eq!(ours.best_peer_name.as_deref(), Some("ucx"));
+        assert_eq!(of(&r, "provider").split, None);
+        assert_eq!(of(&r, "provider").target, None);
+        samples.add(case, "gaspi", 9.0);
+        samples.add(case, "gaspi", 9.0);
+        assert_eq!(
+            of(&all(&[case], &samples, &setting(true)), "gaspi").met,
+            Some(false)
+        );
     }
 }

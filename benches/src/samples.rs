@@ -14,6 +14,8 @@ pub struct Samples {
     values: BTreeMap<(Case, Api), Vec<f64>>,
     /// What was not measured and why, each once.
     pub notes: Vec<String>,
+    /// libfabric's provider that ours have used, and the release of libfabric.
+    pub provider: Option<(String, String)>,
 }
 
 impl Samples {
@@ -36,11 +38,16 @@ impl Samples {
         }
     }
 
-    /// Takes over lines "CASE API VALUE" and "! CASE API REASON".
+    /// Takes over lines "CASE API VALUE", "! CASE API REASON" and "= PROVIDER RELEASE".
     pub fn read(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("! ours: ") {
                 self.note(format!("core, gaspi: {rest}"));
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("= ") {
+                let provider = rest.split_once(' ');
+                self.provider = provider.map(|(name, release)| (name.into(), release.into()));
                 continue;
             }
             if let Some(rest) = line.strip_prefix("! ") {

@@ -44,9 +44,29 @@ pub fn plain(value: f64) -> String {
     )
 }
 
+/// What a metric is, and what it is compared with.
+pub fn about(metric: Metric, network: bool) -> &'static str {
+    match network {
+        true => metric.about_on_a_network(),
+        false => metric.about(),
+    }
+}
+
 /// The whole table.
 pub fn render(records: &[Record]) -> String {
     let mut out = String::new();
+    let network = records.iter().any(|r| r.of_provider.is_some());
+    if let Some((record, provider)) = records
+        .iter()
+        .find_map(|record| Some((record, record.provider.as_ref()?)))
+    {
+        let release = record.libfabric.as_deref().unwrap_or("?");
+        let _ = writeln!(
+            out,
+            "\nHosts: {}. Ours over {provider} of libfabric {release}.",
+            record.hosts
+        );
+    }
     for metric in Metric::ALL {
         let rows: Vec<&Record> = records.iter().filter(|r| r.case.metric == metric).collect();
         if rows.is_empty() {
@@ -56,46 +76,64 @@ pub fn render(records: &[Record]) -> String {
             out,
             "\n{}: {}, in {}",
             metric.name(),
-            metric.about(),
+            about(metric, network),
             metric.unit()
         );
+        let (provider, split) = match network {
+            true => (" x provider", "  kernel + provider + ours"),
+            false => ("", ""),
+        };
+        let limit = if network { "x kernel" } else { "x limit" };
         let _ = writeln!(
             out,
-            "  {:>5} {:>8}  {:<20} {:>9} {:>9} {:>9}  target",
-            "procs", "size", "column", "median", "x limit", "x peer"
+            "  {:>5} {:>8}  {:<20} {:>9} {limit:>9}{provider} {:>9}{split}  target",
+            "procs", "size", "column", "median", "x peer"
         );
         let mut previous = None;
         for row in rows {
             let first = previous.replace(row.case) != Some(row.case);
-            let (procs, bytes) = if first {
-                (row.processes.to_string(), size(row.bytes))
-            } else {
-                (String::new(), String::new())
-            };
-            let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
-            let peer = if is_ours(family(&row.api)) {
-                ratio(row.ratio_to_best_peer)
-            } else {
-                "-".into()
-            };
-            let target = row.target.as_ref().map_or(String::new(), |target| {
-                let met = match row.met {
-                    Some(true) => "met",
-                    Some(false) => "MISSED",
-                    None => "not judged",
-                };
-                format!("{met}: {target}")
-            });
-            let line = format!(
-                "  {procs:>5} {bytes:>8}  {:<20} {:>9} {:>9} {peer:>9}  {target}",
-                row.api,
-                number(row.value),
-                ratio(row.ratio_to_limit),
-            );
-            let _ = writeln!(out, "{}", line.trim_end());
+            let _ = writeln!(out, "{}", line(row, first, network));
         }
     }
     out
+}
+
+fn line(row: &Record, first: bool, network: bool) -> String {
+    let (procs, bytes) = if first {
+        (row.processes.to_string(), size(row.bytes))
+    } else {
+        (String::new(), String::new())
+    };
+    let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
+    let peer = if is_ours(family(&row.api)) {
+        ratio(row.ratio_to_best_peer)
+    } else {
+        "-".into()
+    };
+    let target = row.target.as_ref().map_or(String::new(), |target| {
+        let met = match row.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not judged",
+        };
+        format!("{met}: {target}")
+    });
+    let (mut provider, mut split) = (String::new(), String::new());
+    if network {
+        provider = format!(" {:>10}", ratio(row.ratio_to_provider));
+        let parts = row.split.map_or(String::new(), |split| {
+            let [kernel, provider, ours] = [split.kernel, split.provider, split.ours].map(number);
+            format!("{kernel} + {provider} + {ours}")
+        });
+        split = format!("  {parts:<24}");
+    }
+    let line = format!(
+        "  {procs:>5} {bytes:>8}  {:<20} {:>9} {:>9}{provider} {peer:>9}{split}  {target}",
+        row.api,
+        number(row.value),
+        ratio(row.ratio_to_limit),
+    );
+    line.trim_end().into()
 }
 
 #[cfg(test)]

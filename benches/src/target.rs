@@ -9,6 +9,10 @@ pub enum Target {
     AtMostLimit(f64),
     /// Value at least this multiple of the limit.
     AtLeastLimit(f64),
+    /// Value at most this multiple of the provider's own.
+    AtMostProvider(f64),
+    /// Value at least this multiple of the provider's own.
+    AtLeastProvider(f64),
     /// Better than the best peer by at least this factor.
     AheadOfPeers(f64),
     /// Better than this peer by at least this factor.
@@ -26,6 +30,8 @@ impl Target {
         match self {
             Target::AtMostLimit(f) => format!("at most {f:.2} x {limit}"),
             Target::AtLeastLimit(f) => format!("at least {f:.2} x {limit}"),
+            Target::AtMostProvider(f) => format!("at most {f:.2} x the provider's own"),
+            Target::AtLeastProvider(f) => format!("at least {f:.2} x the provider's own"),
             Target::AheadOfPeers(1.0) => "ahead of every peer".into(),
             Target::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
             Target::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
@@ -47,6 +53,22 @@ fn limit_words(case: Case) -> &'static str {
         Metric::Wake => "a bare futex wake",
         Metric::Register => "one memcpy of it",
         _ => "the limit",
+    }
+}
+
+/// The targets of a column, between processes that share no memory.
+pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
+    use Target::*;
+    let is_ours = crate::record::is_ours(crate::samples::family(api));
+    match (case.metric, case.bytes) {
+        _ if !is_ours => Vec::new(),
+        (Metric::PutNotice, 8) => vec![AtMostProvider(1.25), AheadOfPeers(1.0)],
+        (Metric::FetchAdd, _) => vec![AtMostProvider(1.25), AheadOfPeers(1.0)],
+        (Metric::PutRate, _) => vec![AtLeastProvider(0.9), AheadOfPeers(1.0)],
+        (Metric::Bandwidth, b) if b == 1 << 20 => vec![AtLeastProvider(0.95), AheadOfPeers(1.0)],
+        (Metric::Message, _) => vec![AtMostProvider(1.2), AheadOfPeers(1.0)],
+        (Metric::Barrier, _) => vec![AheadOfPeers(1.0)],
+        _ => Vec::new(),
     }
 }
 

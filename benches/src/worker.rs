@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use crate::arena::Arena;
 use crate::case::{Case, Metric};
-use crate::ctx::Ctx;
-use crate::{bare, ours};
+use crate::ctx::{Ctx, Ground};
+use crate::network::Network;
+use crate::{bare, network, ours};
 
 /// A way to do one metric. All processes of the job call it together; what rank 0 returns counts.
 pub struct Body {
@@ -16,10 +17,10 @@ pub struct Body {
     pub run: fn(&Ctx, &Case) -> Result<f64, String>,
 }
 
-/// What the launcher asks of its processes, as an argument: `arena;size;visits;quick;case,…`.
+/// What the launcher asks of its processes, as an argument: `ground;size;visits;quick;case,…`.
 pub struct Order {
-    /// How to open the arena.
-    pub arena: String,
+    /// What the processes have in common.
+    pub ground: Token,
     /// Number of processes.
     pub size: u32,
     /// How often to walk through all cases and columns.
@@ -30,13 +31,42 @@ pub struct Order {
     pub cases: Vec<Case>,
 }
 
+/// How to get to it.
+pub enum Token {
+    /// The arena.
+    Memory(String),
+    /// The hub.
+    Network(String),
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Token::Memory(token) => write!(f, "memory={token}"),
+            Token::Network(token) => write!(f, "network={token}"),
+        }
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("memory", token)) => Ok(Token::Memory(token.into())),
+            Some(("network", token)) => Ok(Token::Network(token.into())),
+            _ => Err(format!("'{text}' is no ground of a measurement")),
+        }
+    }
+}
+
 impl std::fmt::Display for Order {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cases: Vec<String> = self.cases.iter().map(Case::to_string).collect();
         write!(
             f,
             "{};{};{};{};{}",
-            self.arena,
+            self.ground,
             self.size,
             self.visits,
             self.quick,
@@ -50,13 +80,13 @@ impl FromStr for Order {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not an order of the launcher");
-        let [arena, size, visits, quick, cases] = text
+        let [ground, size, visits, quick, cases] = text
             .split(';')
             .collect::<Vec<_>>()
             .try_into()
             .map_err(|_| bad())?;
         Ok(Order {
-            arena: arena.into(),
+            ground: ground.parse()?,
             size: size.parse().map_err(|_| bad())?,
             visits: visits.parse().map_err(|_| bad())?,
             quick: quick.parse().map_err(|_| bad())?,
@@ -68,47 +98,53 @@ impl FromStr for Order {
 /// Runs as the process `rank` of the order.
 pub fn run(order: &str) -> Result<(), String> {
     let order: Order = order.parse()?;
-    let rank = std::env::var("UNIPGAS_RANK")
-        .ok()
-        .and_then(|r| r.parse::<usize>().ok());
-    let rank = rank
-        .filter(|&r| r < order.size as usize)
-        .ok_or("UNIPGAS_RANK is not a rank of this measurement")?;
+    let size = order.size as usize;
+    let rank = rank(&|name| std::env::var(name).ok())
+        .filter(|&r| r < size)
+        .ok_or("the launcher has told no rank of this measurement")?;
     let cores = pin(rank)?;
+    let ground = match &order.ground {
+        Token::Memory(token) => Ground::Memory(Arena::open(token, order.size)?),
+        Token::Network(token) => Ground::Network(Box::new(Network::join(token, rank)?)),
+    };
     let mut ctx = Ctx {
         rank,
-        size: order.size as usize,
-        crowded: order.size as usize > cores,
+        size,
+        crowded: size > cores,
         quick: order.quick,
-        arena: Arena::open(&order.arena, order.size)?,
+        ground,
         visit: Cell::new(0),
         ours: OnceCell::new(),
     };
     ctx.in_main();
     let messages = order.cases.iter().all(|c| c.metric.is_of_messages());
     let ours = ours::enter(&ctx, messages);
-    if let Err(why) = &ours {
-        // All processes of the job go on together, with or without the engine.
-        ctx.arena.refuse();
-        if rank == 0 {
-            ctx.arena.say(&format!("! ours: {why}"));
-        }
+    // All processes of the job go on together, with or without the engine.
+    let offered = ctx.all(ours.is_ok());
+    let speaks = rank == 0 || matches!(ctx.ground, Ground::Network(_));
+    if let Some(why) = ours.as_ref().err().filter(|_| speaks) {
+        ctx.say(&format!("! ours: {why}"));
     }
     let _ = ctx.ours.set(ours);
-    ctx.sync();
-    let offered = !ctx.arena.refused();
+    if let (0, Ok(network)) = (rank, ctx.network()) {
+        ctx.say(&format!("= {}", network.provider_name()));
+    }
     for visit in 0..order.visits {
         ctx.visit.set(visit);
         for case in &order.cases {
             if case.metric == Metric::Register && case.bytes >= 1 << 20 && visit > 0 {
                 continue;
             }
+            let limits = match ctx.ground {
+                Ground::Memory(_) => bare::bodies(case),
+                Ground::Network(_) => network::bodies(case),
+            };
             let ours = if offered {
                 ours::bodies(case)
             } else {
                 Vec::new()
             };
-            for body in bare::bodies(case).into_iter().chain(ours) {
+            for body in limits.into_iter().chain(ours) {
                 ctx.sync();
                 let outcome = (body.run)(&ctx, case);
                 if rank != 0 {
@@ -116,8 +152,8 @@ pub fn run(order: &str) -> Result<(), String> {
                     outcome.map_err(|why| format!("{case} {}: {why}", body.api))?;
                 } else {
                     match outcome {
-                        Ok(value) => ctx.arena.say(&format!("{case} {} {value}", body.api)),
-                        Err(why) => ctx.arena.say(&format!("! {case} {} {why}", body.api)),
+                        Ok(value) => ctx.say(&format!("{case} {} {value}", body.api)),
+                        Err(why) => ctx.say(&format!("! {case} {} {why}", body.api)),
                     }
                 }
             }
@@ -128,6 +164,19 @@ pub fn run(order: &str) -> Result<(), String> {
         Some(Ok(ours)) => ours.leave(&ctx),
         _ => Ok(()),
     }
+}
+
+/// The rank of this process, whichever launcher has started it.
+fn rank(variable: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
+    let names = [
+        "UNIPGAS_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "PMI_RANK",
+        "SLURM_PROCID",
+    ];
+    let rank = names.into_iter().find_map(variable)?;
+    rank.parse().ok()
 }
 
 /// The cores that this process may use.

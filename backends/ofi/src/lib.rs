@@ -13,12 +13,13 @@
 
 mod address;
 mod buffers;
-mod choice;
+pub mod choice;
 mod conversation;
 mod departed;
 mod endpoint;
 mod fabric;
-mod library;
+#[expect(missing_docs, reason = "functions of C, named as there")]
+pub mod library;
 mod lifeline;
 mod names;
 mod net;

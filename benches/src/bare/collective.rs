@@ -16,8 +16,10 @@ fn each(ctx: &Ctx) -> usize {
 /// Clears the words that this rank owns, then measures `one`, which gets the number of the round (from 1). us.
 fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
     for at in 0..64 {
-        ctx.arena.word(ctx.rank, BASE + at * LINE).store(0, Relaxed);
-        ctx.arena
+        ctx.arena()
+            .word(ctx.rank, BASE + at * LINE)
+            .store(0, Relaxed);
+        ctx.arena()
             .word(ctx.rank, BASE + at * LINE + 8)
             .store(0, Relaxed);
     }
@@ -39,7 +41,7 @@ fn until(ctx: &Ctx, word: &AtomicU64, round: u64) {
 
 /// One counter, and one word that says which round is over.
 pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let (counter, over) = (ctx.arena.word(0, BASE), ctx.arena.word(0, BASE + LINE));
+    let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
     let size = ctx.size as u64;
     Ok(rounds(ctx, |round| {
         if counter.fetch_add(1, AcqRel) + 1 == round * size {
@@ -53,7 +55,7 @@ pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 /// Each raises its own flag and reads those of all others.
 pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let all: Vec<&AtomicU64> = (0..ctx.size)
-        .map(|rank| ctx.arena.word(rank, BASE))
+        .map(|rank| ctx.arena().word(rank, BASE))
         .collect();
     Ok(rounds(ctx, |round| {
         all[ctx.rank].store(round, Release);
@@ -70,8 +72,8 @@ pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         .map(|k| {
             let to = (ctx.rank + (1 << k)) % ctx.size;
             (
-                ctx.arena.word(to, BASE + k * LINE),
-                ctx.arena.word(ctx.rank, BASE + k * LINE),
+                ctx.arena().word(to, BASE + k * LINE),
+                ctx.arena().word(ctx.rank, BASE + k * LINE),
             )
         })
         .collect();
@@ -93,8 +95,8 @@ pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         .map(|rank| {
             [0, LINE].map(|at| {
                 (
-                    ctx.arena.word(rank, BASE + at),
-                    ctx.arena.word(rank, BASE + at + 8),
+                    ctx.arena().word(rank, BASE + at),
+                    ctx.arena().word(rank, BASE + at + 8),
                 )
             })
         })
@@ -123,10 +125,10 @@ pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 /// Each leaves its value; whoever comes last adds them up and publishes the sum.
 pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let values: Vec<&AtomicU64> = (0..ctx.size)
-        .map(|rank| ctx.arena.word(rank, BASE + 2 * LINE))
+        .map(|rank| ctx.arena().word(rank, BASE + 2 * LINE))
         .collect();
-    let (counter, over) = (ctx.arena.word(0, BASE), ctx.arena.word(0, BASE + LINE));
-    let result = ctx.arena.word(0, BASE + LINE + 8);
+    let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
+    let result = ctx.arena().word(0, BASE + LINE + 8);
     let size = ctx.size as u64;
     let mut wrong = false;
     let us = rounds(ctx, |round| {

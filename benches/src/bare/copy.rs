@@ -16,8 +16,8 @@ fn between(
     let len = case.bytes as usize;
     let mut value = 0.0;
     if ctx.rank == 0 {
-        let from = ctx.arena.area(0, 0, len);
-        let to = ctx.arena.area(1, 0, len);
+        let from = ctx.arena().area(0, 0, len);
+        let to = ctx.arena().area(1, 0, len);
         // SAFETY:
         // - `from` has `len` bytes, which nobody else uses during this measurement
         unsafe { from.write_bytes(0x5a, len) };
@@ -97,12 +97,12 @@ fn to_and_fro(
 ) -> Result<f64, String> {
     let len = case.bytes as usize;
     let (mine, theirs) = (
-        ctx.arena.area(ctx.rank, MESSAGES, len),
-        ctx.arena.area(ctx.other(), MESSAGES, len),
+        ctx.arena().area(ctx.rank, MESSAGES, len),
+        ctx.arena().area(ctx.other(), MESSAGES, len),
     );
     let (my_turn, their_turn) = (
-        ctx.arena.word(ctx.rank, TURNS),
-        ctx.arena.word(ctx.other(), TURNS),
+        ctx.arena().word(ctx.rank, TURNS),
+        ctx.arena().word(ctx.other(), TURNS),
     );
     my_turn.store(0, std::sync::atomic::Ordering::Relaxed);
     // SAFETY:

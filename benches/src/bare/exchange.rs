@@ -47,11 +47,11 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
     let len = case.bytes as usize;
     let place = ctx.place();
     let (data, flag) = (place * (512 << 10), FLAGS + place * 4096 + 5 * 64);
-    let to = ctx.arena.area(ctx.other(), data, len);
-    let last = ctx.arena.word(ctx.rank, data + len - 8);
+    let to = ctx.arena().area(ctx.other(), data, len);
+    let last = ctx.arena().word(ctx.rank, data + len - 8);
     let (mine, theirs) = (
-        ctx.arena.word(ctx.rank, flag),
-        ctx.arena.word(ctx.other(), flag),
+        ctx.arena().word(ctx.rank, flag),
+        ctx.arena().word(ctx.other(), flag),
     );
     let mut source = vec![0u64; len / 8];
     let words = source.len();
@@ -99,8 +99,8 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
 pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let at = FLAGS + ctx.place() * 4096 + 9 * 64;
     let (mine, theirs) = (
-        ctx.arena.word(ctx.rank, at),
-        ctx.arena.word(ctx.other(), at),
+        ctx.arena().word(ctx.rank, at),
+        ctx.arena().word(ctx.other(), at),
     );
     mine.store(0, Relaxed);
     ctx.sync();
@@ -124,7 +124,7 @@ pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// Locked add on a word that its owner leaves alone. Returns ns.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let word = ctx.arena.word(1, FLAGS + ctx.place() * 4096);
+    let word = ctx.arena().word(1, FLAGS + ctx.place() * 4096);
     word.store(0, Relaxed);
     ctx.sync();
     let mut value = 0.0;
@@ -146,7 +146,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// 8-byte stores that walk through a window of 4 KiB. Returns millions a second.
 pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let window = ctx.arena.area(1, ctx.place() * 4096, 4096).cast::<u64>();
+    let window = ctx.arena().area(1, ctx.place() * 4096, 4096).cast::<u64>();
     let mut value = 0.0;
     if ctx.rank == 0 {
         value = ctx.per_op(64 * 512, |n| {

@@ -19,7 +19,7 @@ pub fn wake_of(
     mut notify: impl FnMut(u64) -> Result<(), String>,
     mut wait: impl FnMut(u64) -> Result<(), String>,
 ) -> Result<f64, String> {
-    let stamp = ctx.arena.control(SCRATCH);
+    let stamp = ctx.arena().control(SCRATCH);
     let rounds = 2 * ctx.batches() as u64;
     let mut times = Vec::new();
     let mut failed = Ok(());
@@ -51,7 +51,7 @@ pub fn wake_of(
 
 /// A store and FUTEX_WAKE, to the return of FUTEX_WAIT in another process. us.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let word = ctx.arena.word32(1, WORD);
+    let word = ctx.arena().word32(1, WORD);
     word.store(0, Relaxed);
     ctx.sync();
     wake_of(
@@ -75,7 +75,10 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 /// process_vm_writev of 8 bytes. ns.
 pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut mine = 0u64;
-    let (pid, address) = (ctx.arena.control(SCRATCH), ctx.arena.control(SCRATCH + 8));
+    let (pid, address) = (
+        ctx.arena().control(SCRATCH),
+        ctx.arena().control(SCRATCH + 8),
+    );
     if ctx.rank == 1 {
         pid.store(std::process::id().into(), Relaxed);
         address.store(&raw mut mine as u64, Relaxed);

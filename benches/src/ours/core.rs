@@ -19,8 +19,6 @@ const DATA: usize = 64 << 20;
 /// Notification words lie behind the data.
 const NOTICES: usize = DATA;
 const LEN: usize = DATA + (1 << 20);
-/// Where in the arena the keys are exchanged.
-const KEYS: usize = 9 << 20;
 
 /// What the columns of the core use.
 pub struct Core {
@@ -41,22 +39,9 @@ impl Core {
         let mut remote = None;
         if ctx.size == 2 {
             let key = region.key();
-            let (mine, theirs) = (
-                ctx.arena.area(ctx.rank, KEYS, BUNDLE_LEN),
-                ctx.arena.area(ctx.other(), KEYS, BUNDLE_LEN),
-            );
-            // SAFETY:
-            // - `area` checked the length; the other process reads after `sync`
-            unsafe { mine.copy_from_nonoverlapping(key.as_bytes().as_ptr(), BUNDLE_LEN) };
-            ctx.sync();
-            let mut bytes = [0u8; BUNDLE_LEN];
-            // SAFETY:
-            // - `area` checked the length; the other process wrote before `sync`
-            unsafe {
-                bytes
-                    .as_mut_ptr()
-                    .copy_from_nonoverlapping(theirs, BUNDLE_LEN)
-            };
+            let keys = ctx.share(key.as_bytes());
+            let bytes = keys[ctx.other()].as_slice().try_into();
+            let bytes: [u8; BUNDLE_LEN] = bytes.map_err(|_| "the other process has no key")?;
             let key = RegionKey::from_bytes(&bytes).map_err(text)?;
             remote = Some(
                 world

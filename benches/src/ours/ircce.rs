@@ -361,11 +361,11 @@ pub fn idle_cpu(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         std::thread::sleep(LATE);
     }
     barrier()?;
-    let mine = ctx.arena.word(ctx.rank, BURNT);
+    let mine = ctx.arena().word(ctx.rank, BURNT);
     mine.store(cpu_ns() - before, Release);
     barrier()?;
     let burnt: u64 = (1..ctx.size)
-        .map(|rank| ctx.arena.word(rank, BURNT).load(Acquire))
+        .map(|rank| ctx.arena().word(rank, BURNT).load(Acquire))
         .sum();
     Ok(100.0 * burnt as f64 / LATE.as_nanos() as f64 / (ctx.size - 1) as f64)
 }

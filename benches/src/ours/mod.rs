@@ -155,13 +155,15 @@ impl Ours {
 }
 
 /// A buffer of the user, its pages touched, aligned to pages.
-struct Buffer {
-    base: *mut u8,
+pub struct Buffer {
+    /// Its first byte.
+    pub base: *mut u8,
     layout: std::alloc::Layout,
 }
 
 impl Buffer {
-    fn new(len: usize) -> Result<Buffer, String> {
+    /// So long.
+    pub fn new(len: usize) -> Result<Buffer, String> {
         let layout = std::alloc::Layout::from_size_align(len, 4096).map_err(|e| e.to_string())?;
         // SAFETY:
         // - no case has a length of 0

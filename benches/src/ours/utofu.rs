@@ -422,7 +422,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     // SAFETY:
     // - valid places for results; memory of the buffer, which outlives the VCQs
     unsafe {
-        let mut chain = Vec::new();
+        let (mut chain, mut ids) = (Vec::new(), Vec::new());
         if ctx.rank == 1 {
             for hop in 0..HOPS {
                 let (mut vcq, mut id, mut stadd) = (0, 0, 0);
@@ -437,11 +437,10 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                     ffi::utofu_reg_mem_with_stag(vcq, utofu.buffer.base, DATA, stag, 0, &mut stadd),
                 )?;
                 chain.push((vcq, id, stadd));
-                ctx.arena.word(0, SHARED + hop * 64).store(id, Release);
+                ids.push(id);
             }
         }
-        ctx.sync();
-        let first = ctx.arena.word(0, SHARED).load(Acquire);
+        let first = *shared(ctx, &ids)[1].first().ok_or("no relay")?;
         let mut to = 0;
         ok(
             "utofu_query_stadd",
@@ -545,13 +544,8 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     ok("utofu_alloc_vbg", unsafe {
         ffi::utofu_alloc_vbg(TNI, mine.len(), 0, mine.as_mut_ptr())
     })?;
-    for (step, id) in mine.iter().enumerate() {
-        ctx.arena
-            .word(ctx.rank, SHARED + step * 64)
-            .store(*id, Release);
-    }
-    ctx.sync();
-    let theirs = |rank: usize, step: usize| ctx.arena.word(rank, SHARED + step * 64).load(Acquire);
+    let all = shared(ctx, &mine);
+    let theirs = |rank: usize, step: usize| all[rank][step];
     let settings: Vec<VbgSetting> = (0..steps)
         .map(|step| {
             let (before, after) = ((step + steps - 1) % steps, (step + 1) % steps);
@@ -599,7 +593,12 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     failed.map(|()| ns / 1e3)
 }
 
-use std::sync::atomic::Ordering::{Acquire, Release};
-
-/// Where ids are exchanged in the arena.
-const SHARED: usize = (9 << 20) + 65536;
+/// The ids that each process has.
+fn shared(ctx: &Ctx, ids: &[u64]) -> Vec<Vec<u64>> {
+    let mine: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+    let words = |bytes: Vec<u8>| {
+        let (words, _) = bytes.as_chunks();
+        words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+    };
+    ctx.share(&mine).into_iter().map(words).collect()
+}

@@ -12,9 +12,9 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// A new one.
-    pub fn new() -> Result<Workshop, String> {
-        let dir = std::env::temp_dir().join(format!("unipgas-bench-{}", std::process::id()));
+    /// A new one in that directory.
+    pub fn new(place: PathBuf) -> Result<Workshop, String> {
+        let dir = place.join(format!("unipgas-bench-{}", std::process::id()));
         let failed = |e: std::io::Error| format!("{}: {e}", dir.display());
         std::fs::create_dir_all(&dir).map_err(failed)?;
         std::fs::write(dir.join("peer.h"), include_str!("../../peers/peer.h")).map_err(failed)?;
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_compile_is_told_and_nothing_stays() {
-        let workshop = Workshop::new().expect("a directory");
+        let workshop = Workshop::new(std::env::temp_dir()).expect("a directory");
         let dir = workshop.dir().to_path_buf();
         assert!(
             workshop

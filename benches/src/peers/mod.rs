@@ -5,12 +5,13 @@
 
 mod build;
 mod programs;
-mod tool;
+pub mod tool;
 mod ucx;
 
 use std::time::{Duration, Instant};
 
 use crate::case::Case;
+use crate::network::hosts::Place;
 use crate::samples::Samples;
 use build::Workshop;
 
@@ -39,17 +40,17 @@ pub struct Peers {
 
 impl Peers {
     /// Finds out which peers there are; the others go into the notes.
-    pub fn find(samples: &mut Samples) -> Result<Peers, String> {
-        let workshop = Workshop::new()?;
-        let all: Vec<Box<dyn Peer>> = vec![
-            Box::new(programs::openmpi()),
-            Box::new(programs::mpich()),
-            Box::new(programs::oshmem()),
-            Box::new(ucx::Ucx::default()),
-            Box::new(programs::libfabric()),
-            Box::new(programs::libfabric_tcp()),
-            Box::new(programs::unipgas()),
-        ];
+    pub fn find(place: Option<&Place>, samples: &mut Samples) -> Result<Peers, String> {
+        // Other hosts see the home directory, if any.
+        let home = match place {
+            Some(Place::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
+            _ => None,
+        };
+        let workshop = Workshop::new(home.unwrap_or_else(std::env::temp_dir))?;
+        let all = match place {
+            Some(place) => Self::of_a_network(place),
+            None => Self::of_one_host(),
+        };
         let mut ready = Vec::new();
         for mut peer in all {
             match peer.prepare(&workshop) {
@@ -66,6 +67,26 @@ impl Peers {
             stuck: Vec::new(),
             _workshop: workshop,
         })
+    }
+
+    fn of_a_network(place: &Place) -> Vec<Box<dyn Peer>> {
+        vec![
+            Box::new(programs::openmpi_tcp(place)),
+            Box::new(programs::openmpi_windows(place)),
+            Box::new(ucx::tcp(place)),
+        ]
+    }
+
+    fn of_one_host() -> Vec<Box<dyn Peer>> {
+        vec![
+            Box::new(programs::openmpi()),
+            Box::new(programs::mpich()),
+            Box::new(programs::oshmem()),
+            Box::new(ucx::Ucx::default()),
+            Box::new(programs::libfabric()),
+            Box::new(programs::libfabric_tcp()),
+            Box::new(programs::unipgas()),
+        ]
     }
 
     /// Names of those that can be measured.

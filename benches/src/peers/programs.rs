@@ -6,6 +6,7 @@ use std::process::Command;
 use super::build::Workshop;
 use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
+use crate::network::hosts::Place;
 
 /// A library, the compiler wrapper that finds it and the program that starts its processes.
 pub struct Program {
@@ -20,6 +21,10 @@ pub struct Program {
     /// Of libfabric.
     provider: Option<&'static str>,
     metrics: &'static [Metric],
+    /// Variables of its processes.
+    variables: &'static [(&'static str, &'static str)],
+    /// Where its processes are, if they are to share no memory.
+    place: Option<Place>,
     path: PathBuf,
 }
 
@@ -55,7 +60,54 @@ pub fn openmpi() -> Program {
             Metric::Message,
             Metric::MessageBandwidth,
         ],
+        variables: &[],
+        place: None,
         path: PathBuf::new(),
+    }
+}
+
+/// Over TCP, as where shared memory and other networks are missing. What the launcher keeps in files is not that of other runs.
+const OVER_TCP: &[&str] = &[
+    "--bind-to",
+    "none",
+    "--oversubscribe",
+    "--mca",
+    "pml",
+    "ob1",
+    "--mca",
+    "btl",
+    "tcp,self",
+];
+
+/// Open MPI's messages and barriers over TCP.
+pub fn openmpi_tcp(place: &Place) -> Program {
+    Program {
+        options: OVER_TCP,
+        metrics: &[
+            Metric::PutNotice,
+            Metric::PutRate,
+            Metric::Bandwidth,
+            Metric::Barrier,
+            Metric::Message,
+        ],
+        variables: &[("PEER_WINDOWS", "no")],
+        place: Some(place.clone()),
+        ..openmpi()
+    }
+}
+
+/// Its windows, which it may refuse there.
+pub fn openmpi_windows(place: &Place) -> Program {
+    Program {
+        name: "openmpi_windows",
+        metrics: &[
+            Metric::PutNotice,
+            Metric::FetchAdd,
+            Metric::PutRate,
+            Metric::Bandwidth,
+        ],
+        variables: &[("PEER_WINDOWS", "only")],
+        ..openmpi_tcp(place)
     }
 }
 
@@ -71,6 +123,8 @@ pub fn mpich() -> Program {
         source: include_str!("../../peers/mpi.c"),
         provider: None,
         metrics: &[Metric::Message, Metric::MessageBandwidth],
+        variables: &[],
+        place: None,
         path: PathBuf::new(),
     }
 }
@@ -93,6 +147,8 @@ pub fn oshmem() -> Program {
             Metric::Bandwidth,
             Metric::Barrier,
         ],
+        variables: &[],
+        place: None,
         path: PathBuf::new(),
     }
 }
@@ -152,6 +208,8 @@ fn provider(name: &'static str, provider: &'static str) -> Program {
         source: include_str!("../../peers/libfabric.c"),
         provider: Some(provider),
         metrics: FABRIC,
+        variables: &[],
+        place: None,
         path: PathBuf::new(),
     }
 }
@@ -180,8 +238,20 @@ impl Program {
         command.args(["-np", &processes.to_string()]);
         command.args(self.options);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        if processes as usize > cores && self.options == OPEN_MPI {
+        if processes as usize > cores && self.name.starts_with("openmpi") {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
+        }
+        if let Some(place) = &self.place {
+            let program = self.path.parent();
+            command.env("OMPI_MCA_orte_tmpdir_base", program.unwrap_or(&self.path));
+            if let Place::Hosts(hosts) = place {
+                let ranks: Vec<&str> = (0..processes as usize).map(|rank| hosts.of(rank)).collect();
+                command.args(["--host", &ranks.join(","), "--map-by", "seq"]);
+                command.args(["--mca", "plm_rsh_agent"]).arg(hosts.shell());
+            }
+        }
+        for (name, value) in self.variables {
+            command.env(name, value).args(["-x", name]);
         }
         command
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")

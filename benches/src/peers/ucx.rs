@@ -1,4 +1,4 @@
-//! UCX, measured by its own ucx_perftest over its shared-memory transports.
+//! UCX, measured by its own ucx_perftest over its shared-memory transports, or over TCP between hosts.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -7,11 +7,22 @@ use std::time::Duration;
 use super::build::Workshop;
 use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
+use crate::network::hosts::Place;
 
 /// ucx_perftest; the cores on which its two processes run.
 #[derive(Default)]
 pub struct Ucx {
     cores: Vec<usize>,
+    /// Where its processes are, if they are to share no memory.
+    place: Option<Place>,
+}
+
+/// Over TCP.
+pub fn tcp(place: &Place) -> Ucx {
+    Ucx {
+        place: Some(place.clone()),
+        ..Ucx::default()
+    }
 }
 
 impl Peer for Ucx {
@@ -34,7 +45,7 @@ impl Peer for Ucx {
     fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>) {
         let (mut text, mut failure) = (String::new(), None);
         for case in cases {
-            let Some((test, iterations)) = test(case, quick) else {
+            let Some((test, iterations)) = test(case, quick, self.place.is_some()) else {
                 continue;
             };
             match self
@@ -50,8 +61,8 @@ impl Peer for Ucx {
 }
 
 /// Test and number of iterations for a case.
-fn test(case: &Case, quick: bool) -> Option<(&'static str, u64)> {
-    let less = if quick { 4 } else { 1 };
+fn test(case: &Case, quick: bool, network: bool) -> Option<(&'static str, u64)> {
+    let less = if quick { 4 } else { 1 } * if network { 5 } else { 1 };
     match case.metric {
         Metric::PutNotice => Some((
             "ucp_put_lat",
@@ -63,6 +74,7 @@ fn test(case: &Case, quick: bool) -> Option<(&'static str, u64)> {
             "ucp_put_bw",
             ((1 << 30) / case.bytes / less).clamp(4, 20_000),
         )),
+        Metric::Message => Some(("tag_lat", 50_000 / less)),
         _ => None,
     }
 }
@@ -92,42 +104,48 @@ fn value(case: &Case, out: &str) -> Result<f64, String> {
 }
 
 impl Ucx {
+    /// A start of the process with that rank.
+    fn command(&self, rank: usize) -> Command {
+        let transports = match self.place {
+            Some(_) => "UCX_TLS=tcp,self",
+            None => "UCX_TLS=posix,sysv,self",
+        };
+        let mut command = match &self.place {
+            Some(Place::Hosts(hosts)) => {
+                let mut command = Command::new(hosts.shell());
+                command.arg(hosts.of(rank)).arg("env");
+                command
+            }
+            _ => Command::new("env"),
+        };
+        command.args([transports, "UCX_LOG_LEVEL=error", "ucx_perftest"]);
+        let core = self.cores[rank % self.cores.len()];
+        command.args(["-c", &core.to_string()]);
+        command
+    }
+
     fn perftest(&self, test: &str, bytes: u64, iterations: u64) -> Result<String, String> {
-        let core = |rank: usize| self.cores[rank % self.cores.len()].to_string();
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|l| l.local_addr())
             .map_err(|e| format!("no free port: {e}"))?
             .port()
             .to_string();
-        let command = || {
-            let mut command = Command::new("ucx_perftest");
-            command
-                .env("UCX_TLS", "posix,sysv,self")
-                .env("UCX_LOG_LEVEL", "error");
-            command
+        let server = match &self.place {
+            Some(Place::Hosts(hosts)) => hosts.of(1),
+            _ => "127.0.0.1",
         };
-        let server = tool::start(command().args(["-c", &core(1), "-p", &port]))?;
+        let listening = tool::start(self.command(1).args(["-p", &port]))?;
         let mut last = String::new();
         // The server needs a moment before it listens.
         for _ in 0..40 {
             std::thread::sleep(Duration::from_millis(50));
-            let mut client = command();
-            client.args([
-                "127.0.0.1",
-                "-f",
-                "-v",
-                "-t",
-                test,
-                "-p",
-                &port,
-                "-c",
-                &core(0),
-            ]);
+            let mut client = self.command(0);
+            client.args([server, "-f", "-v", "-t", test, "-p", &port]);
             client.args(["-s", &bytes.to_string(), "-n", &iterations.to_string()]);
             client.args(["-w", &(iterations / 10).max(2).to_string()]);
             let ended = tool::run(&mut client, LIMIT)?;
             if ended.success() {
-                server.end(Duration::from_secs(5));
+                listening.end(Duration::from_secs(5));
                 return Ok(ended.out);
             }
             last = ended.why();

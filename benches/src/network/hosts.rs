@@ -1,0 +1,373 @@
+//! Where the processes are that share no memory: on this host, or on several ones.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use unipgas_core::job::launch::{self, Keeper, Launch, Output, Part};
+
+use crate::job::{outcome_of, worker};
+use crate::peers::tool;
+
+/// What makes hosts of namespaces and runs a command that sees them.
+const WITH_HOSTS: &str = include_str!("../../../packaging/with-hosts");
+/// Names of hosts, with blanks between them.
+const NAMES: &str = "HOSTS";
+/// Is called as ssh is.
+const SHELL: &str = "HOSTS_RSH";
+/// So many are made at most.
+const MOST: u32 = 48;
+/// What a part tells at its end: what has failed, or nothing.
+const END: u8 = launch::OWN;
+
+/// Where they are.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// All on this host.
+    Here,
+    /// One after the other on each of them.
+    Hosts(Hosts),
+}
+
+/// Several hosts.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Made of namespaces: their files and their cores are those of this machine.
+    pub made: bool,
+    by: By,
+}
+
+/// Who starts processes there.
+#[derive(Debug, Clone)]
+enum By {
+    /// This program, run there by a remote shell.
+    Shell(OsString),
+    /// `unipgas run`, which hands over to the cluster's launcher. With what it is told besides.
+    Launcher(Vec<String>),
+}
+
+/// What `--hosts` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// So many, made of namespaces unless the environment names some.
+    Number(u32),
+    /// These.
+    Names(Vec<String>),
+}
+
+impl std::str::FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.parse() {
+            return match number {
+                2..=MOST => Ok(Wish::Number(number)),
+                _ => Err(format!("so many hosts cannot be made: 2 to {MOST}")),
+            };
+        }
+        let names: Vec<String> = text.split(',').map(|name| name.trim().into()).collect();
+        let is_name = |name: &String| {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+            !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed)
+        };
+        match names.iter().all(is_name) {
+            true => Ok(Wish::Names(names)),
+            false => Err("names of hosts with commas between them, or their number".into()),
+        }
+    }
+}
+
+impl Place {
+    /// The place that is wished for; `Err(Ok)`: this program has been run again beside hosts that were made for it, and this is its status.
+    pub fn of(
+        wish: &Wish,
+        launcher: &[String],
+        again: &[String],
+    ) -> Result<Place, Result<ExitCode, String>> {
+        let number = match wish {
+            Wish::Names(names) => {
+                return Ok(Place::Hosts(Hosts {
+                    names: names.clone(),
+                    made: false,
+                    by: By::Launcher(launcher.to_vec()),
+                }));
+            }
+            Wish::Number(number) => *number,
+        };
+        let Some(shell) = std::env::var_os(SHELL) else {
+            return Err(make(number, again));
+        };
+        let names = std::env::var(NAMES).unwrap_or_default();
+        let names: Vec<String> = names.split_whitespace().map(String::from).collect();
+        if names.len() < number as usize {
+            return Err(Err(format!(
+                "{NAMES} names {} hosts, not {number}",
+                names.len()
+            )));
+        }
+        Ok(Place::Hosts(Hosts {
+            names: names[..number as usize].to_vec(),
+            made: std::env::var_os("HOSTS_LINK").is_some(),
+            by: By::Shell(shell),
+        }))
+    }
+
+    /// As records tell it.
+    pub fn name(&self) -> String {
+        match self {
+            Place::Here => "this one".into(),
+            Place::Hosts(hosts) if hosts.made => format!("{} of namespaces", hosts.names.len()),
+            Place::Hosts(hosts) => hosts.names.join(","),
+        }
+    }
+
+    /// By which address the processes reach this one.
+    pub fn address(&self) -> Result<IpAddr, String> {
+        let names = match self {
+            Place::Here => &[][..],
+            Place::Hosts(hosts) => &hosts.names,
+        };
+        let mut here = None;
+        for name in names {
+            let found = (name.as_str(), 9).to_socket_addrs();
+            let found = found.map_err(|e| format!("{name}: {e}"))?;
+            let own = found.filter_map(own_address).next();
+            match own {
+                Some(address) if !address.is_loopback() => return Ok(address),
+                own => here = own,
+            }
+        }
+        match (here, names) {
+            (Some(address), _) => Ok(address),
+            (None, []) => Ok(Ipv4Addr::LOCALHOST.into()),
+            (None, _) => Err(format!("none of {} is reached from here", names.join(", "))),
+        }
+    }
+
+    /// Starts `size` processes of this program as workers with that order, and sees them through.
+    pub fn run(&self, size: u32, order: &str, limit: Duration) -> Result<(), String> {
+        match self {
+            Place::Here => {
+                let mut launch = worker(size, order, limit)?;
+                launch.backend = Some("ofi".into());
+                outcome_of(&launch.run().map_err(|e| e.to_string())?, limit)
+            }
+            Place::Hosts(hosts) => match &hosts.by {
+                By::Shell(shell) => hosts.by_shell(shell, size, order, limit),
+                By::Launcher(words) => hosts.by_launcher(words, size, order, limit),
+            },
+        }
+    }
+}
+
+/// The address of this host from which packets go there. Nothing is sent.
+fn own_address(to: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0; 4], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(to).ok()?;
+    socket.local_addr().ok().map(|own| own.ip())
+}
+
+/// Runs this program again with `args` beside so many hosts; its status.
+fn make(number: u32, args: &[String]) -> Result<ExitCode, String> {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", WITH_HOSTS, "with-hosts", "-n", &number.to_string()])
+        .arg(myself()?)
+        .args(args);
+    Err(format!("cannot start sh: {}", command.exec()))
+}
+
+fn myself() -> Result<OsString, String> {
+    let path = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
+    Ok(path.into())
+}
+
+impl Hosts {
+    /// The host of a rank.
+    pub fn of(&self, rank: usize) -> &str {
+        &self.names[rank % self.names.len()]
+    }
+
+    /// What runs a command there: it is called as ssh is.
+    pub fn shell(&self) -> &OsStr {
+        match &self.by {
+            By::Shell(shell) => shell,
+            By::Launcher(_) => OsStr::new("ssh"),
+        }
+    }
+
+    /// The variables of this process that others must have, as `env` takes them.
+    pub fn variables(&self) -> Vec<OsString> {
+        let is_passed = |name: &str| {
+            ["UNIPGAS_", "FI_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+                || name == "LD_LIBRARY_PATH"
+        };
+        let mut all = vec![OsString::from(format!("UNIPGAS_NETWORKS={}", networks()))];
+        for (name, value) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if is_passed(&name) && name != "UNIPGAS_NETWORKS" {
+                let mut word = OsString::from(format!("{name}="));
+                word.push(value);
+                all.push(word);
+            }
+        }
+        all
+    }
+
+    fn by_shell(
+        &self,
+        shell: &OsStr,
+        size: u32,
+        order: &str,
+        limit: Duration,
+    ) -> Result<(), String> {
+        ignore_broken_pipes();
+        let count = self.names.len().min(size as usize);
+        let command = |number: usize| {
+            let mut words = vec![OsString::from("env")];
+            words.extend(self.variables());
+            words.push(myself()?);
+            words.extend(worker_args(order));
+            words.push(format!("--part={number}/{count}/{}", limit.as_secs()).into());
+            Ok((self.names[number].clone(), words))
+        };
+        let commands: Result<Vec<_>, String> = (0..count).map(command).collect();
+        let parts = launch::Hosts::start(shell, &commands?).map_err(|e| e.to_string())?;
+        let homes: Vec<usize> = (0..size as usize).map(|rank| rank % count).collect();
+        let failure = Mutex::new(None);
+        let ended = parts.run(&homes, false, |_, kind, bytes| {
+            if kind == END && !bytes.is_empty() {
+                // The first to fail is the reason of the others.
+                let mut failure = failure
+                    .lock()
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                failure.get_or_insert(String::from_utf8_lossy(bytes).into_owned());
+                parts.end();
+            }
+        });
+        let failure = failure.into_inner();
+        match failure.unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(why) => Err(why),
+            None => ended.map_err(|e| e.to_string()),
+        }
+    }
+
+    fn by_launcher(
+        &self,
+        words: &[String],
+        size: u32,
+        order: &str,
+        limit: Duration,
+    ) -> Result<(), String> {
+        let ranks: Vec<&str> = (0..size as usize).map(|rank| self.of(rank)).collect();
+        let mut command = Command::new(myself()?);
+        command.env("UNIPGAS_NETWORKS", networks());
+        command.args(["run", "--hosts", &ranks.join(",")]);
+        command.args(words);
+        command.args(["-n", &size.to_string()]);
+        command.arg(myself()?).args(worker_args(order));
+        let ended = tool::run(&mut command, limit)?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(ended.why()),
+        }
+    }
+}
+
+/// The networks that ours may take between hosts.
+pub fn networks() -> String {
+    std::env::var("UNIPGAS_NETWORKS").unwrap_or("ofi".into())
+}
+
+/// The arguments of a worker.
+pub fn worker_args(order: &str) -> Vec<OsString> {
+    // As part of the command `unipgas` the worker is reached by the same subcommand.
+    let is_part = std::env::args().nth(1).as_deref() == Some("bench");
+    let mut args: Vec<OsString> = Vec::new();
+    args.extend(is_part.then(|| "bench".into()));
+    args.push(format!("--worker={order}").into());
+    args
+}
+
+/// A pipe whose other end has closed is an error of the write, and no signal.
+fn ignore_broken_pipes() {
+    // SAFETY:
+    // - sets a disposition; programs that are started get the default one from the standard library
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// `NUMBER/COUNT/LIMIT`: starts the workers of one host, whose ranks have that remainder.
+pub fn run_part(part: &str, order: &str) -> ExitCode {
+    ignore_broken_pipes();
+    let told = |error: &dyn std::fmt::Display| {
+        unipgas_core::tell(&error.to_string());
+        2
+    };
+    // What the workers have started ends, too, if the launcher is killed.
+    let kept = launch::keep(|keeper| match run_kept(part, order, keeper) {
+        Ok(()) => 0,
+        Err(error) => told(&error),
+    });
+    ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
+}
+
+fn run_kept(part: &str, order: &str, keeper: Keeper) -> Result<(), String> {
+    let numbers: Option<Vec<u32>> = part.split('/').map(|number| number.parse().ok()).collect();
+    let numbers: Option<[u32; 3]> = numbers.and_then(|all| all.try_into().ok());
+    let [number, count, limit] =
+        numbers.ok_or_else(|| format!("'{part}' is not NUMBER/COUNT/LIMIT"))?;
+    let size = order.parse::<crate::worker::Order>()?.size;
+    let limit = Duration::from_secs(limit.into());
+    let pipe = |fd: BorrowedFd<'_>| {
+        fd.try_clone_to_owned()
+            .map_err(|e| format!("no pipe to the command: {e}"))
+    };
+    let part = Part::new(
+        (number..size).step_by(count.max(1) as usize).collect(),
+        pipe(std::io::stdin().as_fd())?,
+        pipe(std::io::stdout().as_fd())?,
+    );
+    let mut launch: Launch = worker(size, order, limit)?;
+    launch.output = Output::Capture;
+    launch.part = Some(part.clone());
+    launch.keeper = Some(keeper);
+    let outcome = launch.run().map_err(|e| e.to_string())?;
+    let failure = outcome_of(&outcome, limit).err().unwrap_or_default();
+    part.send(END, failure.as_bytes())
+        .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_a_number_or_names() {
+        let names = |names: &[&str]| Wish::Names(names.iter().map(|n| (*n).into()).collect());
+        assert_eq!("2".parse(), Ok(Wish::Number(2)));
+        assert_eq!("a,b".parse(), Ok(names(&["a", "b"])));
+        assert_eq!("node-1.in, n_2".parse(), Ok(names(&["node-1.in", "n_2"])));
+        for wrong in ["1", "1000", "", "a,,b", "-oProxyCommand=x,b", "a b"] {
+            assert!(wrong.parse::<Wish>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_own_address_is_that_from_which_packets_go() {
+        let loopback: SocketAddr = ([127, 0, 0, 1], 9).into();
+        assert_eq!(own_address(loopback), Some(loopback.ip()));
+        assert_eq!(Place::Here.address(), Ok(IpAddr::from(Ipv4Addr::LOCALHOST)));
+    }
+}

@@ -1,0 +1,216 @@
+//! Where the processes of a measurement meet that share no memory: the command that has started them listens, and each has a connection to it.
+//!
+//! Lines go both ways. A process says `join SECRET RANK`, `say WORDS` and `meet BYTES`, in hex; when all have met, each hears `met` with the
+//! bytes of all, by rank.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+
+/// How often it looks whether somebody has come.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a stranger may say nothing.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// The command's side.
+pub struct Hub {
+    listener: TcpListener,
+    at: SocketAddr,
+    secret: u64,
+}
+
+/// What has come together.
+struct Meeting {
+    turns: Vec<Option<String>>,
+    streams: Vec<Option<TcpStream>>,
+    left: usize,
+}
+
+impl Hub {
+    /// Listens where the processes reach this host by `address`.
+    pub fn open(address: IpAddr) -> Result<Hub, String> {
+        let failed = |e: std::io::Error| format!("cannot listen at {address}: {e}");
+        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let at = listener.local_addr().map_err(failed)?;
+        let mut secret = [0; 8];
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| format!("getrandom: {e}"))?;
+        Ok(Hub {
+            listener,
+            at,
+            secret: u64::from_ne_bytes(secret),
+        })
+    }
+
+    /// What a process gives to [`Wire::join`].
+    pub fn token(&self) -> String {
+        format!("{}/{:x}", self.at, self.secret)
+    }
+
+    /// Serves `size` processes until all have left, or `over` says that they have ended; `said` gets what they say. When one leaves before the
+    /// others, its connection is all that ends: the others learn of it when they meet.
+    pub fn serve(
+        &self,
+        size: usize,
+        over: &(dyn Fn() -> bool + Sync),
+        said: &(dyn Fn(&str) + Sync),
+    ) {
+        let meeting = Mutex::new(Meeting {
+            turns: vec![None; size],
+            streams: (0..size).map(|_| None).collect(),
+            left: 0,
+        });
+        std::thread::scope(|scope| {
+            loop {
+                match self.listener.accept() {
+                    Ok((stream, _)) => {
+                        let meeting = &meeting;
+                        scope.spawn(move || {
+                            if let Some(rank) = self.hear(&stream, size, meeting, said) {
+                                leave(meeting, rank);
+                            }
+                        });
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK),
+                    Err(_) => break,
+                }
+                if over() || lock(&meeting).left == size {
+                    break;
+                }
+            }
+            // Nobody waits any more for who has not come.
+            let all = &lock(&meeting).streams;
+            all.iter().flatten().for_each(close);
+        });
+    }
+
+    /// One process, to its end: its rank, if it is one of ours.
+    fn hear(
+        &self,
+        stream: &TcpStream,
+        size: usize,
+        meeting: &Mutex<Meeting>,
+        said: &(dyn Fn(&str) + Sync),
+    ) -> Option<usize> {
+        stream.set_nonblocking(false).ok()?;
+        stream.set_nodelay(true).ok()?;
+        stream.set_read_timeout(Some(GREETING)).ok()?;
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let greeting = lines.next()?;
+        stream.set_read_timeout(None).ok()?;
+        let (secret, rank) = greeting.strip_prefix("join ")?.split_once(' ')?;
+        if secret != format!("{:x}", self.secret) {
+            return None;
+        }
+        let rank: usize = rank.parse().ok().filter(|rank| *rank < size)?;
+        lock(meeting).streams[rank] = Some(stream.try_clone().ok()?);
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("say", words)) => said(words),
+                Some(("meet", bytes)) => meet(meeting, rank, bytes),
+                _ => break,
+            }
+        }
+        Some(rank)
+    }
+}
+
+fn lock(meeting: &Mutex<Meeting>) -> std::sync::MutexGuard<'_, Meeting> {
+    // What a thread that panics has left is whole: turns and streams are set at once.
+    meeting
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn close(stream: &TcpStream) {
+    // It may have been closed by the other side.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn meet(meeting: &Mutex<Meeting>, rank: usize, bytes: &str) {
+    let mut meeting = lock(meeting);
+    meeting.turns[rank] = Some(bytes.into());
+    if meeting.turns.iter().any(Option::is_none) {
+        // Who waits for one that has left would wait for ever.
+        if meeting.left > 0 {
+            meeting.streams.iter().flatten().for_each(close);
+        }
+        return;
+    }
+    let all: Vec<String> = meeting.turns.iter_mut().filter_map(Option::take).collect();
+    let line = format!("met {}\n", all.join(" "));
+    for mut stream in meeting.streams.iter().flatten() {
+        // One that has ended is noticed where it is read from.
+        let _ = stream.write_all(line.as_bytes());
+    }
+}
+
+fn leave(meeting: &Mutex<Meeting>, rank: usize) {
+    let mut meeting = lock(meeting);
+    meeting.left += 1;
+    meeting.streams[rank] = None;
+    if meeting.turns.iter().any(Option::is_some) {
+        meeting.streams.iter().flatten().for_each(close);
+    }
+}
+
+/// A process's side.
+pub struct Wire {
+    reader: RefCell<BufReader<TcpStream>>,
+    /// The address of this host by which it reaches the command.
+    pub here: IpAddr,
+}
+
+impl Wire {
+    /// Joins as `rank`; `token` is that of the hub.
+    pub fn join(token: &str, rank: usize) -> Result<Wire, String> {
+        let (at, secret) = token
+            .split_once('/')
+            .ok_or_else(|| format!("'{token}' is not ADDRESS/SECRET"))?;
+        let failed = |e: std::io::Error| format!("{at}, where the measurement is led: {e}");
+        let to: SocketAddr = at.parse().map_err(|_| format!("'{at}' is no address"))?;
+        let mut stream =
+            TcpStream::connect_timeout(&to, Duration::from_secs(10)).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        stream
+            .write_all(format!("join {secret} {rank}\n").as_bytes())
+            .map_err(failed)?;
+        let here = stream.local_addr().map_err(failed)?.ip();
+        Ok(Wire {
+            reader: RefCell::new(BufReader::new(stream)),
+            here,
+        })
+    }
+
+    /// Says a line.
+    pub fn say(&self, line: &str) -> Result<(), String> {
+        self.send(&format!("say {line}\n"))
+    }
+
+    /// Waits until all are here; what each has brought, by rank.
+    pub fn meet(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        self.send(&format!("meet {}\n", HEXLOWER.encode(mine)))?;
+        let mut line = String::new();
+        let read = self.reader.borrow_mut().read_line(&mut line);
+        let all = read.ok().filter(|n| *n > 0).and_then(|_| {
+            let all = line.trim_end_matches('\n').strip_prefix("met ")?;
+            all.split(' ')
+                .map(|one| HEXLOWER.decode(one.as_bytes()).ok())
+                .collect::<Option<Vec<_>>>()
+        });
+        all.ok_or("another process of the measurement has ended".into())
+    }
+
+    fn send(&self, line: &str) -> Result<(), String> {
+        let reader = self.reader.borrow();
+        reader
+            .get_ref()
+            .write_all(line.as_bytes())
+            .map_err(|e| format!("the measurement is led by nobody any more: {e}"))
+    }
+}

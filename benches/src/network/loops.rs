@@ -1,0 +1,297 @@
+//! What the provider costs by itself: no more calls than the exchange needs, by processes that do nothing else. Both drive the provider.
+
+use super::provider::{Far, Provider, call};
+use crate::bare::each;
+use crate::case::Case;
+use crate::ctx::Ctx;
+use unipgas_libfabric_sys::*;
+
+const EACH: usize = 500;
+/// 8-byte writes of a batch, and the bytes that they walk through.
+const WRITES: usize = 8192;
+const WALK: usize = 4096;
+/// The data of writes that end a batch; barriers have 0 to 6, by their step.
+const END: u64 = 7;
+const TAG: u64 = 0x1234;
+/// Where the word of atomic operations is.
+const WORD: u64 = 8192;
+
+struct Pair<'a> {
+    ctx: &'a Ctx,
+    provider: &'a Provider,
+    far: Far,
+}
+
+impl<'a> Pair<'a> {
+    fn of(ctx: &'a Ctx) -> Result<Self, String> {
+        let provider = ctx.provider()?;
+        let far = provider.far[ctx.other()];
+        ctx.sync();
+        Ok(Pair { ctx, provider, far })
+    }
+
+    /// fi_writedata of `len` bytes to `to`.
+    #[inline(always)]
+    fn write_data(&self, to: Far, len: usize, data: u64) -> Result<(), String> {
+        let Pair { provider, .. } = self;
+        let (from, desc) = (provider.source.base.cast(), provider.desc()[1]);
+        let context = provider.context();
+        // SAFETY:
+        // - open objects; the source is as long as the window, and stays
+        provider.post(true, || unsafe {
+            let (ep, rma) = (provider.ep, (*provider.ep).rma);
+            call!(
+                rma, writedata, ep, from, len, desc, data, to.peer, to.base, to.key, context
+            )
+        })
+    }
+
+    /// Looks until so many writes with this data have come.
+    #[inline(always)]
+    fn await_data(&self, data: u64, count: u64) -> Result<(), String> {
+        let written = &self.provider.counts.written[data as usize];
+        self.provider.until(|| written.get() >= count)
+    }
+
+    fn written(&self, data: u64) -> u64 {
+        self.provider.counts.written[data as usize].get()
+    }
+
+    /// Rank 0 does `batch`, while the other one drives its provider; each batch ends when the other one has been told so, and has answered.
+    fn alone(
+        &self,
+        each: usize,
+        mut batch: impl FnMut(usize) -> Result<(), String>,
+    ) -> Result<f64, String> {
+        let mut outcome = Ok(());
+        let mut ends = self.written(END);
+        let ns = self.ctx.per_op(each, |n| {
+            ends += 1;
+            let mut one = || {
+                if self.ctx.rank == 0 {
+                    batch(n)?;
+                    self.write_data(self.far, 0, END)?;
+                }
+                self.await_data(END, ends)?;
+                if self.ctx.rank != 0 {
+                    self.write_data(self.far, 0, END)?;
+                }
+                self.provider.drain()
+            };
+            if outcome.is_ok() {
+                outcome = one();
+            }
+        });
+        outcome.map(|()| ns)
+    }
+}
+
+/// Ping-pong of fi_writedata and fi_cq_read. ns one way.
+pub fn write_data(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
+    let mut round = pair.written(0);
+    let mut outcome: Result<(), String> = Ok(());
+    let len = case.bytes as usize;
+    let ns = ctx.per_op(EACH, |n| {
+        for _ in 0..n {
+            round += 1;
+            let one = || {
+                if ctx.rank == 0 {
+                    pair.write_data(pair.far, len, 0)?;
+                }
+                pair.await_data(0, round)?;
+                if ctx.rank != 0 {
+                    pair.write_data(pair.far, len, 0)?;
+                }
+                Ok(())
+            };
+            if outcome.is_ok() {
+                outcome = one();
+            }
+        }
+    });
+    outcome?;
+    pair.provider.drain()?;
+    Ok(ns / 2.0)
+}
+
+/// fi_fetch_atomic of a u64, one after the other. ns.
+pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
+    let (provider, far) = (pair.provider, pair.far);
+    let [result, operand] = provider.desc();
+    // SAFETY:
+    // - in the buffers, and aligned
+    let (one, before) = unsafe {
+        let at = WORD as usize;
+        (
+            provider.source.base.add(at).cast::<u64>(),
+            provider.memory.base.add(at + 64).cast::<u64>(),
+        )
+    };
+    // SAFETY:
+    // - in the buffer, which only this process uses
+    unsafe { one.write(1) };
+    pair.alone(EACH, |n| {
+        for _ in 0..n {
+            let context = provider.context();
+            // SAFETY:
+            // - open objects; operand and result are in registered buffers, which stay
+            provider.post(true, || unsafe {
+                let (ep, atomic) = (provider.ep, (*provider.ep).atomic);
+                call!(
+                    atomic,
+                    readwrite,
+                    ep,
+                    one.cast(),
+                    1,
+                    operand,
+                    before.cast(),
+                    result,
+                    far.peer,
+                    far.base + WORD,
+                    far.key,
+                    FI_UINT64,
+                    FI_SUM,
+                    context
+                )
+            })?;
+            provider.drain()?;
+        }
+        Ok(())
+    })
+}
+
+/// fi_inject_write of 8 bytes. Millions a second.
+pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
+    let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
+    let ns = pair.alone(WRITES, |n| {
+        for i in 0..n {
+            let to = far.base + (i * len % WALK) as u64;
+            let from = provider.source.base.cast();
+            // SAFETY:
+            // - open objects; the source is longer
+            provider.post(false, || unsafe {
+                let (ep, rma) = (provider.ep, (*provider.ep).rma);
+                call!(rma, inject, ep, from, len, far.peer, to, far.key)
+            })?;
+        }
+        Ok(())
+    });
+    ns.map(|ns| 1e3 / ns)
+}
+
+/// fi_write. GB/s.
+pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
+    let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
+    let desc = provider.desc()[1];
+    let ns = pair.alone(each(case.bytes), |n| {
+        for _ in 0..n {
+            let context = provider.context();
+            let from = provider.source.base.cast();
+            // SAFETY:
+            // - open objects; the source is as long as the window, and stays
+            provider.post(true, || unsafe {
+                let (ep, rma) = (provider.ep, (*provider.ep).rma);
+                call!(
+                    rma, write, ep, from, len, desc, far.peer, far.base, far.key, context
+                )
+            })?;
+            provider.look()?;
+        }
+        provider.drain()
+    });
+    ns.map(|ns| len as f64 / ns)
+}
+
+/// A butterfly of fi_writedata without bytes. us.
+pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let provider = ctx.provider()?;
+    let steps = ctx.size.trailing_zeros() as usize;
+    let far = provider.far[ctx.rank];
+    let pair = Pair { ctx, provider, far };
+    let mut counts: Vec<u64> = (0..steps).map(|step| pair.written(step as u64)).collect();
+    let mut outcome = Ok(());
+    // Nobody sends before all have counted.
+    ctx.sync();
+    let ns = ctx.per_op(EACH / 5, |n| {
+        for _ in 0..n {
+            for (step, count) in counts.iter_mut().enumerate() {
+                *count += 1;
+                if outcome.is_ok() {
+                    let to = provider.far[ctx.rank ^ (1 << step)];
+                    outcome = pair.write_data(to, 0, step as u64).and_then(|()| {
+                        let written = &provider.counts.written[step];
+                        while written.get() < *count {
+                            provider.look()?;
+                            ctx.relax();
+                        }
+                        Ok(())
+                    });
+                }
+            }
+        }
+    });
+    outcome?;
+    provider.drain()?;
+    Ok(ns / 1e3)
+}
+
+/// Ping-pong of fi_tsend and fi_trecv. ns one way.
+pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
+    let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
+    let [into, out] = provider.desc();
+    let (ep, to) = (provider.ep, provider.memory.base.cast());
+    let mut round = provider.counts.received.get();
+    let mut outcome: Result<(), String> = Ok(());
+    let ns = ctx.per_op(EACH, |n| {
+        for _ in 0..n {
+            round += 1;
+            let send = || {
+                let context = provider.context();
+                let from = provider.source.base.cast();
+                // SAFETY:
+                // - open objects; the source is longer, and stays
+                provider.post(true, || unsafe {
+                    call!(
+                        (*ep).tagged,
+                        send,
+                        ep,
+                        from,
+                        len,
+                        out,
+                        far.peer,
+                        TAG,
+                        context
+                    )
+                })
+            };
+            let one = || {
+                let context = provider.context();
+                // SAFETY:
+                // - open objects; the buffer is longer, and nobody else uses it before the message has come
+                provider.post(false, || unsafe {
+                    let any = FI_ADDR_UNSPEC;
+                    call!((*ep).tagged, recv, ep, to, len, into, any, TAG, 0, context)
+                })?;
+                if ctx.rank == 0 {
+                    send()?;
+                }
+                provider.until(|| provider.counts.received.get() == round)?;
+                if ctx.rank != 0 {
+                    send()?;
+                }
+                Ok(())
+            };
+            if outcome.is_ok() {
+                outcome = one();
+            }
+        }
+    });
+    outcome?;
+    provider.drain()?;
+    Ok(ns / 2.0)
+}

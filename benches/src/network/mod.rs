@@ -1,0 +1,111 @@
+//! The limits of a network: what the same exchange costs over the kernel's TCP, and by a bare loop over the provider of libfabric that ours use.
+//!
+//! Both are between the same processes as ours, and measured in turn with them. Processes wait by looking, as ours do before they sleep.
+
+pub mod hosts;
+pub mod hub;
+mod loops;
+mod provider;
+mod tcp;
+
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use unipgas_ofi::choice::{Wish, choose};
+use unipgas_ofi::library::Library;
+
+use crate::case::{Case, Metric};
+use crate::ctx::Ctx;
+use crate::worker::Body;
+use hub::Wire;
+use provider::Provider;
+use tcp::Tcp;
+
+/// A process's part of it.
+pub struct Network {
+    /// Where the processes meet.
+    pub wire: Wire,
+    tcp: OnceCell<Result<Tcp, String>>,
+    provider: OnceCell<Result<Provider, String>>,
+}
+
+impl Network {
+    /// Meets the others at the hub of `token`.
+    pub fn join(token: &str, rank: usize) -> Result<Network, String> {
+        Ok(Network {
+            wire: Wire::join(token, rank)?,
+            tcp: OnceCell::new(),
+            provider: OnceCell::new(),
+        })
+    }
+
+    /// The provider that ours use, as one word, and the release of libfabric.
+    pub fn provider_name(&self) -> String {
+        let wish = Wish::from_env();
+        let name = wish.and_then(|wish| choose(&wish, self.other_hosts()));
+        let release = Library::get().map(Library::release);
+        match (name, release) {
+            (Ok(info), Ok((major, minor))) => format!("{} {major}.{minor}", info.provider()),
+            _ => "none -".into(),
+        }
+    }
+
+    /// The address of this host at which the provider is, else the one by which the command is reached.
+    fn address(&self) -> IpAddr {
+        let chosen = Wish::from_env().and_then(|wish| choose(&wish, self.other_hosts()));
+        let address = chosen.ok().and_then(|info| info.address());
+        address.unwrap_or(self.wire.here)
+    }
+
+    /// Whether the processes are on several hosts: else the command is reached by the host's loop.
+    fn other_hosts(&self) -> bool {
+        !self.wire.here.is_loopback()
+    }
+}
+
+impl Ctx {
+    /// The connections, made when they are first needed: by all processes at the same time.
+    fn tcp(&self) -> Result<&Tcp, String> {
+        let network = self.network()?;
+        let tcp = network
+            .tcp
+            .get_or_init(|| together(self, Tcp::connect(self, network.address())));
+        tcp.as_ref().map_err(String::clone)
+    }
+
+    /// The provider's objects, opened likewise.
+    fn provider(&self) -> Result<&Provider, String> {
+        let network = self.network()?;
+        let provider = network
+            .provider
+            .get_or_init(|| together(self, Provider::open(self, network.other_hosts())));
+        provider.as_ref().map_err(String::clone)
+    }
+}
+
+/// What a process has made, if all have made theirs.
+fn together<T>(ctx: &Ctx, made: Result<T, String>) -> Result<T, String> {
+    match ctx.all(made.is_ok()) {
+        true => made,
+        false => Err(made.err().unwrap_or("another process has none".into())),
+    }
+}
+
+/// The limits of a case.
+pub fn bodies(case: &Case) -> Vec<Body> {
+    let body = |api, run| Body { api, run };
+    let both = |tcp, provider| vec![body("bare/tcp", tcp), body("provider", provider)];
+    match case.metric {
+        Metric::PutNotice => vec![
+            body("bare/tcp", tcp::ping_pong),
+            body("bare/tcp_blocking", tcp::ping_pong_blocking),
+            body("provider", loops::write_data),
+        ],
+        Metric::FetchAdd => both(tcp::round_trip, loops::fetch_add),
+        Metric::PutRate => both(tcp::rate, loops::rate),
+        Metric::Bandwidth => both(tcp::stream, loops::bandwidth),
+        Metric::Barrier => both(tcp::barrier, loops::barrier),
+        Metric::Message | Metric::FiTagged => both(tcp::ping_pong, loops::tagged),
+        _ => Vec::new(),
+    }
+}

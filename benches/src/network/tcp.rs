@@ -1,0 +1,193 @@
+//! The kernel's part: plain sockets, one for each partner of a butterfly.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+use crate::case::Case;
+use crate::ctx::Ctx;
+
+/// Connections to the processes whose number differs in one bit, by that bit.
+pub struct Tcp {
+    streams: Vec<TcpStream>,
+}
+
+const EACH: usize = 500;
+/// 8-byte messages of a batch.
+const MESSAGES: usize = 8192;
+
+fn failed(e: std::io::Error) -> String {
+    format!("TCP: {e}")
+}
+
+impl Tcp {
+    /// Connects to the partners, each of which has an address that the others reach; this one's is `here`.
+    pub fn connect(ctx: &Ctx, here: IpAddr) -> Result<Tcp, String> {
+        // All share, whatever has come of it.
+        let listener = TcpListener::bind((here, 0));
+        let own = listener.as_ref().ok().and_then(|l| l.local_addr().ok());
+        let own = own.map_or(String::new(), |own| own.to_string());
+        let places = ctx.share(own.as_bytes());
+        let listener = listener.map_err(failed)?;
+        let mut streams = Vec::new();
+        for partner in partners(ctx) {
+            let stream = match ctx.rank < partner {
+                true => listener.accept().map_err(failed)?.0,
+                false => {
+                    let place = String::from_utf8_lossy(&places[partner]);
+                    let place: SocketAddr = place
+                        .parse()
+                        .map_err(|_| format!("process {partner} does not listen"))?;
+                    TcpStream::connect(place).map_err(failed)?
+                }
+            };
+            stream.set_nodelay(true).map_err(failed)?;
+            streams.push(stream);
+        }
+        Ok(Tcp { streams })
+    }
+
+    fn other(&self) -> &TcpStream {
+        &self.streams[0]
+    }
+
+    fn set_blocking(&self, blocking: bool) -> Result<(), String> {
+        let mut streams = self.streams.iter();
+        streams.try_for_each(|stream| stream.set_nonblocking(!blocking).map_err(failed))
+    }
+}
+
+/// Those with whom a butterfly has this process exchange, in order.
+fn partners(ctx: &Ctx) -> impl Iterator<Item = usize> {
+    let steps = ctx.size.trailing_zeros();
+    (0..steps).map(|step| ctx.rank ^ (1 << step))
+}
+
+/// Writes all, with as many calls as that takes.
+fn write(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), String> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == ErrorKind::WouldBlock => ctx.relax(),
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Reads all, looking until it has come; where the socket blocks, sleeping.
+fn read(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), String> {
+    while !bytes.is_empty() {
+        match stream.read(bytes) {
+            Ok(0) => return Err("TCP: the other process has closed".into()),
+            Ok(n) => bytes = &mut bytes[n..],
+            Err(e) if e.kind() == ErrorKind::WouldBlock => ctx.relax(),
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    Ok(())
+}
+
+/// `per_op` of what may fail.
+fn per_op(
+    ctx: &Ctx,
+    each: usize,
+    mut one: impl FnMut(usize) -> Result<(), String>,
+) -> Result<f64, String> {
+    let mut outcome = Ok(());
+    let ns = ctx.per_op(each, |n| {
+        for i in 0..n {
+            if outcome.is_ok() {
+                outcome = one(i);
+            }
+        }
+    });
+    outcome.map(|()| ns)
+}
+
+fn both_ways(ctx: &Ctx, case: &Case, blocking: bool) -> Result<f64, String> {
+    let tcp = ctx.tcp()?;
+    tcp.set_blocking(blocking)?;
+    let mut bytes = vec![1; case.bytes as usize];
+    ctx.sync();
+    per_op(ctx, EACH, |_| {
+        if ctx.rank == 0 {
+            write(ctx, tcp.other(), &bytes)?;
+        }
+        read(ctx, tcp.other(), &mut bytes)?;
+        if ctx.rank != 0 {
+            write(ctx, tcp.other(), &bytes)?;
+        }
+        Ok(())
+    })
+}
+
+/// Ping-pong in which both look for bytes without sleeping. ns one way.
+pub fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    both_ways(ctx, case, false).map(|ns| ns / 2.0)
+}
+
+/// The same, sleeping in the kernel.
+pub fn ping_pong_blocking(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    both_ways(ctx, case, true).map(|ns| ns / 2.0)
+}
+
+/// A question and its answer. ns.
+pub fn round_trip(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    both_ways(ctx, case, false)
+}
+
+/// Rank 0 sends `each` messages, which rank 1 takes as they come and acknowledges at the end. ns a message.
+fn one_way(ctx: &Ctx, len: usize, each: usize) -> Result<f64, String> {
+    let tcp = ctx.tcp()?;
+    tcp.set_blocking(true)?;
+    let mut bytes = vec![1; len];
+    let mut taken = vec![0; len.max(64 << 10)];
+    let mut end = [0];
+    ctx.sync();
+    per_op(ctx, each, |i| {
+        if ctx.rank == 0 {
+            write(ctx, tcp.other(), &bytes)?;
+            if i + 1 == each {
+                read(ctx, tcp.other(), &mut end)?;
+            }
+        } else if i == 0 {
+            let mut left = len * each;
+            while left > 0 {
+                let most = left.min(taken.len());
+                match tcp.other().read(&mut taken[..most]).map_err(failed)? {
+                    0 => return Err("TCP: the other process has closed".into()),
+                    n => left -= n,
+                }
+            }
+            bytes[0] = taken[0];
+            write(ctx, tcp.other(), &end)?;
+        }
+        Ok(())
+    })
+}
+
+/// Messages of 8 bytes, each in a call of its own. Millions a second.
+pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    one_way(ctx, case.bytes as usize, MESSAGES).map(|ns| 1e3 / ns)
+}
+
+/// Long messages. GB/s.
+pub fn stream(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let each = crate::bare::each(case.bytes);
+    one_way(ctx, case.bytes as usize, each).map(|ns| case.bytes as f64 / ns)
+}
+
+/// A butterfly of 8-byte messages. us.
+pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let tcp = ctx.tcp()?;
+    tcp.set_blocking(ctx.crowded)?;
+    let mut bytes = [1; 8];
+    ctx.sync();
+    let ns = per_op(ctx, EACH / 5, |_| {
+        tcp.streams.iter().try_for_each(|stream| {
+            write(ctx, stream, &bytes)?;
+            read(ctx, stream, &mut bytes)
+        })
+    });
+    ns.map(|ns| ns / 1e3)
+}
