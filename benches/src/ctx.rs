@@ -193,6 +193,14 @@ impl Ctx {
         self.visit.get() % 16
     }
 
+    /// Operations of a batch: as many as that where they are the fastest, fewer on a network.
+    pub fn fewer(&self, each: usize) -> usize {
+        match self.ground {
+            Ground::Memory(_) => each,
+            Ground::Network(_) => each / 8,
+        }
+    }
+
     /// Batches in one visit.
     pub fn batches(&self) -> usize {
         if self.quick { 7 } else { 21 }

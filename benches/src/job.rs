@@ -1,9 +1,9 @@
 //! Starts the measured processes and collects what they found.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use unipgas_core::job::Launch;
 use unipgas_core::job::launch::{Outcome, Output};
 
@@ -68,7 +68,7 @@ pub fn run(
             let text = Mutex::new(String::new());
             let said = |line: &str| {
                 heard(line);
-                let mut text = text.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let mut text = text.lock();
                 text.push_str(line);
                 text.push('\n');
             };
@@ -78,9 +78,7 @@ pub fn run(
                 over.store(true, Ordering::Release);
                 outcome
             });
-            let text = text
-                .into_inner()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let text = text.into_inner();
             samples.read(&text);
             outcome
         }

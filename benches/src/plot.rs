@@ -191,7 +191,12 @@ mod tests {
             }
         }
         let dir = std::env::temp_dir().join(format!("unipgas-plot-{}", std::process::id()));
-        let written = write(&dir, &crate::record::all(&cases, &samples, "shm")).expect("a plot");
+        let setting = crate::record::Setting {
+            backend: "shm".into(),
+            hosts: "this one".into(),
+            network: false,
+        };
+        let written = write(&dir, &crate::record::all(&cases, &samples, &setting)).expect("a plot");
         let svg = std::fs::read_to_string(&written[0]).expect("the file");
         std::fs::remove_dir_all(&dir).expect("the directory goes");
         assert_eq!(written.len(), 1, "no bandwidth was measured");

@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use unipgas_core::job::launch::{self, Keeper, Launch, Output, Part};
 
 use crate::job::{outcome_of, worker};
@@ -250,15 +250,14 @@ impl Hosts {
         let ended = parts.run(&homes, false, |_, kind, bytes| {
             if kind == END && !bytes.is_empty() {
                 // The first to fail is the reason of the others.
-                let mut failure = failure
+                failure
                     .lock()
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
-                failure.get_or_insert(String::from_utf8_lossy(bytes).into_owned());
+                    .get_or_insert(String::from_utf8_lossy(bytes).into_owned());
                 parts.end();
             }
         });
         let failure = failure.into_inner();
-        match failure.unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        match failure {
             Some(why) => Err(why),
             None => ended.map_err(|e| e.to_string()),
         }

@@ -6,10 +6,10 @@
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 
 /// How often it looks whether somebody has come.
 const LOOK: Duration = Duration::from_millis(5);
@@ -79,12 +79,12 @@ impl Hub {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK),
                     Err(_) => break,
                 }
-                if over() || lock(&meeting).left == size {
+                if over() || meeting.lock().left == size {
                     break;
                 }
             }
             // Nobody waits any more for who has not come.
-            let all = &lock(&meeting).streams;
+            let all = &meeting.lock().streams;
             all.iter().flatten().for_each(close);
         });
     }
@@ -108,7 +108,7 @@ impl Hub {
             return None;
         }
         let rank: usize = rank.parse().ok().filter(|rank| *rank < size)?;
-        lock(meeting).streams[rank] = Some(stream.try_clone().ok()?);
+        meeting.lock().streams[rank] = Some(stream.try_clone().ok()?);
         for line in lines {
             match line.split_once(' ') {
                 Some(("say", words)) => said(words),
@@ -120,20 +120,13 @@ impl Hub {
     }
 }
 
-fn lock(meeting: &Mutex<Meeting>) -> std::sync::MutexGuard<'_, Meeting> {
-    // What a thread that panics has left is whole: turns and streams are set at once.
-    meeting
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 fn close(stream: &TcpStream) {
     // It may have been closed by the other side.
     let _ = stream.shutdown(Shutdown::Both);
 }
 
 fn meet(meeting: &Mutex<Meeting>, rank: usize, bytes: &str) {
-    let mut meeting = lock(meeting);
+    let mut meeting = meeting.lock();
     meeting.turns[rank] = Some(bytes.into());
     if meeting.turns.iter().any(Option::is_none) {
         // Who waits for one that has left would wait for ever.
@@ -151,7 +144,7 @@ fn meet(meeting: &Mutex<Meeting>, rank: usize, bytes: &str) {
 }
 
 fn leave(meeting: &Mutex<Meeting>, rank: usize) {
-    let mut meeting = lock(meeting);
+    let mut meeting = meeting.lock();
     meeting.left += 1;
     meeting.streams[rank] = None;
     if meeting.turns.iter().any(Option::is_some) {
@@ -212,5 +205,80 @@ impl Wire {
             .get_ref()
             .write_all(line.as_bytes())
             .map_err(|e| format!("the measurement is led by nobody any more: {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn hub() -> Hub {
+        Hub::open([127, 0, 0, 1].into()).expect("a hub")
+    }
+
+    #[test]
+    fn processes_share_what_they_bring_and_are_heard() {
+        let hub = hub();
+        let said = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            let process = |rank: usize| {
+                let wire = Wire::join(&hub.token(), rank).expect("a place");
+                for turn in 0..3u8 {
+                    let all = wire.meet(&[turn, rank as u8]).expect("the others");
+                    assert_eq!(all, [[turn, 0], [turn, 1], [turn, 2]]);
+                    assert_eq!(wire.meet(&[]).expect("the others"), [[0u8; 0]; 3]);
+                }
+                if rank == 0 {
+                    wire.say("put_notice:2:8 gaspi 12").expect("the command");
+                    wire.say("! gaspi: why").expect("the command");
+                }
+            };
+            for rank in 0..3 {
+                scope.spawn(move || process(rank));
+            }
+            hub.serve(3, &|| false, &|line| {
+                said.lock().push(line.to_string());
+            });
+        });
+        let said = said.into_inner();
+        assert_eq!(said, ["put_notice:2:8 gaspi 12", "! gaspi: why"]);
+    }
+
+    #[test]
+    fn who_meets_nobody_any_more_is_told() {
+        let hub = hub();
+        std::thread::scope(|scope| {
+            let process = |rank: usize| {
+                let wire = Wire::join(&hub.token(), rank).expect("a place");
+                wire.meet(&[]).expect("both are here");
+                if rank == 0 {
+                    assert!(wire.meet(&[]).is_err());
+                }
+            };
+            for rank in 0..2 {
+                scope.spawn(move || process(rank));
+            }
+            hub.serve(2, &|| false, &|_| {});
+        });
+    }
+
+    #[test]
+    fn strangers_are_not_heard() {
+        let hub = hub();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let wrong = format!("{}/0", hub.at);
+                for (token, rank) in [(wrong, 0), (hub.token(), 7)] {
+                    let wire = Wire::join(&token, rank).expect("a connection");
+                    assert!(wire.meet(&[]).is_err());
+                }
+                over.store(true, Ordering::Release);
+            });
+            hub.serve(1, &|| over.load(Ordering::Acquire), &|line| {
+                panic!("{line} is heard")
+            });
+        });
     }
 }

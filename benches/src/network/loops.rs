@@ -222,14 +222,9 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 *count += 1;
                 if outcome.is_ok() {
                     let to = provider.far[ctx.rank ^ (1 << step)];
-                    outcome = pair.write_data(to, 0, step as u64).and_then(|()| {
-                        let written = &provider.counts.written[step];
-                        while written.get() < *count {
-                            provider.look()?;
-                            ctx.relax();
-                        }
-                        Ok(())
-                    });
+                    outcome = pair
+                        .write_data(to, 0, step as u64)
+                        .and_then(|()| pair.await_data(step as u64, *count));
                 }
             }
         }

@@ -109,3 +109,6 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

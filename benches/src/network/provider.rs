@@ -82,6 +82,8 @@ pub struct Provider {
     pub begun: Cell<u64>,
     /// By rank.
     pub far: Vec<Far>,
+    /// Whether others need the cores.
+    crowded: bool,
 }
 
 fn text(name: *const c_char) -> String {
@@ -98,7 +100,7 @@ fn text(name: *const c_char) -> String {
 impl Provider {
     /// Opens the provider and the interface that the backend `ofi` would choose, and tells the others.
     pub fn open(ctx: &Ctx, other_hosts: bool) -> Result<Provider, String> {
-        let opened = Provider::alone(other_hosts);
+        let opened = Provider::alone(ctx.crowded, other_hosts);
         let hello = match &opened {
             Ok((_, hello)) => hello.as_slice(),
             Err(_) => &[],
@@ -115,7 +117,7 @@ impl Provider {
     }
 
     /// The objects, and what peers have to know of them.
-    fn alone(other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
+    fn alone(crowded: bool, other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
         let library = Library::get()?;
         let wish = Wish::from_env().map_err(|e| e.to_string())?;
         let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
@@ -142,7 +144,11 @@ impl Provider {
             counts: Counts::default(),
             begun: Cell::new(0),
             far: Vec::new(),
+            crowded,
         };
+        // SAFETY:
+        // - so long, and nobody else's
+        unsafe { provider.memory.base.write_bytes(0, WINDOW) };
         provider.open_all()?;
         let hello = provider.hello()?;
         Ok((provider, hello))
@@ -375,6 +381,9 @@ impl Provider {
     pub fn until(&self, is_so: impl Fn() -> bool) -> Result<(), String> {
         while !is_so() {
             self.look()?;
+            if self.crowded {
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }

@@ -210,7 +210,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         };
         let mut failed = Ok(());
         let mut sum = 0u64;
-        let ns = ctx.per_op(5000, |n| {
+        let ns = ctx.per_op(ctx.fewer(5000), |n| {
             for _ in 0..n {
                 match core.endpoint.fetch_add(core.engine(), target, 1) {
                     Ok(before) => sum = sum.wrapping_add(before),
@@ -260,7 +260,7 @@ fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String
 
 /// 8-byte puts.
 pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    puts(ctx, 8, 64 * 512, 4096).map(|ns| 1e3 / ns)
+    puts(ctx, 8, ctx.fewer(64 * 512), 4096).map(|ns| 1e3 / ns)
 }
 
 /// Large puts.

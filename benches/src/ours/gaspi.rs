@@ -214,7 +214,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     if ctx.rank == 0 {
         let mut failed = Ok(());
         let mut old = 0u64;
-        let ns = ctx.per_op(5000, |n| {
+        let ns = ctx.per_op(ctx.fewer(5000), |n| {
             for _ in 0..n {
                 // SAFETY:
                 // - a valid place for the result
@@ -267,7 +267,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
 
 /// 8-byte gaspi_write.
 pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    puts(ctx, 8, 64 * 512, 4096).map(|ns| 1e3 / ns)
+    puts(ctx, 8, ctx.fewer(64 * 512), 4096).map(|ns| 1e3 / ns)
 }
 
 /// Large gaspi_write.

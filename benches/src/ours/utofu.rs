@@ -280,7 +280,7 @@ pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
         let mut failed = Ok(());
-        let ns = ctx.per_op(5000, |n| {
+        let ns = ctx.per_op(ctx.fewer(5000), |n| {
             for _ in 0..n {
                 // SAFETY:
                 // - no pointers but the context
@@ -339,7 +339,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             }
         }
         let mut failed = Ok(());
-        let ns = ctx.per_op(BATCH * 512, |n| {
+        let ns = ctx.per_op(ctx.fewer(BATCH * 512), |n| {
             for _ in 0..n / BATCH {
                 // SAFETY:
                 // - the descriptors just made

@@ -33,7 +33,7 @@ trait Peer {
 /// The peers of this machine.
 pub struct Peers {
     ready: Vec<Box<dyn Peer>>,
-    /// Which of them did not end, with how many processes.
+    /// Which of them did not end, or measured nothing, with how many processes.
     stuck: Vec<(usize, u32)>,
     _workshop: Workshop,
 }
@@ -94,7 +94,8 @@ impl Peers {
         self.ready.iter().map(|p| p.name()).collect()
     }
 
-    /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end is not asked again.
+    /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end, or
+    /// could do nothing, is not asked again.
     pub fn measure(&mut self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
         let Some(processes) = cases.first().map(|c| c.processes) else {
             return;
@@ -108,7 +109,7 @@ impl Peers {
         samples.read(&text);
         if let Some(why) = failure {
             samples.note(format!("{}: {why}", peer.name()));
-            if start.elapsed() >= LIMIT {
+            if start.elapsed() >= LIMIT || text.is_empty() {
                 self.stuck.push((index, processes));
             }
         }

@@ -1,0 +1,101 @@
+//! The loops between two threads that play processes.
+
+use std::cell::{Cell, OnceCell};
+
+use super::*;
+use crate::ctx::Ground;
+use hub::Hub;
+
+/// Two processes of this host that do `body`.
+fn two(body: impl Fn(&Ctx) + Sync) {
+    let hub = Hub::open([127, 0, 0, 1].into()).expect("a hub");
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let (token, body) = (hub.token(), &body);
+            scope.spawn(move || {
+                let network = Network::join(&token, rank).expect("a place");
+                body(&Ctx {
+                    rank,
+                    size: 2,
+                    crowded: true,
+                    quick: true,
+                    ground: Ground::Network(Box::new(network)),
+                    visit: Cell::new(0),
+                    ours: OnceCell::new(),
+                });
+            });
+        }
+        hub.serve(2, &|| false, &|_| {});
+    });
+}
+
+fn case(metric: Metric, bytes: u64) -> Case {
+    Case {
+        metric,
+        processes: 2,
+        bytes,
+    }
+}
+
+fn measured(value: Result<f64, String>) {
+    let value = value.expect("a value");
+    assert!(value.is_finite() && value >= 0.0, "{value}");
+}
+
+#[test]
+fn loops_over_tcp_end_with_a_value() {
+    two(|ctx| {
+        for (metric, bytes) in [
+            (Metric::PutNotice, 8),
+            (Metric::FetchAdd, 8),
+            (Metric::PutRate, 8),
+            (Metric::Bandwidth, 1 << 20),
+            (Metric::Barrier, 0),
+            (Metric::Message, 8),
+        ] {
+            let bodies = bodies(&case(metric, bytes));
+            for body in bodies.iter().filter(|body| body.api.starts_with("bare/")) {
+                measured((body.run)(ctx, &case(metric, bytes)));
+            }
+        }
+    });
+}
+
+#[test]
+fn loops_over_a_provider_do_what_they_say() {
+    if let Err(why) = Library::get() {
+        eprintln!("left out: {why} (Debian: libfabric1)");
+        return;
+    }
+    two(|ctx| {
+        let provider = ctx.provider().expect("a provider");
+        let bytes = |len: usize| {
+            // SAFETY:
+            // - in the buffer, of which the loop's end says that nobody writes into it now
+            unsafe { std::slice::from_raw_parts(provider.memory.base, len) }
+        };
+        let here = ctx.rank == 1;
+        assert!(bytes(provider::WINDOW).iter().all(|byte| *byte == 0));
+        measured(loops::write_data(ctx, &case(Metric::PutNotice, 8)));
+        assert_eq!(bytes(16), [[1; 8], [0; 8]].concat());
+        measured(loops::rate(ctx, &case(Metric::PutRate, 8)));
+        let written = bytes(8192).iter().filter(|byte| **byte == 1).count();
+        assert_eq!(written, if here { 4096 } else { 8 });
+        measured(loops::barrier(ctx, &case(Metric::Barrier, 0)));
+        measured(loops::tagged(ctx, &case(Metric::Message, 64)));
+        assert!(bytes(64).iter().all(|byte| *byte == 1));
+        measured(loops::fetch_add(ctx, &case(Metric::FetchAdd, 8)));
+        if here {
+            let word = bytes(8200)
+                .last_chunk()
+                .map(|word| u64::from_ne_bytes(*word));
+            // The batch that goes ahead as warm-up adds, too.
+            assert_eq!(word, Some((ctx.batches() as u64 + 1) * 500));
+        }
+        measured(loops::bandwidth(ctx, &case(Metric::Bandwidth, 1 << 20)));
+        ctx.sync();
+        // Beyond the words of the atomic operations.
+        let written = bytes(1 << 20)[16 << 10..].iter().all(|byte| *byte == 1);
+        assert_eq!(written, here);
+    });
+}
