@@ -199,6 +199,7 @@ impl Metric {
             Metric::Message => {
                 "message with its receipt, one way (kernel: ping-pong; provider: fi_tsend)"
             }
+            Metric::FiTagged => "fi_tsend to fi_trecv, one way (kernel: ping-pong)",
             _ => self.about(),
         }
     }
@@ -394,5 +395,6 @@ pub fn of_a_network(quick: bool) -> Vec<Case> {
     add(Metric::Barrier, 2, &[0]);
     add(Metric::Barrier, 4, &[0]);
     add(Metric::Message, 2, &[8]);
+    add(Metric::FiTagged, 2, &[8]);
     cases
 }

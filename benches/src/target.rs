@@ -66,7 +66,7 @@ pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
         (Metric::FetchAdd, _) => vec![AtMostProvider(1.25), AheadOfPeers(1.0)],
         (Metric::PutRate, _) => vec![AtLeastProvider(0.9), AheadOfPeers(1.0)],
         (Metric::Bandwidth, b) if b == 1 << 20 => vec![AtLeastProvider(0.95), AheadOfPeers(1.0)],
-        (Metric::Message, _) => vec![AtMostProvider(1.2), AheadOfPeers(1.0)],
+        (Metric::Message | Metric::FiTagged, _) => vec![AtMostProvider(1.2), AheadOfPeers(1.0)],
         (Metric::Barrier, _) => vec![AheadOfPeers(1.0)],
         _ => Vec::new(),
     }

@@ -199,10 +199,10 @@ impl Hosts {
     }
 
     /// What runs a command there: it is called as ssh is.
-    pub fn shell(&self) -> &OsStr {
+    pub fn shell(&self) -> OsString {
         match &self.by {
-            By::Shell(shell) => shell,
-            By::Launcher(_) => OsStr::new("ssh"),
+            By::Shell(shell) => shell.clone(),
+            By::Launcher(_) => std::env::var_os(SHELL).unwrap_or("ssh".into()),
         }
     }
 

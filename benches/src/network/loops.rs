@@ -1,6 +1,6 @@
 //! What the provider costs by itself: no more calls than the exchange needs, by processes that do nothing else. Both drive the provider.
 
-use super::provider::{Far, Provider, call};
+use super::provider::{Far, Provider, Whose, call};
 use crate::bare::each;
 use crate::case::Case;
 use crate::ctx::Ctx;
@@ -16,6 +16,25 @@ const TAG: u64 = 0x1234;
 /// Where the word of atomic operations is.
 const WORD: u64 = 8192;
 
+macro_rules! of_each_provider {
+    ($($name:ident)*) => {
+        /// The loops over the provider that ours use.
+        pub mod theirs {
+            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::Whose::Theirs, case)
+            })*
+        }
+
+        /// The same loops over our provider.
+        pub mod ours {
+            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::Whose::Ours, case)
+            })*
+        }
+    };
+}
+of_each_provider! { write_data fetch_add rate bandwidth tagged barrier }
+
 struct Pair<'a> {
     ctx: &'a Ctx,
     provider: &'a Provider,
@@ -23,8 +42,8 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn of(ctx: &'a Ctx) -> Result<Self, String> {
-        let provider = ctx.provider()?;
+    fn of(ctx: &'a Ctx, whose: Whose) -> Result<Self, String> {
+        let provider = ctx.provider(whose)?;
         let far = provider.far[ctx.other()];
         ctx.sync();
         Ok(Pair { ctx, provider, far })
@@ -87,8 +106,8 @@ impl<'a> Pair<'a> {
 }
 
 /// Ping-pong of fi_writedata and fi_cq_read. ns one way.
-pub fn write_data(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx)?;
+fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
     let mut round = pair.written(0);
     let mut outcome: Result<(), String> = Ok(());
     let len = case.bytes as usize;
@@ -116,8 +135,8 @@ pub fn write_data(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// fi_fetch_atomic of a u64, one after the other. ns.
-pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx)?;
+fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
     let (provider, far) = (pair.provider, pair.far);
     let [result, operand] = provider.desc();
     // SAFETY:
@@ -163,8 +182,8 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// fi_inject_write of 8 bytes. Millions a second.
-pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx)?;
+fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let ns = pair.alone(WRITES, |n| {
         for i in 0..n {
@@ -183,8 +202,8 @@ pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// fi_write. GB/s.
-pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx)?;
+fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
     let ns = pair.alone(each(case.bytes), |n| {
@@ -207,8 +226,8 @@ pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// A butterfly of fi_writedata without bytes. us.
-pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let provider = ctx.provider()?;
+fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
+    let provider = ctx.provider(whose)?;
     let steps = ctx.size.trailing_zeros() as usize;
     let far = provider.far[ctx.rank];
     let pair = Pair { ctx, provider, far };
@@ -235,8 +254,8 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Ping-pong of fi_tsend and fi_trecv. ns one way.
-pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx)?;
+fn tagged(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let [into, out] = provider.desc();
     let (ep, to) = (provider.ep, provider.memory.base.cast());

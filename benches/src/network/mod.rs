@@ -18,7 +18,7 @@ use crate::case::{Case, Metric};
 use crate::ctx::Ctx;
 use crate::worker::Body;
 use hub::Wire;
-use provider::Provider;
+use provider::{Provider, Whose};
 use tcp::Tcp;
 
 /// A process's part of it.
@@ -26,7 +26,8 @@ pub struct Network {
     /// Where the processes meet.
     pub wire: Wire,
     tcp: OnceCell<Result<Tcp, String>>,
-    provider: OnceCell<Result<Provider, String>>,
+    theirs: OnceCell<Result<Provider, String>>,
+    ours: OnceCell<Result<Provider, String>>,
 }
 
 impl Network {
@@ -35,7 +36,8 @@ impl Network {
         Ok(Network {
             wire: Wire::join(token, rank)?,
             tcp: OnceCell::new(),
-            provider: OnceCell::new(),
+            theirs: OnceCell::new(),
+            ours: OnceCell::new(),
         })
     }
 
@@ -74,12 +76,14 @@ impl Ctx {
     }
 
     /// The provider's objects, opened likewise.
-    fn provider(&self) -> Result<&Provider, String> {
+    fn provider(&self, whose: Whose) -> Result<&Provider, String> {
         let network = self.network()?;
-        let provider = network
-            .provider
-            .get_or_init(|| together(self, Provider::open(self, network.other_hosts())));
-        provider.as_ref().map_err(String::clone)
+        let place = match whose {
+            Whose::Theirs => &network.theirs,
+            Whose::Ours => &network.ours,
+        };
+        let open = || together(self, Provider::open(self, whose, network.other_hosts()));
+        place.get_or_init(open).as_ref().map_err(String::clone)
     }
 }
 
@@ -94,18 +98,42 @@ fn together<T>(ctx: &Ctx, made: Result<T, String>) -> Result<T, String> {
 /// The limits of a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
     let body = |api, run| Body { api, run };
-    let both = |tcp, provider| vec![body("bare/tcp", tcp), body("provider", provider)];
     match case.metric {
         Metric::PutNotice => vec![
             body("bare/tcp", tcp::ping_pong),
             body("bare/tcp_blocking", tcp::ping_pong_blocking),
-            body("provider", loops::write_data),
+            body("provider", loops::theirs::write_data),
+            body("unipgas", loops::ours::write_data),
         ],
-        Metric::FetchAdd => both(tcp::round_trip, loops::fetch_add),
-        Metric::PutRate => both(tcp::rate, loops::rate),
-        Metric::Bandwidth => both(tcp::stream, loops::bandwidth),
-        Metric::Barrier => both(tcp::barrier, loops::barrier),
-        Metric::Message | Metric::FiTagged => both(tcp::ping_pong, loops::tagged),
+        Metric::FetchAdd => vec![
+            body("bare/tcp", tcp::round_trip),
+            body("provider", loops::theirs::fetch_add),
+            body("unipgas", loops::ours::fetch_add),
+        ],
+        Metric::PutRate => vec![
+            body("bare/tcp", tcp::rate),
+            body("provider", loops::theirs::rate),
+            body("unipgas", loops::ours::rate),
+        ],
+        Metric::Bandwidth => vec![
+            body("bare/tcp", tcp::stream),
+            body("provider", loops::theirs::bandwidth),
+            body("unipgas", loops::ours::bandwidth),
+        ],
+        Metric::FiTagged => vec![
+            body("bare/tcp", tcp::ping_pong),
+            body("provider", loops::theirs::tagged),
+            body("unipgas", loops::ours::tagged),
+        ],
+        Metric::Barrier => vec![
+            body("bare/tcp", tcp::barrier),
+            body("provider", loops::theirs::barrier),
+            body("unipgas", loops::ours::barrier),
+        ],
+        Metric::Message => vec![
+            body("bare/tcp", tcp::ping_pong),
+            body("provider", loops::theirs::tagged),
+        ],
         _ => Vec::new(),
     }
 }

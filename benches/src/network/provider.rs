@@ -60,6 +60,27 @@ pub struct Counts {
     pub written: [Cell<u64>; 8],
 }
 
+/// Whose provider.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The one that the backend `ofi` would choose.
+    Theirs,
+    /// Ours.
+    Ours,
+}
+
+type GetInfo = unsafe extern "C" fn(
+    u32,
+    *const c_char,
+    *const c_char,
+    u64,
+    *const fi_info,
+    *mut *mut fi_info,
+) -> c_int;
+
+type OpenFabric =
+    unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
+
 /// The objects of one process.
 pub struct Provider {
     library: &'static Library,
@@ -98,9 +119,9 @@ fn text(name: *const c_char) -> String {
 }
 
 impl Provider {
-    /// Opens the provider and the interface that the backend `ofi` would choose, and tells the others.
-    pub fn open(ctx: &Ctx, other_hosts: bool) -> Result<Provider, String> {
-        let opened = Provider::alone(ctx.crowded, other_hosts);
+    /// Opens it, and tells the others.
+    pub fn open(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<Provider, String> {
+        let opened = Provider::alone(ctx.crowded, whose, other_hosts);
         let hello = match &opened {
             Ok((_, hello)) => hello.as_slice(),
             Err(_) => &[],
@@ -117,10 +138,27 @@ impl Provider {
     }
 
     /// The objects, and what peers have to know of them.
-    fn alone(crowded: bool, other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
+    fn alone(
+        crowded: bool,
+        whose: Whose,
+        other_hosts: bool,
+    ) -> Result<(Provider, Vec<u8>), String> {
         let library = Library::get()?;
-        let wish = Wish::from_env().map_err(|e| e.to_string())?;
-        let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
+        let info = match whose {
+            Whose::Theirs => {
+                let wish = Wish::from_env().map_err(|e| e.to_string())?;
+                let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
+                offer(library, library.getinfo, &like.provider(), |info| {
+                    same_place(info, like.raw())
+                })
+            }
+            // SAFETY:
+            // - given for good
+            Whose::Ours => {
+                let getinfo = unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).getinfo };
+                offer(library, getinfo, "unipgas", |_| true)
+            }
+        }?;
         let contexts = || {
             Cell::new(
                 [fi_context {
@@ -130,7 +168,7 @@ impl Provider {
         };
         let mut provider = Provider {
             library,
-            info: offer(library, &like.provider(), like.raw())?,
+            info,
             fabric: null_mut(),
             domain: null_mut(),
             av: null_mut(),
@@ -149,7 +187,12 @@ impl Provider {
         // SAFETY:
         // - so long, and nobody else's
         unsafe { provider.memory.base.write_bytes(0, WINDOW) };
-        provider.open_all()?;
+        provider.open_all(match whose {
+            Whose::Theirs => library.fabric,
+            // SAFETY:
+            // - given for good
+            Whose::Ours => unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).fabric },
+        })?;
         let hello = provider.hello()?;
         Ok((provider, hello))
     }
@@ -161,14 +204,13 @@ impl Provider {
         }
     }
 
-    fn open_all(&mut self) -> Result<(), String> {
+    fn open_all(&mut self, open: OpenFabric) -> Result<(), String> {
         let info = self.info;
         // SAFETY:
         // - the info is complete, and freed after the objects; each object is used once it is there, which a status of 0 says
         // - attributes live through the call
         unsafe {
-            let fabric =
-                (self.library.fabric)((*info).fabric_attr, &raw mut self.fabric, null_mut());
+            let fabric = open((*info).fabric_attr, &raw mut self.fabric, null_mut());
             self.check("fi_fabric", fabric as isize)?;
             let (of, none) = (self.fabric, null_mut());
             let domain = call!((*of).ops, domain, of, info, &raw mut self.domain, none);
@@ -416,16 +458,27 @@ impl Drop for Provider {
     }
 }
 
-/// What the provider offers at the interface of `like`: with atomic operations and tagged messages, if it has them.
-fn offer(library: &Library, provider: &str, like: &fi_info) -> Result<*mut fi_info, String> {
+/// What the provider offers that fits: with atomic operations and tagged messages, if it has them.
+fn offer(
+    library: &Library,
+    getinfo: GetInfo,
+    provider: &str,
+    fits: impl Fn(&fi_info) -> bool,
+) -> Result<*mut fi_info, String> {
     let more = [FI_ATOMIC | FI_TAGGED, FI_TAGGED, FI_ATOMIC, 0];
     let found = more
         .into_iter()
-        .find_map(|caps| with_caps(library, provider, like, FI_MSG | FI_RMA | caps));
+        .find_map(|caps| with_caps(library, getinfo, provider, &fits, FI_MSG | FI_RMA | caps));
     found.ok_or_else(|| format!("{provider} offers nothing to a program without other threads"))
 }
 
-fn with_caps(library: &Library, provider: &str, like: &fi_info, caps: u64) -> Option<*mut fi_info> {
+fn with_caps(
+    library: &Library,
+    getinfo: GetInfo,
+    provider: &str,
+    fits: &dyn Fn(&fi_info) -> bool,
+    caps: u64,
+) -> Option<*mut fi_info> {
     let name = CString::new(provider).ok()?;
     // SAFETY:
     // - null asks for an empty info, whose attributes are all there; the provider's name is malloc's, and freed with it
@@ -444,13 +497,13 @@ fn with_caps(library: &Library, provider: &str, like: &fi_info, caps: u64) -> Op
             FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
         (*wanted.fabric_attr).prov_name = libc::strdup(name.as_ptr());
         let mut first = null_mut();
-        let status = (library.getinfo)(library.api(), null(), null(), 0, hints, &raw mut first);
+        let status = getinfo(library.api(), null(), null(), 0, hints, &raw mut first);
         (library.freeinfo)(hints);
         if status != 0 {
             return None;
         }
         let mut at = first;
-        while !at.is_null() && !same_place(&*at, like) {
+        while !at.is_null() && !fits(&*at) {
             at = (*at).next;
         }
         let own = match at.is_null() {

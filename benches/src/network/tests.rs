@@ -68,7 +68,7 @@ fn loops_over_a_provider_do_what_they_say() {
         return;
     }
     two(|ctx| {
-        let provider = ctx.provider().expect("a provider");
+        let provider = ctx.provider(Whose::Theirs).expect("a provider");
         let bytes = |len: usize| {
             // SAFETY:
             // - in the buffer, of which the loop's end says that nobody writes into it now
@@ -76,15 +76,15 @@ fn loops_over_a_provider_do_what_they_say() {
         };
         let here = ctx.rank == 1;
         assert!(bytes(provider::WINDOW).iter().all(|byte| *byte == 0));
-        measured(loops::write_data(ctx, &case(Metric::PutNotice, 8)));
+        measured(loops::theirs::write_data(ctx, &case(Metric::PutNotice, 8)));
         assert_eq!(bytes(16), [[1; 8], [0; 8]].concat());
-        measured(loops::rate(ctx, &case(Metric::PutRate, 8)));
+        measured(loops::theirs::rate(ctx, &case(Metric::PutRate, 8)));
         let written = bytes(8192).iter().filter(|byte| **byte == 1).count();
         assert_eq!(written, if here { 4096 } else { 8 });
-        measured(loops::barrier(ctx, &case(Metric::Barrier, 0)));
-        measured(loops::tagged(ctx, &case(Metric::Message, 64)));
+        measured(loops::theirs::barrier(ctx, &case(Metric::Barrier, 0)));
+        measured(loops::theirs::tagged(ctx, &case(Metric::Message, 64)));
         assert!(bytes(64).iter().all(|byte| *byte == 1));
-        measured(loops::fetch_add(ctx, &case(Metric::FetchAdd, 8)));
+        measured(loops::theirs::fetch_add(ctx, &case(Metric::FetchAdd, 8)));
         if here {
             let word = bytes(8200)
                 .last_chunk()
@@ -92,7 +92,10 @@ fn loops_over_a_provider_do_what_they_say() {
             // The batch that goes ahead as warm-up adds, too.
             assert_eq!(word, Some((ctx.batches() as u64 + 1) * 500));
         }
-        measured(loops::bandwidth(ctx, &case(Metric::Bandwidth, 1 << 20)));
+        measured(loops::theirs::bandwidth(
+            ctx,
+            &case(Metric::Bandwidth, 1 << 20),
+        ));
         ctx.sync();
         // Beyond the words of the atomic operations.
         let written = bytes(1 << 20)[16 << 10..].iter().all(|byte| *byte == 1);
