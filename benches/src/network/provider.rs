@@ -152,9 +152,9 @@ impl Provider {
                     same_place(info, like.raw())
                 })
             }
-            // SAFETY:
-            // - given for good
             Whose::Ours => {
+                // SAFETY:
+                // - given for good
                 let getinfo = unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).getinfo };
                 offer(library, getinfo, "unipgas", |_| true)
             }
