@@ -123,9 +123,8 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCo
             launcher.push(format!("{option}={value}"));
         }
     }
-    let is_part = std::env::args().nth(1).as_deref() == Some("bench");
     let mut again = words;
-    if is_part {
+    if hosts::is_subcommand() {
         again.insert(0, "bench".into());
     }
     Place::of(wish, &launcher, &again).map(Some)

@@ -104,3 +104,37 @@ pub fn best(
             }
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_print_is_read_among_what_launchers_say() {
+        // As the program of Open MPI 4.1.4 has printed it on two hosts.
+        let text = "[vm:17284] plm:rsh: Warning: setpgid(17293,17293) failed in parent with errno=Permission denied(13)\n\
+                    put_notice:2:8 openmpi/sendrecv 72458.3\nbandwidth:2:1048576 openmpi/sendrecv 0.0915032\n\
+                    message:2:8 openmpi 103212\n";
+        let mut samples = Samples::default();
+        samples.read(text);
+        let columns = |case: &str| samples.columns(case.parse().expect("a case"));
+        let one = |api: &str, value| vec![(api.to_string(), value)];
+        assert_eq!(columns("put_notice:2:8"), one("openmpi/sendrecv", 72458.3));
+        assert_eq!(
+            columns("bandwidth:2:1048576"),
+            one("openmpi/sendrecv", 0.0915032)
+        );
+        assert_eq!(columns("message:2:8"), one("openmpi", 103212.0));
+        assert!(samples.notes.is_empty());
+    }
+
+    #[test]
+    fn reasons_and_the_provider_are_read() {
+        let mut samples = Samples::default();
+        samples.read("= tcp;ofi_rxm 1.17\n! fetch_add:2:8 provider Function not implemented\n");
+        let provider = ("tcp;ofi_rxm".to_string(), "1.17".to_string());
+        assert_eq!(samples.provider, Some(provider));
+        let note = "provider: no fetch_add:2:8: Function not implemented";
+        assert_eq!(samples.notes, [note]);
+    }
+}

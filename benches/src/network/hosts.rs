@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -271,12 +272,18 @@ impl Hosts {
         limit: Duration,
     ) -> Result<(), String> {
         let ranks: Vec<&str> = (0..size as usize).map(|rank| self.of(rank)).collect();
-        let mut command = Command::new(myself()?);
+        // The benchmark as a command of its own has the other one beside it.
+        let myself = PathBuf::from(myself()?);
+        let unipgas = match is_subcommand() {
+            true => myself.clone(),
+            false => myself.with_file_name("unipgas"),
+        };
+        let mut command = Command::new(unipgas);
         command.env("UNIPGAS_NETWORKS", networks());
         command.args(["run", "--hosts", &ranks.join(",")]);
         command.args(words);
         command.args(["-n", &size.to_string()]);
-        command.arg(myself()?).args(worker_args(order));
+        command.arg(myself).args(worker_args(order));
         let ended = tool::run(&mut command, limit)?;
         match ended.success() {
             true => Ok(()),
@@ -290,12 +297,15 @@ pub fn networks() -> String {
     std::env::var("UNIPGAS_NETWORKS").unwrap_or("ofi".into())
 }
 
+/// Whether this is `unipgas bench`: workers and parts are then reached by the same subcommand.
+pub fn is_subcommand() -> bool {
+    std::env::args().nth(1).as_deref() == Some("bench")
+}
+
 /// The arguments of a worker.
 pub fn worker_args(order: &str) -> Vec<OsString> {
-    // As part of the command `unipgas` the worker is reached by the same subcommand.
-    let is_part = std::env::args().nth(1).as_deref() == Some("bench");
     let mut args: Vec<OsString> = Vec::new();
-    args.extend(is_part.then(|| "bench".into()));
+    args.extend(is_subcommand().then(|| "bench".into()));
     args.push(format!("--worker={order}").into());
     args
 }

@@ -66,7 +66,7 @@ pub fn openmpi() -> Program {
     }
 }
 
-/// Over TCP, as where shared memory and other networks are missing. What the launcher keeps in files is not that of other runs.
+/// Over TCP, as where shared memory and other networks are missing.
 const OVER_TCP: &[&str] = &[
     "--bind-to",
     "none",
@@ -77,6 +77,10 @@ const OVER_TCP: &[&str] = &[
     "--mca",
     "btl",
     "tcp,self",
+    // The component rdma refuses to make windows there.
+    "--mca",
+    "osc",
+    "pt2pt",
 ];
 
 /// Open MPI's messages and barriers over TCP.
@@ -96,7 +100,7 @@ pub fn openmpi_tcp(place: &Place) -> Program {
     }
 }
 
-/// Its windows, which it may refuse there.
+/// Its windows there.
 pub fn openmpi_windows(place: &Place) -> Program {
     Program {
         name: "openmpi_windows",
@@ -242,6 +246,7 @@ impl Program {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
         }
         if let Some(place) = &self.place {
+            // What the launcher keeps in files is not that of other runs, whose hosts may have the same names.
             let program = self.path.parent();
             command.env("OMPI_MCA_orte_tmpdir_base", program.unwrap_or(&self.path));
             if let Place::Hosts(hosts) = place {
