@@ -91,15 +91,7 @@ impl Patience<'_> {
         if let Some(value) = poll() {
             return Ok(value);
         }
-        progress();
-        if deadline == Deadline::Now {
-            if let Some(value) = poll() {
-                return Ok(value);
-            }
-            check()?;
-            return Err(Error::Timeout);
-        }
-        if !self.crowded {
+        if deadline != Deadline::Now && !self.crowded {
             // The clock is not read at all for answers that come within the first burst.
             for _ in 0..BURST {
                 if let Some(value) = poll() {
@@ -119,6 +111,14 @@ impl Patience<'_> {
         progress: impl Fn(),
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
+        progress();
+        if let Some(value) = poll() {
+            return Ok(value);
+        }
+        if deadline == Deadline::Now {
+            check()?;
+            return Err(Error::Timeout);
+        }
         if let Some(progress) = driver::of_this_thread() {
             loop {
                 check()?;
