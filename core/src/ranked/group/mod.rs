@@ -346,42 +346,21 @@ impl Group {
             Step::Signal { to, slot } => self.signal(to, area.flag(slot), number, deadline),
             Step::Await { slot } => self.await_flag(area.flag(slot), number, deadline),
             Step::Send { to, slot } => {
-                let len = walk.held.len();
-                // The step's own buffer: several sends of one operation may be on their way at once.
-                let nth = walk.schedule.steps[..walk.at]
-                    .iter()
-                    .filter(|s| matches!(s, Step::Send { .. }))
-                    .count();
-                let source = self
-                    .arena
-                    .local(area.outgoing + nth % (area.slots + 1) * PAYLOAD, len)?;
-                // SAFETY:
-                // - `len` bytes of the own arena that only this operation uses; `settle` has made sure that earlier puts are done.
-                unsafe { std::ptr::copy_nonoverlapping(walk.held.as_ptr(), source.ptr, len) };
-                let region = self.peer(to, deadline)?;
-                // SAFETY:
-                // - the source lies in the arena, which is freed only after the endpoint is drained or dropped.
-                unsafe {
-                    self.endpoint.put_notify(
-                        source,
-                        Remote {
-                            region,
-                            offset: area.buffer(slot, number),
-                        },
-                        len,
-                        Notice {
-                            slot: Remote {
-                                region,
-                                offset: area.flag(slot),
-                            },
-                            value: number,
-                        },
-                        Flags::empty(),
-                        0,
-                    )
+                if let Some(region) = self.peers[to as usize].get() {
+                    let (dst, notice) = sent(region, area, slot, number);
+                    let source = Local {
+                        ptr: walk.held.as_mut_ptr(),
+                        desc: 0,
+                    };
+                    // SAFETY:
+                    // - the source is the walk's own, and the operation is over when the call returns.
+                    if unsafe {
+                        (self.endpoint.fast_path()).put_notify(source, dst, walk.held.len(), notice)
+                    } {
+                        return Ok(());
+                    }
                 }
-                .map_err(|e| self.blame(to, e))?;
-                Ok(())
+                self.send_slowly(to, slot, walk, deadline)
             }
             Step::Combine { slot } => {
                 self.await_flag(area.flag(slot), number, deadline)?;
@@ -449,6 +428,30 @@ impl Group {
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
+    #[cold]
+    fn send_slowly(&self, to: u32, slot: u32, walk: &Walk, deadline: Deadline) -> Result<()> {
+        let (area, len) = (walk.area, walk.held.len());
+        // The step's own buffer: several sends of one operation may be on their way at once.
+        let nth = walk.schedule.steps[..walk.at]
+            .iter()
+            .filter(|s| matches!(s, Step::Send { .. }))
+            .count();
+        let source = self
+            .arena
+            .local(area.outgoing + nth % (area.slots + 1) * PAYLOAD, len)?;
+        // SAFETY:
+        // - `len` bytes of the own arena that only this operation uses; `settle` has made sure that earlier puts are done.
+        unsafe { std::ptr::copy_nonoverlapping(walk.held.as_ptr(), source.ptr, len) };
+        let (dst, notice) = sent(self.peer(to, deadline)?, area, slot, walk.number);
+        // SAFETY:
+        // - the source lies in the arena, which is freed only after the endpoint is drained or dropped.
+        let outcome = unsafe {
+            self.endpoint
+                .put_notify(source, dst, len, notice, Flags::empty(), 0)
+        };
+        outcome.map(|_| ()).map_err(|e| self.blame(to, e))
+    }
+
     #[inline]
     fn await_flag(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let word = self.arena.word(flag)?;
@@ -493,6 +496,17 @@ impl Group {
             other => other,
         }
     }
+}
+
+/// Where operation `number` puts what is sent to a slot of a member with this arena, and how the member learns of it.
+#[inline(always)]
+fn sent(region: &RemoteRegion, area: Area, slot: u32, number: u32) -> (Remote<'_>, Notice<'_>) {
+    let at = |offset| Remote { region, offset };
+    let notice = Notice {
+        slot: at(area.flag(slot)),
+        value: number,
+    };
+    (at(area.buffer(slot, number)), notice)
 }
 
 /// Flags only grow (in the sense of wrapping numbers): a member that is an operation ahead does no harm.
