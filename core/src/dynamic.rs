@@ -1,6 +1,6 @@
 //! Libraries that are loaded when they are first needed, so that nothing depends on them before.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 
 /// A library; it stays for good.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,38 @@ pub enum Shown {
     ToNobody,
 }
 
+/// What a thread needs before it calls a library that is [apart](Library::load_apart): that one's libc has not begun the thread, which so lacks its tables of
+/// characters.
+#[derive(Debug, Clone, Copy)]
+pub struct Enter(unsafe extern "C" fn());
+
+impl Enter {
+    /// This thread may call then. Once for each thread; more often does no harm.
+    pub fn enter(self) {
+        // SAFETY:
+        // - sets pointers that this thread alone has.
+        unsafe { (self.0)() };
+    }
+}
+
 type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type LoadInto = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
+/// Another namespace of the loader's.
+const LM_ID_NEWLM: c_long = -1;
+
+/// A function of the loader's. It is looked up, since linkers warn of it in static programs, which have none. Errors: there is none.
+fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY:
+    // - a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
+    match found.is_null() {
+        true => Err(format!(
+            "a static program cannot load {}",
+            library.to_string_lossy()
+        )),
+        false => Ok(found),
+    }
+}
 
 impl Library {
     /// Loads it. Errors: why not, as part of a sentence.
@@ -31,20 +62,63 @@ impl Library {
             Shown::ToAll => libc::RTLD_GLOBAL,
             Shown::ToNobody => libc::RTLD_LOCAL,
         };
-        let text = name.to_string_lossy();
+        let loader = loader(c"dlopen", name)?;
         // SAFETY:
-        // - names are C strings; the function of the loader's name has the loader's type. It is looked up, since linkers warn of it in
-        //   static programs, which have none.
+        // - names are C strings; the function of the loader's name has the loader's type.
         let handle = unsafe {
-            let loader = libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
-            if loader.is_null() {
-                return Err(format!("a static program cannot load {text}"));
-            }
             std::mem::transmute::<*mut c_void, Load>(loader)(name.as_ptr(), libc::RTLD_NOW | shown)
         };
+        Library::of(handle, name)
+    }
+
+    /// Loads it another time, with all that it needs down to a libc of its own, which finds `environment` (`NAME=value` each) and no other variables:
+    /// a library that the program has for itself then has nothing to do with this one. Errors: why not, as part of a sentence.
+    pub fn load_apart(name: &CStr, environment: Vec<CString>) -> Result<(Self, Enter), String> {
+        let loader = loader(c"dlmopen", name)?;
+        // SAFETY:
+        // - as for `load`.
+        let handle = unsafe {
+            std::mem::transmute::<*mut c_void, LoadInto>(loader)(
+                LM_ID_NEWLM,
+                name.as_ptr(),
+                libc::RTLD_NOW,
+            )
+        };
+        let library = Library::of(handle, name)?;
+        let strings = environment.into_iter().map(CString::into_raw);
+        let all: Vec<_> = strings.chain([std::ptr::null_mut()]).collect();
+        let theirs = library.find(c"environ")?.cast::<*mut *mut c_char>();
+        // SAFETY:
+        // - the variable of a libc that nobody else uses yet; the array and its strings stay for good.
+        unsafe { theirs.write(Box::leak(all.into_boxed_slice()).as_mut_ptr()) };
+        let begin = library.find(c"__ctype_init")?;
+        // SAFETY:
+        // - the function of this name has this type.
+        let begin = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(begin) };
+        Ok((library, Enter(begin)))
+    }
+
+    /// Whether this process has loaded it.
+    pub fn is_loaded(name: &CStr) -> bool {
+        let Ok(loader) = loader(c"dlopen", name) else {
+            return false;
+        };
+        // SAFETY:
+        // - as for `load`; a library that is there gets one more user, who stays.
+        let handle = unsafe {
+            std::mem::transmute::<*mut c_void, Load>(loader)(
+                name.as_ptr(),
+                libc::RTLD_LAZY | libc::RTLD_NOLOAD,
+            )
+        };
+        !handle.is_null()
+    }
+
+    fn of(handle: *mut c_void, name: &CStr) -> Result<Self, String> {
         match handle.is_null() {
             true => Err(format!(
-                "there is no {text}: install it, or name its folder in LD_LIBRARY_PATH"
+                "there is no {}: install it, or name its folder in LD_LIBRARY_PATH",
+                name.to_string_lossy()
             )),
             false => Ok(Library(handle)),
         }
@@ -116,5 +190,50 @@ mod tests {
         // SAFETY:
         // - takes nothing, and changes nothing.
         assert_eq!(unsafe { (some.pid)() } as u32, std::process::id());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no loader")]
+    fn a_library_apart_has_an_environment_of_its_own() {
+        assert!(Library::is_loaded(c"libc.so.6"));
+        assert!(!Library::is_loaded(c"libnobody-has-this.so.1"));
+        let environment = vec![c"ONLY=this".to_owned()];
+        let (apart, enter) = Library::load_apart(c"libc.so.6", environment).unwrap();
+        functions_of_library! {
+            struct Some {
+                getenv = c"getenv": fn(*const c_char) -> *const c_char;
+            }
+        }
+        let theirs = Some::find(&apart).unwrap();
+        let ours = Some::find(&Library::load(c"libc.so.6", Shown::ToNobody).unwrap()).unwrap();
+        // SAFETY:
+        // - names and values are C strings; nobody changes a variable meanwhile.
+        unsafe {
+            assert_eq!(CStr::from_ptr((theirs.getenv)(c"ONLY".as_ptr())), c"this");
+            assert!((theirs.getenv)(c"PATH".as_ptr()).is_null());
+            assert!((ours.getenv)(c"ONLY".as_ptr()).is_null());
+            assert!(!(ours.getenv)(c"PATH".as_ptr()).is_null());
+        }
+        // A thread that the other libc has not begun.
+        let tables = move || {
+            enter.enter();
+            functions_of_library! {
+                struct Some {
+                    lower = c"tolower": fn(c_int) -> c_int;
+                    table = c"__ctype_b_loc": fn() -> *const *const u16;
+                }
+            }
+            let theirs = Some::find(&apart).unwrap();
+            // SAFETY:
+            // - tolower takes any letter; the table's place is this thread's.
+            unsafe {
+                (
+                    (theirs.lower)(i32::from(b'A')),
+                    (*(theirs.table)()).is_null(),
+                )
+            }
+        };
+        let seen = std::thread::spawn(tables).join().unwrap();
+        assert_eq!(seen, (i32::from(b'a'), false));
     }
 }

@@ -1,9 +1,11 @@
 //! libfabric.so.1, loaded when this backend is opened; everything but these functions goes by the tables of its objects.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Shown};
+use unipgas_core::dynamic::{self, Enter, Shown};
 use unipgas_core::functions_of_library;
 use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
 
@@ -38,6 +40,43 @@ pub const KNOWN: u32 = version(1, 17);
 /// The oldest one that it makes do with.
 const OLDEST: u32 = version(1, 8);
 
+const NAME: &CStr = c"libfabric.so.1";
+
+/// Where it has a libc of its own.
+static APART: OnceLock<Enter> = OnceLock::new();
+
+/// Before any call.
+#[inline(always)]
+pub fn enter() {
+    if let Some(apart) = APART.get() {
+        enter_apart(*apart);
+    }
+}
+
+#[inline(never)]
+fn enter_apart(apart: Enter) {
+    thread_local! {
+        static ENTERED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !ENTERED.replace(true) {
+        apart.enter();
+    }
+}
+
+/// The process's, but what says which providers there are: all that the library finds, without this one.
+fn environment() -> Vec<CString> {
+    let wanted = |name: &OsStr| name != "FI_PROVIDER" && name != "FI_PROVIDER_PATH";
+    let variable = |(name, value): (OsString, OsString)| {
+        let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        CString::new(text).expect("variables are C strings")
+    };
+    std::env::vars_os()
+        .filter(|(name, _)| wanted(name))
+        .map(variable)
+        .chain([c"FI_PROVIDER=^unipgas".to_owned()])
+        .collect()
+}
+
 functions_of_library! {
     /// The functions.
     pub struct Library {
@@ -54,6 +93,7 @@ impl Library {
     /// The one of this process. Errors: why there is none.
     pub fn get() -> Result<&'static Library, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+        enter();
         LOADED
             .get_or_init(Library::load)
             .as_ref()
@@ -62,7 +102,14 @@ impl Library {
 
     fn load() -> Result<Library, String> {
         let handlers = Handlers::save();
-        let loaded = dynamic::Library::load(c"libfabric.so.1", Shown::ToNobody);
+        // Of a program that calls libfabric itself, FI_PROVIDER says which providers there are, perhaps unipgas alone.
+        let loaded = match dynamic::Library::is_loaded(NAME) {
+            true => dynamic::Library::load_apart(NAME, environment()).map(|(library, enter)| {
+                let _ = APART.set(enter);
+                library
+            }),
+            false => dynamic::Library::load(NAME, Shown::ToNobody),
+        };
         handlers.restore();
         let loaded = loaded?;
         let library = Library::find(&loaded)?;

@@ -30,9 +30,10 @@ const QUEUE: usize = 256;
 
 /// A call through a table of functions, all of which a provider fills: what it does not have gives -FI_ENOSYS.
 macro_rules! call {
-    ($table:expr, $function:ident $(, $argument:expr)*) => {
+    ($table:expr, $function:ident $(, $argument:expr)*) => {{
+        crate::library::enter();
         ((*$table).$function)($($argument),*) as isize
-    };
+    }};
 }
 use call;
 
