@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-use super::{Arena, Group, Walk, areas};
+use super::{Arena, FIRST, Group, Walk, areas};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
 use crate::schedule::Step;
@@ -53,7 +53,7 @@ impl Forming {
             Exclusive::new(Walk {
                 schedule,
                 area,
-                number: 0,
+                number: FIRST,
                 at: 0,
                 begun: false,
                 running: false,

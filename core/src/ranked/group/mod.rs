@@ -7,7 +7,7 @@ mod forming;
 mod meet;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use once_cell::race::OnceBox;
@@ -29,6 +29,12 @@ use crate::{Deadline, Endpoint, Error, Result};
 pub const PAYLOAD: usize = 2048;
 /// Flags and counters have cache lines (pairs of them) of their own.
 const LINE: usize = 128;
+/// The number before that of the first operation: numbers go half round in every program, so that it is seen to work.
+const FIRST: u32 = (1 << 31) - 20;
+/// Operations between two looks at what none of them has used.
+const OFTEN: u32 = 1 << 20;
+/// What a line holds beside a number.
+const IN_LINE: usize = 56;
 
 /// Combines `other` into `held`: same length in bytes, in members' order of no matter.
 pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) -> Result<()> + 'a;
@@ -37,6 +43,8 @@ pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) -> Result<()> + 'a;
 #[derive(Debug, Clone, Copy)]
 struct Area {
     flags: usize,
+    /// Two lines a slot, used in turn as the buffers: few bytes travel with the number of their operation behind them.
+    lines: usize,
     /// Two buffers a slot, used in turn: a member can be one operation ahead of another, never two.
     buffers: usize,
     /// What this member sends in each step (kept apart, since a put may be read late).
@@ -51,6 +59,10 @@ impl Area {
 
     fn buffer(&self, slot: u32, number: u32) -> usize {
         self.buffers + (slot as usize * 2 + (number % 2) as usize) * PAYLOAD
+    }
+
+    fn line(&self, slot: u32, number: u32) -> usize {
+        self.lines + (slot as usize * 2 + (number % 2) as usize) * LINE / 2
     }
 }
 
@@ -127,6 +139,15 @@ impl Arena {
         // - in bounds, aligned (offsets of flags are multiples of a line), mapped while the world lives, used atomically only.
         Ok(unsafe { AtomicU32::from_ptr(local.ptr.cast()) })
     }
+
+    /// The last word of a line.
+    #[inline(always)]
+    fn behind(&self, line: usize) -> Result<&AtomicU64> {
+        let local = self.local(line + IN_LINE, 8)?;
+        // SAFETY:
+        // - as for `word`; lines are aligned, too.
+        Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
+    }
 }
 
 /// Offset of the counter at which members meet; its own pair of lines at the beginning of the arena.
@@ -145,8 +166,9 @@ fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
     let mut area = |schedule: Schedule, slots: u32, data: bool| {
         let slots = slots as usize;
         let flags = at;
-        let buffers = flags + slots * LINE;
-        let payload = if data { PAYLOAD } else { 0 };
+        let lines = flags + slots * LINE;
+        let (payload, line) = if data { (PAYLOAD, LINE) } else { (0, 0) };
+        let buffers = lines + slots * line;
         let outgoing = buffers + slots * 2 * payload;
         // A step sends at most once per slot or child: as many outgoing buffers as slots plus one.
         at = outgoing + (slots + 1) * payload;
@@ -154,6 +176,7 @@ fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
             schedule,
             Area {
                 flags,
+                lines,
                 buffers,
                 outgoing,
                 slots,
@@ -318,6 +341,9 @@ impl Group {
         if !walk.running {
             // The outgoing buffers are about to be used again.
             self.settle(deadline)?;
+            if walk.number.is_multiple_of(OFTEN) {
+                self.keep_up(walk)?;
+            }
             walk.number = walk.number.wrapping_add(1);
             walk.at = 0;
             walk.met = false;
@@ -333,6 +359,32 @@ impl Group {
         Ok(())
     }
 
+    /// What has not been used for long must not look as if it belonged to a later operation when numbers have gone half round.
+    #[cold]
+    fn keep_up(&self, walk: &Walk) -> Result<()> {
+        let (area, number) = (walk.area, walk.number);
+        for slot in 0..area.slots as u32 {
+            let flag = self.arena.word(area.flag(slot))?;
+            let seen = flag.load(Ordering::Acquire);
+            if !is_reached(seen, number) {
+                // Else a member has begun the next operation.
+                let _ = flag.compare_exchange(seen, number, Ordering::AcqRel, Ordering::Acquire);
+            }
+            for parity in [0, 1] {
+                if area.lines == area.buffers {
+                    break;
+                }
+                let behind = self.arena.behind(area.line(slot, parity))?;
+                let seen = behind.load(Ordering::Acquire);
+                if !is_reached(seen as u32, number) {
+                    let now = u64::from(number);
+                    let _ = behind.compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire);
+                }
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn step(
         &self,
@@ -345,31 +397,16 @@ impl Group {
         match step {
             Step::Signal { to, slot } => self.signal(to, area.flag(slot), number, deadline),
             Step::Await { slot } => self.await_flag(area.flag(slot), number, deadline),
-            Step::Send { to, slot } => {
-                if let Some(region) = self.peers[to as usize].get() {
-                    let (dst, notice) = sent(region, area, slot, number);
-                    let source = Local {
-                        ptr: walk.held.as_mut_ptr(),
-                        desc: 0,
-                    };
-                    // SAFETY:
-                    // - the source is the walk's own, and the operation is over when the call returns.
-                    if unsafe {
-                        (self.endpoint.fast_path()).put_notify(source, dst, walk.held.len(), notice)
-                    } {
-                        return Ok(());
-                    }
-                }
-                self.send_slowly(to, slot, walk, deadline)
-            }
+            Step::Send { to, slot } => match self.send_fast(to, slot, walk) {
+                true => Ok(()),
+                false => self.send_slowly(to, slot, walk, deadline),
+            },
             Step::Combine { slot } => {
-                self.await_flag(area.flag(slot), number, deadline)?;
-                let incoming = self.incoming(area.buffer(slot, number), walk.held.len())?;
+                let incoming = self.receive(slot, walk, deadline)?;
                 combine(&mut walk.held, incoming)
             }
             Step::Take { slot } => {
-                self.await_flag(area.flag(slot), number, deadline)?;
-                let incoming = self.incoming(area.buffer(slot, number), walk.held.len())?;
+                let incoming = self.receive(slot, walk, deadline)?;
                 walk.held.copy_from_slice(incoming);
                 Ok(())
             }
@@ -428,6 +465,30 @@ impl Group {
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
+    /// Sends where that is over in the call; false: nothing has been sent.
+    #[inline]
+    fn send_fast(&self, to: u32, slot: u32, walk: &Walk) -> bool {
+        let Some(region) = self.peers[to as usize].get() else {
+            return false;
+        };
+        let (area, number, held) = (walk.area, walk.number, &walk.held[..]);
+        if held.len() <= IN_LINE {
+            let mut line = [0; 8];
+            bytemuck::bytes_of_mut(&mut line)[..held.len()].copy_from_slice(held);
+            line[7] = u64::from(number);
+            let offset = area.line(slot, number);
+            return (self.endpoint.fast_path()).put_line(&line, Remote { region, offset });
+        }
+        let (dst, notice) = sent(region, area, slot, number);
+        let source = Local {
+            ptr: held.as_ptr().cast_mut(),
+            desc: 0,
+        };
+        // SAFETY:
+        // - the source is the walk's own, is only read, and the operation is over when the call returns.
+        unsafe { (self.endpoint.fast_path()).put_notify(source, dst, held.len(), notice) }
+    }
+
     #[cold]
     fn send_slowly(&self, to: u32, slot: u32, walk: &Walk, deadline: Deadline) -> Result<()> {
         let (area, len) = (walk.area, walk.held.len());
@@ -455,26 +516,47 @@ impl Group {
     #[inline]
     fn await_flag(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let word = self.arena.word(flag)?;
+        self.await_one(deadline, || {
+            is_reached(word.load(Ordering::Acquire), number).then_some(())
+        })
+    }
+
+    /// What has been sent to `slot`, when it is there.
+    #[inline]
+    fn receive(&self, slot: u32, walk: &Walk, deadline: Deadline) -> Result<&[u8]> {
+        let (area, number, len) = (walk.area, walk.number, walk.held.len());
+        let (line, buffer) = (area.line(slot, number), area.buffer(slot, number));
+        let (flag, behind) = (self.arena.word(area.flag(slot))?, self.arena.behind(line)?);
+        let in_line = || is_reached(behind.load(Ordering::Acquire) as u32, number);
+        let from = self.await_one(deadline, || {
+            if in_line() {
+                return Some(line);
+            }
+            let told = is_reached(flag.load(Ordering::Acquire), number);
+            // Perhaps of the next operation already, and this one's line has come just before.
+            told.then(|| if in_line() { line } else { buffer })
+        })?;
+        let local = self.arena.local(from, len)?;
+        // SAFETY:
+        // - in bounds of the arena; the sender has finished (its number was awaited) and does not write there again before this
+        //   member has begun the operation after the next.
+        Ok(unsafe { std::slice::from_raw_parts(local.ptr, len) })
+    }
+
+    #[inline]
+    fn await_one<T>(&self, deadline: Deadline, look: impl Fn() -> Option<T>) -> Result<T> {
         let mut since: Option<Instant> = None;
         self.world.engine().wait_for(
             deadline,
             &mut || self.world.check_ranks(&self.members, &mut since),
             || {
-                if is_reached(word.load(Ordering::Acquire), number) {
-                    return Some(());
+                let found = look();
+                if found.is_none() {
+                    self.endpoint.progress();
                 }
-                self.endpoint.progress();
-                None
+                found
             },
         )
-    }
-
-    fn incoming(&self, offset: usize, len: usize) -> Result<&[u8]> {
-        let local = self.arena.local(offset, len)?;
-        // SAFETY:
-        // - in bounds of the arena; the sender has finished (its flag was awaited) and does not write this buffer again before this
-        //   member has begun the operation after the next.
-        Ok(unsafe { std::slice::from_raw_parts(local.ptr, len) })
     }
 
     fn settle(&self, deadline: Deadline) -> Result<()> {
