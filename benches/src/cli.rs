@@ -163,7 +163,11 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
         None => None,
     };
     let busy = load();
-    let rounds = if args.quick { 2 } else { 5 };
+    let rounds = match (args.quick, &place) {
+        (true, Some(_)) => 1,
+        (true, None) => 2,
+        (false, _) => 5,
+    };
     let how = How {
         backend: args.backend.clone(),
         visits: if args.quick { 3 } else { 5 },
