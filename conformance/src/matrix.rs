@@ -112,6 +112,15 @@ pub const COLUMNS: &[Column] = &[
         seeded: false,
     },
     Column {
+        name: "ofi-chaos",
+        backend: "chaos",
+        pins: &["chaos", "opaque", "ofi"],
+        env: &[("UNIPGAS_CHAOS", "over=ofi")],
+        threads: false,
+        hosts: false,
+        seeded: true,
+    },
+    Column {
         name: "mixed",
         backend: "shm",
         pins: &["opaque", "mixed"],

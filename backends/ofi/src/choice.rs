@@ -151,6 +151,10 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     if own(&name) {
         return Some("it is this library".into());
     }
+    if name == "shm" {
+        let why = "it reaches this host only, as the backend shm does, and has nothing to sleep on";
+        return Some(why.into());
+    }
     if let Some(interface) = &wish.interface {
         let address = info.address().map(|address| address.to_string());
         if info.interface() != *interface && address.as_ref() != Some(interface) {
@@ -162,7 +166,7 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
             // Those of one link need its name, too, which a peer does not know.
             IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
         });
-        if !reach || name == "shm" {
+        if !reach {
             return Some("it does not reach other hosts".into());
         }
     }

@@ -147,15 +147,21 @@ mod tests {
     fn children_of_a_fork_do_not_keep_it() {
         let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
         let address = lifeline.address;
+        let (out, into) = unipgas_core::descriptor::pipe().unwrap();
         // SAFETY:
-        // - the child only sleeps until it is killed.
+        // - the child only makes system calls until it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            let _ = rustix::io::write(&into, &[1]);
             loop {
                 // SAFETY:
                 // - a system call.
                 unsafe { libc::pause() };
             }
+        }
+        // It has closed what it does not keep before it says anything.
+        while rustix::io::read(&out, &mut [0]).is_err() {
+            std::thread::yield_now();
         }
         assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
         drop(lifeline);

@@ -28,6 +28,9 @@ use crate::word;
 /// Nobody waits longer for peers who take nothing.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// A turn takes less.
+const TURN: Duration = Duration::from_millis(100);
+
 /// The process that is told, once it is there.
 struct Mine {
     home: OnceLock<Weak<Home>>,
@@ -203,6 +206,11 @@ impl Drop for Ofi {
         self.streams = None;
         if here {
             self.net.close(Deadline::after(FAREWELL));
+            // Whoever takes a turn just now lets go of it; what the provider has is given back by this thread.
+            let soon = Deadline::after(TURN);
+            while Arc::strong_count(&self.net) > 1 && !soon.expired() {
+                std::thread::yield_now();
+            }
         }
         self.beats.iter().for_each(|driver| driver.fewer(1));
     }

@@ -4,6 +4,7 @@ use unipgas_core::Error;
 use unipgas_core::transport::Transport;
 
 use crate::Ofi;
+use crate::address::Address;
 use crate::choice::{Wish, choose};
 
 /// `None`: there is no libfabric here.
@@ -57,10 +58,32 @@ fn who_has_gone_is_not_asked_again() {
     let address = two.address();
     one.connect(&address).unwrap();
     drop(two);
-    let connected = one.connect(&address).map(drop);
-    assert_eq!(connected, Err(Error::PeerDead));
+    // Until its farewell has come it seems to be there.
+    let secret = Address::decode(&address).unwrap().secret;
+    while !one.net.departed.has(&secret) {
+        let _ = one.connect(&address);
+    }
+    assert_eq!(one.connect(&address).map(drop), Err(Error::PeerDead));
     // Nothing is sent.
     assert_eq!(one.net.reach(&address).map(drop), Err(Error::PeerDead));
+}
+
+#[test]
+fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
+    if let Err(error) = crate::probe() {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    for (provider, why) in [("no-such", "UNIPGAS_OFI_PROVIDER=no-such"), ("shm", "shm")] {
+        let wish = Wish {
+            provider: Some(provider.into()),
+            interface: None,
+        };
+        let Err(Error::Unreachable(text)) = choose(&wish, false).map(drop) else {
+            panic!("{provider} is taken");
+        };
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 #[test]
