@@ -23,6 +23,7 @@ use crate::lifeline::Lifeline;
 use crate::names::Names;
 use crate::operations::{Operations, Sender, What};
 use crate::wire::{self, Head, Opening, PROTOCOL};
+use crate::word::Words;
 
 /// Messages that the provider can take at once, from whomever.
 const RECEIVED: usize = 256;
@@ -38,8 +39,8 @@ const REFUSAL: Duration = Duration::from_secs(5);
 
 /// Takes what peers write with a word for this process.
 pub trait Told: Send + Sync {
-    /// The word.
-    fn written(&self, data: u64);
+    /// That has been done.
+    fn written(&self);
     /// Calls for a turn of the agent.
     fn wake(&self);
     /// Calls for looks at the conversations, from time to time.
@@ -51,6 +52,8 @@ pub struct Net {
     // In the order in which they are dropped: nobody uses the memory of what comes later once the endpoint is closed.
     receive: Buffers,
     send: Buffers,
+    /// Those that peers notify by.
+    pub words: Arc<Words>,
     /// What the provider has.
     pub fabric: Fabric,
     _give_back: GiveBack,
@@ -141,6 +144,7 @@ impl Net {
         let net = Arc::new_cyclic(|me| Net {
             receive,
             send,
+            words: Arc::default(),
             fabric,
             _give_back: GiveBack,
             operations: Operations::default(),
@@ -408,7 +412,8 @@ impl Net {
                 {
                     self.post(buffer);
                 }
-                self.told.written(data);
+                self.words.take(data);
+                self.told.written();
                 self.streams.store(true, Ordering::Release);
             }
             Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}

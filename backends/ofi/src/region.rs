@@ -8,6 +8,7 @@ use unipgas_core::{Error, Result};
 
 use crate::fabric::Far;
 use crate::net::{Net, key};
+use crate::word::{self, Numbered};
 
 /// Registers memory with the provider.
 ///
@@ -39,30 +40,45 @@ pub unsafe fn register(
     };
     let mut told = registration.key().to_le_bytes().to_vec();
     told.extend(begin.to_le_bytes());
+    let notified = rights.contains(Rights::WRITE) && traits.data >= size_of::<u64>();
+    let numbered = match notified {
+        // SAFETY:
+        // - the caller's word.
+        true => unsafe { net.words.number(base, len) },
+        false => None,
+    };
+    let first = numbered.as_ref().map_or(word::NONE, Numbered::first);
+    told.extend(first.to_le_bytes());
     Ok(OwnPart {
         told,
         desc: registration.desc().expose_provenance() as u64,
         // The domain is closed later.
-        keeps: Some(Box::new((registration, net.clone()))),
+        keeps: Some(Box::new((numbered, registration, net.clone()))),
     })
 }
 
-/// What its owner has told: key, beginning, and his number in the address vector.
-pub fn imported(told: &[u8], peer: u64) -> Result<[u64; 3]> {
+/// What its owner has told: key, beginning, and his number in the address vector, with that of the first word.
+pub fn imported(told: &[u8], peer: u32) -> Result<[u64; 3]> {
     if told.is_empty() {
         // Nobody reads or writes there.
-        return Ok([0, 0, peer]);
+        return Ok([0, 0, peer.into()]);
     }
-    let words: &[u8; 16] = told.try_into().map_err(|_| Error::StaleRegion)?;
+    let words: &[u8; 20] = told.try_into().map_err(|_| Error::StaleRegion)?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|nth| words[at + nth]));
-    Ok([word(0), word(8), peer])
+    let first = u32::from_le_bytes(std::array::from_fn(|nth| words[16 + nth]));
+    Ok([word(0), word(8), u64::from(first) << 32 | u64::from(peer)])
+}
+
+/// The number that its owner has for the first word, or [`word::NONE`].
+pub fn first_word(region: &RemoteRegion) -> u32 {
+    (region.parts().detail[3] >> 32) as u32
 }
 
 /// Where a peer has what lies at `offset` of the region.
 pub fn far(region: &RemoteRegion, offset: usize) -> Far {
     let [_, key, begin, peer] = region.parts().detail;
     Far {
-        peer,
+        peer: peer & u64::from(u32::MAX),
         address: begin.wrapping_add(offset as u64),
         key,
     }

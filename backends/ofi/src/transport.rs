@@ -23,7 +23,6 @@ use crate::endpoint::{Endpoint, INLINE};
 use crate::lifeline::Lifeline;
 use crate::net::{Net, Told};
 use crate::region;
-use crate::word;
 
 /// Nobody waits longer for peers who take nothing.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -44,9 +43,9 @@ impl Mine {
 }
 
 impl Told for Mine {
-    fn written(&self, data: u64) {
+    fn written(&self) {
         if let Some(home) = self.home() {
-            word::take(data, home.registered());
+            home.registered().bell().ring_if_heard();
         }
     }
 
@@ -149,6 +148,8 @@ impl Network for Fabric {
         let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
         // The conversation with the owner is in use.
         let number = self.net.names.number(&address.name);
+        // An index: the vector is a table.
+        let number = number.and_then(|number| u32::try_from(number).ok());
         region::imported(told, number.ok_or(Error::StaleRegion)?)
     }
 }

@@ -13,7 +13,7 @@ use crate::operands::Operands;
 use crate::region::{Memory, Region, RemoteRegion, Rights};
 use crate::registration::Registrations;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
-use crate::wait::Patience;
+use crate::wait::{BURST, Patience, SHORT_BURST};
 use crate::{Deadline, Error, Result, user_memory};
 
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
@@ -286,7 +286,7 @@ impl Engine {
             crowded: self.crowded.load(Ordering::Relaxed),
             company: &self.company,
         }
-        .wait(deadline, check, || self.progress(), poll)
+        .wait(deadline, check, || self.burst(), || self.progress(), poll)
     }
 
     /// Moves on, in all networks, what has come for this process; never waits.
@@ -294,6 +294,15 @@ impl Engine {
     pub fn progress(&self) {
         if self.driven {
             self.progress_networks();
+        }
+    }
+
+    /// How many polls of memory are worth a look at the networks.
+    #[inline(always)]
+    fn burst(&self) -> u32 {
+        match self.driven {
+            false => BURST,
+            true => SHORT_BURST,
         }
     }
 

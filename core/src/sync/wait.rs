@@ -7,7 +7,9 @@ use crate::bell::{Bell, SLICE, slice_of};
 use crate::{Deadline, Error, Result, driver};
 
 /// Polls between two looks at the clock while spinning.
-const BURST: u32 = 128;
+pub const BURST: u32 = 128;
+/// Where what is waited for may come by a network, which is asked in between.
+pub const SHORT_BURST: u32 = 4;
 /// How long a waiter keeps its core when every process has one.
 const SPIN: Duration = Duration::from_micros(20);
 /// How long it then offers its core to others before it sleeps. Beyond the round trip of a barrier of processes that share a
@@ -78,13 +80,14 @@ pub struct Patience<'a> {
 
 impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
-    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `progress` moves on what
-    /// stores of peers are not all of; it may take longer than a poll, and is not called with each.
+    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `burst` says how many
+    /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of; it may take longer than a poll.
     #[inline]
     pub fn wait<T>(
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
+        burst: impl Fn() -> u32,
         progress: impl Fn(),
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
@@ -93,14 +96,14 @@ impl Patience<'_> {
         }
         if deadline != Deadline::Now && !self.crowded {
             // The clock is not read at all for answers that come within the first burst.
-            for _ in 0..BURST {
+            for _ in 0..burst() {
                 if let Some(value) = poll() {
                     return Ok(value);
                 }
                 pace();
             }
         }
-        self.wait_longer(deadline, check, progress, poll)
+        self.wait_longer(deadline, check, burst, progress, poll)
     }
 
     #[inline(never)]
@@ -108,6 +111,7 @@ impl Patience<'_> {
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
+        burst: impl Fn() -> u32,
         progress: impl Fn(),
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
@@ -139,7 +143,7 @@ impl Patience<'_> {
         let mut start = Instant::now();
         while !self.crowded && start.elapsed() < SPIN {
             progress();
-            for _ in 0..BURST {
+            for _ in 0..burst() {
                 if let Some(value) = poll() {
                     return Ok(value);
                 }

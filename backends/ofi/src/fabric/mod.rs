@@ -103,7 +103,7 @@ impl Fabric {
             self.check("fi_domain", status)?;
             self.open_queue()?;
             let mut av: fi_av_attr = std::mem::zeroed();
-            av.r#type = FI_AV_UNSPEC;
+            av.r#type = FI_AV_TABLE;
             let status = call!(
                 (*self.domain).ops,
                 av_open,

@@ -170,18 +170,6 @@ impl Registered {
         })
     }
 
-    /// Sets the notification word at `offset` of whatever registration has this number now. What does not fit is ignored.
-    pub fn notify(&self, slot: u32, offset: usize, value: u32) {
-        let slots = self.slots.read();
-        let region = slots
-            .get(slot as usize)
-            .and_then(|slot| slot.region.as_ref());
-        if let Some(region) = region {
-            let slot = Remote { region, offset };
-            let _ = MappedChannel.notify(Notice { slot, value }, Flags::empty(), 0);
-        }
-    }
-
     /// Carries a request out.
     pub fn serve(&self, request: &Request<'_>) -> Answer {
         let slots = self.slots.read();

@@ -22,7 +22,7 @@ use crate::descriptor::above;
 use crate::driver::Driven;
 use crate::op::Local;
 use crate::transport::{Limits, Transport};
-use crate::wait::Patience;
+use crate::wait::{BURST, Patience};
 use crate::{Deadline, Error, Result, process};
 
 /// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
@@ -279,6 +279,7 @@ impl Home {
         patience.wait(
             deadline,
             &mut || Ok(()),
+            || BURST,
             || {},
             || {
                 self.take_answers();

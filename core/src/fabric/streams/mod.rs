@@ -41,5 +41,5 @@ pub use issue::{Issue, Requests};
 pub use link::Link;
 pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
 pub use own::{Own, Ticket};
-pub use registration::{OwnPart, Registration, link_of, place};
+pub use registration::{OwnPart, Registration, link_of};
 pub use transport::Streams;

@@ -276,6 +276,6 @@ fn unpack(packed: u64, offset: usize) -> Place {
 }
 
 /// Where a peer has what lies at `offset` of the region.
-pub fn place(region: &RemoteRegion, offset: usize) -> Place {
+pub(super) fn place(region: &RemoteRegion, offset: usize) -> Place {
     unpack(region.parts().detail[0], offset)
 }

@@ -343,7 +343,7 @@ fn what_is_released_stays_until_they_are_no_more_at_it() {
     let node = Node::open(Kind::default());
     let (home, key) = undriven();
     let region = known(&node, &home, &key);
-    let place = crate::streams::place(&region, 0);
+    let place = crate::streams::registration::place(&region, 0);
     let queue = Queue::default();
     queue
         .post(&node, &region, After::empty(), false, 1)
