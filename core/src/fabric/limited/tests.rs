@@ -161,6 +161,8 @@ impl Bench {
 
     /// Ends the operations at these positions of what is under way.
     fn end(&self, which: Range<usize>, result: Result<()>) {
+        // Else the driver may find a place free before it learns what has ended there.
+        let _still = self.limited.shared.state.lock();
         for (_, context) in self.under_way.lock().drain(which) {
             let result = result.clone();
             self.ends.lock().push(Completion { context, result });
