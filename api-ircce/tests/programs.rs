@@ -196,10 +196,16 @@ fn loops_let_others_run() {
         for processes in [4, 12, 48] {
             let rounds = (rounds * 4 / processes).max(2).to_string();
             let options = format!("-n {processes}");
-            let said = on_two_processors(|| succeeds(&options, &program, &[way, &rounds]));
-            let calls = said.split(' ').next().and_then(|word| word.parse().ok());
-            let calls: u64 = calls.unwrap_or_else(|| panic!("{said}"));
-            assert!(calls < 20_000, "{way} {processes}: {said}");
+            let mut said = String::new();
+            let mut lets_run = || {
+                said = on_two_processors(|| succeeds(&options, &program, &[way, &rounds]));
+                let calls = said.split(' ').next().and_then(|word| word.parse().ok());
+                let calls: u64 = calls.unwrap_or_else(|| panic!("{said}"));
+                calls < 20_000
+            };
+            // Another program may keep the one whose turn it is from running, while the others have a processor for themselves.
+            let mut tries = 0..5;
+            assert!(tries.any(|_| lets_run()), "{way} {processes}: {said}");
         }
     }
     succeeds("--backend chaos --seed 4 -n 4", &program, &["g", "3"]);
