@@ -131,6 +131,14 @@ mod tests {
         }
     }
 
+    /// Whether nobody listens there any more; a process that another test is just starting has a copy of all descriptors for a moment.
+    fn goes(address: &SocketAddr) -> bool {
+        (0..10_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            Try::begin(address).unwrap().look() == Found::Gone
+        })
+    }
+
     #[test]
     fn who_listens_is_there_and_who_has_ended_is_not() {
         let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
@@ -141,8 +149,9 @@ mod tests {
         lifeline.dismiss();
         assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
         drop(lifeline);
-        assert_eq!(end(&Try::begin(&address).unwrap()), Found::Gone);
+        assert!(goes(&address));
     }
+
     #[test]
     fn children_of_a_fork_do_not_keep_it() {
         let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
@@ -165,13 +174,13 @@ mod tests {
         }
         assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
         drop(lifeline);
-        let found = end(&Try::begin(&address).unwrap());
+        let gone = goes(&address);
         // SAFETY:
         // - the child that was just made, which has not been waited for.
         unsafe {
             libc::kill(child, libc::SIGKILL);
             libc::waitpid(child, std::ptr::null_mut(), 0);
         }
-        assert_eq!(found, Found::Gone);
+        assert!(gone);
     }
 }
