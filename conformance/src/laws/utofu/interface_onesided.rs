@@ -277,7 +277,19 @@ fn changed(ctx: &Ctx) -> Verdict {
                     round / 4 + 1,
                     "the word that was notified"
                 );
-                job.write(0, 0, round + 1)?;
+                // Not told in the MRQ: who sees the word goes on, and the notice of that may come first.
+                let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
+                ok!(utofu_put_piggyback8(
+                    hdl,
+                    to,
+                    round + 1,
+                    at,
+                    8,
+                    0,
+                    TCQ,
+                    null_mut()
+                ));
+                job.queue.tcq()?;
             }
         }
         Ok(())
