@@ -92,6 +92,7 @@ structures! {
     fi_cq_attr {
         size: usize, flags: u64, format: c_int, wait_obj: c_int, signaling_vector: c_int, wait_cond: c_int, wait_set: *mut c_void,
     }
+    fi_cq_data_entry { op_context: *mut c_void, flags: u64, len: usize, buf: *mut c_void, data: u64, }
     fi_cq_tagged_entry { op_context: *mut c_void, flags: u64, len: usize, buf: *mut c_void, data: u64, tag: u64, }
     fi_cq_err_entry {
         op_context: *mut c_void, flags: u64, len: usize, buf: *mut c_void, data: u64, tag: u64, olen: usize, err: c_int,

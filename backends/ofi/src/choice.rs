@@ -93,12 +93,16 @@ impl Info {
 
     /// The provider's name.
     pub fn provider(&self) -> String {
-        text(self.fabric_attr().prov_name)
+        // SAFETY:
+        // - given by fi_getinfo.
+        unsafe { name(self.fabric_attr().prov_name) }
     }
 
     /// Of the domain: the interface, where the provider has several.
     pub fn interface(&self) -> String {
-        text(self.domain_attr().name)
+        // SAFETY:
+        // - given by fi_getinfo.
+        unsafe { name(self.domain_attr().name) }
     }
 
     /// The address of this host, where it is one of IP.
@@ -114,12 +118,16 @@ impl Info {
     }
 }
 
-fn text(name: *const c_char) -> String {
+/// A name in what fi_getinfo(3) gives; empty where there is none.
+///
+/// # Safety
+/// It is null, or a C string.
+pub unsafe fn name(name: *const c_char) -> String {
     if name.is_null() {
         return String::new();
     }
     // SAFETY:
-    // - names that fi_getinfo gives are C strings.
+    // - the caller's word.
     unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned()

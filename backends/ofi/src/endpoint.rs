@@ -9,7 +9,7 @@ use unipgas_core::op::{
 };
 use unipgas_core::region::Rights;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
-use unipgas_core::transport::Channel;
+use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result};
 
 use crate::fabric::{Far, How};
@@ -169,15 +169,6 @@ impl Endpoint {
             true => word::notice(notice),
             false => None,
         }
-    }
-}
-
-fn check_notice(notice: &Notice<'_>) -> Result<()> {
-    let Remote { region, offset } = notice.slot;
-    region.check(offset, 4, Rights::WRITE)?;
-    match offset.is_multiple_of(4) {
-        true => Ok(()),
-        false => Err(Error::Misaligned(4)),
     }
 }
 

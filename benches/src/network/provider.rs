@@ -1,11 +1,11 @@
 //! The provider that ours use, by itself: its objects as a program opens them that uses nothing else, and no more than one thread.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use unipgas_libfabric_sys::*;
-use unipgas_ofi::choice::{Wish, choose};
+use unipgas_ofi::choice::{Wish, choose, name};
 use unipgas_ofi::library::Library;
 
 use crate::ctx::Ctx;
@@ -37,16 +37,6 @@ pub struct Far {
     pub peer: u64,
     pub base: u64,
     pub key: u64,
-}
-
-/// fi_cq_data_entry.
-#[repr(C)]
-struct Entry {
-    context: *mut c_void,
-    flags: u64,
-    len: usize,
-    buffer: *mut c_void,
-    data: u64,
 }
 
 /// What has come so far.
@@ -105,17 +95,6 @@ pub struct Provider {
     pub far: Vec<Far>,
     /// Whether others need the cores.
     crowded: bool,
-}
-
-fn text(name: *const c_char) -> String {
-    if name.is_null() {
-        return String::new();
-    }
-    // SAFETY:
-    // - names that fi_getinfo gives are C strings
-    unsafe { CStr::from_ptr(name) }
-        .to_string_lossy()
-        .into_owned()
 }
 
 impl Provider {
@@ -356,7 +335,7 @@ impl Provider {
     /// Looks once for what has come.
     #[inline(always)]
     pub fn look(&self) -> Result<(), String> {
-        let mut entry = std::mem::MaybeUninit::<Entry>::uninit();
+        let mut entry = std::mem::MaybeUninit::<fi_cq_data_entry>::uninit();
         // SAFETY:
         // - an open queue of this format, and room for one entry
         let read = unsafe { call!((*self.cq).ops, read, self.cq, entry.as_mut_ptr().cast(), 1) };
@@ -521,14 +500,14 @@ fn same_place(one: &fi_info, other: &fi_info) -> bool {
         // SAFETY:
         // - fi_getinfo fills all attributes, and the address has so many bytes
         unsafe {
-            let name = text((*info.domain_attr).name);
-            let provider = text((*info.fabric_attr).prov_name);
+            let domain = name((*info.domain_attr).name);
+            let provider = name((*info.fabric_attr).prov_name);
             let address = match info.src_addr.is_null() {
                 true => Vec::new(),
                 false => std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen)
                     .to_vec(),
             };
-            (name, provider, address)
+            (domain, provider, address)
         }
     };
     place(one) == place(other)

@@ -279,6 +279,16 @@ pub fn no_user_memory(name: &str) -> Error {
     ))
 }
 
+/// For channels: whether the word of a notice may be written. Errors: those of [`RemoteRegion::check`]; [`Error::Misaligned`].
+pub fn check_notice(notice: &Notice<'_>) -> Result<()> {
+    let Remote { region, offset } = notice.slot;
+    region.check(offset, 4, Rights::WRITE)?;
+    match offset.is_multiple_of(4) {
+        true => Ok(()),
+        false => Err(Error::Misaligned(4)),
+    }
+}
+
 /// For channels: whether an active message may leave, which takes a region that peers may change. Errors: those of
 /// [`RemoteRegion::check`]; [`Error::InvalidArgument`].
 pub fn check_message(to: Remote<'_>, message: &[u8]) -> Result<()> {

@@ -1,6 +1,5 @@
 //! What the completion queue tells, and when it can be slept at.
 
-use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
@@ -39,17 +38,6 @@ pub enum Event {
     },
 }
 
-/// fi_cq_data_entry.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Entry {
-    context: *mut c_void,
-    flags: u64,
-    len: usize,
-    buffer: *mut c_void,
-    data: u64,
-}
-
 impl Fabric {
     /// Can be read when the queue has something to tell, if [`may_sleep`](Fabric::may_sleep) has said so before. `None`: the provider has no such
     /// thing, and must be asked from time to time.
@@ -82,11 +70,11 @@ impl Fabric {
 
     /// What has happened since, in order; whether there may be more.
     pub fn read(&self, mut tell: impl FnMut(Event)) -> bool {
-        let empty = Entry {
-            context: null_mut(),
+        let empty = fi_cq_data_entry {
+            op_context: null_mut(),
             flags: 0,
             len: 0,
-            buffer: null_mut(),
+            buf: null_mut(),
             data: 0,
         };
         let mut entries = [empty; AT_ONCE];
@@ -106,7 +94,7 @@ impl Fabric {
         }
         let read = usize::try_from(read).unwrap_or(0);
         for entry in &entries[..read] {
-            let context = entry.context.addr();
+            let context = entry.op_context.addr();
             // Some say at both ends that there was data.
             let with_data = entry.flags & FI_REMOTE_CQ_DATA != 0;
             let by_peer = entry.flags & FI_RMA != 0 && entry.flags & FI_WRITE == 0;

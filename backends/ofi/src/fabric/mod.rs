@@ -154,15 +154,17 @@ impl Fabric {
             // Some count one for each operation that may be under way.
             attributes.size = self.info.tx_attr().size + self.info.rx_attr().size;
             let domain = (*self.domain).ops;
-            let status = call!(
-                domain,
-                cq_open,
-                self.domain,
-                &raw mut attributes,
-                &raw mut self.cq,
-                null_mut()
-            );
-            if status == 0 {
+            let mut open = |attributes: &mut fi_cq_attr| {
+                call!(
+                    domain,
+                    cq_open,
+                    self.domain,
+                    attributes,
+                    &raw mut self.cq,
+                    null_mut()
+                )
+            };
+            if open(&mut attributes) == 0 {
                 let (cq, mut fd) = (self.cq.cast::<fid>(), -1 as c_int);
                 let status = call!((*cq).ops, control, cq, FI_GETWAIT, (&raw mut fd).cast());
                 if status == 0 && fd >= 0 {
@@ -171,14 +173,7 @@ impl Fabric {
                 return Ok(());
             }
             attributes.wait_obj = FI_WAIT_NONE;
-            let status = call!(
-                domain,
-                cq_open,
-                self.domain,
-                &raw mut attributes,
-                &raw mut self.cq,
-                null_mut()
-            );
+            let status = open(&mut attributes);
             self.check("fi_cq_open", status)
         }
     }

@@ -8,18 +8,8 @@ use crate::atomic::AtomicForm;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::Rights;
-use crate::transport::{Channel, check_message};
+use crate::transport::{Channel, check_message, check_notice};
 use crate::{AtomicOp, Error, Result, atomic};
-
-fn check_notice(notice: &Notice<'_>) -> Result<()> {
-    let Remote { region, offset } = notice.slot;
-    region.check(offset, 4, Rights::WRITE)?;
-    if offset.is_multiple_of(4) {
-        Ok(())
-    } else {
-        Err(Error::Misaligned(4))
-    }
-}
 
 impl Channel for Requests {
     unsafe fn put(
