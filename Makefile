@@ -84,6 +84,10 @@ LOOM := biased element_locks gate inbox limbo steps
 TIMES := $(TARGET)/test-times
 STEP := packaging/step "$(TIMES)"
 
+# What providers of libfabric demand of their users, and offer: each once in `test`, and one by one in `test-all` (packaging/strict_libfabric.c).
+STRICT := context,keysize=4,inject=0,max=1024,waw=1024,tx=8,rx=16,av=8,busy=5 virt,allocated,provkey,endpoint,context2,unordered,rxdata
+STRICTLY := context context2 virt,provkey allocated endpoint keysize=4 inject=0 inject=8 max=1024 waw=1024 unordered tx=8 rx=16 av=16 busy=5 rxdata
+
 test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples, foreign programs; ends at the first failure; says where the time went
 	@mkdir -p "$(TARGET)" && rm -f "$(TIMES)"
 	@packaging/prepare test
@@ -109,6 +113,10 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "laws on opaque" packaging/on-opaque "$(STAGE)" core gaspi rcce
 	@$(STEP) "laws of the engine on shm beside opaque" "$(STAGE)/bin/unipgas" conform --backend mixed --api core --seeds 3
 	@$(STEP) "laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor --api core --seeds 2
+	@for demands in $(STRICT); do \
+	    $(STEP) "laws on a strict provider of libfabric" packaging/on-strict "$(STAGE)" $$demands \
+	        --law core.transport,gaspi.write,gaspi.read --seeds 1 --limit 90 || exit 1; \
+	done
 	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
@@ -136,8 +144,16 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "all laws on opaque" "$(STAGE)/bin/unipgas" conform --backend opaque
 	@$(STEP) "all laws on opaque, over TCP" "$(STAGE)/bin/unipgas" conform --backend opaque-tcp
 	@$(STEP) "all laws on a poor network" "$(STAGE)/bin/unipgas" conform --backend opaque-poor
-	@$(STEP) "GASPI on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api gaspi --seeds 1
-	@$(STEP) "the engine on two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --api core --seeds 3
+	@for api in gaspi rcce utofu libfabric; do \
+	    $(STEP) "all laws of $$api on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api $$api --seeds 1 || exit 1; \
+	done
+	@for demands in $(STRICTLY); do \
+	    $(STEP) "laws on libfabric with $$demands" packaging/on-strict "$(STAGE)" $$demands \
+	        --law core.transport,gaspi.write,gaspi.read,gaspi.atomic,gaspi.notify,gaspi.stopped --seeds 1 --limit 90 || exit 1; \
+	done
+	@for api in core gaspi rcce utofu libfabric; do \
+	    $(STEP) "$$api on two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
+	done
 	@$(STEP) "the link between two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce

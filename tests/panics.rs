@@ -10,7 +10,7 @@ use unipgas::core::bundle::Tag;
 use unipgas::core::region::Memory;
 use unipgas::core::registry::{Backend, Opening, register};
 use unipgas::core::transport::{Capabilities, Channel, Peer, Transport};
-use unipgas::core::{Result, Rights};
+use unipgas::core::{Deadline, Result, Rights};
 use unipgas::gaspi::ffi::*;
 use unipgas::shm::Shm;
 use unipgas::utofu::ffi::*;
@@ -41,8 +41,8 @@ impl Transport for Brittle {
         self.0.address()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        self.0.connect(address)
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        self.0.connect_within(address, deadline)
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {

@@ -199,9 +199,11 @@ impl Process {
     }
 
     /// Builds the communication infrastructure to `rank` (§5.4.1).
-    pub fn connect(&self, rank: u16) -> Result<()> {
+    pub fn connect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
-        let connection = self.world.connect(u32::from(rank)).map_err(from_engine)?;
+        let connection = (self.world)
+            .connect_within(u32::from(rank), deadline(timeout))
+            .map_err(from_engine)?;
         match connection.life() {
             Life::Dead => Err(Status::Error),
             Life::Alive | Life::Left => Ok(()),

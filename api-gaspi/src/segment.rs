@@ -186,12 +186,15 @@ impl Process {
     }
 
     /// Lets `rank` use the segment (§7.2.2).
-    pub fn segment_register(&self, id: u8, rank: u16) -> Result<()> {
+    pub fn segment_register(&self, id: u8, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         self.segment(id, &self.call())?;
         self.world
-            .connect(u32::from(rank))
-            .map_err(|_| Status::Error)?;
+            .connect_within(u32::from(rank), deadline(timeout))
+            .map_err(|error| match error {
+                Error::Timeout => Status::Timeout,
+                _ => Status::Error,
+            })?;
         self.show(id, rank)
     }
 

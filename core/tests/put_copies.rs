@@ -16,7 +16,7 @@ use unipgas_core::port::{
 use unipgas_core::region::Memory;
 use unipgas_core::rendezvous::{JobName, Layout, Rendezvous};
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
-use unipgas_core::{Engine, Result, Rights};
+use unipgas_core::{Deadline, Engine, Result, Rights};
 
 /// The loopback as a network: operations may end later, and bytes that are taken in the call are counted.
 struct Counting {
@@ -45,8 +45,8 @@ impl Transport for Counting {
         self.inner.address()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        self.inner.connect(address)
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        self.inner.connect_within(address, deadline)
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {

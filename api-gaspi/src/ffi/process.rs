@@ -47,8 +47,8 @@ procedures! {
         process()?.ping(rank)
     }
 
-    fn gaspi_connect | pgaspi_connect(rank: u16, _timeout: u64) {
-        process()?.connect(rank)
+    fn gaspi_connect | pgaspi_connect(rank: u16, timeout: u64) {
+        process()?.connect(rank, timeout)
     }
 
     fn gaspi_initialized | pgaspi_initialized(initialized: *mut u32) {

@@ -9,8 +9,8 @@ procedures! {
         process()?.segment_alloc(id, size)
     }
 
-    fn gaspi_segment_register | pgaspi_segment_register(id: u8, rank: u16, _timeout: u64) {
-        process()?.segment_register(id, rank)
+    fn gaspi_segment_register | pgaspi_segment_register(id: u8, rank: u16, timeout: u64) {
+        process()?.segment_register(id, rank, timeout)
     }
 
     fn gaspi_segment_create | pgaspi_segment_create(

@@ -3,13 +3,13 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use unipgas_core::Result;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
+use unipgas_core::{Deadline, Result};
 
 use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;
@@ -72,8 +72,8 @@ impl Transport for Chaos {
         self.shared.inner.address()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        let peer = self.shared.inner.connect(address)?;
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        let peer = self.shared.inner.connect_within(address, deadline)?;
         Ok(Arc::new(HiddenPeer(peer)))
     }
 

@@ -7,6 +7,7 @@ use unipgas_core::{Error, Result, variables};
 use unipgas_libfabric_sys::*;
 
 use crate::library::Library;
+use crate::wire::LEAST;
 
 /// What users may wish for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -181,6 +182,10 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     let order = info.tx_attr().msg_order & info.rx_attr().msg_order;
     if order & FI_ORDER_SAS == 0 {
         return Some("messages overtake each other".into());
+    }
+    let longest = info.ep_attr().max_msg_size;
+    if longest < LEAST {
+        return Some(format!("it sends {longest} bytes at most"));
     }
     if info.domain_attr().mr_key_size > size_of::<u64>() {
         return Some("its keys have more than 8 bytes".into());

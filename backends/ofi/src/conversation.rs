@@ -10,14 +10,11 @@ use unipgas_core::streams::{Ended, Found, Stream};
 use unipgas_core::{Deadline, Error};
 
 use crate::address::Address;
-use crate::buffers::MESSAGE;
 use crate::lifeline::{self, Try};
 use crate::names::Name;
 use crate::net::Net;
 use crate::wire::{self, Accepted, Head, Opening};
 
-/// The most bytes of the stream in a message.
-const BODY: usize = MESSAGE - size_of::<Head>();
 /// A host that has answered nothing in so many looks has gone.
 const SILENT: u32 = 10;
 
@@ -227,7 +224,7 @@ impl Stream for Conversation {
         };
         let head = theirs.head(wire::BYTES);
         let mut sent = 0;
-        for body in bytes.chunks(BODY) {
+        for body in bytes.chunks(net.body()) {
             if !send(&net, self, &head, body)? {
                 break;
             }

@@ -150,7 +150,7 @@ impl Endpoint {
             }
             false => Bytes::At(src.ptr, desc(src)),
         };
-        let in_order = len <= self.net.fabric.traits.write_after_write;
+        let in_order = self.net.fabric.traits.write_after_write;
         let own = Write {
             net: self.net.clone(),
             bytes,
@@ -182,7 +182,13 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
-        let wakes = flags.contains(Flags::WAKE) && self.net.fabric.traits.data > 0;
+        let wakes = flags.contains(Flags::WAKE);
+        if wakes && self.net.fabric.traits.data == 0 {
+            // Nothing that a write could bring along wakes anybody.
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.put(src, dst, len, flags, context) };
+        }
         let word = wakes.then_some(word::WAKE);
         // SAFETY:
         // - the caller's word.
@@ -205,7 +211,7 @@ impl Channel for Endpoint {
             len,
             from: far(src.region, src.offset),
         };
-        let in_order = len <= self.net.fabric.traits.read_after_write;
+        let in_order = self.net.fabric.traits.read_after_write;
         let after = self.waits_for(flags, in_order);
         self.requests
             .post_own(src.region, own, true, after, context)

@@ -310,6 +310,11 @@ impl Net {
         self.guests_call.store(true, Ordering::Release);
     }
 
+    /// The most bytes of a stream in a message.
+    pub fn body(&self) -> usize {
+        MESSAGE.min(self.fabric.traits.longest) - size_of::<Head>()
+    }
+
     /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and those of the provider.
     pub fn send(&self, of: &Conversation, head: &Head, body: &[u8]) -> Result<()> {
         if of.under_way.load(Ordering::Acquire) >= SENT_TO_ONE {

@@ -248,8 +248,8 @@ impl Transport for Ofi {
         self.net.address.clone()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        self.streams().connect(address)
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        self.streams().connect(address, deadline)
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {

@@ -45,6 +45,9 @@ pub struct Opening {
     pub address: [u8; ADDRESS],
 }
 
+/// The longest message without bytes of a stream: a provider must take that.
+pub const LEAST: usize = size_of::<Head>() + size_of::<Opening>();
+
 /// How it goes on.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

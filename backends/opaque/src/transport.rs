@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use unipgas_core::Result;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
@@ -10,6 +9,7 @@ use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::{OwnPart, Streams};
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
+use unipgas_core::{Deadline, Result};
 
 use crate::network::Sockets;
 use crate::options::Options;
@@ -57,8 +57,8 @@ impl Transport for Opaque {
         self.0.home().network().address().to_vec()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        self.0.connect(address)
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        self.0.connect(address, deadline)
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {

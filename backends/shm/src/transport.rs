@@ -12,7 +12,7 @@ use unipgas_core::bell::{Bell, barriers_available, register_for_barriers};
 use unipgas_core::bundle::Tag;
 use unipgas_core::region::Memory;
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Error, Result, Rights, descriptor, host, user_memory, variables};
+use unipgas_core::{Deadline, Error, Result, Rights, descriptor, host, user_memory, variables};
 
 use crate::adopt;
 use crate::agent::Agent;
@@ -197,7 +197,7 @@ impl Transport for Shm {
         bytes_of(&self.me).to_vec()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+    fn connect_within(&self, address: &[u8], _: Deadline) -> Result<Arc<dyn Peer>> {
         let address: ShmAddress = bytemuck::try_pod_read_unaligned(address)
             .map_err(|_| Error::Unreachable("not an address of the shm backend".into()))?;
         if address.host != self.me.host {

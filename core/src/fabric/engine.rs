@@ -109,12 +109,17 @@ impl Engine {
 
     /// Connects to the process behind `address` over the first transport that both have.
     pub fn connect(&self, address: &Address) -> Result<Connection> {
+        self.connect_within(address, Deadline::Never)
+    }
+
+    /// As [`Engine::connect`]; [`Error::Timeout`] where the process has to answer, and does not: call again.
+    pub fn connect_within(&self, address: &Address, deadline: Deadline) -> Result<Connection> {
         let mut why = Error::Unreachable("the two processes have no transport in common".into());
         for (route, transport) in self.transports.iter().enumerate() {
             let Some(part) = address.part(transport.tag()) else {
                 continue;
             };
-            match transport.connect(part) {
+            match transport.connect_within(part, deadline) {
                 Ok(peer) => {
                     return Ok(Connection {
                         route: route as u8,

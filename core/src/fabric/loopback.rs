@@ -159,7 +159,7 @@ impl Transport for Loopback {
         self.index.to_le_bytes().to_vec()
     }
 
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+    fn connect_within(&self, address: &[u8], _: Deadline) -> Result<Arc<dyn Peer>> {
         let index = parse(address)?;
         let nodes = self.net.nodes.lock();
         let node = nodes

@@ -83,7 +83,11 @@ pub trait Transport: Send + Sync {
     /// What peers need in order to [`connect`](Transport::connect).
     fn address(&self) -> Vec<u8>;
     /// Finds the process behind `address`. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
-    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>>;
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
+        self.connect_within(address, Deadline::Never)
+    }
+    /// As [`connect`](Transport::connect). [`Error::Timeout`] where the process has to answer, and does not: the next call goes on with it.
+    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>>;
     /// Allocates zeroed registered memory, aligned to a page. It stays mapped until the transport is dropped, though nobody's
     /// any more once the registration is.
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>>;

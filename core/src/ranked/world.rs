@@ -210,17 +210,24 @@ impl World {
     /// Makes sure that `rank` can be communicated with; whatever needs a rank does so by itself, when it needs it first.
     /// Errors: [`Error::InvalidArgument`], [`Error::RankDead`] also for one that has left, [`Error::Unreachable`].
     pub fn connect(&self, rank: u32) -> Result<&Connection> {
-        let place = self.place(rank)?;
+        self.connect_within(rank, Deadline::Never)
+    }
+
+    /// As [`World::connect`]; [`Error::Timeout`] where the rank has to answer, and does not.
+    pub fn connect_within(&self, rank: u32, deadline: Deadline) -> Result<&Connection> {
+        let connection = &self.place(rank)?.connection;
         if self.life(rank) == Life::Dead {
             return Err(Error::RankDead(rank));
         }
-        place
-            .connection
-            .get_or_try_init(|| {
-                let address = self.fetch_bundle(rank, "address")?;
-                self.engine.connect(&address)
-            })
-            .map_err(|e| self.blame(rank, e))
+        if let Some(connection) = connection.get() {
+            return Ok(connection);
+        }
+        let address = self.fetch_bundle(rank, "address")?;
+        // Not in the cell's care: who can wait for ever would hold up who cannot.
+        let deadline = deadline.not_before(FIRST_CONTACT);
+        let new = self.engine.connect_within(&address, deadline);
+        let new = new.map_err(|e| self.blame(rank, e))?;
+        Ok(connection.get_or_init(|| new))
     }
 
     fn place(&self, rank: u32) -> Result<&PeerPlace> {
@@ -281,9 +288,9 @@ impl World {
         if let Some(directory) = directory.get() {
             return Ok(directory);
         }
-        let connection = self.connect(rank)?;
+        let connection = self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, "directory")?;
-        // Not in the cell's care: who can wait for ever would hold up who cannot.
+        // As in `connect_within`.
         let imported = connection.import_within(&key, deadline);
         let imported = imported.map_err(|e| self.blame(rank, e))?;
         Ok(directory.get_or_init(|| imported))
@@ -381,7 +388,7 @@ impl World {
         let entry = entry
             .filter(|_| bits & (1 << (me % 64)) != 0)
             .ok_or(Error::StaleRegion)?;
-        let connection = self.connect(rank)?;
+        let connection = self.connect_within(rank, deadline)?;
         let import = |bytes: &[u8; BUNDLE_LEN]| {
             connection
                 .import_within(&RegionKey::from_bytes(bytes)?, deadline)
@@ -459,7 +466,8 @@ impl World {
                 let entry: Option<GroupEntry> = self.read_entry(rank, at + nth * EACH, deadline)?;
                 if let Some(entry) = entry.filter(|entry| entry.name == name) {
                     let key = RegionKey::from_bytes(&entry.arena)?;
-                    let imported = self.connect(rank)?.import_within(&key, deadline);
+                    let connection = self.connect_within(rank, deadline)?;
+                    let imported = connection.import_within(&key, deadline);
                     return imported.map(Some).map_err(|e| self.blame(rank, e));
                 }
             }

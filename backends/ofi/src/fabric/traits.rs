@@ -29,10 +29,10 @@ pub struct Traits {
     pub by_endpoint: bool,
     /// What is sent comes after what was written before, and is seen there.
     pub send_after_write: bool,
-    /// So many bytes of a write come after what was written before.
-    pub write_after_write: usize,
-    /// So many bytes of a read see what was written before.
-    pub read_after_write: usize,
+    /// A write comes after what was written before, however long both are.
+    pub write_after_write: bool,
+    /// A read sees what was written before, however long both are.
+    pub read_after_write: bool,
     /// Writes that carry data use up a receive buffer.
     pub data_takes_buffer: bool,
 }
@@ -55,14 +55,9 @@ impl Traits {
             own_keys: mode(FI_MR_PROV_KEY),
             by_endpoint: domain.mr_mode & FI_MR_ENDPOINT != 0,
             send_after_write: order & FI_ORDER_SAW != 0,
-            write_after_write: match order & FI_ORDER_WAW != 0 {
-                true => ep.max_order_waw_size,
-                false => 0,
-            },
-            read_after_write: match order & FI_ORDER_RAW != 0 {
-                true => ep.max_order_raw_size,
-                false => 0,
-            },
+            write_after_write: order & FI_ORDER_WAW != 0
+                && ep.max_order_waw_size >= ep.max_msg_size,
+            read_after_write: order & FI_ORDER_RAW != 0 && ep.max_order_raw_size >= ep.max_msg_size,
             data_takes_buffer: (info.raw().mode | rx.mode) & FI_RX_CQ_DATA != 0,
         }
     }

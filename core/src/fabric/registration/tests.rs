@@ -9,11 +9,11 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 
 use super::cache::ENTRIES;
 use super::*;
-use crate::Rights;
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::transport::{Capabilities, Channel, Handler, Peer};
+use crate::{Deadline, Rights};
 
 /// What is registered, by its descriptor.
 type All = Arc<Mutex<Vec<(u64, Arc<Pinned>)>>>;
@@ -124,7 +124,7 @@ impl Transport for Pinning {
     fn address(&self) -> Vec<u8> {
         Vec::new()
     }
-    fn connect(&self, _: &[u8]) -> Result<Arc<dyn Peer>> {
+    fn connect_within(&self, _: &[u8], _: Deadline) -> Result<Arc<dyn Peer>> {
         Err(crate::Error::Unsupported)
     }
     fn allocate(&self, len: usize, _: Rights) -> Result<Box<dyn Memory>> {

@@ -134,8 +134,8 @@ impl Home {
     }
 
     /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`Network::reach`];
-    /// [`Error::PeerDead`] where nobody answers; [`Stream::refusal`](super::Stream::refusal).
-    pub fn connect(&self, address: &[u8]) -> Result<(u32, Arc<Link>)> {
+    /// [`Error::PeerDead`] where nobody answers; [`Error::Timeout`]; [`Stream::refusal`](super::Stream::refusal).
+    pub fn connect(&self, address: &[u8], deadline: Deadline) -> Result<(u32, Arc<Link>)> {
         if address.len() > ADDRESS {
             return Err(Error::Unreachable("the address is too long".into()));
         }
@@ -143,8 +143,8 @@ impl Home {
             return Err(Error::PeerDead);
         }
         let (index, link) = self.find_or_begin(address)?;
-        // It ends: there is an answer, or there has been none for too long.
-        self.wait_until(Deadline::Never, || link.is_reached() || link.is_gone())?;
+        // It ends: there is an answer, or nobody is there. A process that is stopped is there, and does not answer.
+        self.wait_until(deadline, || link.is_reached() || link.is_gone())?;
         match link.is_reached() {
             true => Ok((index, link)),
             false => Err(link.stream().refusal().unwrap_or(Error::PeerDead)),

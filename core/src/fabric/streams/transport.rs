@@ -37,9 +37,9 @@ impl Streams {
         &self.home
     }
 
-    /// See [`Transport::connect`].
-    pub fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
-        let (index, link) = self.home.connect(address)?;
+    /// See [`Transport::connect_within`].
+    pub fn connect(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        let (index, link) = self.home.connect(address, deadline)?;
         Ok(Arc::new(Neighbour {
             index,
             link,

@@ -107,19 +107,20 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         ensure_eq!(registered.len(), memory.len, "its length");
         let there = node.offer(registered.as_ref())?;
         let region = there[node.right()].as_ref().expect("another rank");
-        let bytes = bytes_of(ctx, ctx.rank.into(), 3000);
+        let len = 3000.min(node.limits().largest);
+        let bytes = bytes_of(ctx, ctx.rank.into(), len);
         node.source().store(0, &bytes);
         let at = |offset| unipgas::core::Remote { region, offset };
-        node.put(0, at(2000), 3000, Flags::empty())?;
+        node.put(0, at(2000), len, Flags::empty())?;
         let adds = if node.limits().atomics { 7 } else { 0 };
         if adds > 0 {
             ensure_eq!(node.add(at(8), adds)?, 0x5555_5555_5555_5555, "a word");
         }
         ctx.sync();
-        let from_left = bytes_of(ctx, node.left() as u64, 3000);
+        let from_left = bytes_of(ctx, node.left() as u64, len);
         memory.all(16, 1984, 0x55, "before the bytes")?;
         memory.holds(2000, &from_left, "the bytes")?;
-        memory.all(5000, 3 * 4096 - 5000, 0x55, "behind the bytes")?;
+        memory.all(2000 + len, 3 * 4096 - 2000 - len, 0x55, "behind the bytes")?;
         ensure_eq!(memory.get(8), 0x5555_5555_5555_5555 + adds, "the word");
         ctx.sync();
         // SAFETY:
@@ -133,7 +134,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
                 region,
                 offset: 2000,
             },
-            3000,
+            len,
         )?;
         crate::kit::same(&seen, &bytes, "what a peer reads")?;
         ctx.sync();

@@ -71,7 +71,7 @@ impl Node {
     }
 
     fn import_key(&self, other: &Home, key: &[u8]) -> Result<RemoteRegion> {
-        let peer = self.streams.connect(other.network().address())?;
+        let peer = self.streams.connect(other.network().address(), limit())?;
         peer.import(key, limit())
     }
 
@@ -225,7 +225,7 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
     let region = node.import(&other);
     let peer = node
         .streams
-        .connect(other.streams.home().network().address())
+        .connect(other.streams.home().network().address(), limit())
         .unwrap();
     assert!(region.is_current());
     let Node {
