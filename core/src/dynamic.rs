@@ -1,6 +1,7 @@
 //! Libraries that are loaded when they are first needed, so that nothing depends on them before.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A library; it stays for good.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +56,30 @@ fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
     }
 }
 
+/// As libc wants it.
+fn for_good(environment: Vec<CString>) -> *mut *mut c_char {
+    let strings = environment.into_iter().map(CString::into_raw);
+    let all: Vec<_> = strings.chain([std::ptr::null_mut()]).collect();
+    Box::leak(all.into_boxed_slice()).as_mut_ptr()
+}
+
+/// Calls `what`, during which `environment` (`NAME=value` each) is all that getenv(3) finds. Other threads may read variables meanwhile; where one sets
+/// a variable, this environment stays.
+pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) -> T {
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    // SAFETY:
+    // - libc's variable, aligned and there for good; libc reads the pointer as a whole.
+    let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
+    // Whoever reads the array after it has been put away finds it there.
+    let ours = for_good(environment);
+    let before = place.swap(ours, Ordering::AcqRel);
+    let result = what();
+    let _ = place.compare_exchange(ours, before, Ordering::AcqRel, Ordering::Relaxed);
+    result
+}
+
 impl Library {
     /// Loads it. Errors: why not, as part of a sentence.
     pub fn load(name: &CStr, shown: Shown) -> Result<Self, String> {
@@ -85,12 +110,10 @@ impl Library {
             )
         };
         let library = Library::of(handle, name)?;
-        let strings = environment.into_iter().map(CString::into_raw);
-        let all: Vec<_> = strings.chain([std::ptr::null_mut()]).collect();
         let theirs = library.find(c"environ")?.cast::<*mut *mut c_char>();
         // SAFETY:
         // - the variable of a libc that nobody else uses yet; the array and its strings stay for good.
-        unsafe { theirs.write(Box::leak(all.into_boxed_slice()).as_mut_ptr()) };
+        unsafe { theirs.write(for_good(environment)) };
         let begin = library.find(c"__ctype_init")?;
         // SAFETY:
         // - the function of this name has this type.
@@ -190,6 +213,27 @@ mod tests {
         // SAFETY:
         // - takes nothing, and changes nothing.
         assert_eq!(unsafe { (some.pid)() } as u32, std::process::id());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has variables of its own")]
+    fn variables_are_others_for_the_time_of_a_call() {
+        use std::os::unix::ffi::OsStrExt;
+        const NAME: &str = "UNIPGAS_TEST_OF_THE_ENVIRONMENT";
+        // With those that other tests look at meanwhile.
+        let same = std::env::vars_os().map(|(name, value)| {
+            CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).unwrap()
+        });
+        let own = CString::new(format!("{NAME}=this")).unwrap();
+        let path = std::env::var_os("PATH");
+        let seen = with_environment(same.chain([own]).collect(), || {
+            (std::env::var(NAME).ok(), std::env::var_os("PATH"))
+        });
+        assert_eq!(seen, (Some("this".to_owned()), path.clone()));
+        assert_eq!(
+            (std::env::var_os("PATH"), std::env::var_os(NAME)),
+            (path, None)
+        );
     }
 
     #[test]

@@ -156,9 +156,12 @@ const ELSEWHERE: &str = "UNIPGAS_OFI_INTERFACE is another one";
 /// Why an offer is of no use; `None`: it is.
 fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     let name = info.provider();
-    let own = |name: &str| name.split(';').any(|part| part == "unipgas");
-    if own(&name) {
+    let has = |part: &str| name.split(';').any(|own| own == part);
+    if has("unipgas") {
         return Some("it is this library".into());
+    }
+    if has("ofi_rxd") {
+        return Some("not all of its reads end, and it wakes nobody who sleeps".into());
     }
     if name == "shm" {
         let why = "it reaches this host only, as the backend shm does, and has nothing to sleep on";

@@ -107,17 +107,22 @@ impl Endpoint {
         Endpoint { net, requests }
     }
 
-    fn check(&self, local: Local, len: usize, flags: Flags) -> Result<()> {
+    /// The local side as the provider knows it.
+    fn check(&self, local: Local, len: usize, flags: Flags) -> Result<Local> {
         let traits = &self.net.fabric.traits;
         let inline = flags.contains(Flags::INLINE) && len > traits.inject.min(INLINE);
         if inline || flags.contains(Flags::LINES) || len > traits.longest {
             return Err(Error::Unsupported);
         }
         let needed = traits.local && len > 0 && !flags.contains(Flags::INLINE);
-        match needed && local.desc == 0 {
-            true => Err(Error::NotRegistered),
-            false => Ok(()),
-        }
+        let desc = match needed {
+            true => {
+                let known = self.net.operands.find(local, len);
+                known.ok_or(Error::NotRegistered)?.expose_provenance() as u64
+            }
+            false => 0,
+        };
+        Ok(Local { desc, ..local })
     }
 
     /// What an access with these flags has to come after: requests are carried out when the target's agent gets to them, accesses when they
@@ -139,7 +144,7 @@ impl Endpoint {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.check(src, len, flags)?;
+        let src = self.check(src, len, flags)?;
         let bytes = match flags.contains(Flags::INLINE) {
             true => {
                 let mut bytes = [0; INLINE];
@@ -204,7 +209,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
-        self.check(dst, len, flags & Flags::LINES)?;
+        let dst = self.check(dst, len, flags & Flags::LINES)?;
         let own = Read {
             net: self.net.clone(),
             into: dst,

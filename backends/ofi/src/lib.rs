@@ -5,7 +5,7 @@
 //!
 //! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
-//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
+//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile; `operands`: memory that it has to know
 //! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `names`: whom it is with; `lifeline`: whether somebody is
 //!   there; `departed`: who is not any more
 
@@ -23,6 +23,7 @@ pub mod library;
 mod lifeline;
 mod names;
 mod net;
+mod operands;
 mod operations;
 mod region;
 mod transport;

@@ -1,13 +1,16 @@
 //! libfabric.so.1, loaded when this backend is opened; everything but these functions goes by the tables of its objects.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 use unipgas_core::dynamic::{self, Enter, Shown};
 use unipgas_core::functions_of_library;
+use unipgas_core::rendezvous::JobName;
 use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
+
+use crate::buffers::MESSAGE;
 
 /// What the program does at signals. Libraries below some providers (psm's) put handlers of their own there when they are loaded.
 struct Handlers(Vec<(c_int, libc::sigaction)>);
@@ -63,17 +66,46 @@ fn enter_apart(apart: Enter) {
     }
 }
 
-/// The process's, but what says which providers there are: all that the library finds, without this one.
-fn environment() -> Vec<CString> {
-    let wanted = |name: &OsStr| name != "FI_PROVIDER" && name != "FI_PROVIDER_PATH";
-    let variable = |(name, value): (OsString, OsString)| {
+/// Messages that `ofi_rxm` has room for, from whomever.
+const RECEIVES: &str = "512";
+/// Processes for which there is room at least.
+const PROCESSES: u32 = 64;
+
+/// What the library finds of its own variables that nobody has set. Providers keep memory and queues for the most that they could have: without these
+/// `ofi_rxm` has 16 KiB for each of thousands of messages, or of a hundred from each peer, and completion queues that not all adapters have. Where
+/// peers share the buffers it does not crash, too, as in 1.17 when it puts back one of a peer that has just gone.
+fn defaults() -> [(&'static str, String); 4] {
+    let job = JobName::from_env().ok().and_then(|job| job.size());
+    [
+        ("FI_OFI_RXM_BUFFER_SIZE", MESSAGE.to_string()),
+        ("FI_OFI_RXM_MSG_RX_SIZE", RECEIVES.to_owned()),
+        ("FI_OFI_RXM_USE_SRX", "1".to_owned()),
+        (
+            "FI_UNIVERSE_SIZE",
+            job.unwrap_or_default().max(PROCESSES).to_string(),
+        ),
+    ]
+}
+
+/// The process's, with the [`defaults`]; `apart` has all providers that the library finds, without this one.
+fn environment(apart: bool) -> Vec<CString> {
+    let wanted = |name: &OsStr| !apart || name != "FI_PROVIDER" && name != "FI_PROVIDER_PATH";
+    let variable = |name: &OsStr, value: &OsStr| {
         let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
         CString::new(text).expect("variables are C strings")
     };
+    let unset = |name: &str| std::env::var_os(name).is_none();
+    let own = apart.then(|| c"FI_PROVIDER=^unipgas".to_owned());
     std::env::vars_os()
         .filter(|(name, _)| wanted(name))
-        .map(variable)
-        .chain([c"FI_PROVIDER=^unipgas".to_owned()])
+        .map(|(name, value)| variable(&name, &value))
+        .chain(
+            defaults()
+                .iter()
+                .filter(|(name, _)| unset(name))
+                .map(|(name, value)| variable(name.as_ref(), value.as_ref())),
+        )
+        .chain(own)
         .collect()
 }
 
@@ -85,6 +117,8 @@ functions_of_library! {
         dupinfo = c"fi_dupinfo": fn(*const fi_info) -> *mut fi_info;
         freeinfo = c"fi_freeinfo": fn(*mut fi_info) -> ();
         fabric = c"fi_fabric": fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
+        getparams = c"fi_getparams": fn(*mut *mut c_void, *mut c_int) -> c_int;
+        freeparams = c"fi_freeparams": fn(*mut c_void) -> ();
         strerror = c"fi_strerror": fn(c_int) -> *const c_char;
     }
 }
@@ -104,19 +138,36 @@ impl Library {
         let handlers = Handlers::save();
         // Of a program that calls libfabric itself, FI_PROVIDER says which providers there are, perhaps unipgas alone.
         let loaded = match dynamic::Library::is_loaded(NAME) {
-            true => dynamic::Library::load_apart(NAME, environment()).map(|(library, enter)| {
-                let _ = APART.set(enter);
-                library
-            }),
+            true => {
+                dynamic::Library::load_apart(NAME, environment(true)).map(|(library, enter)| {
+                    let _ = APART.set(enter);
+                    library
+                })
+            }
             false => dynamic::Library::load(NAME, Shown::ToNobody),
         };
+        let library = loaded.and_then(|loaded| Library::find(&loaded));
+        if let (Ok(library), None) = (&library, APART.get()) {
+            dynamic::with_environment(environment(false), || library.begin());
+        }
         handlers.restore();
-        let loaded = loaded?;
-        let library = Library::find(&loaded)?;
+        let library = library?;
         let (major, minor) = library.release();
         match version(major, minor) < OLDEST {
             true => Err(format!("libfabric {major}.{minor} is older than 1.8")),
             false => Ok(library),
+        }
+    }
+
+    /// Lets the providers read their variables, which they do once.
+    fn begin(&self) {
+        let (mut all, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY:
+        // - gives a list that is freed once, or null.
+        unsafe {
+            if (self.getparams)(&raw mut all, &raw mut count) == 0 && !all.is_null() {
+                (self.freeparams)(all);
+            }
         }
     }
 
@@ -144,6 +195,32 @@ impl Library {
                 true => format!("error {error}"),
                 false => CStr::from_ptr(text).to_string_lossy().into_owned(),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_nobody_has_set_have_defaults() {
+        for apart in [false, true] {
+            let environment = environment(apart);
+            let has = |name: &str, value: &OsStr| {
+                let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
+                let of = |one: &&CString| one.to_bytes().starts_with(&text[..=name.len()]);
+                let all: Vec<_> = environment.iter().filter(of).collect();
+                assert!(
+                    matches!(all[..], [one] if one.to_bytes() == text),
+                    "{all:?}"
+                );
+            };
+            for (name, value) in defaults() {
+                let set = std::env::var_os(name);
+                has(name, set.as_deref().unwrap_or(value.as_ref()));
+            }
+            has("PATH", &std::env::var_os("PATH").unwrap());
         }
     }
 }

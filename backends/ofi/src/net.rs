@@ -21,6 +21,7 @@ use crate::departed::Departed;
 use crate::fabric::{Event, Fabric, failure};
 use crate::lifeline::Lifeline;
 use crate::names::Names;
+use crate::operands::Operands;
 use crate::operations::{Operations, Sender, What};
 use crate::wire::{self, Head, Opening, PROTOCOL};
 use crate::word::Words;
@@ -54,6 +55,8 @@ pub struct Net {
     send: Buffers,
     /// Those that peers notify by.
     pub words: Arc<Words>,
+    /// Memory that operations may be at, where the provider has to know it.
+    pub operands: Arc<Operands>,
     /// What the provider has.
     pub fabric: Fabric,
     _give_back: GiveBack,
@@ -145,6 +148,7 @@ impl Net {
             receive,
             send,
             words: Arc::default(),
+            operands: Arc::default(),
             fabric,
             _give_back: GiveBack,
             operations: Operations::default(),

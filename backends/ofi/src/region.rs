@@ -47,13 +47,20 @@ pub unsafe fn register(
         true => unsafe { net.words.number(base, len) },
         false => None,
     };
+    let operand = match traits.local {
+        true => {
+            let entered = net.operands.enter(base, len, registration.desc());
+            Some(entered.ok_or_else(|| Error::Exhausted("registrations".into()))?)
+        }
+        false => None,
+    };
     let first = numbered.as_ref().map_or(word::NONE, Numbered::first);
     told.extend(first.to_le_bytes());
     Ok(OwnPart {
         told,
-        desc: registration.desc().expose_provenance() as u64,
-        // The domain is closed later.
-        keeps: Some(Box::new((numbered, registration, net.clone()))),
+        desc: operand.as_ref().map_or(0, |operand| operand.name),
+        // The domain is closed later, and the name ends before the registration.
+        keeps: Some(Box::new((operand, numbered, registration, net.clone()))),
     })
 }
 

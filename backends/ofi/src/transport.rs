@@ -1,14 +1,12 @@
 //! This process's place in the fabric.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use rustix::event::epoll;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
-use unipgas_core::descriptor::above;
 use unipgas_core::driver::{self, Driver};
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
@@ -63,29 +61,7 @@ impl Told for Mine {
 /// What the agent knows of it.
 struct Fabric {
     net: Arc<Net>,
-    events: OwnedFd,
     driver: Arc<Driver>,
-}
-
-impl Fabric {
-    fn new(net: Arc<Net>) -> Result<Self> {
-        let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
-        let events = events.map_err(|e| Error::os("epoll_create", e))?;
-        let watched = [
-            net.fabric.events(),
-            net.lifeline().and_then(Lifeline::events),
-        ];
-        for what in watched.into_iter().flatten() {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&events, what, data, epoll::EventFlags::IN)
-                .map_err(|e| Error::os("epoll_ctl", e))?;
-        }
-        Ok(Fabric {
-            net,
-            events,
-            driver: Driver::of_this_process()?,
-        })
-    }
 }
 
 impl Network for Fabric {
@@ -110,8 +86,14 @@ impl Network for Fabric {
 
     fn want_guests(&self, _: bool) {}
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+    fn events(&self) -> Vec<BorrowedFd<'_>> {
+        let lifeline = self.net.lifeline().and_then(Lifeline::events);
+        self.net
+            .fabric
+            .events()
+            .into_iter()
+            .chain(lifeline)
+            .collect()
     }
 
     fn progress(&self) -> News {
@@ -178,7 +160,10 @@ impl Ofi {
         });
         let net = Net::open(info, mine.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
-        let network = Arc::new(Fabric::new(net.clone())?);
+        let network = Arc::new(Fabric {
+            net: net.clone(),
+            driver: Driver::of_this_process()?,
+        });
         let streams = Streams::open(network, beside)?;
         let _ = mine.home.set(Arc::downgrade(streams.home()));
         // What has come before.

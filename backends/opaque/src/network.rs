@@ -83,8 +83,8 @@ impl Network for Sockets {
         self.events.watch_for(&self.listener.socket, flags);
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.events.0.as_fd()
+    fn events(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.events.0.as_fd()]
     }
 
     fn limits(&self) -> Limits {

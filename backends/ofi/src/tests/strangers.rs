@@ -74,7 +74,11 @@ fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
         eprintln!("skipped: {error}");
         return;
     }
-    for (provider, why) in [("no-such", "UNIPGAS_OFI_PROVIDER=no-such"), ("shm", "shm")] {
+    for (provider, why) in [
+        ("no-such", "UNIPGAS_OFI_PROVIDER=no-such"),
+        ("shm", "shm"),
+        ("udp;ofi_rxd", "reads"),
+    ] {
         let wish = Wish {
             provider: Some(provider.into()),
             interface: None,

@@ -70,7 +70,8 @@ impl Home {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let alarm = above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?;
         let timer = Timer::new()?;
-        for what in [alarm.as_fd(), timer.as_fd(), network.events()] {
+        let own = [alarm.as_fd(), timer.as_fd()];
+        for what in own.into_iter().chain(network.events()) {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&events, what, data, epoll::EventFlags::IN)
                 .map_err(|e| Error::os("epoll_ctl", e))?;

@@ -93,8 +93,8 @@ pub trait Network: Send + Sync {
     fn accept(&self) -> Result<Option<Accepted>>;
     /// Whether a turn is to begin when somebody begins a stream.
     fn want_guests(&self, wanted: bool);
-    /// A descriptor that can be read when a turn is to begin: something has come, there is room that was wanted, somebody begins a stream.
-    fn events(&self) -> BorrowedFd<'_>;
+    /// Descriptors of which one can be read when a turn is to begin: something has come, there is room that was wanted, somebody begins a stream.
+    fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Moves it on; never waits. Called at the beginning of turns, and by threads that wait, not by two at once. What comes by streams that others
     /// have begun needs a turn: while [`events`](Network::events) tell of it nothing else is to be done, else the [alarm](super::Home::wake) is to be sounded.
     fn progress(&self) -> News {

@@ -148,6 +148,12 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether puts take a notice for the next rank along. Otherwise they refuse it.
+    pub(super) fn notifies(&self) -> bool {
+        let slot = self.at(self.right(), 0);
+        self.channel.notifies(&Notice { slot, value: 1 })
+    }
+
     /// A context that nobody has had.
     fn next_context(&self) -> u64 {
         self.context.replace(self.context.get() + 1)

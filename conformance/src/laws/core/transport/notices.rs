@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use unipgas::core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
 use unipgas::core::region::Memory as Registration;
+use unipgas::core::transport::Channel;
 use unipgas::core::{Error, Flags, Notice, Rights};
 
 use super::super::rank::Says;
@@ -78,9 +79,20 @@ fn put_notify(ctx: &Ctx) -> Verdict {
             let notice = Notice { slot, value: round };
             // SAFETY:
             // - in bounds of the source, and drained before it changes.
-            node.begin("put_notify", |channel, context| unsafe {
+            let put_notify = |channel: &dyn Channel, context| unsafe {
                 channel.put_notify(node.local(0), to, len(me), notice, Flags::empty(), context)
-            })?;
+            };
+            match node.notifies() {
+                true => node.begin("put_notify", put_notify)?,
+                false => {
+                    let refused = node.end(put_notify)?;
+                    ensure_eq!(refused, Err(Error::Unsupported), "such a notice");
+                    node.put(0, to, len(me), Flags::empty())?;
+                    node.begin("the notice", |channel, context| {
+                        channel.notify(notice, Flags::ORDERED, context)
+                    })?;
+                }
+            }
             until("a notice", || word(node, 8) == round)?;
             let left = node.left();
             node.own()

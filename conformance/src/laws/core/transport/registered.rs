@@ -45,9 +45,10 @@ fn registered(ctx: &Ctx) -> Verdict {
         for (what, local) in kinds {
             let operations = if node.limits().atomics { 4 } else { 3 };
             for kind in 0..operations {
-                let expected = match needed {
-                    true => Err(Error::NotRegistered),
-                    false => Ok(()),
+                let expected = match (kind, needed) {
+                    (1, _) if !node.notifies() => Err(Error::Unsupported),
+                    (_, true) => Err(Error::NotRegistered),
+                    (_, false) => Ok(()),
                 };
                 let ended = attempt(node, kind, *local)?;
                 ensure_eq!(

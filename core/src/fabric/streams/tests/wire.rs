@@ -256,8 +256,8 @@ impl Network for Wires {
         self.wants_guests.store(wanted, Ordering::Release);
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.alarm.as_fd()
+    fn events(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.alarm.as_fd()]
     }
 
     fn progress(&self) -> News {
