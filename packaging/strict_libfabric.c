@@ -112,7 +112,7 @@ struct ep
   struct cq *cq;
   pthread_mutex_t lock;
   int enabled, selective;
-  size_t under_way, received, posts, first, count, spares;
+  size_t under_way, received, posts, receives, first, count, spares;
   void *spare[SPARE];
   struct later later[LATER];
 };
@@ -332,11 +332,11 @@ recv_one (struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from,
   struct ep *ep = EP (fid);
   local (buf, len, desc, FI_RECV);
   pthread_mutex_lock (&ep->lock);
-  ssize_t status = ep->received >= rx ? -FI_EAGAIN : 0;
+  ssize_t status = ep->received >= rx || (busy && ep->receives++ % busy == 0) ? -FI_EAGAIN : 0;
   if (status == 0)
     {
       take (context);
-      if (rxdata && ep->spares < SPARE)
+      if (rxdata && ep->spares < SPARE && ep->spares <= ep->received / 2)
         ep->spare[ep->spares++] = context;
       else
         status = fi_recv (ep->real, buf, len, NULL, from, context);
