@@ -37,7 +37,7 @@ static size_t keysize = 8, inject = -1, max = -1, data = 8, tx = -1, rx = -1, av
 static int unordered, nowait, norm, rxdata;
 
 /* Operations that come later, and receive buffers that writes with data use up. */
-enum { LATER = 64, INLINE = 256, SPARE = 32 };
+enum { LATER = 64, INLINE = 256, SPARE = 8 };
 
 static void __attribute__ ((noreturn, format (printf, 1, 2))) broken (const char *format, ...)
 {
@@ -112,7 +112,7 @@ struct ep
   struct cq *cq;
   pthread_mutex_t lock;
   int enabled, selective;
-  size_t under_way, received, posts, receives, first, count, spares;
+  size_t under_way, received, most, posts, receives, first, count, spares;
   void *spare[SPARE];
   struct later later[LATER];
 };
@@ -343,6 +343,7 @@ recv_one (struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from,
       if (status != 0)
         give (context);
       ep->received += status == 0;
+      ep->most = ep->received > ep->most ? ep->received : ep->most;
     }
   pthread_mutex_unlock (&ep->lock);
   return status;
@@ -376,6 +377,8 @@ static void *
 use_up (struct ep *ep)
 {
   void *context = ep->spare[0];
+  if (ep->received + 2 * SPARE < ep->most)
+    broken ("FI_RX_CQ_DATA, and receive buffers are not posted again");
   memmove (ep->spare, ep->spare + 1, --ep->spares * sizeof *ep->spare);
   return context;
 }
