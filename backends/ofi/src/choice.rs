@@ -1,6 +1,6 @@
 //! Which provider, and which of its interfaces.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use unipgas_core::{Error, Result, variables};
@@ -196,27 +196,50 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     None
 }
 
-/// What there is, in the order in which providers are preferred. `None` for the reason: it can be used. Errors: why fi_getinfo(3) gives
-/// nothing.
-pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String>)>, String> {
-    let library = Library::get()?;
+/// What a provider may demand.
+const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+const MEMORY: i32 =
+    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+
+/// Why an offer is of no use that is made only to those who keep more.
+fn beyond(info: &Info) -> String {
+    let domain = info.domain_attr();
+    match () {
+        () if domain.mr_mode & FI_MR_RAW != 0 => "its keys are no numbers (FI_MR_RAW)".into(),
+        () if domain.resource_mgmt != FI_RM_ENABLED => {
+            "what it has no room for is lost (FI_RM_DISABLED)".into()
+        }
+        () if domain.threading != FI_THREAD_SAFE => "it is for one thread at a time".into(),
+        () => format!(
+            "it demands what is not kept here: mode {:#x}, mr_mode {:#x}",
+            info.raw().mode & !MODES,
+            domain.mr_mode & !MEMORY
+        ),
+    }
+}
+
+/// What fi_getinfo(3) gives, to be freed; `all`: also to those who keep more than this backend. Errors: its own.
+fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int> {
     let mut first = std::ptr::null_mut();
     // SAFETY:
     // - null asks for an empty info, whose attributes are all there; the provider's name is malloc's, and freed with it.
     let status = unsafe {
         let hints = (library.dupinfo)(std::ptr::null());
         if hints.is_null() {
-            return Err("libfabric has no memory".into());
+            return Err(-libc::ENOMEM);
         }
         let wanted = &mut *hints;
         wanted.caps = FI_MSG | FI_RMA;
-        wanted.mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+        wanted.mode = if all { u64::MAX } else { MODES };
         (*wanted.ep_attr).r#type = FI_EP_RDM;
         let domain = &mut *wanted.domain_attr;
-        domain.mr_mode =
-            FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-        domain.threading = FI_THREAD_SAFE;
-        domain.resource_mgmt = FI_RM_ENABLED;
+        // All but the two of old, which stand for others.
+        let any = !(FI_MR_BASIC | FI_MR_SCALABLE);
+        domain.mr_mode = if all { any } else { MEMORY };
+        if !all {
+            domain.threading = FI_THREAD_SAFE;
+            domain.resource_mgmt = FI_RM_ENABLED;
+        }
         if let Some(provider) = &wish.provider {
             let provider = CString::new(provider.as_str()).unwrap_or_default();
             (*wanted.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
@@ -226,17 +249,28 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
         (library.freeinfo)(hints);
         status
     };
-    if status != 0 {
+    match status {
+        0 => Ok(first),
+        _ => Err(status),
+    }
+}
+
+/// What there is, in the order in which providers are preferred. `None` for the reason: it can be used. Errors: why fi_getinfo(3) gives
+/// nothing.
+pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String>)>, String> {
+    let library = Library::get()?;
+    let kept = ask(library, wish, false);
+    let beyond_us = kept.is_err();
+    let asked = kept.or_else(|status| ask(library, wish, true).map_err(|_| status));
+    let first = asked.map_err(|status| {
         let (major, minor) = library.release();
         let why = library.text(status);
         let wished = match &wish.provider {
             Some(provider) => format!(" for UNIPGAS_OFI_PROVIDER={provider}"),
             None => String::new(),
         };
-        return Err(format!(
-            "libfabric {major}.{minor} offers nothing{wished}: {why}"
-        ));
-    }
+        format!("libfabric {major}.{minor} offers nothing{wished}: {why}")
+    })?;
     let mut offers = Vec::new();
     let mut at = first;
     // SAFETY:
@@ -249,7 +283,10 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
                 continue;
             }
             let info = Info { library, own };
-            let refusal = refusal(&info, wish, other_hosts);
+            let refusal = match beyond_us {
+                true => Some(beyond(&info)),
+                false => refusal(&info, wish, other_hosts),
+            };
             offers.push((info, refusal));
         }
         (library.freeinfo)(first);
