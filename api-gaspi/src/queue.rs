@@ -32,7 +32,7 @@ impl Process {
     pub(crate) fn progress(&self) {
         if self.world.engine().is_driven() {
             for queue in self.all_queues() {
-                queue.progress();
+                queue.report();
             }
         }
     }

@@ -1,5 +1,6 @@
 //! One-sided communication (GASPI 17.1 §8): translation of segment names and offsets into the engine's operations.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use unipgas_core::calls::Call;
@@ -11,6 +12,9 @@ use unipgas_core::{Endpoint, Error, Posting};
 use crate::process::{Process, deadline};
 use crate::segment::Segment;
 use crate::status::{Result, Status, from_engine};
+
+/// Looks at notifications between two at the process's own requests.
+const LOOKS: u32 = 64;
 
 /// One local and one remote range: an element of a list operation, or the whole of a simple one.
 #[derive(Debug, Clone, Copy)]
@@ -296,6 +300,7 @@ impl Process {
             return Ok(begin);
         }
         let driven = self.world.engine().is_driven();
+        let looks = Cell::new(0u32);
         words
             .wait_some(
                 self.world.engine(),
@@ -305,7 +310,10 @@ impl Process {
                 &mut self.watch(),
                 || {
                     if driven {
-                        self.progress();
+                        if looks.get().is_multiple_of(LOOKS) {
+                            self.progress();
+                        }
+                        looks.set(looks.get() + 1);
                     }
                 },
             )

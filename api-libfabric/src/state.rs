@@ -382,8 +382,12 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, reports: &Reports) {
         // Nothing is ever pending elsewhere, and to ask costs a call.
-        if self.domain.engine().is_driven() && self.channel.pending() > 0 {
-            self.poll(reports);
+        if self.domain.engine().is_driven() {
+            if self.channel.pending() > 0 {
+                self.poll(reports);
+            } else {
+                self.domain.engine().progress();
+            }
         }
         if !self.notices.is_empty() {
             self.tell_targets(reports);

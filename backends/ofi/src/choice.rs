@@ -84,6 +84,16 @@ impl Info {
         }
     }
 
+    /// What is posted without flags tells its end.
+    pub fn tell_all_ends(&mut self) {
+        // SAFETY:
+        // - as in `be_modest`.
+        unsafe {
+            (*(*self.own).tx_attr).op_flags |= FI_COMPLETION;
+            (*(*self.own).rx_attr).op_flags |= FI_COMPLETION;
+        }
+    }
+
     attributes! {
         tx_attr: fi_tx_attr;
         rx_attr: fi_rx_attr;

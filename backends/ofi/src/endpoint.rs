@@ -13,13 +13,19 @@ use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result};
 
 use crate::fabric::{Far, How};
+use crate::gathered::{self, Acknowledge};
 use crate::net::Net;
 use crate::operations::What;
-use crate::region::far;
+use crate::region::{far, owner};
 use crate::word;
 
 /// The most bytes that are taken in the call.
 pub const INLINE: usize = 64;
+
+/// Where there is no room the network is moved on as often before a write is kept.
+const TRIES: usize = 16;
+/// Writes between two looks at what has come.
+const SPELL: u32 = 16;
 
 /// An issue context.
 pub struct Endpoint {
@@ -145,6 +151,35 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         let src = self.check(src, len, flags)?;
+        let traits = &self.net.fabric.traits;
+        let to = far(dst.region, dst.offset);
+        let after = self.waits_for(flags, traits.write_after_write);
+        if flags.contains(Flags::GATHERED) && traits.gathers {
+            let owner = owner(dst.region);
+            let how = How {
+                desc: std::ptr::null_mut(),
+                context: gathered::context(owner),
+                data: word,
+                inline: true,
+            };
+            let write = || {
+                // SAFETY:
+                // - so many bytes are there (the caller's word), and are taken in the call, as just checked.
+                let written = unsafe { self.net.fabric.write_untold(src.ptr, len, to, how) };
+                self.net.written_untold(written)
+            };
+            for _ in 0..TRIES {
+                let gathered = self.requests.gather(dst.region, owner.into(), after, write);
+                match gathered {
+                    None => break,
+                    Some(Err(Error::NotNow)) => self.make_room(),
+                    Some(gathered) => {
+                        self.has_gathered(gathered?);
+                        return Ok(Outcome::Pending);
+                    }
+                }
+            }
+        }
         let bytes = match flags.contains(Flags::INLINE) {
             true => {
                 let mut bytes = [0; INLINE];
@@ -155,17 +190,40 @@ impl Endpoint {
             }
             false => Bytes::At(src.ptr, desc(src)),
         };
-        let in_order = self.net.fabric.traits.write_after_write;
         let own = Write {
             net: self.net.clone(),
             bytes,
             len,
-            to: far(dst.region, dst.offset),
+            to,
             word,
         };
-        let after = self.waits_for(flags, in_order);
         self.requests
             .post_own(dst.region, own, false, after, context)
+    }
+
+    /// So many are gathered now.
+    #[inline]
+    fn has_gathered(&self, count: u32) {
+        if count >= self.requests.enough() {
+            self.ask_for_gathered();
+        }
+        if count.is_multiple_of(SPELL) {
+            // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
+            self.requests.make_room();
+        }
+    }
+
+    #[cold]
+    fn make_room(&self) {
+        self.ask_for_gathered();
+        self.requests.make_room();
+    }
+
+    fn ask_for_gathered(&self) {
+        self.requests.ask_for_gathered(|to| Acknowledge {
+            net: self.net.clone(),
+            to: to as u32,
+        });
     }
 
     /// The word by which the target learns of a notice, where one is enough.
@@ -294,7 +352,12 @@ impl Channel for Endpoint {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.ask_for_gathered();
         self.requests.poll(sink);
+    }
+
+    fn report(&self, sink: &mut dyn FnMut(Completion)) {
+        self.requests.report(sink);
     }
 
     fn pending(&self) -> usize {

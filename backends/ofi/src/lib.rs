@@ -4,6 +4,7 @@
 //! Everything else goes to the target's agent, over streams that are made of messages (fi_msg(3)).
 //!
 //! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
+//! - `gathered`: operations whose ends are asked for together
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
 //! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile; `operands`: memory that it has to know
 //! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `names`: whom it is with; `lifeline`: whether somebody is
@@ -18,6 +19,7 @@ mod conversation;
 mod departed;
 mod endpoint;
 mod fabric;
+mod gathered;
 #[expect(missing_docs, reason = "functions of C, named as there")]
 pub mod library;
 mod lifeline;

@@ -4,18 +4,33 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::Result;
+use unipgas_core::{Error, Result};
 
 use crate::net::Net;
 
 /// Those that somebody uses, by name.
 #[derive(Default)]
-pub struct Names(Mutex<HashMap<Box<[u8]>, Used>>);
+pub struct Names(Mutex<InUse>);
+
+#[derive(Default)]
+struct InUse {
+    by_name: HashMap<Box<[u8]>, Used>,
+    /// So many have been in use.
+    ever: u32,
+}
 
 struct Used {
-    /// In the address vector.
     number: u64,
+    tag: u32,
     by: usize,
+}
+
+/// Of a tag, the bits of the number; those above tell it from others that have had the number before.
+const NUMBER: u32 = (1 << 24) - 1;
+
+/// The number in the address vector of the endpoint with this tag.
+pub fn number(tag: u32) -> u64 {
+    u64::from(tag & NUMBER)
 }
 
 /// An endpoint that somebody uses.
@@ -24,34 +39,47 @@ pub struct Name {
     name: Box<[u8]>,
     /// In the address vector, until this is dropped.
     pub number: u64,
+    /// What it is called here.
+    pub tag: u32,
 }
 
 impl Names {
-    /// The number of an endpoint that is in use.
-    pub fn number(&self, name: &[u8]) -> Option<u64> {
-        self.0.lock().get(name).map(|used| used.number)
+    /// The tag of an endpoint that is in use.
+    pub fn tag(&self, name: &[u8]) -> Option<u32> {
+        self.0.lock().by_name.get(name).map(|used| used.tag)
     }
 }
 
 impl Name {
     /// The endpoint `name` is used from now on. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
     pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
-        let mut used = net.names.0.lock();
-        let number = match used.get_mut(name) {
+        let mut in_use = net.names.0.lock();
+        let (number, tag) = match in_use.by_name.get_mut(name) {
             Some(used) => {
                 used.by += 1;
-                used.number
+                (used.number, used.tag)
             }
             None => {
                 let number = net.fabric.insert(name)?;
-                used.insert(name.into(), Used { number, by: 1 });
-                number
+                // An index: the vector is a table.
+                let index = u32::try_from(number).ok().filter(|index| *index <= NUMBER);
+                let Some(index) = index else {
+                    net.fabric.remove(number);
+                    let why = "too many peers for the address vector";
+                    return Err(Error::Unreachable(why.into()));
+                };
+                let tag = in_use.ever << NUMBER.count_ones() | index;
+                in_use.ever = in_use.ever.wrapping_add(1);
+                let used = Used { number, tag, by: 1 };
+                in_use.by_name.insert(name.into(), used);
+                (number, tag)
             }
         };
         Ok(Arc::new(Name {
             net: net.me.clone(),
             name: name.into(),
             number,
+            tag,
         }))
     }
 }
@@ -62,7 +90,7 @@ impl Drop for Name {
         let Some(net) = self.net.upgrade() else {
             return;
         };
-        let mut used = net.names.0.lock();
+        let used = &mut net.names.0.lock().by_name;
         if let Some(one) = used.get_mut(&self.name) {
             one.by -= 1;
             if one.by == 0 {

@@ -1,6 +1,6 @@
 //! This process's part of the fabric: its messages, and what comes of its operations.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::buffers::{Buffers, MESSAGE};
 use crate::choice::Info;
 use crate::conversation::{Conversation, First, Theirs, Whom};
 use crate::departed::Departed;
-use crate::fabric::{Event, Fabric, failure};
+use crate::fabric::{Event, Fabric, Far, failure};
+use crate::gathered::{self, Landing};
 use crate::lifeline::Lifeline;
 use crate::names::Names;
 use crate::operands::Operands;
@@ -53,6 +54,8 @@ pub struct Net {
     // In the order in which they are dropped: nobody uses the memory of what comes later once the endpoint is closed.
     receive: Buffers,
     send: Buffers,
+    /// Where peers ask for the ends of what they have written.
+    pub landing: Landing,
     /// Those that peers notify by.
     pub words: Arc<Words>,
     /// Memory that operations may be at, where the provider has to know it.
@@ -66,6 +69,8 @@ pub struct Net {
     pub me: Weak<Net>,
     conversations: RwLock<Slab<Arc<Conversation>>>,
     guests: Mutex<VecDeque<Accepted>>,
+    /// Where peers are asked for the ends of what was written there, by their tags.
+    pub landings: RwLock<HashMap<u32, Far>>,
     /// Endpoints in the address vector.
     pub names: Names,
     /// Peers that are no more there.
@@ -74,6 +79,8 @@ pub struct Net {
     mute: Mutex<Vec<Arc<Conversation>>>,
     /// Receives that the provider has not taken.
     unposted: Mutex<Vec<usize>>,
+    /// There are such ones, or mute ones.
+    waits: AtomicBool,
     reading: Mutex<()>,
     /// Conversations that wait for room.
     blocked: AtomicUsize,
@@ -84,6 +91,8 @@ pub struct Net {
     streams: AtomicBool,
     /// Something has come by one that a peer has begun.
     guests_call: AtomicBool,
+    /// A turn is to begin.
+    turn_calls: AtomicBool,
     /// Accesses have ended.
     ended: AtomicBool,
     lifeline: Option<Lifeline>,
@@ -107,6 +116,11 @@ impl Drop for GiveBack {
             libc::malloc_trim(0);
         }
     }
+}
+
+/// Whether it was set; it is not any more. Most are not, and are looked at often.
+fn taken(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
 /// A number that nobody guesses.
@@ -143,12 +157,15 @@ impl Net {
             Buffers::new(RECEIVED, &fabric, key()?)?,
             Buffers::new(SENT, &fabric, key()?)?,
         );
+        let landing = Landing::new(&fabric, key()?)?;
         let driver = Driver::of_this_process()?;
         let net = Arc::new_cyclic(|me| Net {
             receive,
             send,
+            landing,
             words: Arc::default(),
             operands: Arc::default(),
+            landings: RwLock::default(),
             fabric,
             _give_back: GiveBack,
             operations: Operations::default(),
@@ -159,12 +176,14 @@ impl Net {
             departed: Departed::default(),
             mute: Mutex::default(),
             unposted: Mutex::default(),
+            waits: AtomicBool::new(false),
             reading: Mutex::new(()),
             blocked: AtomicUsize::new(0),
             full: AtomicBool::new(false),
             driver,
             streams: AtomicBool::new(false),
             guests_call: AtomicBool::new(false),
+            turn_calls: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             lifeline,
             secret,
@@ -207,6 +226,12 @@ impl Net {
             // Perhaps there will never be room, since nobody is there any more.
             self.told.watch_silence();
         }
+        result
+    }
+
+    /// What has come of an access of whose end nobody is told.
+    pub fn written_untold(&self, result: Result<()>) -> Result<()> {
+        self.note_room(result != Err(Error::NotNow));
         result
     }
 
@@ -261,6 +286,7 @@ impl Net {
             // As when the provider connects first.
             self.blocked(true);
             self.mute.lock().push(new);
+            self.waits.store(true, Ordering::Release);
         }
     }
 
@@ -303,10 +329,10 @@ impl Net {
         self.guests.lock().pop_front()
     }
 
-    /// Whoever is reached by this number of the address vector is lost.
-    pub fn lose(&self, with: u64) {
+    /// Whoever has this tag is lost.
+    pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
-            if one.with.name.number == with {
+            if one.with.name.tag == tag {
                 one.fail();
             }
         }
@@ -380,8 +406,13 @@ impl Net {
         };
         if posted.is_err() {
             self.operations.end(context);
-            self.unposted.lock().push(buffer);
+            self.is_unposted(buffer);
         }
+    }
+
+    fn is_unposted(&self, buffer: usize) {
+        self.unposted.lock().push(buffer);
+        self.waits.store(true, Ordering::Release);
     }
 
     /// Takes what has happened, unless another thread does; `turn`: the agent looks at all conversations afterwards.
@@ -390,25 +421,32 @@ impl Net {
             while self.fabric.read(|event| self.take(event)) {}
             self.try_again();
         }
-        if self.guests_call.swap(false, Ordering::AcqRel) && !turn {
+        if taken(&self.turn_calls) && !turn {
             self.told.wake();
         }
         News {
-            streams: self.streams.swap(false, Ordering::AcqRel),
+            guests: taken(&self.guests_call),
+            streams: taken(&self.streams),
             // Where there was no room there may be now.
-            ended: self.ended.swap(false, Ordering::AcqRel) || self.full.load(Ordering::Relaxed),
+            ended: taken(&self.ended) || self.full.load(Ordering::Relaxed),
         }
     }
 
     /// What there was no room for.
     fn try_again(&self) {
+        if !taken(&self.waits) {
+            return;
+        }
         let unposted = std::mem::take(&mut *self.unposted.lock());
         unposted.into_iter().for_each(|buffer| self.post(buffer));
         let mute = std::mem::take(&mut *self.mute.lock());
         for one in mute {
             match one.introduce(self) {
                 true => self.blocked(false),
-                false => self.mute.lock().push(one),
+                false => {
+                    self.mute.lock().push(one);
+                    self.waits.store(true, Ordering::Release);
+                }
             }
         }
     }
@@ -423,9 +461,11 @@ impl Net {
                 }
                 self.words.take(data);
                 self.told.written();
-                self.streams.store(true, Ordering::Release);
             }
             Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}
+            Event::Failed { context, .. } if let Some(tag) = gathered::owner(context) => {
+                self.lose(tag);
+            }
             Event::Ended { context, len } => match self.operations.end(context) {
                 What::Receive(buffer) => {
                     self.hear(buffer, len);
@@ -447,14 +487,14 @@ impl Net {
             },
             Event::Failed { context, error } => match self.operations.end(context) {
                 // As when the endpoint closes.
-                What::Receive(buffer) => self.unposted.lock().push(buffer),
+                What::Receive(buffer) => self.is_unposted(buffer),
                 What::Send(buffer, sender) => {
                     self.send.give_back(buffer);
                     sender.under_way.fetch_sub(1, Ordering::AcqRel);
                     let conversations = self.conversations.read();
                     let of = conversations.get(sender.number as usize);
                     let of = of.filter(|of| Arc::ptr_eq(&of.under_way, &sender.under_way));
-                    let with = of.map(|of| of.with.name.number);
+                    let with = of.map(|of| of.with.name.tag);
                     drop(conversations);
                     if let Some(with) = with {
                         self.lose(with);
@@ -556,7 +596,7 @@ impl Net {
             stream: new,
             known: Some(padded(address)),
         });
-        self.guests_call.store(true, Ordering::Release);
+        self.turn_calls.store(true, Ordering::Release);
         Some(())
     }
 }

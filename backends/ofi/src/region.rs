@@ -7,6 +7,7 @@ use unipgas_core::streams::OwnPart;
 use unipgas_core::{Error, Result};
 
 use crate::fabric::Far;
+use crate::names;
 use crate::net::{Net, key};
 use crate::word::{self, Numbered};
 
@@ -40,6 +41,7 @@ pub unsafe fn register(
     };
     let mut told = registration.key().to_le_bytes().to_vec();
     told.extend(begin.to_le_bytes());
+    told.extend(net.landing.told());
     let notified = rights.contains(Rights::WRITE) && traits.data >= size_of::<u64>();
     let numbered = match notified {
         // SAFETY:
@@ -64,16 +66,22 @@ pub unsafe fn register(
     })
 }
 
-/// What its owner has told: key, beginning, and his number in the address vector, with that of the first word.
-pub fn imported(told: &[u8], peer: u32) -> Result<[u64; 3]> {
+/// What its owner has told: key, beginning, and his tag, with the number of the first word; also where he is asked for what has come there.
+pub fn imported(net: &Net, told: &[u8], tag: u32) -> Result<[u64; 3]> {
     if told.is_empty() {
         // Nobody reads or writes there.
-        return Ok([0, 0, peer.into()]);
+        return Ok([0, 0, tag.into()]);
     }
-    let words: &[u8; 20] = told.try_into().map_err(|_| Error::StaleRegion)?;
+    let words: &[u8; 36] = told.try_into().map_err(|_| Error::StaleRegion)?;
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|nth| words[at + nth]));
-    let first = u32::from_le_bytes(std::array::from_fn(|nth| words[16 + nth]));
-    Ok([word(0), word(8), u64::from(first) << 32 | u64::from(peer)])
+    let landing = Far {
+        peer: names::number(tag),
+        address: word(24),
+        key: word(16),
+    };
+    net.landings.write().insert(tag, landing);
+    let first = u32::from_le_bytes(std::array::from_fn(|nth| words[32 + nth]));
+    Ok([word(0), word(8), u64::from(first) << 32 | u64::from(tag)])
 }
 
 /// The number that its owner has for the first word, or [`word::NONE`].
@@ -81,11 +89,16 @@ pub fn first_word(region: &RemoteRegion) -> u32 {
     (region.parts().detail[3] >> 32) as u32
 }
 
+/// The tag of its owner.
+pub fn owner(region: &RemoteRegion) -> u32 {
+    region.parts().detail[3] as u32
+}
+
 /// Where a peer has what lies at `offset` of the region.
 pub fn far(region: &RemoteRegion, offset: usize) -> Far {
-    let [_, key, begin, peer] = region.parts().detail;
+    let [_, key, begin, _] = region.parts().detail;
     Far {
-        peer: peer & u64::from(u32::MAX),
+        peer: names::number(owner(region)),
         address: begin.wrapping_add(offset as u64),
         key,
     }

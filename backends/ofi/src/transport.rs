@@ -104,6 +104,10 @@ impl Network for Fabric {
         self.net.progress(turn)
     }
 
+    fn rouse(&self) {
+        self.driver.rouse();
+    }
+
     fn may_rest(&self) -> bool {
         if let Some(lifeline) = self.net.lifeline() {
             lifeline.dismiss();
@@ -129,10 +133,8 @@ impl Network for Fabric {
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
         // The conversation with the owner is in use.
-        let number = self.net.names.number(&address.name);
-        // An index: the vector is a table.
-        let number = number.and_then(|number| u32::try_from(number).ok());
-        region::imported(told, number.ok_or(Error::StaleRegion)?)
+        let tag = self.net.names.tag(&address.name);
+        region::imported(&self.net, told, tag.ok_or(Error::StaleRegion)?)
     }
 }
 
@@ -284,8 +286,8 @@ impl Transport for Ofi {
         )))
     }
 
-    fn progress(&self) {
-        self.streams().progress();
+    fn progress(&self) -> bool {
+        self.streams().progress()
     }
 
     fn bell(&self) -> &Bell {

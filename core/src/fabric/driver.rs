@@ -24,6 +24,10 @@ const BEAT: Duration = Duration::from_micros(200);
 pub trait Driven: Send + Sync {
     /// Moves it on; called by the progress thread while anything of the process is under way, and after events.
     fn drive(&self);
+    /// The progress thread leaves networks to others for a while, and does not sleep at their descriptors; or that is over.
+    fn leave_to_others(&self, leaves: bool) {
+        let _ = leaves;
+    }
 }
 
 /// The driver of this process. Those who need it share it; the last one to let go of it ends its thread.
@@ -377,22 +381,26 @@ impl Shared {
     /// Until the alarm sounds, but not longer than a beat.
     fn doze(&self) {
         let longest = Timespec::try_from(BEAT).ok();
+        let present = self.present(Waits::Maybe);
+        present.iter().for_each(|one| one.leave_to_others(true));
         let _ = readable(&self.alarm.0, longest.as_ref());
+        present.iter().for_each(|one| one.leave_to_others(false));
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
     /// `who`: those who may wait, too, or those only who never do.
     fn drive(&self, who: Waits) {
-        let present: Vec<_> = {
-            let driven = self.driven.lock();
-            let wanted = driven
-                .iter()
-                .filter(|one| who == Waits::Maybe || one.waits == Waits::Never);
-            wanted.filter_map(|one| one.what.upgrade()).collect()
-        };
-        for driven in present {
+        for driven in self.present(who) {
             driven.drive();
         }
+    }
+
+    fn present(&self, who: Waits) -> Vec<Arc<dyn Driven>> {
+        let driven = self.driven.lock();
+        let wanted = driven
+            .iter()
+            .filter(|one| who == Waits::Maybe || one.waits == Waits::Never);
+        wanted.filter_map(|one| one.what.upgrade()).collect()
     }
 
     fn stopped(&self) -> bool {

@@ -358,6 +358,17 @@ impl Endpoint {
         }
     }
 
+    /// As [`progress`](Endpoint::progress), for who waits for something else than the end of what was posted here ([`Channel::report`]).
+    #[inline]
+    pub fn report(&self) {
+        if !self.driven {
+            return;
+        }
+        for channel in &self.channels {
+            channel.report(&mut |completion| self.ended(completion));
+        }
+    }
+
     #[cold]
     fn ended(&self, completion: Completion) {
         if awaited::is_awaited(completion.context) {

@@ -294,12 +294,10 @@ impl Engine {
         .wait(deadline, check, || self.burst(), || self.progress(), poll)
     }
 
-    /// Moves on, in all networks, what has come for this process; never waits.
+    /// Moves on, in all networks, what has come for this process; never waits. See [`Transport::progress`].
     #[inline(always)]
-    pub fn progress(&self) {
-        if self.driven {
-            self.progress_networks();
-        }
+    pub fn progress(&self) -> bool {
+        self.driven && self.progress_networks()
     }
 
     /// How many polls of memory are worth a look at the networks.
@@ -312,10 +310,9 @@ impl Engine {
     }
 
     #[cold]
-    fn progress_networks(&self) {
-        for transport in &self.transports {
-            transport.progress();
-        }
+    fn progress_networks(&self) -> bool {
+        let all = self.transports.iter();
+        all.fold(false, |serves, one| one.progress() | serves)
     }
 
     /// Wakes this process's own waiters.

@@ -17,6 +17,9 @@ bitflags::bitflags! {
         /// Of every line of the destination ([`LINE`](crate::lines::LINE) bytes), and of its parts at both ends, the last aligned word
         /// becomes visible after the other bytes (uTofu guide §2.2.10). Of puts and gets.
         const LINES = 8;
+        /// Its end may be reported together with those of others, when somebody [polls](crate::transport::Channel::poll). Of puts and notices with
+        /// context 0, whose bytes are [`INLINE`](Flags::INLINE).
+        const GATHERED = 16;
     }
 }
 

@@ -125,8 +125,11 @@ pub trait Transport: Send + Sync {
     }
     /// A new issue context.
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
-    /// Moves on what has come, for a thread that waits, and runs nobody's code: so it may be called whatever the caller holds. Never waits.
-    fn progress(&self) {}
+    /// Moves on what has come, for a thread that waits, and runs nobody's code: so it may be called whatever the caller holds. Never waits. Whether this thread, or the
+    /// progress thread since the last call, has carried out what peers ask for: then they may soon ask for more.
+    fn progress(&self) -> bool {
+        false
+    }
     /// The bell that this process's waiters sleep at and that peers ring.
     fn bell(&self) -> &Bell;
     /// Whoever rings the bell from now on also writes a byte to this descriptor of this process, the [alarm](crate::driver::Driver::alarm) of its
@@ -165,6 +168,12 @@ pub trait Handler: Send + Sync {
         message: &[u8],
         reply: &mut Vec<u8>,
     ) -> std::result::Result<(), u32>;
+
+    /// Whether `message` may be handled by any thread that waits for something, whatever that holds: nobody's code runs, and no lock is waited for.
+    fn is_plain(&self, message: &[u8]) -> bool {
+        let _ = message;
+        false
+    }
 }
 
 /// What is known of another process.
@@ -271,6 +280,12 @@ pub trait Channel: Send + Sync {
 
     /// Moves pending operations on and reports those that have ended.
     fn poll(&self, sink: &mut dyn FnMut(Completion));
+
+    /// Reports those that have ended, for who does not wait for any: a peer need not be asked now for the ends of those that are
+    /// [gathered](Flags::GATHERED).
+    fn report(&self, sink: &mut dyn FnMut(Completion)) {
+        self.poll(sink);
+    }
 
     /// Operations that have been [`Outcome::Pending`] and have not been reported yet.
     fn pending(&self) -> usize;

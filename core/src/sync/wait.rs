@@ -81,14 +81,15 @@ pub struct Patience<'a> {
 impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
     /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `burst` says how many
-    /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of; it may take longer than a poll.
+    /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of, and says whether peers are
+    /// served by that, who may soon ask for more; it may take longer than a poll.
     #[inline]
     pub fn wait<T>(
         &self,
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
         burst: impl Fn() -> u32,
-        progress: impl Fn(),
+        progress: impl Fn() -> bool,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(value) = poll() {
@@ -112,7 +113,7 @@ impl Patience<'_> {
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
         burst: impl Fn() -> u32,
-        progress: impl Fn(),
+        progress: impl Fn() -> bool,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         progress();
@@ -155,40 +156,44 @@ impl Patience<'_> {
             }
             std::hint::spin_loop();
         }
-        start = Instant::now();
-        loop {
-            std::thread::yield_now();
-            progress();
-            if let Some(value) = poll() {
-                return Ok(value);
-            }
-            if start.elapsed() >= YIELD {
-                break;
-            }
-            if deadline.expired() {
-                check()?;
-                return Err(Error::Timeout);
-            }
-        }
         let slice = slice_of(self.company.load(Ordering::Relaxed));
         loop {
-            check()?;
-            let listening = self.bell.listen();
-            if let Some(value) = poll() {
-                return Ok(value);
+            start = Instant::now();
+            while start.elapsed() < YIELD {
+                std::thread::yield_now();
+                if progress() {
+                    start = Instant::now();
+                }
+                if let Some(value) = poll() {
+                    return Ok(value);
+                }
+                if deadline.expired() {
+                    check()?;
+                    return Err(Error::Timeout);
+                }
             }
-            let remaining = deadline.remaining().unwrap_or(slice);
-            if remaining.is_zero() {
-                return Err(Error::Timeout);
-            }
-            let span = remaining.min(slice);
-            let rung = listening.sleep(span);
-            if let Some(value) = poll() {
-                Watch::moved();
-                return Ok(value);
-            }
-            if !rung {
-                Watch::waited(span);
+            loop {
+                check()?;
+                let listening = self.bell.listen();
+                if let Some(value) = poll() {
+                    return Ok(value);
+                }
+                let remaining = deadline.remaining().unwrap_or(slice);
+                if remaining.is_zero() {
+                    return Err(Error::Timeout);
+                }
+                let span = remaining.min(slice);
+                let rung = listening.sleep(span);
+                if let Some(value) = poll() {
+                    Watch::moved();
+                    return Ok(value);
+                }
+                if !rung {
+                    Watch::waited(span);
+                } else if !self.crowded && progress() {
+                    // Who has asked for something may soon ask for more, which this thread serves sooner than one that has to be woken.
+                    break;
+                }
             }
         }
     }

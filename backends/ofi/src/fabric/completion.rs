@@ -1,7 +1,7 @@
 //! What the completion queue tells, and when it can be slept at.
 
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
-use std::ptr::null_mut;
 
 use unipgas_libfabric_sys::*;
 
@@ -10,7 +10,7 @@ use super::{Fabric, call};
 /// fi_errno(3): there is an error to be read.
 const FI_EAVAIL: isize = 259;
 /// Completions that are read at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 16;
 
 /// What the completion queue tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +70,7 @@ impl Fabric {
 
     /// What has happened since, in order; whether there may be more.
     pub fn read(&self, mut tell: impl FnMut(Event)) -> bool {
-        let empty = fi_cq_data_entry {
-            op_context: null_mut(),
-            flags: 0,
-            len: 0,
-            buf: null_mut(),
-            data: 0,
-        };
-        let mut entries = [empty; AT_ONCE];
+        let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; AT_ONCE];
         // SAFETY:
         // - room for so many entries of the queue's format.
         let read = unsafe {
@@ -94,6 +87,9 @@ impl Fabric {
         }
         let read = usize::try_from(read).unwrap_or(0);
         for entry in &entries[..read] {
+            // SAFETY:
+            // - the provider has filled so many.
+            let entry = unsafe { entry.assume_init_ref() };
             let context = entry.op_context.addr();
             // Some say at both ends that there was data.
             let with_data = entry.flags & FI_REMOTE_CQ_DATA != 0;

@@ -68,6 +68,36 @@ impl Fabric {
     /// # Safety
     /// `len` bytes at `from` are valid, and stay as they are, until the end of the operation is told, or this returns if `inline`.
     pub unsafe fn write(&self, from: *const u8, len: usize, at: Far, how: How) -> Result<()> {
+        let told = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.post_write(from, len, at, how, told) }
+    }
+
+    /// Writes; of the end nobody is told, but of a failure. Errors: as [`posted`].
+    ///
+    /// # Safety
+    /// As for [`write`](Fabric::write).
+    pub unsafe fn write_untold(
+        &self,
+        from: *const u8,
+        len: usize,
+        at: Far,
+        how: How,
+    ) -> Result<()> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.post_write(from, len, at, how, 0) }
+    }
+
+    unsafe fn post_write(
+        &self,
+        from: *const u8,
+        len: usize,
+        at: Far,
+        how: How,
+        mut flags: u64,
+    ) -> Result<()> {
         let iov = libc::iovec {
             iov_base: from.cast_mut().cast(),
             iov_len: len,
@@ -88,7 +118,6 @@ impl Fabric {
             context: how.context as *mut c_void,
             data: how.data.unwrap_or(0),
         };
-        let mut flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
         if how.inline {
             flags |= FI_INJECT;
         }

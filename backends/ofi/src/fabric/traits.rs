@@ -33,6 +33,8 @@ pub struct Traits {
     pub write_after_write: bool,
     /// A read sees what was written before, however long both are.
     pub read_after_write: bool,
+    /// Nobody need be told of the end of each write: one that comes later says for those before it that they have come.
+    pub gathers: bool,
     /// Writes that carry data use up a receive buffer.
     pub data_takes_buffer: bool,
 }
@@ -43,6 +45,10 @@ impl Traits {
         let (ep, domain) = (info.ep_attr(), info.domain_attr());
         let order = tx.msg_order & rx.msg_order;
         let mode = |bit: i32| domain.mr_mode & bit != 0 || domain.mr_mode == FI_MR_BASIC;
+        let whole = |most: usize| most >= ep.max_msg_size;
+        let send_after_write = order & FI_ORDER_SAW != 0;
+        let write_after_write = order & FI_ORDER_WAW != 0 && whole(ep.max_order_waw_size);
+        let read_after_write = order & FI_ORDER_RAW != 0 && whole(ep.max_order_raw_size);
         Traits {
             provider: info.provider(),
             inject: tx.inject_size,
@@ -54,10 +60,15 @@ impl Traits {
             key_bits: 8 * domain.mr_key_size.clamp(1, 8) as u32,
             own_keys: mode(FI_MR_PROV_KEY),
             by_endpoint: domain.mr_mode & FI_MR_ENDPOINT != 0,
-            send_after_write: order & FI_ORDER_SAW != 0,
-            write_after_write: order & FI_ORDER_WAW != 0
-                && ep.max_order_waw_size >= ep.max_msg_size,
-            read_after_write: order & FI_ORDER_RAW != 0 && ep.max_order_raw_size >= ep.max_msg_size,
+            send_after_write,
+            write_after_write,
+            read_after_write,
+            // Operations that need memory of their own for the provider have to tell when that is free.
+            gathers: write_after_write
+                && read_after_write
+                && send_after_write
+                && tx.inject_size >= size_of::<u64>()
+                && (info.raw().mode | tx.mode) & (FI_CONTEXT | FI_CONTEXT2) == 0,
             data_takes_buffer: (info.raw().mode | rx.mode) & FI_RX_CQ_DATA != 0,
         }
     }

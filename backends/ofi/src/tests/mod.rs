@@ -1,5 +1,6 @@
 //! Endpoints of two processes, played by two fabrics of one.
 
+mod calls;
 mod strangers;
 
 use std::ptr::null_mut;

@@ -198,6 +198,10 @@ impl Handler for Serving {
         reply.extend_from_slice(&answer.map_err(|error| refusal(&error))?);
         Ok(())
     }
+
+    fn is_plain(&self, message: &[u8]) -> bool {
+        message.first() != Some(&PROGRAMS)
+    }
 }
 
 /// Everything in the message was written by another process and is checked here.

@@ -170,6 +170,18 @@ impl Registered {
         })
     }
 
+    /// Whether a request may be carried out by any thread that waits ([`Handler::is_plain`]).
+    pub fn is_plain(&self, request: &Request<'_>) -> bool {
+        let Request::Message { to, bytes } = *request else {
+            return true;
+        };
+        let slots = self.slots.read();
+        let handler = slots
+            .get(to.slot as usize)
+            .and_then(|slot| slot.handler.as_ref());
+        handler.is_none_or(|handler| handler.is_plain(bytes))
+    }
+
     /// Carries a request out.
     pub fn serve(&self, request: &Request<'_>) -> Answer {
         let slots = self.slots.read();

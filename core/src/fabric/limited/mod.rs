@@ -42,15 +42,26 @@ struct Shared {
     state: Mutex<State>,
     /// Posted, and not reported.
     pending: AtomicUsize,
+    /// Peers for which something waits.
+    waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// Their numbers are the contexts of their pieces.
+    /// Their numbers, and one, are the contexts of their pieces.
     operations: Slab<Operation>,
     /// For each peer what has not left whole, in the order of posting.
     waiting: BTreeMap<u32, VecDeque<usize>>,
     ended: VecDeque<Completion>,
+}
+
+/// For whom the ends below are looked for.
+#[derive(Clone, Copy)]
+enum Look {
+    /// Who waits for them.
+    Poll,
+    /// Who takes what there is.
+    Report,
 }
 
 struct Operation {
@@ -75,7 +86,7 @@ impl Operation {
             let issued = unsafe {
                 let (limits, inner) = (&shared.limits, &*shared.inner);
                 self.work
-                    .issue(at, self.flags, limits, inner, number as u64)
+                    .issue(at, self.flags, limits, inner, number as u64 + 1)
             };
             let (outcome, next) = issued.map_err(|error| self.work.error(error, &shared.limits))?;
             self.under_way += usize::from(outcome == Outcome::Pending);
@@ -118,11 +129,18 @@ impl State {
     }
 
     /// Learns what has ended below.
-    fn collect(&mut self, shared: &Shared) {
+    fn collect(&mut self, shared: &Shared, how: Look) {
         let mut ends = Vec::new();
-        shared.inner.poll(&mut |completion| ends.push(completion));
+        let mut sink = |completion| ends.push(completion);
+        match how {
+            Look::Poll => shared.inner.poll(&mut sink),
+            Look::Report => shared.inner.report(&mut sink),
+        }
         for Completion { context, result } in ends {
-            let number = context as usize;
+            let Some(number) = (context as usize).checked_sub(1) else {
+                self.ended.push_back(Completion { context, result });
+                continue;
+            };
             let Some(operation) = self.operations.get_mut(number) else {
                 continue;
             };
@@ -156,6 +174,7 @@ impl State {
             !numbers.is_empty()
         });
         self.waiting = waiting;
+        shared.waiting.store(self.waiting.len(), Ordering::Release);
     }
 }
 
@@ -197,6 +216,7 @@ impl Shared {
                     self.driver.more();
                 }
                 state.waiting.entry(peer).or_default().push_back(number);
+                self.waiting.store(state.waiting.len(), Ordering::Release);
             }
             Err(error) if operation.next == Some(0) => {
                 state.operations.remove(number);
@@ -217,10 +237,10 @@ impl Shared {
         Ok(Outcome::Pending)
     }
 
-    fn go_on(&self) {
+    fn go_on(&self, how: Look) {
         let mut state = driver::lock(&self.state);
         let waited = !state.waiting.is_empty();
-        state.collect(self);
+        state.collect(self, how);
         if waited {
             state.push(self);
             if state.waiting.is_empty() {
@@ -234,7 +254,7 @@ impl Driven for Shared {
     fn drive(&self) {
         // Others' ends are found by whoever polls.
         if !driver::lock(&self.state).waiting.is_empty() {
-            self.go_on();
+            self.go_on(Look::Report);
         }
     }
 }
@@ -268,6 +288,7 @@ impl Limited {
             driver,
             state: Mutex::default(),
             pending: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         });
         let driven = Arc::downgrade(&shared) as Weak<dyn Driven>;
         shared.driver.enrol(driven, Waits::Maybe);
@@ -288,6 +309,45 @@ impl Limited {
         }
         self.shared.post(work, flags, context)
     }
+
+    /// Posts what the network takes in the call, as it is, and what nobody asks for alone. `None`: it has to be posted like all others.
+    #[inline]
+    fn post_plain(
+        &self,
+        len: usize,
+        flags: Flags,
+        context: u64,
+        post: impl FnOnce(&dyn Channel, Flags) -> Result<Outcome>,
+    ) -> Option<Result<Outcome>> {
+        let shared = &*self.shared;
+        let plain = context == 0 && len <= shared.limits.inline && !flags.contains(Flags::LINES);
+        if !plain || shared.waiting.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        shared.pending.fetch_add(1, Ordering::AcqRel);
+        let posted = post(&*shared.inner, flags | Flags::INLINE | Flags::GATHERED);
+        if posted != Ok(Outcome::Pending) {
+            shared.pending.fetch_sub(1, Ordering::AcqRel);
+        }
+        match posted {
+            Err(Error::NotNow | Error::Unsupported) => None,
+            posted => Some(posted),
+        }
+    }
+
+    fn look(&self, how: Look, sink: &mut dyn FnMut(Completion)) {
+        if self.pending() == 0 {
+            return;
+        }
+        self.shared.go_on(how);
+        loop {
+            let next = driver::lock(&self.shared.state).ended.pop_front();
+            let Some(completion) = next else { return };
+            sink(completion);
+            // Only now: who sees that nothing is pending has been told everything.
+            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl Channel for Limited {
@@ -299,7 +359,11 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.post(Kept::put(src, dst, len, None), flags, context)
+        // SAFETY:
+        // - the caller's word.
+        let put = |inner: &dyn Channel, flags| unsafe { inner.put(src, dst, len, flags, 0) };
+        self.post_plain(len, flags, context, put)
+            .unwrap_or_else(|| self.post(Kept::put(src, dst, len, None), flags, context))
     }
 
     unsafe fn get(
@@ -314,7 +378,9 @@ impl Channel for Limited {
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        self.post(Kept::notify(notice), flags, context)
+        let notify = |inner: &dyn Channel, flags| inner.notify(notice, flags, 0);
+        self.post_plain(0, flags, context, notify)
+            .unwrap_or_else(|| self.post(Kept::notify(notice), flags, context))
     }
 
     unsafe fn put_notify(
@@ -326,7 +392,13 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.post(Kept::put(src, dst, len, Some(notice)), flags, context)
+        let put = |inner: &dyn Channel, flags| {
+            // SAFETY:
+            // - the caller's word.
+            unsafe { inner.put_notify(src, dst, len, notice, flags, 0) }
+        };
+        self.post_plain(len, flags, context, put)
+            .unwrap_or_else(|| self.post(Kept::put(src, dst, len, Some(notice)), flags, context))
     }
 
     unsafe fn atomic(
@@ -370,17 +442,11 @@ impl Channel for Limited {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        if self.pending() == 0 {
-            return;
-        }
-        self.shared.go_on();
-        loop {
-            let next = driver::lock(&self.shared.state).ended.pop_front();
-            let Some(completion) = next else { return };
-            sink(completion);
-            // Only now: who sees that nothing is pending has been told everything.
-            self.shared.pending.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.look(Look::Poll, sink);
+    }
+
+    fn report(&self, sink: &mut dyn FnMut(Completion)) {
+        self.look(Look::Report, sink);
     }
 
     fn pending(&self) -> usize {

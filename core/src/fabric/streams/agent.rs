@@ -1,8 +1,9 @@
 //! Serving peers, and taking what they answer: by turns that never wait. Whoever drives does both; who waits takes answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::guest::{Guest, is_silent};
+use super::guest::{By, Guest, is_silent};
 use super::home::Home;
 use super::link::Link;
 
@@ -27,13 +28,20 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Takes what has been answered. Runs nobody's code, so that it may be called whatever the caller holds.
+    /// Takes what has been answered, and serves what may be served by anybody. Runs nobody's code, so that it may be called whatever the caller holds.
     pub fn take_answers(&mut self, home: &Home) {
         self.meet_new_hosts(home);
         let news = home.network().progress();
         if news.ended {
             home.tell_of_news();
             self.forget(home);
+        }
+        if news.guests {
+            self.guests
+                .retain_mut(|guest| guest.turn(home, false, By::Waiter));
+            if home.releases.have_changed() {
+                home.registered().bell().ring_if_heard();
+            }
         }
         if news.streams {
             self.hear_hosts(home, false);
@@ -64,7 +72,8 @@ impl Agent {
         if !self.full || looks {
             self.greet(home);
         }
-        self.guests.retain_mut(|guest| guest.turn(home, looks));
+        self.guests
+            .retain_mut(|guest| guest.turn(home, looks, By::Driver));
         self.dismiss_strangers();
         self.hear_hosts(home, looks);
         let held_back = !self.guests.iter().all(Guest::is_served);
@@ -72,7 +81,8 @@ impl Agent {
             // What is held back goes on without an event.
             home.wake();
         }
-        if home.releases.have_changed() {
+        // Who waits here has the time to serve what comes next, without being woken for it.
+        if home.releases.have_changed() || home.is_serving() {
             home.registered().bell().ring_if_heard();
         }
     }
@@ -90,6 +100,10 @@ impl Agent {
     }
 
     fn meet_new_hosts(&mut self, home: &Home) {
+        if !home.has_new_links.load(Ordering::Acquire) {
+            return;
+        }
+        home.has_new_links.store(false, Ordering::Relaxed);
         let links = std::mem::take(&mut *home.new_links.lock());
         self.hosts.extend(links.into_iter().map(|link| Host {
             link,

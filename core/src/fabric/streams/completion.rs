@@ -1,18 +1,24 @@
 //! The ends of operations, between whoever learns of them and whoever polls.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crossbeam::queue::SegQueue;
 use once_cell::race::OnceBox;
+use parking_lot::{Mutex, MutexGuard};
 
+use super::link::Link;
 use super::network::After;
 use crate::op::Completion;
 use crate::{Error, Result};
 
 /// Those of one channel. No call locks or waits.
 pub struct Completions {
-    /// With the peer.
-    ended: SegQueue<(u32, Completion)>,
+    /// With the peer, and how many that are gathered end like that.
+    ended: SegQueue<(u32, Completion, Option<u32>)>,
+    /// Peers that have gathered operations.
+    gathered: Mutex<Vec<u32>>,
+    gathering: AtomicUsize,
     /// Posted, and not reported.
     pending: AtomicUsize,
     /// By the peers' indices: the first 8, the next 16, the next 32, ...
@@ -35,6 +41,21 @@ struct OfPeer {
     requests: AtomicU32,
     /// The network's own.
     own: AtomicU32,
+    /// Of what is posted, and not reported, that which is gathered; the rest are [`pending`](OfPeer::pending).
+    many: AtomicUsize,
+    gathered: Mutex<Gathered>,
+}
+
+/// Operations of the network's own that have left, of which no end is told: one that comes after them all, and ends when they are visible, is asked
+/// for when somebody polls.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// The stream to the peer, and by which number it knows them.
+    pub of: Option<(Arc<Link>, u64)>,
+    /// By which the network knows the peer.
+    pub to: u64,
+    /// How many.
+    pub count: u32,
 }
 
 /// How an operation is carried out, and whether it writes what the operation's caller reads.
@@ -56,6 +77,8 @@ impl Completions {
     pub fn new(depth: usize) -> Self {
         Completions {
             ended: SegQueue::new(),
+            gathered: Mutex::default(),
+            gathering: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             peers: std::array::from_fn(|_| OnceBox::new()),
             depth,
@@ -82,6 +105,23 @@ impl Completions {
             .map_err(|_| Error::NotNow)?;
         self.pending.fetch_add(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// One that is gathered is posted, so many of which may be pending. Errors: [`Error::NotNow`].
+    pub(super) fn begin_gathered(&self, peer: u32, most: usize) -> Result<()> {
+        let many = &self.of(peer).many;
+        if many.fetch_add(1, Ordering::AcqRel) >= most {
+            many.fetch_sub(1, Ordering::AcqRel);
+            return Err(Error::NotNow);
+        }
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// So many that are gathered were not posted after all, or have been reported.
+    pub(super) fn take_back_gathered(&self, peer: u32, count: usize) {
+        self.of(peer).many.fetch_sub(count, Ordering::AcqRel);
+        self.pending.fetch_sub(count, Ordering::AcqRel);
     }
 
     /// It was not posted after all, or has been reported.
@@ -118,7 +158,42 @@ impl Completions {
 
     /// It has ended.
     pub fn end(&self, peer: u32, context: u64, result: Result<()>) {
-        self.ended.push((peer, Completion { context, result }));
+        self.ended
+            .push((peer, Completion { context, result }, None));
+    }
+
+    /// So many gathered ones have.
+    pub(super) fn end_gathered(&self, peer: u32, count: u32, result: Result<()>) {
+        if count == 0 {
+            return;
+        }
+        let context = 0;
+        self.of(peer).own.fetch_sub(count, Ordering::SeqCst);
+        self.ended
+            .push((peer, Completion { context, result }, Some(count)));
+    }
+
+    /// Those to the peer.
+    pub(super) fn gathered(&self, peer: u32) -> MutexGuard<'_, Gathered> {
+        self.of(peer).gathered.lock()
+    }
+
+    /// The peer has some now.
+    pub(super) fn gathers(&self, peer: u32) {
+        let mut peers = self.gathered.lock();
+        peers.push(peer);
+        self.gathering.store(peers.len(), Ordering::Release);
+    }
+
+    /// A peer that may have some, which is not listed any more.
+    pub(super) fn next_gathering(&self) -> Option<u32> {
+        if self.gathering.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut peers = self.gathered.lock();
+        let peer = peers.pop();
+        self.gathering.store(peers.len(), Ordering::Release);
+        peer
     }
 
     /// Operations that have not been reported.
@@ -128,10 +203,16 @@ impl Completions {
 
     /// Reports those that have ended.
     pub fn report(&self, sink: &mut dyn FnMut(Completion)) {
-        while let Some((peer, completion)) = self.ended.pop() {
+        while let Some((peer, completion, count)) = self.ended.pop() {
+            for _ in 1..count.unwrap_or(1) {
+                sink(completion.clone());
+            }
             sink(completion);
             // Only now: who sees that nothing is pending has been told everything.
-            self.take_back(peer);
+            match count {
+                None => self.take_back(peer),
+                Some(count) => self.take_back_gathered(peer, count as usize),
+            }
         }
     }
 }

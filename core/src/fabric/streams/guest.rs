@@ -12,6 +12,15 @@ use super::outgoing::Outgoing;
 use crate::Error;
 use crate::agent::{Answer, Place, Request, wire};
 
+/// Who serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// Who drives.
+    Driver,
+    /// Who waits for something, and must not run anybody's code.
+    Waiter,
+}
+
 /// A guest.
 pub(super) struct Guest {
     stream: Arc<dyn Stream>,
@@ -79,10 +88,14 @@ impl Guest {
     }
 
     /// His part of a turn. False: he goes, and with him what he uses.
-    pub fn turn(&mut self, home: &Home, looks: bool) -> bool {
+    pub fn turn(&mut self, home: &Home, looks: bool, by: By) -> bool {
         let ended = self.stream.pull(&mut self.incoming).is_err();
+        if by == By::Waiter && (ended || self.order.is_some() || self.known.is_none()) {
+            home.network().rouse();
+            return true;
+        }
         // What came before the end counts.
-        let sense = self.serve(home, ended);
+        let sense = self.serve(home, ended, by);
         if sense.is_err() {
             tracing::warn!("a process has sent what no peer sends: its stream is closed");
         }
@@ -105,7 +118,7 @@ impl Guest {
     }
 
     /// Carries out what has come whole; all of it where that is the `last`. Errors: he makes no sense, or does not know the secret.
-    fn serve(&mut self, home: &Home, last: bool) -> Result<(), wire::Malformed> {
+    fn serve(&mut self, home: &Home, last: bool, by: By) -> Result<(), wire::Malformed> {
         let incoming = std::mem::take(&mut self.incoming);
         let mut at = 0;
         if self.known.is_none() {
@@ -129,6 +142,10 @@ impl Guest {
         }
         while let Some((head, message, len)) = envelope::first::<Envelope>(&incoming[at..])? {
             let request = Request::decode(message)?;
+            if by == By::Waiter && !home.registered().is_plain(&request) {
+                home.network().rouse();
+                break;
+            }
             at += len;
             match (request, &mut self.order) {
                 (Request::Forgotten { place }, _) => {
@@ -158,6 +175,7 @@ impl Guest {
             _ => serve_in_parts(home, request),
         };
         self.answer(head.number, &answer);
+        home.serves();
         if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
             self.imported.insert(*place);
         }

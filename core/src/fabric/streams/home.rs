@@ -49,6 +49,7 @@ pub struct Home {
     pub(super) releases: Releases,
     /// Streams that the agent does not know yet.
     pub(super) new_links: Mutex<Vec<Arc<Link>>>,
+    pub(super) has_new_links: AtomicBool,
     /// One for each peer, by the index that its regions have.
     links: RwLock<Vec<Arc<Link>>>,
     /// Those whose late operations the agent sends.
@@ -58,6 +59,8 @@ pub struct Home {
     forgets: AtomicBool,
     /// Peers whose streams have been lost.
     lost: Mutex<HashSet<Who>>,
+    /// What peers ask for has been carried out, and nobody who waits knows of it.
+    served: AtomicBool,
 }
 
 impl Home {
@@ -72,9 +75,7 @@ impl Home {
         let timer = Timer::new()?;
         let own = [alarm.as_fd(), timer.as_fd()];
         for what in own.into_iter().chain(network.events()) {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&events, what, data, epoll::EventFlags::IN)
-                .map_err(|e| Error::os("epoll_ctl", e))?;
+            watch(&events, what).map_err(|e| Error::os("epoll_ctl", e))?;
         }
         Ok(Home {
             faults: network.faults(),
@@ -91,11 +92,13 @@ impl Home {
             leaving: AtomicBool::new(false),
             releases: Releases::default(),
             new_links: Mutex::default(),
+            has_new_links: AtomicBool::new(false),
             links: RwLock::default(),
             issues: Mutex::default(),
             channels: AtomicU32::new(0),
             forgets: AtomicBool::new(false),
             lost: Mutex::default(),
+            served: AtomicBool::new(false),
         })
     }
 
@@ -181,6 +184,7 @@ impl Home {
         // Most are connected by now. The others greet when they are, and it is watched whether anybody answers.
         link.push();
         self.new_links.lock().push(link.clone());
+        self.has_new_links.store(true, Ordering::Release);
         self.wake();
         self.watch_silence();
         Ok((index as u32, link))
@@ -270,6 +274,21 @@ impl Home {
         }
     }
 
+    /// For the agent: what a peer asks for is carried out.
+    pub(super) fn serves(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether so, and nobody knows.
+    pub(super) fn is_serving(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything has been carried out for peers since the last call.
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed) && self.served.swap(false, Ordering::Relaxed)
+    }
+
     /// Waits until `done`, which answers of peers or the progress thread bring about. Errors: [`Error::Timeout`].
     pub fn wait_until(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> Result<()> {
         let patience = Patience {
@@ -281,7 +300,7 @@ impl Home {
             deadline,
             &mut || Ok(()),
             || BURST,
-            || {},
+            || false,
             || {
                 self.take_answers();
                 done().then_some(())
@@ -331,10 +350,28 @@ fn known(links: &[Arc<Link>], address: &[u8]) -> Option<(u32, Arc<Link>)> {
     Some((index as u32, links[index].clone()))
 }
 
+fn watch(events: &OwnedFd, what: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let data = epoll::EventData::new_u64(0);
+    epoll::add(events, what, data, epoll::EventFlags::IN)
+}
+
 impl Driven for Home {
     fn drive(&self) {
         if self.is_here() {
             self.agent.lock().turn(self);
+        }
+    }
+
+    fn leave_to_others(&self, leaves: bool) {
+        if !self.is_here() {
+            return;
+        }
+        // The kernel goes through all descriptors above a socket whenever something comes, also where nobody waits.
+        for what in self.network.events() {
+            let _ = match leaves {
+                true => epoll::delete(&self.events, what),
+                false => watch(&self.events, what),
+            };
         }
     }
 }

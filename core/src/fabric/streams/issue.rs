@@ -7,7 +7,7 @@ use super::completion::{Completions, Kind};
 use super::home::Home;
 use super::landing::Landing;
 use super::late::{Late, Queue, What};
-use super::link::{Current, Link, Waiting};
+use super::link::{Current, Ends, Link, Waiting};
 use super::network::After;
 use super::own::{Own, Ticket};
 use super::registration::{imported, link_of};
@@ -15,6 +15,9 @@ use crate::agent::{Place, Request};
 use crate::op::{Flags, Local, Outcome};
 use crate::region::RemoteRegion;
 use crate::{Error, Result};
+
+/// Gathered operations of a channel to a peer whose ends nobody has asked for.
+const GATHERED: usize = 64;
 
 /// A channel whose operations are requests. A stream keeps its order, so every operation is ordered at the target, unless it draws another order
 /// ([`Faults::order`](super::Faults::order)). What is ordered after a read waits here until what was read has come, and whatever is posted to that peer meanwhile
@@ -28,6 +31,8 @@ pub struct Issue {
     id: u32,
     completions: Arc<Completions>,
     late: Queue,
+    /// The end of so many that are gathered is asked for.
+    pub(super) most_gathered: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -64,6 +69,7 @@ impl Requests {
             id: home.next_channel(),
             completions: Arc::new(Completions::new(depth)),
             late: Queue::default(),
+            most_gathered: (depth / 4).clamp(1, GATHERED) as u32,
         });
         home.serve_late(&issue);
         Requests(issue)
@@ -271,7 +277,16 @@ impl Issue {
         Err(Error::NotNow)
     }
 
-    fn is_held_up(&self, link: &Link, peer: u32, after: After) -> bool {
+    /// Moves its network on, for a thread that finds no room.
+    pub fn make_room(&self) {
+        self.home.take_answers();
+    }
+
+    pub(super) fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    pub(super) fn is_held_up(&self, link: &Link, peer: u32, after: After) -> bool {
         !after.is_empty() && (self.completions.hold_up(peer, after) || link.holds_up(after))
     }
 
@@ -338,6 +353,7 @@ impl Issue {
             context,
             kind,
             landing: None,
+            ends: Ends::One,
         };
         let number = link
             .begin_own(waiting, current)
@@ -373,6 +389,7 @@ impl Issue {
             context,
             kind,
             landing,
+            ends: Ends::One,
         };
         let ordered = flags.contains(Flags::ORDERED);
         let asked = self.home.ask(link, (self.id, ordered), encode, waiting);

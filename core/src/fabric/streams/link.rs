@@ -26,10 +26,33 @@ pub(super) struct Waiting {
     pub kind: Kind,
     /// Of a request whose answer has bytes.
     pub landing: Option<Landing>,
+    pub ends: Ends,
+}
+
+/// What ends with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Itself.
+    One,
+    /// So many operations that were gathered before it.
+    Gathered(u32),
+    /// Those that are being gathered, for which nothing has been asked.
+    Gathering,
 }
 
 impl Waiting {
     fn end(self, result: Result<()>) {
+        let count = match self.ends {
+            Ends::One => None,
+            Ends::Gathered(count) => Some(count),
+            Ends::Gathering => {
+                let mut gathered = self.completions.gathered(self.peer);
+                Some(std::mem::take(&mut *gathered).count)
+            }
+        };
+        if let Some(count) = count {
+            return self.completions.end_gathered(self.peer, count, result);
+        }
         self.completions.is_done(self.peer, self.kind);
         self.completions.end(self.peer, self.context, result);
     }
@@ -214,7 +237,16 @@ impl Link {
 
     /// Whether operations have not ended.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.asked.lock().waiting.is_empty() || !self.own.lock().is_empty()
+        let asked_for = |waiting: &Waiting| waiting.ends != Ends::Gathering;
+        !self.asked.lock().waiting.is_empty() || self.own.lock().any(asked_for)
+    }
+
+    /// Errors: [`Error::PeerDead`], also in the child of a fork.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.process != process::id() || self.is_gone() {
+            true => Err(Error::PeerDead),
+            false => Ok(()),
+        }
     }
 
     /// An operation of the network's own on a region begins; gives its number. Errors: [`Error::PeerDead`]; [`Error::StaleRegion`].
@@ -236,10 +268,19 @@ impl Link {
     /// It has not begun after all. False: it has ended already.
     pub(super) fn forget_own(&self, number: u64) -> bool {
         let waiting = self.own.lock().remove(number);
-        if let Some(waiting) = &waiting {
+        if let Some(waiting) = &waiting
+            && waiting.ends == Ends::One
+        {
             waiting.completions.is_done(waiting.peer, waiting.kind);
         }
         waiting.is_some()
+    }
+
+    /// What ends with it is this from now on. False: it has ended already.
+    pub(super) fn ends_with(&self, number: u64, ends: Ends) -> bool {
+        let mut own = self.own.lock();
+        let waiting = own.get_mut(number);
+        waiting.map(|waiting| waiting.ends = ends).is_some()
     }
 
     /// It has ended. False: it had before.
@@ -275,7 +316,7 @@ impl Link {
             Answer::Released(place) => {
                 // An operation that begins from now on sees that it is too late.
                 self.refused(place);
-                let under_way = self.own.lock().numbers();
+                let under_way = self.under_way();
                 self.released.lock().push((place, under_way));
                 self.forget(home);
                 return Ok(());
@@ -300,6 +341,26 @@ impl Link {
                 Err(malformed)
             }
         }
+    }
+
+    /// Operations of the network's own that may be at memory that the peer has released. Those that are gathered have left when this returns, and the
+    /// network keeps their order with what is said later.
+    fn under_way(&self) -> Vec<u64> {
+        let mut gathering = Vec::new();
+        let mut own = self.own.lock();
+        let mut numbers = own.numbers();
+        numbers.retain(|number| match own.get_mut(*number) {
+            Some(waiting) if waiting.ends == Ends::Gathering => {
+                gathering.push((waiting.completions.clone(), waiting.peer));
+                false
+            }
+            _ => true,
+        });
+        drop(own);
+        for (completions, peer) in gathering {
+            drop(completions.gathered(peer));
+        }
+        numbers
     }
 
     /// For the agent: tells the peer of what it has released that this process does not use it any more, once that is so.

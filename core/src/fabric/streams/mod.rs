@@ -8,7 +8,7 @@
 //! - [`Network`], [`Stream`]: what a backend provides; [`Faults`]: what instruments of tests do besides
 //! - [`Streams`]: what a backend's `Transport` hands most of its calls to
 //! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
-//! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there
+//! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there; `gathered`: what ends together
 //! - [`Registration`]: memory that peers may ask for
 //! - [`greeting`], [`envelope`]: what is said first, and what goes ahead of each frame
 
@@ -16,6 +16,7 @@ mod agent;
 mod channel;
 mod completion;
 pub mod envelope;
+mod gathered;
 pub mod greeting;
 mod guest;
 mod heap;

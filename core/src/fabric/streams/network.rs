@@ -77,6 +77,8 @@ pub struct Accepted {
 pub struct News {
     /// Something may have come by one of the streams that this process has begun, or one may have ended.
     pub streams: bool,
+    /// Something has come by a stream that others have begun, and is served by who has called; nothing else begins a turn.
+    pub guests: bool,
     /// Operations of the network's own have [ended](super::Ticket::end).
     pub ended: bool,
 }
@@ -96,13 +98,16 @@ pub trait Network: Send + Sync {
     /// Descriptors of which one can be read when a turn is to begin: something has come, there is room that was wanted, somebody begins a stream.
     fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Moves it on; never waits. Called at the beginning of turns, and by threads that wait, not by two at once. What comes by streams that others
-    /// have begun needs a turn: while [`events`](Network::events) tell of it nothing else is to be done, else the [alarm](super::Home::wake) is to be sounded.
+    /// have begun needs a turn, unless it says so ([`News::guests`]): while [`events`](Network::events) tell of it nothing else is to be done, else the [alarm](super::Home::wake) is to be sounded.
     fn progress(&self) -> News {
         News {
             streams: true,
+            guests: false,
             ended: false,
         }
     }
+    /// A turn is to begin, though other threads move this on.
+    fn rouse(&self) {}
     /// A turn is over. False: another one is to begin at once, since [`events`](Network::events) would not tell of everything that has come.
     fn may_rest(&self) -> bool {
         true

@@ -27,6 +27,23 @@ impl<T> Numbered<T> {
         (u64::from(place.0) << 32) | (u64::from(at) + 1)
     }
 
+    /// What has this number.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let at = (number as u32).checked_sub(1)?;
+        let place = self.places.get_mut(at as usize)?;
+        let current = u64::from(place.0) == number >> 32;
+        place.1.as_mut().filter(|_| current)
+    }
+
+    /// Whether there is such a one.
+    pub fn any(&self, such: impl Fn(&T) -> bool) -> bool {
+        !self.is_empty()
+            && self
+                .places
+                .iter()
+                .any(|place| place.1.as_ref().is_some_and(&such))
+    }
+
     /// What has this number, which it has no more.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let at = (number as u32).checked_sub(1)?;

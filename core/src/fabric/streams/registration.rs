@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::completion::{Completions, Kind};
 use super::home::{Home, PARTING};
 use super::landing::Landing;
-use super::link::{Current, Link, Waiting};
+use super::link::{Current, Ends, Link, Waiting};
 use crate::agent::{Place, Request};
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::Handler;
@@ -256,6 +256,7 @@ fn ask(place: Place, link: &Link, home: &Home, deadline: Deadline) -> Result<Vec
         context: 0,
         kind,
         landing: Some(Landing::Told(told.clone())),
+        ends: Ends::One,
     };
     home.ask(link, (0, false), |into| request.encode(into), waiting)?;
     let mut result = Ok(());

@@ -83,8 +83,9 @@ impl Streams {
     }
 
     /// See [`Transport::progress`].
-    pub fn progress(&self) {
+    pub fn progress(&self) -> bool {
         self.home.take_answers();
+        self.home.has_served()
     }
 
     /// See [`Transport::bell`].

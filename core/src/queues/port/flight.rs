@@ -72,6 +72,10 @@ impl Port {
 
     #[cold]
     pub(super) fn progress(&self, queues: &mut Queues) {
+        if self.endpoint.pending() == 0 {
+            // What peers do comes by networks, too.
+            self.network.engine().progress();
+        }
         let (flights, first) = (&mut queues.flights, queues.first_flight);
         self.endpoint.poll(&mut |completion| {
             // Arrivals that have been told of have no flight, and nobody misses those that did not come.

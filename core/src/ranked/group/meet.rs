@@ -88,7 +88,7 @@ impl Group {
                             .load(engine, release)
                             .is_ok_and(|seen| is_reached(seen as u32, number));
                 if !told {
-                    self.endpoint.progress();
+                    self.endpoint.report();
                 }
                 told.then_some(())
             },

@@ -1,5 +1,6 @@
 //! Two agents in one process, over a network in memory.
 
+mod gathered;
 mod own;
 pub mod wire;
 

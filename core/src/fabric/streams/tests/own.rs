@@ -7,18 +7,18 @@ use crate::streams::{After, Own, Ticket};
 
 /// What the network has been handed.
 #[derive(Default)]
-struct Handed {
+pub(super) struct Handed {
     tickets: Vec<(u64, Ticket)>,
     /// There is no room for so many more.
-    refuses: usize,
+    pub refuses: usize,
 }
 
 #[derive(Clone, Default)]
-struct Queue(Arc<Mutex<Handed>>);
+pub(super) struct Queue(pub Arc<Mutex<Handed>>);
 
-struct Operation {
-    queue: Queue,
-    context: u64,
+pub(super) struct Operation {
+    pub queue: Queue,
+    pub context: u64,
 }
 
 impl Own for Operation {
@@ -34,7 +34,7 @@ impl Own for Operation {
 }
 
 impl Queue {
-    fn post(
+    pub fn post(
         &self,
         node: &Node,
         region: &RemoteRegion,
@@ -49,12 +49,12 @@ impl Queue {
         node.channel.post_own(region, own, reads, after, context)
     }
 
-    fn contexts(&self) -> Vec<u64> {
+    pub fn contexts(&self) -> Vec<u64> {
         let handed = self.0.lock();
         handed.tickets.iter().map(|(context, _)| *context).collect()
     }
 
-    fn take(&self, context: u64) -> Ticket {
+    pub fn take(&self, context: u64) -> Ticket {
         let mut handed = self.0.lock();
         let at = handed
             .tickets
@@ -68,7 +68,7 @@ impl Queue {
 }
 
 /// A process that does nothing by itself, with memory whose key this is.
-fn undriven() -> (Home, Vec<u8>) {
+pub(super) fn undriven() -> (Home, Vec<u8>) {
     let home = Home::open(Wires::new(Kind::default()), None).unwrap();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
     let told = OWN.to_le_bytes().to_vec();
@@ -84,7 +84,7 @@ fn undriven() -> (Home, Vec<u8>) {
 }
 
 /// `node` knows it.
-fn known(node: &Node, home: &Home, key: &[u8]) -> RemoteRegion {
+pub(super) fn known(node: &Node, home: &Home, key: &[u8]) -> RemoteRegion {
     std::thread::scope(|scope| {
         let import = scope.spawn(|| node.import_key(home, key));
         while !import.is_finished() {

@@ -263,6 +263,7 @@ impl Network for Wires {
     fn progress(&self) -> News {
         News {
             streams: true,
+            guests: true,
             ended: self.ended.swap(0, Ordering::AcqRel) > 0,
         }
     }

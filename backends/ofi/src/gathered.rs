@@ -1,0 +1,90 @@
+//! Writes whose ends nobody is told of, and how it is learned that they have come: by a write that comes after them, and says so.
+
+use std::sync::Arc;
+
+use unipgas_core::region::Rights;
+use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::{Error, Result};
+
+use crate::fabric::{Fabric, How, Registration};
+use crate::net::Net;
+use crate::operations::What;
+
+/// Memory that peers write to for the sake of the write's end.
+pub struct Landing {
+    registration: Registration,
+    begin: u64,
+    _memory: Box<[u64; 8]>,
+}
+
+impl Landing {
+    /// Registered under `key`, where the provider has none of its own.
+    pub fn new(fabric: &Fabric, key: u64) -> Result<Self> {
+        let mut memory = Box::new([0u64; 8]);
+        let base = memory.as_mut_ptr();
+        let key = match fabric.traits.own_keys {
+            true => 0,
+            false => key >> (64 - fabric.traits.key_bits),
+        };
+        // SAFETY:
+        // - the memory is dropped after the registration.
+        let registration =
+            unsafe { fabric.register(base.cast(), size_of_val(&*memory), Rights::WRITE, key) }?;
+        let begin = match fabric.traits.addresses {
+            true => base.expose_provenance() as u64,
+            false => 0,
+        };
+        Ok(Landing {
+            registration,
+            begin,
+            _memory: memory,
+        })
+    }
+
+    /// What peers need to know.
+    pub fn told(&self) -> impl Iterator<Item = u8> {
+        let words = [self.registration.key(), self.begin];
+        words.into_iter().flat_map(u64::to_le_bytes)
+    }
+}
+
+/// The context of such writes to the endpoint with this tag: odd, and so no address of an operation. All have one, since no end is told but a
+/// failure.
+pub fn context(tag: u32) -> usize {
+    (tag as usize) << 1 | 1
+}
+
+/// Whose context it is.
+pub fn owner(context: usize) -> Option<u32> {
+    (context & 1 == 1).then_some((context >> 1) as u32)
+}
+
+/// A write to the landing of a peer.
+pub struct Acknowledge {
+    /// By which it goes.
+    pub net: Arc<Net>,
+    /// The tag of the peer.
+    pub to: u32,
+}
+
+impl Own for Acknowledge {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let landing = self.net.landings.read().get(&self.to).copied();
+        let at = landing.ok_or(Error::PeerDead)?;
+        let context = self.net.operations.begin(What::Access(ticket));
+        let how = How {
+            desc: std::ptr::null_mut(),
+            context,
+            data: None,
+            inline: true,
+        };
+        let word = 0u64;
+        // SAFETY:
+        // - taken in the call.
+        let posted = unsafe {
+            let from = (&raw const word).cast();
+            self.net.fabric.write(from, size_of_val(&word), at, how)
+        };
+        self.net.posted(context, posted)
+    }
+}

@@ -1,0 +1,159 @@
+//! Operations of a network's own that end together: each costs the network one call, and one that comes after many of them says that all have ended.
+
+use std::sync::atomic::Ordering;
+
+use super::completion::Kind;
+use super::issue::Issue;
+use super::link::{Ends, Waiting};
+use super::network::After;
+use super::own::{Own, Ticket};
+use super::registration::{Imported, imported};
+use crate::region::RemoteRegion;
+use crate::{Error, Result};
+
+/// Those to one peer that may be pending. They take nothing but their numbers.
+const MOST: usize = 4096;
+/// How they are carried out.
+const KIND: Kind = Kind {
+    own: true,
+    reads: false,
+};
+
+impl Drop for Issue {
+    fn drop(&mut self) {
+        // Nobody asks for them any more.
+        while let Some(peer) = self.completions().next_gathering() {
+            if let Some((link, number)) = std::mem::take(&mut *self.completions().gathered(peer)).of
+            {
+                link.forget_own(number);
+            }
+        }
+    }
+}
+
+impl Issue {
+    /// Posts a write of the network's own to the peer that it knows by `to`. `post` does it; the bytes are taken in the call, and nobody tells its end: it is
+    /// [gathered](crate::op::Flags::GATHERED). Such writes of a channel to a peer are visible there in order, and what the peer is asked comes after them. `None`: it
+    /// has to wait, and is to be posted like others. Gives how many there are now; when they are [enough](Issue::enough) somebody should
+    /// [ask](Issue::ask_for_gathered) for their end. Errors: as for [`post_own`](Issue::post_own).
+    pub fn gather(
+        &self,
+        region: &RemoteRegion,
+        to: u64,
+        after: After,
+        post: impl FnOnce() -> Result<()>,
+    ) -> Option<Result<u32>> {
+        let Some(imported) = imported(region) else {
+            return Some(Err(Error::PeerDead));
+        };
+        let link = &imported.link;
+        let peer = region.parts().peer;
+        if self.has_late() || self.is_held_up(link, peer, after) {
+            return None;
+        }
+        let completions = self.completions();
+        if let Err(full) = completions.begin_gathered(peer, MOST) {
+            return Some(Err(full));
+        }
+        let gathered = self.gather_to(imported, peer, to, post);
+        if gathered.is_err() {
+            completions.take_back_gathered(peer, 1);
+        }
+        Some(gathered)
+    }
+
+    fn gather_to(
+        &self,
+        imported: &Imported,
+        peer: u32,
+        to: u64,
+        post: impl FnOnce() -> Result<()>,
+    ) -> Result<u32> {
+        let (completions, link) = (self.completions(), &imported.link);
+        link.check()?;
+        // Held until it has left: what is asked for meanwhile would not come after it.
+        let mut gathered = completions.gathered(peer);
+        if imported.current.load(Ordering::Acquire) == 0 {
+            return Err(Error::StaleRegion);
+        }
+        let first = gathered.of.is_none();
+        if first {
+            self.home.count(link);
+            let waiting = Waiting {
+                completions: completions.clone(),
+                peer,
+                context: 0,
+                kind: KIND,
+                landing: None,
+                ends: Ends::Gathering,
+            };
+            let number = link.begin_own(waiting, &imported.current)?;
+            gathered.of = Some((link.clone(), number));
+            gathered.to = to;
+        }
+        completions.leaves(peer, KIND);
+        if let Err(error) = post() {
+            completions.is_done(peer, KIND);
+            if gathered.count == 0
+                && let Some((link, number)) = gathered.of.take()
+            {
+                link.forget_own(number);
+            }
+            return Err(error);
+        }
+        gathered.count += 1;
+        let count = gathered.count;
+        drop(gathered);
+        if first {
+            completions.gathers(peer);
+        }
+        Ok(count)
+    }
+
+    /// See [`gather`](Issue::gather).
+    pub fn enough(&self) -> u32 {
+        self.most_gathered
+    }
+
+    /// Asks for the ends of all that are gathered: what `acknowledge` gives for a peer ends when those are visible there that were posted before it.
+    pub fn ask_for_gathered<O: Own>(&self, acknowledge: impl Fn(u64) -> O) {
+        while let Some(peer) = self.completions().next_gathering() {
+            if !self.ask_for_those_to(peer, &acknowledge) {
+                // When there is room.
+                self.completions().gathers(peer);
+                break;
+            }
+        }
+    }
+
+    /// False: there is no room for that now.
+    fn ask_for_those_to<O: Own>(&self, peer: u32, acknowledge: impl Fn(u64) -> O) -> bool {
+        let mut gathered = self.completions().gathered(peer);
+        let Some((link, number)) = gathered.of.take() else {
+            return true;
+        };
+        if !link.ends_with(number, Ends::Gathered(gathered.count)) {
+            // The stream has ended; whoever closes it ends them, too.
+            gathered.of = Some((link, number));
+            return true;
+        }
+        let ticket = Ticket {
+            link: link.clone(),
+            number,
+        };
+        match acknowledge(gathered.to).post(ticket) {
+            Ok(()) => gathered.count = 0,
+            Err(Error::NotNow) if link.ends_with(number, Ends::Gathering) => {
+                gathered.of = Some((link, number));
+                return false;
+            }
+            // They have ended meanwhile.
+            Err(Error::NotNow) => gathered.count = 0,
+            Err(error) => {
+                gathered.count = 0;
+                link.end_own(number, Err(error));
+            }
+        }
+        true
+    }
+}
