@@ -7,7 +7,7 @@
  *   inject=N max=N data=N tx=N rx=N av=N        limits
  *   waw=N                                       longer writes come later than what follows them; so do reads then
  *   unordered                                   writes and reads come later than what follows them, messages too
- *   nowait                                      nothing to sleep on
+ *   nowait nocntr                               nothing to sleep on; no counters
  *   busy=N                                      every Nth operation is refused: -FI_EAGAIN
  *   norm                                        FI_RM_DISABLED
  *   rxdata                                      writes with data use up a receive buffer
@@ -34,7 +34,7 @@ static void *real;
 static int mr_mode;
 static uint64_t context_mode;
 static size_t keysize = 8, inject = -1, max = -1, data = 8, tx = -1, rx = -1, av_room = -1, waw = -1, busy;
-static int unordered, nowait, norm, rxdata;
+static int unordered, nowait, nocntr, norm, rxdata;
 
 /* Operations that come later, and receive buffers that writes with data use up. */
 enum { LATER = 64, INLINE = 256, SPARE = 8 };
@@ -84,7 +84,7 @@ static void __attribute__ ((constructor)) begin (void)
   context_mode = word ("context", NULL) ? FI_CONTEXT : word ("context2", NULL) ? FI_CONTEXT2 : 0;
   word ("keysize", &keysize), word ("inject", &inject), word ("max", &max), word ("data", &data);
   word ("tx", &tx), word ("rx", &rx), word ("av", &av_room), word ("waw", &waw), word ("busy", &busy);
-  unordered = word ("unordered", NULL), nowait = word ("nowait", NULL), norm = word ("norm", NULL);
+  unordered = word ("unordered", NULL), nowait = word ("nowait", NULL), nocntr = word ("nocntr", NULL), norm = word ("norm", NULL);
   rxdata = word ("rxdata", NULL);
 }
 
@@ -112,6 +112,7 @@ struct ep
   struct cq *cq;
   pthread_mutex_t lock;
   int enabled, selective;
+  uint64_t op_flags;
   size_t under_way, received, most, posts, receives, first, count, spares;
   void *spare[SPARE];
   struct later later[LATER];
@@ -291,7 +292,7 @@ plain (struct fid_ep *ep, int write, void *buf, size_t len, void *desc, fi_addr_
   const struct iovec iov = { buf, len };
   const struct fi_rma_iov far = { addr, len, key };
   const struct fi_msg_rma msg = { &iov, &desc, 1, to, &far, 1, context, 0 };
-  return rma (EP (ep), write, &msg, FI_COMPLETION);
+  return rma (EP (ep), write, &msg, EP (ep)->op_flags & FI_COMPLETION);
 }
 static ssize_t
 read_plain (struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t addr, uint64_t key, void *context)
@@ -311,16 +312,18 @@ send_one (struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t
   if (len > max)
     broken ("max_msg_size is %zu, and %zu bytes are sent", max, len);
   local (buf, len, desc, FI_SEND);
+  const int completes = !ep->selective || ep->op_flags & FI_COMPLETION;
   pthread_mutex_lock (&ep->lock);
   ssize_t status = -FI_EAGAIN;
   /* After what was written before. */
-  if (!full (ep, 1) && (unordered || go_on (ep, 1) == 0))
+  if (!full (ep, completes) && (unordered || go_on (ep, 1) == 0))
     {
-      take (context);
+      if (completes)
+        take (context);
       status = fi_send (ep->real, buf, len, NULL, to, context);
-      if (status != 0)
+      if (completes && status != 0)
         give (context);
-      ep->under_way += status == 0;
+      ep->under_way += completes && status == 0;
     }
   pthread_mutex_unlock (&ep->lock);
   return status;
@@ -355,11 +358,11 @@ bind_ep (struct fid *fid, struct fid *to, uint64_t flags)
   struct ep *ep = (struct ep *)fid;
   if (to->fclass == FI_CLASS_AV)
     return fi_ep_bind (ep->real, &((struct av *)to)->real->fid, flags);
+  if (to->fclass == FI_CLASS_CNTR)
+    return fi_ep_bind (ep->real, to, flags);
   ep->cq = (struct cq *)to;
   ep->cq->ep = ep;
   ep->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-  if (ep->selective && context_mode)
-    broken ("FI_CONTEXT, and nobody is told when a context is over");
   return fi_ep_bind (ep->real, &ep->cq->real->fid, flags);
 }
 
@@ -565,6 +568,12 @@ open_cq (struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **int
 }
 
 static int
+open_cntr (struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **into, void *context)
+{
+  return nocntr ? -FI_ENOSYS : fi_cntr_open (((struct domain *)domain)->real, attr, into, context);
+}
+
+static int
 open_ep (struct fid_domain *domain, struct fi_info *info, struct fid_ep **into, void *context)
 {
   static struct fi_ops ops = { .size = sizeof ops, .close = close_ep, .bind = bind_ep, .control = control_ep };
@@ -577,6 +586,7 @@ open_ep (struct fid_domain *domain, struct fi_info *info, struct fid_ep **into, 
   REAL (fi_freeinfo) (own);
   pthread_mutex_init (&ep->lock, NULL);
   ep->fid = (struct fid_ep){ .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ops }, .cm = &cm, .msg = &msg, .rma = &access };
+  ep->op_flags = info->tx_attr->op_flags;
   *into = &ep->fid;
   return status;
 }
@@ -585,7 +595,7 @@ static int
 open_domain (struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **into, void *context)
 {
   static struct fi_ops ops = { .size = sizeof ops, .close = close_domain };
-  static struct fi_ops_domain table = { .size = sizeof table, .av_open = open_av, .cq_open = open_cq, .endpoint = open_ep };
+  static struct fi_ops_domain table = { .size = sizeof table, .av_open = open_av, .cq_open = open_cq, .endpoint = open_ep, .cntr_open = open_cntr };
   static struct fi_ops_mr mr = { .size = sizeof mr, .regattr = regattr };
   struct fi_info *own = true_info (info);
   struct domain *domain = calloc (1, sizeof *domain);
