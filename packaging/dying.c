@@ -1,12 +1,13 @@
 /*
- * dying barrier|notice|kill|nobody: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from
+ * dying barrier|notice|kill|nobody|late: the last rank kills itself, and the others wait for it in vain: by a barrier, or for a notification from
  * anyone. Each says what its wait has ended with. With "kill" all wait for a notification, and rank 0 ends the last one by gaspi_proc_kill before.
- * With "nobody" all live, and wait for a notification without end. For tests.
+ * With "nobody" all live, and wait for a notification without end; with "late" the last one comes to the barrier after 12 seconds. For tests.
  */
 #include "../examples/gaspi/success_or_die.h"
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 int
 main (int argc, char *argv[])
@@ -16,6 +17,7 @@ main (int argc, char *argv[])
 
   if (argc != 2)
     return 2;
+  const int late = strcmp (argv[1], "late") == 0;
   SUCCESS_OR_DIE (gaspi_proc_init (GASPI_BLOCK));
   SUCCESS_OR_DIE (gaspi_proc_rank (&rank));
   SUCCESS_OR_DIE (gaspi_proc_num (&processes));
@@ -28,13 +30,15 @@ main (int argc, char *argv[])
       if (rank == 0)
         SUCCESS_OR_DIE (gaspi_proc_kill (processes - 1, GASPI_BLOCK));
     }
+  else if (rank == processes - 1 && late)
+    sleep (12);
   else if (rank == processes - 1 && strcmp (argv[1], "nobody") != 0)
     raise (SIGKILL);
 
-  const gaspi_return_t code = strcmp (argv[1], "barrier") == 0 ? gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK)
+  const gaspi_return_t code = late || strcmp (argv[1], "barrier") == 0 ? gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK)
                                                                : gaspi_notify_waitsome (0, 0, 1, &first, GASPI_BLOCK);
   printf ("rank %u: %s\n", rank, code == GASPI_ERROR ? "error" : "no error");
   fflush (stdout);
   SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
-  return code == GASPI_ERROR ? EXIT_SUCCESS : EXIT_FAILURE;
+  return code == (late ? GASPI_SUCCESS : GASPI_ERROR) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::domain::Domain;
 use crate::name::{Called, Name};
-use crate::service::Service;
+use crate::service::Search;
 use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
 
@@ -22,6 +22,8 @@ pub struct AddressVector {
     entries: RwLock<Entries>,
     /// When it was looked last after services.
     looked: Mutex<Option<Instant>>,
+    /// For services of other hosts, by their addresses here.
+    searches: Mutex<HashMap<u64, Search>>,
     /// How many addresses have been removed: endpoints look here whether what they know may be out of date.
     removals: AtomicU64,
 }
@@ -51,6 +53,7 @@ impl AddressVector {
             domain: domain.clone(),
             entries: RwLock::default(),
             looked: Mutex::new(None),
+            searches: Mutex::default(),
             removals: AtomicU64::new(0),
         }
     }
@@ -64,7 +67,7 @@ impl AddressVector {
     pub fn insert(&self, called: Called) -> u64 {
         let name = match called {
             Called::Name(name) => Some(name),
-            Called::Service(_) => None,
+            Called::Service(_) | Called::Server(_) => None,
         };
         let known = Known { called, name };
         let mut entries = self.entries.write();
@@ -96,6 +99,7 @@ impl AddressVector {
         entries.free.insert(address);
         let Some(name) = known.name else {
             entries.unknown -= 1;
+            self.searches.lock().remove(&address);
             return Ok(());
         };
         if entries.by_id.get(&name.id()) == Some(&address) {
@@ -116,7 +120,7 @@ impl AddressVector {
         let known = self.known(address)?;
         match (known.name, known.called) {
             (Some(name), _) | (None, Called::Name(name)) => Ok(name),
-            (None, Called::Service(service)) => self.find(address, &service),
+            (None, called) => self.find(address, called),
         }
     }
 
@@ -132,9 +136,9 @@ impl AddressVector {
     }
 
     #[cold]
-    fn find(&self, address: u64, service: &Service) -> Result<Name> {
+    fn find(&self, address: u64, called: Called) -> Result<Name> {
         if self.is_time_to_look() {
-            self.find_now(address, service)
+            self.find_now(address, called)
         } else {
             Err(Errno::AGAIN)
         }
@@ -149,13 +153,24 @@ impl AddressVector {
         due
     }
 
-    fn find_now(&self, address: u64, service: &Service) -> Result<Name> {
-        let found = service.find(&self.domain);
+    fn find_now(&self, address: u64, called: Called) -> Result<Name> {
+        let found = match &called {
+            Called::Name(name) => Ok(Some(*name)),
+            Called::Service(service) => service.find(&self.domain),
+            Called::Server(server) => {
+                let mut searches = self.searches.lock();
+                let found = searches.entry(address).or_default().look(server);
+                if !matches!(found, Ok(None)) {
+                    searches.remove(&address);
+                }
+                found
+            }
+        };
         let name = found?.ok_or(Errno::AGAIN)?;
         let mut entries = self.entries.write();
         let place = entries.names.get_mut(address as usize);
         let known = place.and_then(Option::as_mut).ok_or(Errno::INVAL)?;
-        if known.called != Called::Service(*service) {
+        if known.called != called {
             return Err(Errno::INVAL);
         }
         if known.name.is_none() {
@@ -188,20 +203,17 @@ impl AddressVector {
             return;
         }
         let entries = self.entries.read();
-        let services: Vec<(u64, Service)> = (0..)
+        let unknown: Vec<(u64, Called)> = (0..)
             .zip(&entries.names)
             .filter_map(|(address, known)| match known {
-                Some(Known {
-                    called: Called::Service(service),
-                    name: None,
-                }) => Some((address, *service)),
+                Some(Known { called, name: None }) => Some((address, *called)),
                 _ => None,
             })
             .collect();
         drop(entries);
-        for (address, service) in services {
+        for (address, called) in unknown {
             // Those that are not there are nobody who could be heard of.
-            let _ = self.find_now(address, &service);
+            let _ = self.find_now(address, called);
         }
     }
 

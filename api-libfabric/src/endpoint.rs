@@ -158,7 +158,7 @@ impl Endpoint {
         // SAFETY:
         // - room for it, as just checked; page-aligned; nobody else knows the memory yet.
         unsafe { place.ptr.cast::<Directory>().write(shown) };
-        let serve = |service: Service| service.serve(&address, &directory.key());
+        let serve = |service: Service| service.serve(&name, &address, &directory.key());
         let served = options.service.map(serve);
         let served = served.transpose()?;
         let channel = engine.endpoint(u32::MAX)?;

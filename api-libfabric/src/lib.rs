@@ -33,6 +33,6 @@ pub use domain::{Domain, DomainOptions};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::MemoryRegion;
 pub use name::{Called, Name};
-pub use service::Service;
+pub use service::{Server, Service};
 pub use status::{Errno, Result};
 pub use unipgas_libfabric_sys as sys;

@@ -11,7 +11,7 @@ use unipgas_core::bundle::{BUNDLE_LEN, Bundle};
 use unipgas_core::peer_numbers::NAME_LEN;
 use unipgas_core::{Address, Error, RegionKey};
 
-use crate::service::Service;
+use crate::service::{Server, Service};
 use crate::status::{Errno, Result};
 
 const MAGIC: [u8; 2] = [0xf1, 0x01];
@@ -110,14 +110,16 @@ impl Name {
     }
 }
 
-/// How a program calls an endpoint: by its name, or by the service that it is. Both have [`LEN`] bytes; as a text (FI_ADDR_STR) they are
-/// `fi_unipgas://` and the name's bytes, or `fi_unipgas://:` and the service.
+/// How a program calls an endpoint: by its name, or by the service that it is. All have [`LEN`] bytes; as a text (FI_ADDR_STR) they are
+/// `fi_unipgas://` and the name's bytes, or `fi_unipgas://:` and the service, on another host `fi_unipgas://10.0.0.2:7471`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Called {
     /// The endpoint that has said this name.
     Name(Name),
     /// The one that is the service when it is talked to for the first time.
     Service(Service),
+    /// The same of a service on another host.
+    Server(Server),
 }
 
 /// What a text begins with; alone it names no endpoint.
@@ -127,7 +129,9 @@ impl Called {
     /// From its bytes. Errors: [`Errno::INVAL`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Called> {
         let name = Name::from_bytes(bytes).map(Called::Name);
-        name.or_else(|_| Service::from_bytes(bytes).map(Called::Service))
+        let service = || Service::from_bytes(bytes).map(Called::Service);
+        let server = || Server::from_bytes(bytes).map(Called::Server);
+        name.or_else(|_| service()).or_else(|_| server())
     }
 
     /// Its bytes.
@@ -135,6 +139,7 @@ impl Called {
         match self {
             Called::Name(name) => name.as_bytes(),
             Called::Service(service) => service.as_bytes(),
+            Called::Server(server) => server.as_bytes(),
         }
     }
 }
@@ -146,6 +151,10 @@ impl std::str::FromStr for Called {
         let rest = text.strip_prefix(SCHEME).ok_or(Errno::INVAL)?;
         if let Some(service) = rest.strip_prefix(':') {
             return Service::new(service).map(Called::Service);
+        }
+        if rest.contains(':') {
+            let at = rest.parse().map_err(|_| Errno::INVAL)?;
+            return Server::new(at).map(Called::Server);
         }
         let decoded = BASE64URL_NOPAD.decode(rest.as_bytes());
         let mut bytes = decoded.map_err(|_| Errno::INVAL)?;
@@ -169,6 +178,7 @@ impl std::fmt::Display for Called {
                 write!(f, "{SCHEME}{}", BASE64URL_NOPAD.encode(bytes))
             }
             Called::Service(service) => write!(f, "{SCHEME}:{}", service.text()),
+            Called::Server(server) => write!(f, "{SCHEME}{}", server.at()),
         }
     }
 }
@@ -227,6 +237,9 @@ mod tests {
         for service in ["7471", "a b", "ü", &longest] {
             all.push(Called::Service(Service::new(service).unwrap()));
         }
+        for at in ["10.0.0.2:7471", "[2001:db8::7]:1"] {
+            all.push(Called::Server(Server::new(at.parse().unwrap()).unwrap()));
+        }
         for called in all {
             let text = called.to_string();
             // The room that programs have for such texts.
@@ -240,6 +253,8 @@ mod tests {
             "fi_unipgas://:",
             "fi_unipgas://AAAA",
             "fi_shm://:7",
+            "fi_unipgas://10.0.0.2:0",
+            "fi_unipgas://h1:7471",
         ];
         for text in wrong {
             assert_eq!(text.parse::<Called>(), Err(Errno::INVAL), "{text}");

@@ -31,6 +31,21 @@ pub fn engine() -> Result<Arc<Engine>> {
     })
 }
 
+/// Whether processes of other hosts may be talked to.
+pub(crate) fn has_other_hosts() -> std::result::Result<bool, Error> {
+    let job = JobName::from_env()?;
+    are_elsewhere(&job, bootstrap::neighbours(&job)?)
+}
+
+/// Whether some are, where `here` are on this host.
+fn are_elsewhere(job: &JobName, here: Option<u32>) -> std::result::Result<bool, Error> {
+    match job.rank() {
+        Some(_) => Ok(here.is_none() || here < job.size()),
+        // Nobody tells where processes are that have been started apart, but whoever names networks wants them.
+        None => Ok(variables::get("UNIPGAS_NETWORKS")?.is_some_and(|names| names != "none")),
+    }
+}
+
 fn open() -> std::result::Result<Arc<Engine>, Error> {
     let mut opened = OPENED.lock();
     let pid = std::process::id();
@@ -44,11 +59,7 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
     let here = bootstrap::neighbours(&job)?;
     let processes = here.or(job.size()).map_or(UNKNOWN, |here| here as usize);
     let opening = Opening {
-        other_hosts: match job.rank() {
-            Some(_) => here.is_none() || here < job.size(),
-            // Nobody tells where processes are that have been started apart, but whoever names networks wants them.
-            None => variables::get("UNIPGAS_NETWORKS")?.is_some_and(|names| names != "none"),
-        },
+        other_hosts: are_elsewhere(&job, here)?,
         ..Opening::on_one_host(processes)
     };
     let engine = Arc::new(Engine::new(open_from_env(&opening)?)?);

@@ -35,7 +35,7 @@ pub use memory::{atomic, combine, lines, user_memory, userfaultfd};
 pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
-pub use queues::{keyring, peer_numbers, port};
+pub use queues::{keyring, peer_numbers, port, reception};
 pub use ranked::{central, directory, group, schedule, world};
 #[cfg(not(loom))]
 pub(crate) use sync::posted;

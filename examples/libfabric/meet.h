@@ -112,9 +112,9 @@ hear (const struct node *node, void *bytes, size_t len)
     }
 }
 
-/* Opens an endpoint with these capabilities. */
+/* Opens an endpoint with these capabilities; node, service and flags are those of fi_getinfo(3). */
 static inline struct node
-open_node (uint64_t caps)
+open_node_at (uint64_t caps, const char *host, const char *service, uint64_t flags)
 {
   struct node node = { .line = -1 };
   struct fi_info *hints = fi_allocinfo ();
@@ -124,7 +124,7 @@ open_node (uint64_t caps)
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
   if (getenv ("FI_PROVIDER") == NULL)
     hints->fabric_attr->prov_name = strdup ("unipgas");
-  check (fi_getinfo (FI_VERSION (1, 9), NULL, NULL, 0, hints, &node.info), "fi_getinfo");
+  check (fi_getinfo (FI_VERSION (1, 9), host, service, flags, hints, &node.info), "fi_getinfo");
   fi_freeinfo (hints);
   check (fi_fabric (node.info->fabric_attr, &node.fabric, NULL), "fi_fabric");
   check (fi_domain (node.fabric, node.info, &node.domain, NULL), "fi_domain");
@@ -137,6 +137,13 @@ open_node (uint64_t caps)
   check (fi_ep_bind (node.ep, &node.cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   check (fi_enable (node.ep), "fi_enable");
   return node;
+}
+
+/* The same, known to nobody yet. */
+static inline struct node
+open_node (uint64_t caps)
+{
+  return open_node_at (caps, NULL, NULL, 0);
 }
 
 /* Opens an endpoint with these capabilities, and meets the other process. */

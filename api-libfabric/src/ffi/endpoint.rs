@@ -123,7 +123,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
             let service = match called.transpose()? {
                 None => None,
                 Some(Called::Service(service)) => Some(service),
-                Some(Called::Name(_)) => return Err(Errno::ADDRNOTAVAIL),
+                Some(Called::Name(_) | Called::Server(_)) => return Err(Errno::ADDRNOTAVAIL),
             };
             let options = EndpointOptions {
                 caps: info.caps,

@@ -1,11 +1,12 @@
 //! How programs see names of endpoints: as bytes, or as texts (FI_ADDR_STR); and what `node` and `service` mean.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use super::given;
 use crate::name::{Called, LEN, SCHEME};
-use crate::service::Service;
+use crate::process::has_other_hosts;
+use crate::service::{Server, Service};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -121,8 +122,9 @@ unsafe fn text<'a>(place: *const c_char) -> Result<Option<&'a str>> {
     text.map(Some).ok_or(Errno::INVAL)
 }
 
-/// The endpoint that is `service` on the machine `node`, which must be this one; `None` if no endpoint is meant by them. `node` may also
-/// be the text of a name. Errors: [`Errno::NODATA`] for other machines, and services that cannot be named.
+/// The endpoint that is `service` on the machine `node`; `None` if no endpoint is meant by them. `node` may also be the text of a name. Errors:
+/// [`Errno::NODATA`] for services that cannot be named, and on other machines for all but numbers of ports: nobody listens there for the program
+/// itself (FI_SOURCE), and where all processes are on one host there are none.
 ///
 /// # Safety
 /// Null, or strings of C.
@@ -143,8 +145,13 @@ pub(super) unsafe fn resolve(
         if let (Ok(called), None) = (node.parse(), service) {
             return Ok(Some(called));
         }
-        if !is_here(node, flags & FI_NUMERICHOST != 0) {
-            return Err(Errno::NODATA);
+        if let Some(ip) = elsewhere(node, flags & FI_NUMERICHOST != 0)? {
+            let service = service.and_then(|service| Service::new(service).ok());
+            let port = service.and_then(|service| service.port());
+            let port = port.filter(|_| flags & FI_SOURCE == 0 && has_other_hosts() == Ok(true));
+            let at = SocketAddr::new(ip, port.ok_or(Errno::NODATA)?);
+            let server = Server::new(at).map_err(|_| Errno::NODATA)?;
+            return Ok(Some(Called::Server(server)));
         }
     }
     let service = service.filter(|service| !service.is_empty());
@@ -152,20 +159,28 @@ pub(super) unsafe fn resolve(
     service.transpose().map_err(|_| Errno::NODATA)
 }
 
-/// Whether a name or address of a machine is this one's.
-fn is_here(node: &str, numeric: bool) -> bool {
+/// The address of another machine of that name or address; `None`: it is this one. Errors: [`Errno::NODATA`] for what is none.
+fn elsewhere(node: &str, numeric: bool) -> Result<Option<IpAddr>> {
     let own = rustix::system::uname();
     if !numeric && (node == "localhost" || own.nodename().to_bytes() == node.as_bytes()) {
-        return true;
+        return Ok(None);
     }
-    if let Ok(address) = node.parse() {
-        return is_own(address);
+    let all: Vec<IpAddr> = match node.parse() {
+        Ok(address) => vec![address],
+        Err(_) if numeric => return Err(Errno::NODATA),
+        Err(_) => {
+            let found = (node, 0u16).to_socket_addrs();
+            let found = found.map_err(|_| Errno::NODATA)?;
+            found.map(|address| address.ip()).collect()
+        }
+    };
+    if all.iter().any(|address| is_own(*address)) {
+        return Ok(None);
     }
-    if numeric {
-        return false;
-    }
-    let found = (node, 0u16).to_socket_addrs();
-    found.is_ok_and(|mut all| all.any(|address| is_own(address.ip())))
+    // Those of one link need its name, too.
+    let local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let reachable = all.into_iter().find(|ip| !local(ip));
+    reachable.map(Some).ok_or(Errno::NODATA)
 }
 
 fn is_own(address: IpAddr) -> bool {

@@ -1,9 +1,9 @@
 //! Which provider, and which of its interfaces.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use unipgas_core::{Error, Result, variables};
+use unipgas_core::{Error, Result, host, variables};
 use unipgas_libfabric_sys::*;
 
 use crate::library::Library;
@@ -32,6 +32,8 @@ impl Wish {
 pub struct Info {
     library: &'static Library,
     own: *mut fi_info,
+    /// Other interfaces at which the same provider could be used.
+    pub others: Vec<String>,
 }
 
 // SAFETY:
@@ -116,6 +118,14 @@ impl Info {
         unsafe { name(self.domain_attr().name) }
     }
 
+    /// The interface, with its address where it has one of IP.
+    pub fn place(&self) -> String {
+        match self.address() {
+            Some(address) => format!("{} ({address})", self.interface()),
+            None => self.interface(),
+        }
+    }
+
     /// The address of this host, where it is one of IP.
     pub fn address(&self) -> Option<IpAddr> {
         let info = self.raw();
@@ -158,6 +168,12 @@ pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
         }
         _ => None,
     }
+}
+
+/// The address and the port in a `sockaddr`, where it is one of IP.
+pub fn socket(bytes: &[u8]) -> Option<SocketAddr> {
+    let port = bytes.get(2..4)?.try_into().ok()?;
+    Some(SocketAddr::new(ip(bytes)?, u16::from_be_bytes(port)))
 }
 
 /// Why what is at another interface than the one that is wished for is of no use.
@@ -292,7 +308,11 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
             if own.is_null() {
                 continue;
             }
-            let info = Info { library, own };
+            let info = Info {
+                library,
+                own,
+                others: Vec::new(),
+            };
             let refusal = match beyond_us {
                 true => Some(beyond(&info)),
                 false => refusal(&info, wish, other_hosts),
@@ -304,8 +324,22 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
     Ok(offers)
 }
 
+/// The first offer of the provider at an address of this host's name, if it has several addresses.
+fn known(fits: &[Info], provider: &str) -> Option<usize> {
+    let addresses = |info: &Info| info.address().filter(|_| info.provider() == provider);
+    let mut all: Vec<IpAddr> = fits.iter().filter_map(addresses).collect();
+    all.sort();
+    all.dedup();
+    if all.len() < 2 {
+        return None;
+    }
+    let named = host::named_addresses();
+    let is_known = |info| addresses(info).is_some_and(|address| named.contains(&address));
+    fits.iter().position(is_known)
+}
+
 /// The best offer: the first provider that fits; of its interfaces the host's own loop, where all processes are on one host and nobody wishes for
-/// another one, since others come and go. Errors: [`Error::Unreachable`].
+/// another one, since others come and go; between hosts that at which this host's name is known. Errors: [`Error::Unreachable`].
 pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     let mut fits: Vec<Info> = Vec::new();
     let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
@@ -313,10 +347,7 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
         match refusal {
             None => fits.push(info),
             Some(reason) if reason == ELSEWHERE => {
-                let place = match info.address() {
-                    Some(address) => format!("{} ({address})", info.interface()),
-                    None => info.interface(),
-                };
+                let place = info.place();
                 if !elsewhere.contains(&place) {
                     elsewhere.push(place);
                 }
@@ -348,9 +379,17 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     let is_loop = |info: &Info| {
         info.provider() == provider && info.address().is_some_and(|address| address.is_loopback())
     };
-    let near = match other_hosts || wish.interface.is_some() {
-        true => None,
-        false => fits.iter().position(is_loop),
+    let best = match (&wish.interface, other_hosts) {
+        (Some(_), _) => None,
+        (None, false) => fits.iter().position(is_loop),
+        (None, true) => known(&fits, &provider),
     };
-    Ok(fits.swap_remove(near.unwrap_or(0)))
+    let mut chosen = fits.swap_remove(best.unwrap_or(0));
+    let place = chosen.place();
+    let same = fits.iter().filter(|info| info.provider() == provider);
+    let others = same.map(Info::place).filter(|other| *other != place);
+    chosen.others = others.collect();
+    chosen.others.sort();
+    chosen.others.dedup();
+    Ok(chosen)
 }

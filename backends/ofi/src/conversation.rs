@@ -10,13 +10,14 @@ use unipgas_core::streams::{Ended, Found, Stream};
 use unipgas_core::{Deadline, Error};
 
 use crate::address::Address;
+use crate::contact::{Contact, Finding, SILENT, Whereabouts};
 use crate::lifeline::{self, Try};
 use crate::names::Name;
 use crate::net::Net;
 use crate::wire::{self, Accepted, Head, Opening};
 
-/// A host that has answered nothing in so many looks has gone.
-const SILENT: u32 = 10;
+/// A lifeline that has been silent so often, while the process answered, never answers.
+const DEAF: u32 = 3;
 
 /// How the other side wants to be addressed.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,8 @@ pub struct Theirs {
 pub struct Whom {
     /// His endpoint.
     pub name: Arc<Name>,
+    /// Where his provider listens, if that can be seen.
+    port: Option<SocketAddr>,
     secret: [u8; SECRET],
     lifeline: Option<SocketAddr>,
 }
@@ -40,6 +43,7 @@ impl Whom {
     pub fn of(net: &Net, address: &Address) -> unipgas_core::Result<Self> {
         Ok(Whom {
             name: Name::hold(net, &address.name)?,
+            port: net.here.port(&address.name),
             secret: address.secret,
             lifeline: address.lifeline,
         })
@@ -62,6 +66,10 @@ struct Pulse {
     heard: u32,
     silent: u32,
     r#try: Option<Try>,
+    /// Until the other side has accepted it.
+    contact: Contact,
+    /// How often the other side has answered, but not at its lifeline.
+    deaf: u32,
 }
 
 /// One side of it.
@@ -76,7 +84,8 @@ pub struct Conversation {
     /// Its messages that are on their way.
     pub under_way: Arc<AtomicUsize>,
     first: First,
-    refused: AtomicBool,
+    /// Why it has not come about.
+    why: OnceLock<Error>,
     theirs: OnceLock<Theirs>,
     incoming: Mutex<Vec<u8>>,
     ended: AtomicBool,
@@ -104,7 +113,7 @@ impl Conversation {
             with,
             under_way: Arc::default(),
             first,
-            refused: AtomicBool::new(false),
+            why: OnceLock::new(),
             theirs: theirs.map_or_else(OnceLock::new, OnceLock::from),
             incoming: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -138,7 +147,9 @@ impl Conversation {
 
     /// The other side says that it is not the one that is meant.
     pub fn is_refused(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        let stranger =
+            "the process at the peer's address does not know its secret: it is of another job";
+        let _ = self.why.set(Error::Unreachable(stranger.into()));
         self.fail();
     }
 
@@ -149,10 +160,94 @@ impl Conversation {
 
     /// The other process has gone.
     fn depart(&self, silent: bool) -> Found {
+        self.is_lost(silent, Error::PeerDead)
+    }
+
+    fn is_lost(&self, silent: bool, why: Error) -> Found {
         if let Some(net) = self.net.upgrade() {
-            net.departed.add(self.with.secret, silent);
+            net.departed.add(self.with.secret, silent, why);
         }
         Found::Silence
+    }
+
+    /// A look while the other side has not accepted it.
+    fn look_for(&self, contact: &mut Contact) -> Found {
+        let Whom { lifeline, port, .. } = &self.with;
+        match contact.look(lifeline.as_ref(), port.as_ref()) {
+            Finding::Hope => Found::Waits,
+            finding => self.is_found(finding),
+        }
+    }
+
+    /// It does not come about.
+    fn is_found(&self, finding: Finding) -> Found {
+        let explain = |net: Arc<Net>| {
+            let peer = Whereabouts {
+                name: self.with.name.bytes(),
+                lifeline: self.with.lifeline.as_ref(),
+            };
+            net.here.explain(finding, &peer)
+        };
+        let text = || self.net.upgrade().and_then(explain);
+        match finding {
+            Finding::Hope | Finding::Gone => self.depart(false),
+            Finding::Nobody => {
+                // For those who wait it is as if the process had died.
+                text().iter().for_each(|text| unipgas_core::tell(text));
+                self.depart(true)
+            }
+            Finding::Dropped | Finding::Refused | Finding::Late | Finding::NoWay(_) => {
+                let why = Error::Unreachable(text().unwrap_or_default());
+                let _ = self.why.set(why.clone());
+                self.is_lost(true, why)
+            }
+        }
+    }
+
+    /// The provider does not reach the other side, or not any more.
+    pub fn is_given_up(&self) {
+        if self.is_begun_here()
+            && self.theirs.get().is_none()
+            && !self.ended.load(Ordering::Acquire)
+        {
+            let Whom { lifeline, port, .. } = &self.with;
+            let at = port.as_ref().or(lifeline.as_ref());
+            let finding = self.pulse.lock().contact.give_up(at);
+            if finding != Finding::Gone {
+                self.is_found(finding);
+            }
+        }
+        self.fail();
+    }
+
+    /// The other side has asked whether this process is there.
+    pub fn answer(&self, net: &Net) -> Option<()> {
+        // Without room it asks again.
+        let _ = net.send(self, &self.theirs.get()?.head(wire::HERE), &[]);
+        Some(())
+    }
+
+    /// Asks the process itself whether it is there, as its lifeline says nothing.
+    fn ask(&self) {
+        if let Some((net, theirs)) = self.net.upgrade().zip(self.theirs.get()) {
+            let _ = net.send(self, &theirs.head(wire::ASK), &[]);
+        }
+    }
+
+    /// The process has answered, but not at its lifeline.
+    fn note_deaf(&self, pulse: &mut Pulse) {
+        pulse.deaf += 1;
+        if let Some(lifeline) = &self.with.lifeline
+            && pulse.deaf == DEAF
+            && let Some(net) = self.net.upgrade()
+            && !net.deaf_told.swap(true, Ordering::Relaxed)
+        {
+            unipgas_core::tell(&format!(
+                "{lifeline} does not answer from {}, though the process there does: a firewall drops what goes to its ports that are not the provider's; a process \
+                 that is stopped counts as dead there",
+                net.here.interface
+            ));
+        }
     }
 
     /// Whether this process has begun it.
@@ -207,7 +302,7 @@ fn send(net: &Net, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, 
         Err(Error::NotNow) => Ok(false),
         Err(error) => {
             tracing::debug!("ofi: a message cannot be sent: {error}");
-            to.fail();
+            to.is_given_up();
             Err(Ended)
         }
     }
@@ -252,13 +347,7 @@ impl Stream for Conversation {
     }
 
     fn refusal(&self) -> Option<Error> {
-        let refused = self.refused.load(Ordering::Relaxed);
-        refused.then(|| {
-            Error::Unreachable(
-                "the process at the peer's address does not know its secret: it is of another job"
-                    .into(),
-            )
-        })
+        self.why.get().cloned()
     }
 
     fn want_room(&self, wanted: bool) {
@@ -271,16 +360,19 @@ impl Stream for Conversation {
 
     fn look(&self) -> Found {
         let mut pulse = self.pulse.lock();
+        if self.theirs.get().is_none() {
+            return self.look_for(&mut pulse.contact);
+        }
         let heard = self.heard.load(Ordering::Relaxed);
         let news = heard != pulse.heard;
         let watched = self.watched.swap(false, Ordering::Relaxed);
-        let wanted = watched || self.wants_room() || self.theirs.get().is_none();
+        let wanted = watched || self.wants_room();
         pulse.heard = heard;
         if news || !wanted && pulse.r#try.is_none() {
-            *pulse = Pulse {
-                heard,
-                ..Pulse::default()
-            };
+            if pulse.silent > 0 {
+                self.note_deaf(&mut pulse);
+            }
+            (pulse.silent, pulse.r#try) = (0, None);
             return if wanted { Found::Waits } else { Found::Nothing };
         }
         let Some(lifeline) = &self.with.lifeline else {
@@ -290,11 +382,13 @@ impl Stream for Conversation {
         match found {
             Some(lifeline::Found::Gone) => return self.depart(false),
             Some(lifeline::Found::There) => {
-                pulse.silent = 0;
-                pulse.r#try = None;
+                (pulse.silent, pulse.deaf, pulse.r#try) = (0, 0, None);
                 return if wanted { Found::Waits } else { Found::Nothing };
             }
-            Some(lifeline::Found::Nothing) => pulse.silent += 1,
+            Some(lifeline::Found::Nothing) => {
+                pulse.silent += 1;
+                self.ask();
+            }
             None => pulse.r#try = Try::begin(lifeline),
         }
         match pulse.silent < SILENT {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use unipgas_core::Error;
 use unipgas_core::streams::greeting::SECRET;
 
 /// So many are remembered: those that went last.
@@ -18,25 +19,28 @@ pub struct Departed(Mutex<VecDeque<Gone>>);
 struct Gone {
     secret: [u8; SECRET],
     until: Option<Instant>,
+    why: Error,
 }
 
 impl Departed {
-    /// This one has ended, or, if it was only `silent`, is not to be asked for a while.
-    pub fn add(&self, secret: [u8; SECRET], silent: bool) {
+    /// This one has ended, or, if it was only `silent`, is not to be asked for a while; and `why`.
+    pub fn add(&self, secret: [u8; SECRET], silent: bool, why: Error) {
         let mut all = self.0.lock();
         all.retain(|gone| gone.secret != secret);
         if all.len() == MOST {
             all.pop_front();
         }
         let until = silent.then(|| Instant::now() + SILENCE);
-        all.push_back(Gone { secret, until });
+        all.push_back(Gone { secret, until, why });
     }
 
-    /// Whether it is one of them.
-    pub fn has(&self, secret: &[u8; SECRET]) -> bool {
+    /// Why it is not to be asked, if it is one of them.
+    pub fn why(&self, secret: &[u8; SECRET]) -> Option<Error> {
         let all = self.0.lock();
         let found = all.iter().rev().find(|gone| gone.secret == *secret);
-        found.is_some_and(|gone| gone.until.is_none_or(|until| Instant::now() < until))
+        let now = Instant::now();
+        let gone = found.filter(|gone| gone.until.is_none_or(|until| now < until))?;
+        Some(gone.why.clone())
     }
 }
 
@@ -49,11 +53,12 @@ mod tests {
         let departed = Departed::default();
         let secret = |nth: usize| std::array::from_fn(|at| nth.to_le_bytes()[at % 8]);
         for nth in 0..2 * MOST {
-            assert!(!departed.has(&secret(nth)));
-            departed.add(secret(nth), nth % 2 == 0);
-            departed.add(secret(nth), false);
-            assert!(departed.has(&secret(nth)));
+            assert_eq!(departed.why(&secret(nth)), None);
+            departed.add(secret(nth), nth % 2 == 0, Error::Timeout);
+            departed.add(secret(nth), false, Error::PeerDead);
+            assert_eq!(departed.why(&secret(nth)), Some(Error::PeerDead));
         }
-        assert!(departed.has(&secret(MOST)) && !departed.has(&secret(MOST - 1)));
+        assert!(departed.why(&secret(MOST)).is_some());
+        assert_eq!(departed.why(&secret(MOST - 1)), None);
     }
 }

@@ -7,14 +7,15 @@
 //! - `gathered`: operations whose ends are asked for together
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
 //! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile; `operands`: memory that it has to know
-//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `names`: whom it is with; `lifeline`: whether somebody is
-//!   there; `departed`: who is not any more
+//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `contact`: what keeps it from that; `names`: whom it is with;
+//!   `lifeline`: whether somebody is there; `departed`: who is not any more
 
 #![warn(missing_docs)]
 
 mod address;
 mod buffers;
 pub mod choice;
+mod contact;
 mod conversation;
 mod departed;
 mod endpoint;

@@ -83,19 +83,25 @@ pub enum Found {
 pub struct Try {
     socket: OwnedFd,
     refused: bool,
+    /// The kernel knows no way there.
+    pub no_way: Option<Errno>,
 }
 
 impl Try {
     /// Begins one; `None`: this process has no means to.
     pub fn begin(address: &SocketAddr) -> Option<Self> {
         let socket = open(address).ok()?;
-        let refused = match connect(&socket, address) {
-            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => false,
-            Err(Errno::CONNREFUSED) => true,
-            // No way there now: as if there was no answer.
-            Err(_) => false,
+        let (refused, no_way) = match connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => (false, None),
+            Err(Errno::CONNREFUSED) => (true, None),
+            // As if there was no answer.
+            Err(error) => (false, Some(error)),
         };
-        Some(Try { socket, refused })
+        Some(Try {
+            socket,
+            refused,
+            no_way,
+        })
     }
 
     /// What has come of it.

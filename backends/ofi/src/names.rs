@@ -51,6 +51,11 @@ impl Names {
 }
 
 impl Name {
+    /// As the provider gives it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.name
+    }
+
     /// The endpoint `name` is used from now on. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
     pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
         let mut in_use = net.names.0.lock();

@@ -16,6 +16,7 @@ use unipgas_core::{Deadline, Error, Result};
 use crate::address::{self, Address};
 use crate::buffers::{Buffers, MESSAGE};
 use crate::choice::Info;
+use crate::contact::Here;
 use crate::conversation::{Conversation, First, Theirs, Whom};
 use crate::departed::Departed;
 use crate::fabric::{Event, Fabric, Far, failure};
@@ -101,6 +102,10 @@ pub struct Net {
     provider: u32,
     /// How peers reach this process.
     pub address: Vec<u8>,
+    /// Where that is, for people.
+    pub here: Here,
+    /// Somebody has been told that lifelines do not answer.
+    pub deaf_told: AtomicBool,
     told: Arc<dyn Told>,
 }
 
@@ -132,6 +137,11 @@ impl Net {
     /// Opens what `info` describes, and is ready to be spoken to. Errors: [`Error::Unreachable`], [`Error::Os`].
     pub fn open(info: Info, told: Arc<dyn Told>) -> Result<Arc<Self>> {
         let ip = info.address().filter(|ip| !ip.is_unspecified());
+        let here = Here {
+            provider: info.provider(),
+            interface: info.place(),
+            others: info.others.clone(),
+        };
         let fabric = Fabric::open(info)?;
         let lifeline = match ip.or_else(|| crate::choice::ip(&fabric.name)) {
             Some(ip) if !ip.is_unspecified() => Some(Lifeline::open(ip)?),
@@ -189,6 +199,8 @@ impl Net {
             secret,
             provider,
             address,
+            here,
+            deaf_told: AtomicBool::new(false),
             told,
         });
         while let Some(buffer) = net.receive.take() {
@@ -268,8 +280,8 @@ impl Net {
                 self.fabric.traits.provider
             )));
         }
-        if self.departed.has(&to.secret) {
-            return Err(Error::PeerDead);
+        if let Some(why) = self.departed.why(&to.secret) {
+            return Err(why);
         }
         let with = Whom::of(self, &to)?;
         let mut opening = Opening::zeroed();
@@ -333,7 +345,7 @@ impl Net {
     pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
             if one.with.name.tag == tag {
-                one.fail();
+                one.is_given_up();
             }
         }
         self.streams.store(true, Ordering::Release);
@@ -551,6 +563,8 @@ impl Net {
             }
             wire::BYTES => one.take(body),
             wire::CLOSE => one.fail(),
+            wire::ASK => return one.answer(self),
+            wire::HERE => return Some(()),
             wire::REFUSE if one.is_begun_here() => one.is_refused(),
             _ => return None,
         }

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
 /// Both sides speak the same: the messages below, and the requests of core's streams.
-pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
+pub const PROTOCOL: u16 = u16::from_le_bytes([2, VERSION]);
 
 /// Ahead of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -28,6 +28,10 @@ pub const BYTES: u32 = 3;
 pub const CLOSE: u32 = 4;
 /// It does not begin: the sender of [`OPEN`] does not know the secret.
 pub const REFUSE: u32 = 5;
+/// Whether the process is there.
+pub const ASK: u32 = 6;
+/// It is.
+pub const HERE: u32 = 7;
 
 /// How a conversation begins.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

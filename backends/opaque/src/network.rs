@@ -1,5 +1,6 @@
 //! Sockets as the network under the agent.
 
+use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,10 +40,11 @@ impl Sockets {
         })
     }
 
-    fn socket(&self, fd: OwnedFd) -> Result<Arc<Socket>> {
+    fn socket(&self, fd: OwnedFd, to: Option<SocketAddrV4>) -> Result<Arc<Socket>> {
         self.events.watch(&fd)?;
         Ok(Arc::new(Socket {
             fd,
+            to,
             events: self.events.clone(),
             pulse: Mutex::default(),
         }))
@@ -61,7 +63,7 @@ impl Network for Sockets {
     fn reach(&self, address: &[u8]) -> Result<Begun> {
         let (fd, secret) = stream::reach(address)?;
         Ok(Begun {
-            stream: self.socket(fd)?,
+            stream: self.socket(fd, stream::place(address))?,
             secret: Some(secret),
         })
     }
@@ -72,7 +74,7 @@ impl Network for Sockets {
             return Ok(None);
         };
         Ok(Some(Accepted {
-            stream: self.socket(fd)?,
+            stream: self.socket(fd, None)?,
             known: None,
         }))
     }
@@ -154,6 +156,8 @@ impl Events {
 /// One end of a stream.
 struct Socket {
     fd: OwnedFd,
+    /// Where somebody is to be reached, over TCP.
+    to: Option<SocketAddrV4>,
     events: Arc<Events>,
     pulse: Mutex<Pulse>,
 }
@@ -174,7 +178,18 @@ impl Stream for Socket {
     }
 
     fn look(&self) -> Found {
-        self.pulse.lock().look(&self.fd)
+        let mut pulse = self.pulse.lock();
+        let begins = pulse.begins(&self.fd);
+        let found = pulse.look(&self.fd);
+        if begins
+            && found == Found::Silence
+            && let Some(to) = &self.to
+        {
+            unipgas_core::tell(&format!(
+                "no answer from {to}: the host is down, or a firewall is between, or no way leads there"
+            ));
+        }
+        found
     }
 
     fn end(&self) {

@@ -17,6 +17,8 @@ struct Counted {
     heard: u32,
     /// Bytes that have not left or are not acknowledged.
     waits: bool,
+    /// Nobody has answered ever.
+    begins: bool,
 }
 
 impl Counted {
@@ -41,7 +43,10 @@ impl Counted {
                 &raw mut len,
             )
         };
+        // As in the kernel's tcp_states.h.
+        const SYN_SENT: u8 = 2;
         (failed == 0 && len == whole).then(|| Counted {
+            begins: info[0].to_ne_bytes()[0] == SYN_SENT,
             sent: info[SEGS_OUT],
             heard: info[SEGS_IN],
             waits: info[UNACKED] > 0 || info[NOTSENT_BYTES] > 0,
@@ -58,6 +63,11 @@ pub struct Pulse {
 }
 
 impl Pulse {
+    /// Whether nobody has answered since the stream began.
+    pub fn begins(&self, socket: impl AsFd) -> bool {
+        Counted::of(socket).is_some_and(|now| now.begins)
+    }
+
     /// Another look, some time after the one before.
     pub fn look(&mut self, socket: impl AsFd) -> Found {
         Counted::of(socket).map_or(Found::Nothing, |now| self.judge(now))
@@ -67,8 +77,8 @@ impl Pulse {
         if now.heard != self.last.heard || !now.waits {
             self.last = now;
             self.silent = 0;
-        } else if now.sent != self.last.sent {
-            // Data, or the question whether there is room for it: any host answers.
+        } else if now.sent != self.last.sent || now.begins {
+            // Data, or the question whether there is room for it, or for a stream: any host answers.
             self.silent += 1;
         }
         match now.waits {
@@ -84,7 +94,26 @@ mod tests {
     use super::*;
 
     fn counted(sent: u32, heard: u32, waits: bool) -> Counted {
-        Counted { sent, heard, waits }
+        Counted {
+            sent,
+            heard,
+            waits,
+            begins: false,
+        }
+    }
+
+    #[test]
+    fn who_never_answers_is_asked_so_often_only() {
+        let begins = Counted {
+            begins: true,
+            ..counted(1, 0, true)
+        };
+        let mut pulse = Pulse::default();
+        pulse.judge(begins);
+        for _ in 1..SILENT - 1 {
+            assert_eq!(pulse.judge(begins), Found::Waits);
+        }
+        assert_eq!(pulse.judge(begins), Found::Silence);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sockets, and who may use them.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use unipgas_core::descriptor::above;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::{Deadline, Error, Result, host};
 
 /// The kernel cuts it to what it allows.
 const BACKLOG: i32 = 4096;
@@ -100,6 +100,18 @@ impl Listener {
     }
 }
 
+/// Where a process with this address listens, if that is a port of TCP.
+pub fn place(address: &[u8]) -> Option<SocketAddrV4> {
+    let (_, rest) = address.split_first().filter(|(kind, _)| **kind == TCP)?;
+    match rest.split_first_chunk::<SECRET>()? {
+        (_, [a, b, c, d, low, high]) => {
+            let host = Ipv4Addr::new(*a, *b, *c, *d);
+            Some(SocketAddrV4::new(host, u16::from_le_bytes([*low, *high])))
+        }
+        _ => None,
+    }
+}
+
 /// Begins to connect to whoever listens at `address`; gives the socket, and the secret that is to be said there. A TCP socket is connected when it can be
 /// written to, and ends where nobody listens. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
 pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
@@ -123,13 +135,12 @@ pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
             rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
             (socket, connected)
         }
-        (TCP, [a, b, c, d, low, high]) => {
+        (TCP, _) => {
+            let to = place(address).ok_or_else(unreachable)?;
             let socket = open(AddressFamily::INET)?;
             tune(&socket);
             rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
-            let host = Ipv4Addr::new(*a, *b, *c, *d);
-            let port = u16::from_le_bytes([*low, *high]);
-            let connected = match connect(&socket, &SocketAddrV4::new(host, port)) {
+            let connected = match connect(&socket, &to) {
                 Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
                 connected => connected,
             };
@@ -209,15 +220,30 @@ fn tune(socket: &OwnedFd) {
     };
 }
 
-/// The first address of this host that is not its own loop's; the loop's if there is no other.
+/// An address of this host that is not its own loop's: the first one that its name has, as others lead nowhere perhaps, or the first one; the loop's if there
+/// is no other.
 fn own_address() -> Ipv4Addr {
-    let mut found = None;
+    let all = own_addresses();
+    let named = match all.len() {
+        0 | 1 => Vec::new(),
+        _ => host::named_addresses(),
+    };
+    let known = all
+        .iter()
+        .find(|address| named.contains(&IpAddr::V4(**address)));
+    let best = known.or(all.first());
+    best.copied().unwrap_or(Ipv4Addr::LOCALHOST)
+}
+
+/// Those that are not the own loop's.
+fn own_addresses() -> Vec<Ipv4Addr> {
+    let mut found = Vec::new();
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY:
     // - getifaddrs makes a list that ends with null, whose addresses are null or of their family; it is freed once, after its last use.
     unsafe {
         if libc::getifaddrs(&raw mut list) != 0 {
-            return Ipv4Addr::LOCALHOST;
+            return found;
         }
         let mut at = list;
         while let Some(interface) = at.as_ref() {
@@ -226,12 +252,12 @@ fn own_address() -> Ipv4Addr {
                 let address = address.cast::<libc::sockaddr_in>().read_unaligned();
                 let address = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
                 if !address.is_loopback() {
-                    found.get_or_insert(address);
+                    found.push(address);
                 }
             }
             at = interface.ifa_next;
         }
         libc::freeifaddrs(list);
     }
-    found.unwrap_or(Ipv4Addr::LOCALHOST)
+    found
 }

@@ -2,6 +2,7 @@
 //!
 //! A pid names a process to those of its host only: two containers, or two hosts, have processes of the same pid.
 
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
@@ -54,6 +55,18 @@ fn mix(seed: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     let start = seed ^ 0xcbf2_9ce4_8422_2325;
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(start, step)
+}
+
+/// The addresses that this host's own name has. Others reach it there, which need not be so of all its interfaces: bridges for containers and links
+/// to devices lead nowhere.
+pub fn named_addresses() -> Vec<IpAddr> {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    let found = (&*name, 0u16).to_socket_addrs();
+    found.map_or_else(
+        |_| Vec::new(),
+        |all| all.map(|address| address.ip()).collect(),
+    )
 }
 
 /// How many hosts the ranks of this job play, and which of them this one does. For tests of the library. Errors:

@@ -7,5 +7,7 @@ pub mod keyring;
 pub mod peer_numbers;
 #[cfg(not(loom))]
 pub mod port;
+#[cfg(not(loom))]
+pub mod reception;
 pub mod rendezvous;
 pub mod steps;

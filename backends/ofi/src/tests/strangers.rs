@@ -60,7 +60,7 @@ fn who_has_gone_is_not_asked_again() {
     drop(two);
     // Until its farewell has come it seems to be there.
     let secret = Address::decode(&address).unwrap().secret;
-    while !one.net.departed.has(&secret) {
+    while one.net.departed.why(&secret).is_none() {
         let _ = one.connect(&address);
     }
     assert_eq!(one.connect(&address).map(drop), Err(Error::PeerDead));
