@@ -120,15 +120,20 @@ impl Endpoint {
         if inline || flags.contains(Flags::LINES) || len > traits.longest {
             return Err(Error::Unsupported);
         }
-        let needed = traits.local && len > 0 && !flags.contains(Flags::INLINE);
-        let desc = match needed {
-            true => {
+        let needed = traits.local && !flags.contains(Flags::INLINE);
+        let desc = match (needed, len) {
+            (false, _) => std::ptr::null_mut(),
+            // Providers look at it all the same.
+            (true, 0) => self.net.registered(),
+            (true, _) => {
                 let known = self.net.operands.find(local, len);
-                known.ok_or(Error::NotRegistered)?.expose_provenance() as u64
+                known.ok_or(Error::NotRegistered)?
             }
-            false => 0,
         };
-        Ok(Local { desc, ..local })
+        Ok(Local {
+            desc: desc.expose_provenance() as u64,
+            ..local
+        })
     }
 
     /// What an access with these flags has to come after: requests are carried out when the target's agent gets to them, accesses when they

@@ -66,20 +66,18 @@ fn enter_apart(apart: Enter) {
     }
 }
 
-/// Messages that `ofi_rxm` has room for, from whomever.
-const RECEIVES: &str = "512";
+/// Messages that `ofi_rxm` has room for: from whomever over tcp, from each peer over verbs.
+const RECEIVES: &str = "128";
 /// Processes for which there is room at least.
 const PROCESSES: u32 = 64;
 
 /// What the library finds of its own variables that nobody has set. Providers keep memory and queues for the most that they could have: without these
-/// `ofi_rxm` has 16 KiB for each of thousands of messages, or of a hundred from each peer, and completion queues that not all adapters have. Where
-/// peers share the buffers it does not crash, too, as in 1.17 when it puts back one of a peer that has just gone.
-fn defaults() -> [(&'static str, String); 4] {
+/// `ofi_rxm` has 16 KiB for each of thousands of messages, and over verbs a completion queue for 1,024 processes, which not all adapters have.
+fn defaults() -> [(&'static str, String); 3] {
     let job = JobName::from_env().ok().and_then(|job| job.size());
     [
         ("FI_OFI_RXM_BUFFER_SIZE", MESSAGE.to_string()),
         ("FI_OFI_RXM_MSG_RX_SIZE", RECEIVES.to_owned()),
-        ("FI_OFI_RXM_USE_SRX", "1".to_owned()),
         (
             "FI_UNIVERSE_SIZE",
             job.unwrap_or_default().max(PROCESSES).to_string(),

@@ -1,6 +1,7 @@
 //! This process's part of the fabric: its messages, and what comes of its operations.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -209,6 +210,11 @@ impl Net {
         Ok(net)
     }
 
+    /// What the provider calls some memory of this process, where it has to be told.
+    pub fn registered(&self) -> *mut c_void {
+        self.send.desc()
+    }
+
     /// Where peers see whether this process is there.
     pub fn lifeline(&self) -> Option<&Lifeline> {
         self.lifeline.as_ref()
@@ -275,8 +281,9 @@ impl Net {
             })
         })?;
         if to.provider != self.provider {
+            let (major, minor) = self.fabric.release();
             return Err(Error::Unreachable(format!(
-                "the peer uses another provider of libfabric than {}: set UNIPGAS_OFI_PROVIDER for all",
+                "the peer uses another provider of libfabric than {}, which libfabric {major}.{minor} has chosen: set UNIPGAS_OFI_PROVIDER for all (tcp;ofi_rxm where releases differ: tcp is not the same in 1.x and 2.x)",
                 self.fabric.traits.provider
             )));
         }
@@ -621,6 +628,8 @@ impl Drop for Net {
             self.blocked(false);
         }
         self.note_room(true);
+        // What comes while it closes its connections crashes ofi_rxm of 1.17: it puts the buffers back for a connection that is gone.
+        while self.fabric.read(drop) {}
         self.fabric.stop();
     }
 }

@@ -229,6 +229,11 @@ impl Fabric {
         self.library.text(error)
     }
 
+    /// Of libfabric.
+    pub fn release(&self) -> (u32, u32) {
+        self.library.release()
+    }
+
     /// Where the domain is.
     pub fn interface(&self) -> String {
         self.info.interface()
