@@ -120,6 +120,8 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	done
 	@packaging/on-strict "$(STAGE)" raw --says FI_MR_RAW && packaging/on-strict "$(STAGE)" norm --says FI_RM_DISABLED
 	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
+	@$(STEP) "laws of networks on libfabric 2.x" packaging/with-libfabric2 \
+	    packaging/on-ofi "$(STAGE)" --backend ofi --api core --law transport --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
@@ -161,6 +163,7 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	    $(STEP) "$$api on two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
 	done
 	@$(STEP) "the link between two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --law .link. --seeds 1
+	@$(STEP) "the engine on two hosts over libfabric 2.x" packaging/with-libfabric2 packaging/on-ofi "$(STAGE)" --hosts 2 --api core --seeds 1
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
 	@$(STEP) "uTofu on two hosts" packaging/on-hosts "$(STAGE)" --api utofu
