@@ -1,4 +1,5 @@
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
@@ -38,6 +39,8 @@ fn server(talk: &[(&str, &str)]) -> (Result<Connection>, JoinHandle<()>) {
             there.write_all(answer.as_bytes()).unwrap();
             there.write_all(b"\n").unwrap();
         }
+        // Children that other tests fork may have it, too.
+        let _ = there.shutdown(Shutdown::Both);
     });
     (over(here), server)
 }
