@@ -273,6 +273,11 @@ mod tests {
     fn barriers_end_for_every_size() {
         for n in 1..=40u32 {
             let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
+            for schedule in &schedules {
+                let sent = schedule.steps.iter();
+                let sent = sent.filter(|step| matches!(step, Step::Signal { .. }));
+                assert_eq!(sent.count() as u32, n.next_power_of_two().ilog2());
+            }
             run(&schedules, |_| 0, 3);
             let schedules: Vec<_> = (0..n).map(|_| counting_barrier(n)).collect();
             run(&schedules, |_| 0, 3);
