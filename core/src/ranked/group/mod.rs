@@ -339,8 +339,10 @@ impl Group {
 
     fn walk(&self, walk: &mut Walk, deadline: Deadline, combine: &mut Combine<'_>) -> Result<()> {
         if !walk.running {
-            // The outgoing buffers are about to be used again.
-            self.settle(deadline)?;
+            if !walk.held.is_empty() {
+                // The outgoing buffers are about to be used again.
+                self.settle(deadline)?;
+            }
             if walk.number.is_multiple_of(OFTEN) {
                 self.keep_up(walk)?;
             }
@@ -552,7 +554,7 @@ impl Group {
             || {
                 let found = look();
                 if found.is_none() {
-                    self.endpoint.progress();
+                    self.endpoint.report();
                 }
                 found
             },
