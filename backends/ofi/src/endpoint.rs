@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
+use unipgas_core::lines::last_word;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
 };
@@ -102,6 +103,16 @@ impl Own for Read {
     }
 }
 
+/// Whether the agent has to carry it out, which goes through lines in their order ([`Flags::LINES`]).
+fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
+    flags.contains(Flags::LINES) && last_word(to, len) < len
+}
+
+/// Aligned as where it is there.
+fn aligned(dst: &Remote<'_>) -> usize {
+    dst.region.parts().base.addr().wrapping_add(dst.offset)
+}
+
 /// Operands carry the provider's descriptor.
 fn desc(local: Local) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(local.desc as usize)
@@ -117,7 +128,7 @@ impl Endpoint {
     fn check(&self, local: Local, len: usize, flags: Flags) -> Result<Local> {
         let traits = &self.net.fabric.traits;
         let inline = flags.contains(Flags::INLINE) && len > traits.inject.min(INLINE);
-        if inline || flags.contains(Flags::LINES) || len > traits.longest {
+        if inline || len > traits.longest {
             return Err(Error::Unsupported);
         }
         let needed = traits.local && !flags.contains(Flags::INLINE);
@@ -251,8 +262,10 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         let wakes = flags.contains(Flags::WAKE);
-        if wakes && self.net.fabric.traits.data == 0 {
-            // Nothing that a write could bring along wakes anybody.
+        // Nothing that a write could bring along wakes anybody, or the provider writes a line's bytes in any order.
+        let by_agent =
+            wakes && self.net.fabric.traits.data == 0 || keeps_lines(flags, aligned(&dst), len);
+        if by_agent {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.requests.put(src, dst, len, flags, context) };
@@ -272,7 +285,12 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
-        let dst = self.check(dst, len, flags & Flags::LINES)?;
+        if keeps_lines(flags, dst.ptr.addr(), len) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.get(dst, src, len, flags, context) };
+        }
+        let dst = self.check(dst, len, Flags::empty())?;
         let own = Read {
             net: self.net.clone(),
             into: dst,
@@ -316,6 +334,11 @@ impl Channel for Endpoint {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         check_notice(&notice)?;
         let word = self.word(&notice).ok_or(Error::Unsupported)?;
+        if keeps_lines(flags, aligned(&dst), len) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
+        }
         // SAFETY:
         // - the caller's word.
         unsafe { self.write(src, dst, len, Some(word), flags, context) }

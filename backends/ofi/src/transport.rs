@@ -221,11 +221,11 @@ impl Transport for Ofi {
             maps: false,
             direct: false,
             limits: Limits {
-                lines: false,
+                lines: true,
                 atomics: false,
                 registered: traits.local,
                 inline: traits.inject.min(INLINE),
-                largest: traits.longest,
+                largest: traits.longest.min(self.streams().home().limits().largest),
                 depth: traits.depth,
             },
         }
