@@ -463,7 +463,8 @@ impl Group {
             slot,
             value: number,
         };
-        let outcome = self.endpoint.notify(notice, Flags::empty(), 0);
+        // The number of the operation before must not come after this one.
+        let outcome = self.endpoint.notify(notice, Flags::ORDERED, 0);
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
