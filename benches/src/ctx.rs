@@ -96,7 +96,15 @@ impl Ctx {
     /// What each process has brought, by rank, when all are here.
     pub fn share(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         match &self.ground {
-            Ground::Network(network) => done(network.wire.meet(mine)),
+            Ground::Network(network) => {
+                // Who waits in a library serves peers; so does who waits here.
+                done(network.wire.meet(mine, || {
+                    if let Some(Ok(ours)) = self.ours.get() {
+                        ours.attend();
+                    }
+                    self.relax();
+                }))
+            }
             Ground::Memory(arena) => {
                 assert!(mine.len() < SHARED_MOST, "too much is shared");
                 let to = arena.area(self.rank, SHARED + 8, mine.len());

@@ -185,12 +185,25 @@ impl Wire {
         self.send(&format!("say {line}\n"))
     }
 
-    /// Waits until all are here; what each has brought, by rank.
-    pub fn meet(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    /// Waits until all are here; what each has brought, by rank. Between two looks whether they are this process does `meanwhile`.
+    pub fn meet(&self, mine: &[u8], mut meanwhile: impl FnMut()) -> Result<Vec<Vec<u8>>, String> {
         self.send(&format!("meet {}\n", HEXLOWER.encode(mine)))?;
         let mut line = String::new();
-        let read = self.reader.borrow_mut().read_line(&mut line);
-        let all = read.ok().filter(|n| *n > 0).and_then(|_| {
+        let mut reader = self.reader.borrow_mut();
+        let blocks = |reader: &BufReader<TcpStream>, blocks: bool| {
+            let set = reader.get_ref().set_nonblocking(!blocks);
+            set.map_err(|e| format!("the measurement's connection: {e}"))
+        };
+        blocks(&reader, false)?;
+        let read = loop {
+            match reader.read_line(&mut line) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => meanwhile(),
+                read => break read,
+            }
+        };
+        blocks(&reader, true)?;
+        drop(reader);
+        let all = read.ok().filter(|_| line.ends_with('\n')).and_then(|_| {
             let all = line.trim_end_matches('\n').strip_prefix("met ")?;
             all.split(' ')
                 .map(|one| HEXLOWER.decode(one.as_bytes()).ok())
@@ -225,9 +238,14 @@ mod tests {
             let process = |rank: usize| {
                 let wire = Wire::join(&hub.token(), rank).expect("a place");
                 for turn in 0..3u8 {
-                    let all = wire.meet(&[turn, rank as u8]).expect("the others");
+                    let all = wire
+                        .meet(&[turn, rank as u8], std::thread::yield_now)
+                        .expect("the others");
                     assert_eq!(all, [[turn, 0], [turn, 1], [turn, 2]]);
-                    assert_eq!(wire.meet(&[]).expect("the others"), [[0u8; 0]; 3]);
+                    assert_eq!(
+                        wire.meet(&[], std::thread::yield_now).expect("the others"),
+                        [[0u8; 0]; 3]
+                    );
                 }
                 if rank == 0 {
                     wire.say("put_notice:2:8 gaspi 12").expect("the command");
@@ -251,9 +269,10 @@ mod tests {
         std::thread::scope(|scope| {
             let process = |rank: usize| {
                 let wire = Wire::join(&hub.token(), rank).expect("a place");
-                wire.meet(&[]).expect("both are here");
+                wire.meet(&[], std::thread::yield_now)
+                    .expect("both are here");
                 if rank == 0 {
-                    assert!(wire.meet(&[]).is_err());
+                    assert!(wire.meet(&[], std::thread::yield_now).is_err());
                 }
             };
             for rank in 0..2 {
@@ -272,7 +291,7 @@ mod tests {
                 let wrong = format!("{}/0", hub.at);
                 for (token, rank) in [(wrong, 0), (hub.token(), 7)] {
                     let wire = Wire::join(&token, rank).expect("a connection");
-                    assert!(wire.meet(&[]).is_err());
+                    assert!(wire.meet(&[], std::thread::yield_now).is_err());
                 }
                 over.store(true, Ordering::Release);
             });

@@ -137,6 +137,16 @@ impl Ours {
         }
     }
 
+    /// What a thread does that waits in one of the interfaces: moves on what comes from peers.
+    pub fn attend(&self) {
+        if let Ours::OneSided(ours) = self {
+            ours.world.engine().progress();
+            if let Some(utofu) = &ours.utofu {
+                utofu.attend();
+            }
+        }
+    }
+
     /// Leaves the job.
     pub fn leave(self, ctx: &Ctx) -> Result<(), String> {
         ctx.sync();

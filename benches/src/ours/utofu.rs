@@ -106,6 +106,14 @@ impl Utofu {
         }))
     }
 
+    /// Moves on what comes from the other process, and takes nothing of it.
+    pub fn attend(&self) {
+        let mut unread = 0;
+        // SAFETY:
+        // - a valid place for the number
+        unsafe { ffi::utofu_query_num_unread_mrq(self.vcq, &mut unread) };
+    }
+
     /// Frees them.
     pub fn leave(self) -> Result<(), String> {
         // SAFETY:
