@@ -65,6 +65,8 @@ pub struct Process {
     pub(crate) unfinished: Unfinished<(Place, Asked)>,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
+    /// Counts the looks at notifications, where networks have to be moved on.
+    pub(crate) looks: AtomicU32,
 }
 
 /// An initialisation that may need several calls (§5.3.1).
@@ -128,6 +130,7 @@ impl Process {
             segment_changes: Mutex::new(()),
             queues: std::array::from_fn(|_| AtomicPtr::default()),
             queue_changes: Mutex::new(Vec::new()),
+            looks: AtomicU32::new(0),
             groups: (0..config.group_max)
                 .map(|_| GroupPlace::default())
                 .collect(),

@@ -1,6 +1,5 @@
 //! One-sided communication (GASPI 17.1 §8): translation of segment names and offsets into the engine's operations.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use unipgas_core::calls::Call;
@@ -300,7 +299,6 @@ impl Process {
             return Ok(begin);
         }
         let driven = self.world.engine().is_driven();
-        let looks = Cell::new(0u32);
         words
             .wait_some(
                 self.world.engine(),
@@ -309,11 +307,8 @@ impl Process {
                 deadline(timeout),
                 &mut self.watch(),
                 || {
-                    if driven {
-                        if looks.get().is_multiple_of(LOOKS) {
-                            self.progress();
-                        }
-                        looks.set(looks.get() + 1);
+                    if driven && self.look().is_multiple_of(LOOKS) {
+                        self.progress();
                     }
                 },
             )
@@ -322,6 +317,10 @@ impl Process {
                 Error::Timeout => Status::Timeout,
                 _ => Status::Error,
             })
+    }
+
+    fn look(&self) -> u32 {
+        self.looks.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sets a notification to zero and gives what it was, in one atomic step (§8.3.4).
