@@ -99,6 +99,7 @@ impl Drop for Name {
         if let Some(one) = used.get_mut(&self.name) {
             one.by -= 1;
             if one.by == 0 {
+                net.landings.write().remove(&one.tag);
                 net.fabric.remove(one.number);
                 used.remove(&self.name);
             }
