@@ -5,11 +5,13 @@
 //! That holds for files which are open for microseconds, too: another thread may print meanwhile.
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
 
@@ -53,6 +55,18 @@ pub fn above(open: impl FnOnce() -> rustix::io::Result<OwnedFd>) -> rustix::io::
     }
     // A thread of the program has closed its standard descriptor just now.
     fcntl_dupfd_cloexec(&fd, FIRST)
+}
+
+/// How sockets of ours are: calls do not wait at them, and other programs do not get them.
+pub const SOCKET: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// A socket for TCP that calls do not wait at, close-on-exec, for addresses like this one. Errors: as socket(2).
+pub fn tcp_socket(like: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let family = match like {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    above(|| socket_with(family, SocketType::STREAM, SOCKET, None))
 }
 
 /// Opens `path`, close-on-exec. Errors: as open(2).

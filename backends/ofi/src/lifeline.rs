@@ -8,25 +8,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen,
-    socket_with, sockopt,
-};
-use unipgas_core::descriptor::above;
+use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
+use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
 use unipgas_core::held::Held;
 use unipgas_core::{Error, Result};
 
 /// The kernel cuts it to what it allows.
 const BACKLOG: i32 = 1024;
-const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-
-fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    above(|| socket_with(family, SocketType::STREAM, FLAGS, None))
-}
 
 /// The port of this process.
 pub struct Lifeline {
@@ -44,7 +32,7 @@ impl Lifeline {
             move |error: Errno| Error::os(&what, error)
         };
         let any = SocketAddr::new(ip, 0);
-        let socket = open(&any).map_err(os("socket"))?;
+        let socket = tcp_socket(&any).map_err(os("socket"))?;
         bind(&socket, &any).map_err(os("bind"))?;
         listen(&socket, BACKLOG).map_err(os("listen"))?;
         let bound = getsockname(&socket).map_err(os("getsockname"))?;
@@ -58,7 +46,7 @@ impl Lifeline {
     /// Lets go of those who have tried.
     pub fn dismiss(&self) {
         if let Some(socket) = self.events() {
-            while above(|| accept_with(socket, FLAGS)).is_ok() {}
+            while above(|| accept_with(socket, SOCKET)).is_ok() {}
         }
     }
 
@@ -90,7 +78,7 @@ pub struct Try {
 impl Try {
     /// Begins one; `None`: this process has no means to.
     pub fn begin(address: &SocketAddr) -> Option<Self> {
-        let socket = open(address).ok()?;
+        let socket = tcp_socket(address).ok()?;
         let (refused, no_way) = match connect(&socket, address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => (false, None),
             Err(Errno::CONNREFUSED) => (true, None),

@@ -8,12 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, send, socket_with, sockopt,
-};
+use rustix::net::{RecvFlags, SendFlags, accept_with, bind, connect, listen, recv, send, sockopt};
 
-use crate::descriptor::above;
+use crate::descriptor::{SOCKET, above, tcp_socket};
 use crate::driver::{Driven, Driver, Waits};
 use crate::held::Held;
 use crate::{Deadline, Error, Result, driver};
@@ -24,18 +21,9 @@ const MAGIC: [u8; 8] = *b"unipgas1";
 const BACKLOG: i32 = 1024;
 /// Whoever asks waits no longer for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-
-fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    above(|| socket_with(family, SocketType::STREAM, FLAGS, None))
-}
 
 fn listen_at(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let socket = open(address)?;
+    let socket = tcp_socket(address)?;
     // Those who have asked before do not keep the port.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
@@ -58,7 +46,7 @@ struct Desk {
 impl Desk {
     fn serve(&self) -> rustix::io::Result<()> {
         while let Some(socket) = self.socket.get() {
-            match above(|| accept_with(socket, FLAGS)) {
+            match above(|| accept_with(socket, SOCKET)) {
                 // It fits into an empty socket. Who has gone needs nothing.
                 Ok(guest) => drop(send(&guest, &self.says, SendFlags::NOSIGNAL)),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -161,7 +149,7 @@ pub struct Inquiry {
 impl Inquiry {
     /// Asks what is handed out there. Errors: [`Error::Unreachable`], [`Error::Os`].
     pub fn begin(at: SocketAddr) -> Result<Self> {
-        let socket = open(&at).map_err(|error| Error::os("socket", error))?;
+        let socket = tcp_socket(&at).map_err(|error| Error::os("socket", error))?;
         let refused = match connect(&socket, &at) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => false,
             Err(Errno::CONNREFUSED) => true,
