@@ -24,25 +24,25 @@ pub fn init() {
     register(Backend {
         name: "shm",
         open: open_shm,
-        probe: unipgas_shm::probe,
+        probe: |_| unipgas_shm::probe(),
         network: false,
     });
     register(Backend {
         name: "chaos",
         open: open_chaos,
-        probe: unipgas_shm::probe,
+        probe: |_| unipgas_shm::probe(),
         network: false,
-    });
-    register(Backend {
-        name: "opaque",
-        open: open_opaque,
-        probe: unipgas_opaque::probe,
-        network: true,
     });
     register(Backend {
         name: "ofi",
         open: open_ofi,
         probe: unipgas_ofi::probe,
+        network: true,
+    });
+    register(Backend {
+        name: "opaque",
+        open: open_opaque,
+        probe: |_| unipgas_opaque::probe(),
         network: true,
     });
 }

@@ -96,7 +96,7 @@ fn one_panic_costs_one_call() {
     register(Backend {
         name: "shm",
         open,
-        probe: || Ok(()),
+        probe: |_| Ok(()),
         network: false,
     });
     let mut memory = vec![0u64; 1024];

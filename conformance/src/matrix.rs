@@ -166,7 +166,7 @@ impl Column {
         // Some need one more, between the hosts or below.
         let needed = |name| name == self.backend || self.pins.contains(&name);
         let mut needed = backends.iter().filter(|backend| needed(backend.name));
-        needed.find_map(|backend| (backend.probe)().err())
+        needed.find_map(|backend| (backend.probe)(false).err())
     }
 
     /// Why this law does not run in it.

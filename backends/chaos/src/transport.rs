@@ -72,6 +72,10 @@ impl Transport for Chaos {
         self.shared.inner.address()
     }
 
+    fn is_common(&self, address: &[u8]) -> bool {
+        self.shared.inner.is_common(address)
+    }
+
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
         let peer = self.shared.inner.connect_within(address, deadline)?;
         Ok(Arc::new(HiddenPeer(peer)))

@@ -339,11 +339,17 @@ fn known(fits: &[Info], provider: &str) -> Option<usize> {
 }
 
 /// The best offer: the first provider that fits; of its interfaces the host's own loop, where all processes are on one host and nobody wishes for
-/// another one, since others come and go; between hosts that at which this host's name is known. Errors: [`Error::Unreachable`].
+/// another one, since others come and go; between hosts that at which this host's name is known. Errors: [`Error::Unreachable`];
+/// [`Error::InvalidArgument`] where that is because of a wish.
 pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
+    Library::get().map_err(Error::Unreachable)?;
+    let error = match *wish == Wish::default() {
+        true => Error::Unreachable,
+        false => Error::InvalidArgument,
+    };
     let mut fits: Vec<Info> = Vec::new();
     let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
-    for (info, refusal) in offers(wish, other_hosts).map_err(Error::Unreachable)? {
+    for (info, refusal) in offers(wish, other_hosts).map_err(error)? {
         match refusal {
             None => fits.push(info),
             Some(reason) if reason == ELSEWHERE => {
@@ -364,13 +370,13 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
         && fits.is_empty()
         && !elsewhere.is_empty()
     {
-        return Err(Error::Unreachable(format!(
+        return Err(error(format!(
             "UNIPGAS_OFI_INTERFACE={interface}: libfabric has no such interface here, but {}",
             elsewhere.join(", ")
         )));
     }
     let Some(first) = fits.first() else {
-        return Err(Error::Unreachable(format!(
+        return Err(error(format!(
             "none of libfabric's providers can be used ({})",
             reasons.join("; ")
         )));

@@ -100,7 +100,7 @@ pub struct Net {
     lifeline: Option<Lifeline>,
     /// Who says it may begin a conversation.
     pub secret: [u8; SECRET],
-    provider: u32,
+    pub provider: u32,
     /// How peers reach this process.
     pub address: Vec<u8>,
     /// Where that is, for people.

@@ -18,6 +18,7 @@ use unipgas_core::{Deadline, Error, Result};
 use crate::address::Address;
 use crate::choice::{Info, Wish, choose};
 use crate::endpoint::{Endpoint, INLINE};
+use crate::fabric;
 use crate::lifeline::Lifeline;
 use crate::net::{Net, Told};
 use crate::region;
@@ -235,6 +236,11 @@ impl Transport for Ofi {
         self.net.address.clone()
     }
 
+    fn is_common(&self, address: &[u8]) -> bool {
+        // Who speaks another version is told so.
+        Address::decode(address).is_none_or(|to| to.provider == self.net.provider)
+    }
+
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
         self.streams().connect(address, deadline)
     }
@@ -303,10 +309,8 @@ impl Transport for Ofi {
     }
 }
 
-/// Whether there is a libfabric here, and a provider that fits.
-pub fn probe() -> std::result::Result<(), String> {
-    let wish = Wish::from_env().map_err(|error| error.to_string())?;
-    choose(&wish, false)
-        .map(drop)
-        .map_err(|error| error.to_string())
+/// Whether there is a libfabric here, and a provider that fits, and opens.
+pub fn probe(other_hosts: bool) -> std::result::Result<(), String> {
+    let open = || fabric::Fabric::open(choose(&Wish::from_env()?, other_hosts)?);
+    open().map(drop).map_err(|error: Error| error.to_string())
 }

@@ -57,6 +57,10 @@ impl Transport for Opaque {
         self.0.home().network().address().to_vec()
     }
 
+    fn is_common(&self, _address: &[u8]) -> bool {
+        true
+    }
+
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
         self.0.connect(address, deadline)
     }

@@ -107,20 +107,27 @@ impl Engine {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Connects to the process behind `address` over the first transport that both have.
+    /// Connects to the process behind `address` over the first transport that both have. Errors: those of [`Transport::connect`], of the first network
+    /// that both are in.
     pub fn connect(&self, address: &Address) -> Result<Connection> {
         self.connect_within(address, Deadline::Never)
     }
 
     /// As [`Engine::connect`]; [`Error::Timeout`] where the process has to answer, and does not: call again.
     pub fn connect_within(&self, address: &Address, deadline: Deadline) -> Result<Connection> {
-        let mut why = Error::Unreachable("the two processes have no transport in common".into());
+        let mut why = Error::Unreachable(
+            "the two processes have no network in common: `unipgas info` on both hosts says what they have".into(),
+        );
+        let mut passed = None;
         for (route, transport) in self.transports.iter().enumerate() {
             let Some(part) = address.part(transport.tag()) else {
                 continue;
             };
             match transport.connect_within(part, deadline) {
                 Ok(peer) => {
+                    if let Some(why) = passed {
+                        tell_instead(&why, transport.name());
+                    }
                     return Ok(Connection {
                         route: route as u8,
                         peer,
@@ -128,7 +135,12 @@ impl Engine {
                         capabilities: transport.capabilities(),
                     });
                 }
-                Err(error) => why = error,
+                Err(error) if transport.is_common(part) => return Err(error),
+                Err(error) => {
+                    // That the first one, which is for one host, does not lead there is nothing to speak of.
+                    passed = (route > 0).then(|| error.clone());
+                    why = error;
+                }
             }
         }
         Err(why)
@@ -341,6 +353,13 @@ impl Engine {
             transport.leave();
         }
     }
+}
+
+/// Once: of two networks the worse one is taken.
+#[cold]
+fn tell_instead(why: &Error, network: &str) {
+    static TOLD: parking_lot::Once = parking_lot::Once::new();
+    TOLD.call_once(|| crate::tell(&format!("{network} is used instead: {why}")));
 }
 
 impl Connection {

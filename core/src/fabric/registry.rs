@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::bundle::Bundle;
 use crate::host;
 use crate::job::Job;
 use crate::rendezvous::{JobName, Launcher};
@@ -48,8 +49,8 @@ pub struct Backend {
     pub name: &'static str,
     /// Opens it.
     pub open: fn(&Opening) -> Result<Arc<dyn Transport>>,
-    /// Says what is missing where it cannot work.
-    pub probe: fn() -> std::result::Result<(), String>,
+    /// Says what is missing where it cannot work; `true`: between hosts.
+    pub probe: fn(bool) -> std::result::Result<(), String>,
     /// It reaches other hosts.
     pub network: bool,
 }
@@ -72,8 +73,9 @@ pub fn backends() -> Vec<Backend> {
 }
 
 /// Opens what a process of the job communicates by, in order of preference: the backend that UNIPGAS_BACKEND names, or the default; beside
-/// it, where that reaches this host only and the job has processes on others, the first network that can be used, or all of those that
-/// UNIPGAS_NETWORKS names. Errors: [`Error::InvalidArgument`] for a name that is not in the table; [`Error::Unreachable`] where no network is left.
+/// it, where that reaches this host only and the job has processes on others, all networks that can be used, or those of them that UNIPGAS_NETWORKS
+/// names: each two processes go by the first one that both have. Errors: [`Error::InvalidArgument`] for a name that is not in the table, and what else
+/// the environment says wrongly; [`Error::Unreachable`] where no network is left.
 pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     // One process of a job tells; that is `unipgas run` if it has started it.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
@@ -110,12 +112,11 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     };
     let mut missing = Vec::new();
     for network in networks {
-        if wished.is_none() && open.len() > 1 {
-            break;
-        }
-        match (network.probe)() {
-            Ok(()) => open.push((network.open)(&beside)?),
-            Err(reason) => missing.push(format!("{}: {reason}", network.name)),
+        match (network.open)(&beside) {
+            Ok(another) if wished.is_some() || has_room(&open, &*another) => open.push(another),
+            Ok(_) => {}
+            Err(Error::Unreachable(reason)) => missing.push(format!("{}: {reason}", network.name)),
+            Err(error) => return Err(error),
         }
     }
     if open.len() > 1 {
@@ -128,6 +129,13 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
         "the job has processes on other hosts, and there is no network to reach them ({})",
         missing.join("; ")
     )))
+}
+
+/// Whether an address has room for another transport's part.
+fn has_room(open: &[Arc<dyn Transport>], another: &dyn Transport) -> bool {
+    let mut parts: Vec<_> = open.iter().map(|one| (one.tag(), one.address())).collect();
+    parts.push((another.tag(), another.address()));
+    Bundle::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice()))).is_ok()
 }
 
 /// The networks among `backends` that `wish` names, in its order; all of them without one. Errors: [`Error::InvalidArgument`].
@@ -163,7 +171,7 @@ mod tests {
         Backend {
             name,
             open: |_| Err(Error::Unsupported),
-            probe: || Ok(()),
+            probe: |_| Ok(()),
             network,
         }
     }

@@ -82,6 +82,11 @@ pub trait Transport: Send + Sync {
     fn capabilities(&self) -> Capabilities;
     /// What peers need in order to [`connect`](Transport::connect).
     fn address(&self) -> Vec<u8>;
+    /// Whether the process behind `address` is in the same network, and knows that too. Where it is, a connection that fails is the last word; else other
+    /// transports are tried.
+    fn is_common(&self, _address: &[u8]) -> bool {
+        false
+    }
     /// Finds the process behind `address`. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
         self.connect_within(address, Deadline::Never)

@@ -229,7 +229,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "bootstrap  none: a job of one; rank 0 of 1, 1 on this host (no launcher",
         "host       ",
         "network    shm (this host): used: the default",
-        "network    opaque (other hosts): used: choice 1",
+        "network    opaque (other hosts): used: choice 2",
         "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; limits: 536870912 bytes at once",
         "userfaultfd",
         "processes: 65536",
@@ -303,9 +303,39 @@ fn info_tells_the_launcher_and_what_is_not_used() {
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         "network    opaque (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
+        "network    ofi (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
         "bootstrap  no: a launcher has started this process as one of several (MPI_LOCALNRANKS=3)",
         "(found MPI_LOCALNRANKS=3)",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
+fn info_says_of_ofi_what_the_backend_says() {
+    let info = |variables: &[(&str, &str)]| {
+        let output = unipgas_with(variables, &["info", "--json"]);
+        let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let [way, trial] = ["networks", "backends"].map(|part| info[part]["ofi"].clone());
+        (way, trial)
+    };
+    // Without libfabric, too, that is the reason in all of them.
+    for (provider, backend) in [
+        ("no-such", "shm"),
+        ("no-such", "ofi"),
+        ("udp;ofi_rxd", "shm"),
+        ("udp;ofi_rxd", "ofi"),
+    ] {
+        let wish = [
+            ("UNIPGAS_OFI_PROVIDER", provider),
+            ("UNIPGAS_BACKEND", backend),
+        ];
+        let (way, trial) = info(&wish);
+        assert_eq!(way["used"], false, "{provider} {backend}: {way}");
+        // Interfaces come and go.
+        let why = way["reason"].as_str().unwrap();
+        let why = why.split(" at ").next().unwrap();
+        let said = trial["reason"].as_str().unwrap();
+        assert!(said.contains(why), "{provider} {backend}: {why}: {said}");
     }
 }

@@ -139,6 +139,7 @@ fn ways(backends: &[Backend], wish: Option<&str>, networks: Option<&str>) -> Vec
     let wanted = registry::networks(networks, backends);
     let why = |backend: &Backend| {
         if backend.name == chosen {
+            (backend.probe)(false)?;
             let why = match wish {
                 Some(_) => "UNIPGAS_BACKEND names it",
                 None => "the default",
@@ -156,7 +157,7 @@ fn ways(backends: &[Backend], wish: Option<&str>, networks: Option<&str>) -> Vec
             let named = networks.unwrap_or_default().escape_debug();
             return Err(format!("UNIPGAS_NETWORKS={named} does not name it"));
         };
-        (backend.probe)()?;
+        (backend.probe)(true)?;
         Ok(format!(
             "choice {} for processes on other hosts, where a job has some",
             place + 1
@@ -186,11 +187,11 @@ mod tests {
         let backend = |name, network| Backend {
             name,
             open: |_| Err(Error::Unsupported),
-            probe: || Ok(()),
+            probe: |_| Ok(()),
             network,
         };
         let broken = Backend {
-            probe: || Err("no adapter".into()),
+            probe: |_| Err("no adapter".into()),
             ..backend("broken", true)
         };
         [
@@ -222,5 +223,7 @@ mod tests {
         let which: Vec<_> = all.iter().map(|(used, _)| *used).collect();
         assert_eq!(which, [false, false, false, true]);
         assert!(all[2].1.contains("far is used for all"), "{}", all[2].1);
+        let refused = used(Some("broken"), None);
+        assert_eq!(refused[2], (false, "no adapter".to_owned()));
     }
 }
