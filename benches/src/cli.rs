@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use unipgas_core::print;
 
 use crate::case::{self, Case};
@@ -22,7 +23,7 @@ use crate::{plot, record, table, worker};
 #[derive(Parser, Debug)]
 #[command(name = "unipgas bench")]
 struct Args {
-    /// Writes one JSON record a line of the table
+    /// Writes JSON records, one a line: of each figure when a value of it has been measured, and at the end
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes latency and bandwidth over size as SVG into this directory
@@ -158,7 +159,7 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
         return list(&cases, place.as_ref());
     }
     // Told before minutes have been spent on measuring.
-    let mut json = match &args.json {
+    let json = match &args.json {
         Some(path) => Some(Json::create(path)?),
         None => None,
     };
@@ -189,6 +190,12 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
     } else {
         Some(Peers::find(how.place.as_ref(), &mut samples)?)
     };
+    let measured = Mutex::new(Measured {
+        samples,
+        setting,
+        json,
+        failure: None,
+    });
     let names = peers.as_ref().map(Peers::names).unwrap_or_default();
     let kind = |c: &Case| (c.processes, c.metric.is_of_messages());
     let mut kinds: Vec<_> = cases.iter().map(kind).collect();
@@ -205,26 +212,31 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
         for _ in 0..rounds {
             let what = format!("bare and ours, {size} processes");
             progress.set_message(what.clone());
-            let heard = |line: &str| progress.set_message(format!("{what}: {line}"));
-            if let Err(why) = job::run(&now, &how, &mut samples, &heard) {
-                samples.note(format!("{size} processes: {why}"));
+            let heard = |line: &str| {
+                progress.set_message(format!("{what}: {line}"));
+                measured.lock().hear(line);
+            };
+            if let Err(why) = job::run(&now, &how, &heard) {
+                let note = format!("{size} processes: {why}");
+                measured.lock().samples.note(note);
             }
             progress.inc(1);
             for (index, name) in names.iter().enumerate() {
                 progress.set_message(format!("{name}, {size} processes"));
                 if let Some(peers) = &mut peers {
-                    peers.measure(index, &now, args.quick, &mut samples);
+                    let (text, failure) = peers.measure(index, &now, args.quick);
+                    let mut measured = measured.lock();
+                    measured.hear(&text);
+                    failure
+                        .into_iter()
+                        .for_each(|why| measured.samples.note(why));
                 }
                 progress.inc(1);
             }
         }
-        // What is measured is told at once: the rest may take long.
-        let done = record::all(&now, &samples, &setting);
-        if let Some(json) = &mut json {
-            json.write(&done)?;
-        }
-        records.extend(done);
+        records.extend(measured.lock().finish(&now)?);
     }
+    let samples = measured.into_inner().samples;
     progress.finish_and_clear();
     say(&table::render(&records))?;
     if let Some(load) = busy {
@@ -244,6 +256,41 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What is known by now.
+struct Measured<'a> {
+    samples: Samples,
+    setting: Setting,
+    json: Option<Json<'a>>,
+    /// What has become of the file.
+    failure: Option<String>,
+}
+
+impl Measured<'_> {
+    /// Takes lines of [`Samples::read`], and writes a record for each value at once: the rest may take long, or be ended.
+    fn hear(&mut self, text: &str) {
+        for (case, api) in self.samples.read(text) {
+            let record = record::so_far(case, &api, &self.samples, &self.setting);
+            if let (Some(json), Some(record)) = (&mut self.json, record)
+                && let Err(why) = json.write(&[record])
+            {
+                self.failure.get_or_insert(why);
+            }
+        }
+    }
+
+    /// No more values of these cases will come. Errors: the file could not be written.
+    fn finish(&mut self, cases: &[Case]) -> Result<Vec<Record>, String> {
+        let done = record::all(cases, &self.samples, &self.setting);
+        if let Some(json) = &mut self.json {
+            json.write(&done)?;
+        }
+        match self.failure.take() {
+            None => Ok(done),
+            Some(why) => Err(why),
+        }
+    }
 }
 
 /// The file of records.

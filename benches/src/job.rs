@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use unipgas_core::job::Launch;
 use unipgas_core::job::launch::{Outcome, Output};
 
@@ -12,7 +11,6 @@ use crate::case::Case;
 use crate::ctx::now_ns;
 use crate::network::hosts::{Place, worker_args};
 use crate::network::hub::Hub;
-use crate::samples::Samples;
 use crate::worker::{Order, Token};
 
 /// How to measure.
@@ -29,14 +27,9 @@ pub struct How {
     pub limit: Duration,
 }
 
-/// Runs `cases`, all of which have the same number of processes, with each column in turn. `heard` gets what is measured at once, where that is
-/// possible.
-pub fn run(
-    cases: &[Case],
-    how: &How,
-    samples: &mut Samples,
-    heard: &(dyn Fn(&str) + Sync),
-) -> Result<(), String> {
+/// Runs `cases`, all of which have the same number of processes, with each column in turn. `heard` gets the lines of what is measured; of processes that
+/// share no memory, at once.
+pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
     let Some(size) = cases.first().map(|c| c.processes) else {
         return Ok(());
     };
@@ -58,29 +51,19 @@ pub fn run(
             launch.backend = Some(how.backend.clone());
             arena.control(STARTS).store(now_ns(), Ordering::Release);
             let outcome = launch.run().map_err(|e| e.to_string());
-            samples.read(&arena.text());
+            arena.text().lines().for_each(heard);
             outcome_of(&outcome?, how.limit)
         }
         Some(place) => {
             let hub = Hub::open(place.address()?)?;
             let order = order(Token::Network(hub.token()));
             let over = AtomicBool::new(false);
-            let text = Mutex::new(String::new());
-            let said = |line: &str| {
-                heard(line);
-                let mut text = text.lock();
-                text.push_str(line);
-                text.push('\n');
-            };
-            let outcome = std::thread::scope(|scope| {
-                scope.spawn(|| hub.serve(size as usize, &|| over.load(Ordering::Acquire), &said));
+            std::thread::scope(|scope| {
+                scope.spawn(|| hub.serve(size as usize, &|| over.load(Ordering::Acquire), heard));
                 let outcome = place.run(size, &order, how.limit);
                 over.store(true, Ordering::Release);
                 outcome
-            });
-            let text = text.into_inner();
-            samples.read(&text);
-            outcome
+            })
         }
     }
 }

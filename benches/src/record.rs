@@ -27,6 +27,11 @@ pub struct Record {
     pub bytes: u64,
     /// Median.
     pub value: f64,
+    /// Of so many values.
+    pub values: usize,
+    /// No more will come; what was told of it before counts no more.
+    #[serde(rename = "final")]
+    pub is_final: bool,
     /// Unit of `value`, `limit` and `best_peer`.
     pub unit: &'static str,
     /// Median of the best bare variant.
@@ -74,6 +79,15 @@ pub struct Setting {
     pub hosts: String,
     /// Whether the processes share no memory.
     pub network: bool,
+}
+
+/// The record of one column as it is by now.
+pub fn so_far(case: Case, api: &str, samples: &Samples, setting: &Setting) -> Option<Record> {
+    let mut record = all(&[case], samples, setting)
+        .into_iter()
+        .find(|record| record.api == api)?;
+    record.is_final = false;
+    Some(record)
 }
 
 /// Whether a column is the machine's.
@@ -143,6 +157,8 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                     .map(|(_, version)| version.clone()),
                 bytes: case.bytes,
                 value: *value,
+                values: samples.count(case, api),
+                is_final: true,
                 unit: case.metric.unit(),
                 limit,
                 ratio_to_limit: limit.map(|l| value / l),

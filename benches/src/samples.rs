@@ -19,9 +19,10 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds a value.
-    pub fn add(&mut self, case: Case, api: &str, value: f64) {
-        if value.is_finite() && value > 0.0 {
+    /// Adds a value. False: it is none.
+    pub fn add(&mut self, case: Case, api: &str, value: f64) -> bool {
+        let is_value = value.is_finite() && value > 0.0;
+        if is_value {
             self.values
                 .entry((case, api.into()))
                 .or_default()
@@ -29,6 +30,12 @@ impl Samples {
         } else {
             self.note(format!("{case} {api}: {value} is no measurement"));
         }
+        is_value
+    }
+
+    /// How many values a column has.
+    pub fn count(&self, case: Case, api: &str) -> usize {
+        self.values.get(&(case, api.into())).map_or(0, Vec::len)
     }
 
     /// Adds a remark, unless it is there already.
@@ -38,8 +45,9 @@ impl Samples {
         }
     }
 
-    /// Takes over lines "CASE API VALUE", "! CASE API REASON" and "= PROVIDER RELEASE".
-    pub fn read(&mut self, text: &str) {
+    /// Takes over lines "CASE API VALUE", "! CASE API REASON" and "= PROVIDER RELEASE". What has got a value.
+    pub fn read(&mut self, text: &str) -> Vec<(Case, Api)> {
+        let mut added = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("! ours: ") {
                 self.note(format!("core, gaspi: {rest}"));
@@ -65,10 +73,13 @@ impl Samples {
                     words.next()?.parse::<f64>().ok()?,
                 ))
             })();
-            if let Some((case, api, value)) = parsed {
-                self.add(case, &api, value);
+            if let Some((case, api, value)) = parsed
+                && self.add(case, &api, value)
+            {
+                added.push((case, api));
             }
         }
+        added
     }
 
     /// The columns of a case with their medians.

@@ -96,22 +96,24 @@ impl Peers {
 
     /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end, or
     /// could do nothing, is not asked again.
-    pub fn measure(&mut self, index: usize, cases: &[Case], quick: bool, samples: &mut Samples) {
-        let Some(processes) = cases.first().map(|c| c.processes) else {
-            return;
-        };
-        if self.stuck.contains(&(index, processes)) {
-            return;
+    /// Gives the lines of what was measured, and what went wrong.
+    pub fn measure(
+        &mut self,
+        index: usize,
+        cases: &[Case],
+        quick: bool,
+    ) -> (String, Option<String>) {
+        let processes = cases.first().map_or(0, |c| c.processes);
+        if cases.is_empty() || self.stuck.contains(&(index, processes)) {
+            return (String::new(), None);
         }
         let peer = &self.ready[index];
         let start = Instant::now();
         let (text, failure) = peer.measure(cases, quick);
-        samples.read(&text);
-        if let Some(why) = failure {
-            samples.note(format!("{}: {why}", peer.name()));
-            if start.elapsed() >= LIMIT || text.is_empty() {
-                self.stuck.push((index, processes));
-            }
+        let name = peer.name();
+        if failure.is_some() && (start.elapsed() >= LIMIT || text.is_empty()) {
+            self.stuck.push((index, processes));
         }
+        (text, failure.map(|why| format!("{name}: {why}")))
     }
 }
