@@ -185,8 +185,8 @@ impl Endpoint {
                 self.net.written_untold(written)
             };
             for _ in 0..TRIES {
-                let gathered = self.requests.gather(dst.region, owner.into(), after, write);
-                match gathered {
+                let (requests, to) = (&self.requests, owner.into());
+                match requests.gather(dst.region, to, after, context, write) {
                     None => break,
                     Some(Err(Error::NotNow)) => self.make_room(),
                     Some(gathered) => {

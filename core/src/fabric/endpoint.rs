@@ -353,9 +353,7 @@ impl Endpoint {
         if !self.driven {
             return;
         }
-        for channel in &self.channels {
-            channel.poll(&mut |completion| self.ended(completion));
-        }
+        self.poll(&mut |completion| self.ended(completion));
     }
 
     /// As [`progress`](Endpoint::progress), for who waits for something else than the end of what was posted here ([`Channel::report`]).
@@ -364,9 +362,7 @@ impl Endpoint {
         if !self.driven {
             return;
         }
-        for channel in &self.channels {
-            channel.report(&mut |completion| self.ended(completion));
-        }
+        self.report_to(&mut |completion| self.ended(completion));
     }
 
     #[cold]
@@ -437,6 +433,13 @@ impl Endpoint {
     pub fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         for channel in &self.channels {
             channel.poll(sink);
+        }
+    }
+
+    /// As [`poll`](Endpoint::poll), for who does not wait for these ends ([`Channel::report`]).
+    pub fn report_to(&self, sink: &mut dyn FnMut(Completion)) {
+        for channel in &self.channels {
+            channel.report(sink);
         }
     }
 

@@ -17,8 +17,8 @@ bitflags::bitflags! {
         /// Of every line of the destination ([`LINE`](crate::lines::LINE) bytes), and of its parts at both ends, the last aligned word
         /// becomes visible after the other bytes (uTofu guide §2.2.10). Of puts and gets.
         const LINES = 8;
-        /// Its end may be reported together with those of others, when somebody [polls](crate::transport::Channel::poll). Of puts and notices with
-        /// context 0, whose bytes are [`INLINE`](Flags::INLINE).
+        /// Its end may be reported together with those of others to that peer that have the same context, when somebody
+        /// [polls](crate::transport::Channel::poll). Of puts and notices whose bytes are [`INLINE`](Flags::INLINE), and whose context is below 2^63.
         const GATHERED = 16;
     }
 }

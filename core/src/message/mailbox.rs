@@ -24,6 +24,8 @@ use crate::{Endpoint, Error, Result};
 /// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
 pub(super) const GET: u64 = 1 << 32;
 const BEARERS: u32 = 33;
+/// So contexts are below those that cannot be [gathered](crate::op::Flags::GATHERED).
+const MOST_BEARERS: u32 = 1 << 28;
 
 /// Where a peer's mailbox is.
 pub struct PeerMailbox {
@@ -258,7 +260,7 @@ impl Mailbox {
         self.window.reset(peer);
         self.outgoing[place] = None;
         self.debts[place] = Debt::default();
-        self.bearers[place] = self.bearers[place].wrapping_add(1) & (u32::MAX >> 1);
+        self.bearers[place] = (self.bearers[place] + 1) % MOST_BEARERS;
         true
     }
 
@@ -272,7 +274,8 @@ impl Mailbox {
     #[cold]
     fn poll_endpoint(&mut self) {
         let mut ends: Vec<Completion> = Vec::new();
-        self.endpoint.poll(&mut |completion| {
+        // Nobody waits for the end of a put: that it cannot be done is told without being asked for.
+        self.endpoint.report_to(&mut |completion| {
             if completion.context & GET != 0 || completion.result.is_err() {
                 ends.push(completion);
             }

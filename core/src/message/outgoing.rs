@@ -121,7 +121,15 @@ impl Outgoing {
             };
             // SAFETY:
             // - readable by the caller's word; the bytes are taken before the call returns.
-            unsafe { endpoint.put(from, to, payload.len, Flags::INLINE, context) }?;
+            unsafe {
+                endpoint.put(
+                    from,
+                    to,
+                    payload.len,
+                    Flags::INLINE | Flags::GATHERED,
+                    context,
+                )
+            }?;
             line.point(begin);
             end = next;
         } else if payload.len > 0 {
@@ -173,7 +181,7 @@ impl Outgoing {
             slot: at(offset + LINE - 4),
             value: mark,
         };
-        let flags = Flags::INLINE | Flags::ORDERED;
+        let flags = Flags::INLINE | Flags::ORDERED | Flags::GATHERED;
         // SAFETY:
         // - a local, whose bytes are taken before the call returns.
         unsafe { endpoint.put_notify(from, at(offset), LINE - 4, notice, flags, context) }?;
@@ -199,7 +207,8 @@ impl Outgoing {
             region: &self.mailbox,
             offset,
         };
-        endpoint.notify(Notice { slot, value }, Flags::ORDERED, context)?;
+        let flags = Flags::ORDERED | Flags::GATHERED;
+        endpoint.notify(Notice { slot, value }, flags, context)?;
         Ok(())
     }
 

@@ -27,6 +27,9 @@ use crate::registration::Registrations;
 use crate::transport::{Channel, Limits};
 use crate::{Error, Result};
 
+/// In the contexts of what is no operation of [`State`]: the network takes it as it is.
+const PLAIN: u64 = 1 << 63;
+
 /// A channel of a network with limits.
 pub(crate) struct Limited {
     shared: Arc<Shared>,
@@ -48,7 +51,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Their numbers, and one, are the contexts of their pieces.
+    /// Their numbers are the contexts of their pieces.
     operations: Slab<Operation>,
     /// For each peer what has not left whole, in the order of posting.
     waiting: BTreeMap<u32, VecDeque<usize>>,
@@ -86,7 +89,7 @@ impl Operation {
             let issued = unsafe {
                 let (limits, inner) = (&shared.limits, &*shared.inner);
                 self.work
-                    .issue(at, self.flags, limits, inner, number as u64 + 1)
+                    .issue(at, self.flags, limits, inner, number as u64)
             };
             let (outcome, next) = issued.map_err(|error| self.work.error(error, &shared.limits))?;
             self.under_way += usize::from(outcome == Outcome::Pending);
@@ -137,10 +140,12 @@ impl State {
             Look::Report => shared.inner.report(&mut sink),
         }
         for Completion { context, result } in ends {
-            let Some(number) = (context as usize).checked_sub(1) else {
+            if context & PLAIN != 0 {
+                let context = context & !PLAIN;
                 self.ended.push_back(Completion { context, result });
                 continue;
-            };
+            }
+            let number = context as usize;
             let Some(operation) = self.operations.get_mut(number) else {
                 continue;
             };
@@ -317,15 +322,17 @@ impl Limited {
         len: usize,
         flags: Flags,
         context: u64,
-        post: impl FnOnce(&dyn Channel, Flags) -> Result<Outcome>,
+        post: impl FnOnce(&dyn Channel, Flags, u64) -> Result<Outcome>,
     ) -> Option<Result<Outcome>> {
         let shared = &*self.shared;
-        let plain = context == 0 && len <= shared.limits.inline && !flags.contains(Flags::LINES);
+        let gathers = context == 0 || flags.contains(Flags::GATHERED) && context < PLAIN;
+        let plain = gathers && len <= shared.limits.inline && !flags.contains(Flags::LINES);
         if !plain || shared.waiting.load(Ordering::Acquire) > 0 {
             return None;
         }
         shared.pending.fetch_add(1, Ordering::AcqRel);
-        let posted = post(&*shared.inner, flags | Flags::INLINE | Flags::GATHERED);
+        let flags = flags | Flags::INLINE | Flags::GATHERED;
+        let posted = post(&*shared.inner, flags, context | PLAIN);
         if posted != Ok(Outcome::Pending) {
             shared.pending.fetch_sub(1, Ordering::AcqRel);
         }
@@ -361,7 +368,9 @@ impl Channel for Limited {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        let put = |inner: &dyn Channel, flags| unsafe { inner.put(src, dst, len, flags, 0) };
+        let put = |inner: &dyn Channel, flags, context| unsafe {
+            inner.put(src, dst, len, flags, context)
+        };
         self.post_plain(len, flags, context, put)
             .unwrap_or_else(|| self.post(Kept::put(src, dst, len, None), flags, context))
     }
@@ -378,7 +387,7 @@ impl Channel for Limited {
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let notify = |inner: &dyn Channel, flags| inner.notify(notice, flags, 0);
+        let notify = |inner: &dyn Channel, flags, context| inner.notify(notice, flags, context);
         self.post_plain(0, flags, context, notify)
             .unwrap_or_else(|| self.post(Kept::notify(notice), flags, context))
     }
@@ -392,10 +401,10 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let put = |inner: &dyn Channel, flags| {
+        let put = |inner: &dyn Channel, flags, context| {
             // SAFETY:
             // - the caller's word.
-            unsafe { inner.put_notify(src, dst, len, notice, flags, 0) }
+            unsafe { inner.put_notify(src, dst, len, notice, flags, context) }
         };
         self.post_plain(len, flags, context, put)
             .unwrap_or_else(|| self.post(Kept::put(src, dst, len, Some(notice)), flags, context))

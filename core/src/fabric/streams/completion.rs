@@ -56,6 +56,8 @@ pub(super) struct Gathered {
     pub to: u64,
     /// How many.
     pub count: u32,
+    /// Of each of them.
+    pub context: u64,
 }
 
 /// How an operation is carried out, and whether it writes what the operation's caller reads.
@@ -163,11 +165,10 @@ impl Completions {
     }
 
     /// So many gathered ones have.
-    pub(super) fn end_gathered(&self, peer: u32, count: u32, result: Result<()>) {
+    pub(super) fn end_gathered(&self, peer: u32, count: u32, context: u64, result: Result<()>) {
         if count == 0 {
             return;
         }
-        let context = 0;
         self.of(peer).own.fetch_sub(count, Ordering::SeqCst);
         self.ended
             .push((peer, Completion { context, result }, Some(count)));

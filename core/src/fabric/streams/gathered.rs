@@ -34,13 +34,14 @@ impl Drop for Issue {
 impl Issue {
     /// Posts a write of the network's own to the peer that it knows by `to`. `post` does it; the bytes are taken in the call, and nobody tells its end: it is
     /// [gathered](crate::op::Flags::GATHERED). Such writes of a channel to a peer are visible there in order, and what the peer is asked comes after them. `None`: it
-    /// has to wait, and is to be posted like others. Gives how many there are now; when they are [enough](Issue::enough) somebody should
+    /// has to wait, or others are gathered with another context, and is to be posted like others. Gives how many there are now; when they are [enough](Issue::enough) somebody should
     /// [ask](Issue::ask_for_gathered) for their end. Errors: as for [`post_own`](Issue::post_own).
     pub fn gather(
         &self,
         region: &RemoteRegion,
         to: u64,
         after: After,
+        context: u64,
         post: impl FnOnce() -> Result<()>,
     ) -> Option<Result<u32>> {
         let Some(imported) = imported(region) else {
@@ -55,20 +56,20 @@ impl Issue {
         if let Err(full) = completions.begin_gathered(peer, MOST) {
             return Some(Err(full));
         }
-        let gathered = self.gather_to(imported, peer, to, post);
-        if gathered.is_err() {
+        let gathered = self.gather_to(imported, peer, (to, context), post);
+        if !matches!(gathered, Ok(Some(_))) {
             completions.take_back_gathered(peer, 1);
         }
-        Some(gathered)
+        gathered.transpose()
     }
 
     fn gather_to(
         &self,
         imported: &Imported,
         peer: u32,
-        to: u64,
+        (to, context): (u64, u64),
         post: impl FnOnce() -> Result<()>,
-    ) -> Result<u32> {
+    ) -> Result<Option<u32>> {
         let (completions, link) = (self.completions(), &imported.link);
         link.check()?;
         // Held until it has left: what is asked for meanwhile would not come after it.
@@ -77,12 +78,15 @@ impl Issue {
             return Err(Error::StaleRegion);
         }
         let first = gathered.of.is_none();
+        if !first && gathered.context != context {
+            return Ok(None);
+        }
         if first {
             self.home.count(link);
             let waiting = Waiting {
                 completions: completions.clone(),
                 peer,
-                context: 0,
+                context,
                 kind: KIND,
                 landing: None,
                 ends: Ends::Gathering,
@@ -90,6 +94,7 @@ impl Issue {
             let number = link.begin_own(waiting, &imported.current)?;
             gathered.of = Some((link.clone(), number));
             gathered.to = to;
+            gathered.context = context;
         }
         completions.leaves(peer, KIND);
         if let Err(error) = post() {
@@ -107,7 +112,7 @@ impl Issue {
         if first {
             completions.gathers(peer);
         }
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// See [`gather`](Issue::gather).

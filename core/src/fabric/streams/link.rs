@@ -51,7 +51,7 @@ impl Waiting {
             }
         };
         if let Some(count) = count {
-            return self.completions.end_gathered(self.peer, count, result);
+            return (self.completions).end_gathered(self.peer, count, self.context, result);
         }
         self.completions.is_done(self.peer, self.kind);
         self.completions.end(self.peer, self.context, result);

@@ -6,6 +6,8 @@ use crate::streams::After;
 
 /// What asks for the ends.
 const ASK: u64 = 1000;
+/// Of what is gathered.
+const CONTEXT: u64 = 7;
 
 impl Node {
     fn gather(&self, region: &RemoteRegion, refused: bool) -> Option<Result<u32>> {
@@ -13,7 +15,7 @@ impl Node {
             true => Err(Error::NotNow),
             false => Ok(()),
         };
-        self.channel.gather(region, 5, After::empty(), post)
+        (self.channel).gather(region, 5, After::empty(), CONTEXT, post)
     }
 
     fn ask(&self, queue: &Queue) {
@@ -37,6 +39,9 @@ fn one_says_for_all_before_it_that_they_have_ended() {
     for count in 1..=3 {
         assert_eq!(node.gather(&region, false), Some(Ok(count)));
     }
+    // Those with another context have ends of their own.
+    let other_context = (node.channel).gather(&region, 5, After::empty(), CONTEXT + 1, || Ok(()));
+    assert_eq!(other_context, None);
     // What there is no room for is none of them.
     assert_eq!(node.gather(&region, true), Some(Err(Error::NotNow)));
     assert_eq!(node.channel.pending(), 3);
@@ -46,14 +51,17 @@ fn one_says_for_all_before_it_that_they_have_ended() {
     // These come after it.
     assert_eq!(node.gather(&region, false), Some(Ok(1)));
     assert!(queue.take(ASK).end(Ok(())));
-    assert_eq!(node.next_ends(3), [(0, Ok(())), (0, Ok(())), (0, Ok(()))]);
+    assert_eq!(
+        node.next_ends(3),
+        [(CONTEXT, Ok(())), (CONTEXT, Ok(())), (CONTEXT, Ok(()))]
+    );
     assert_eq!(node.channel.pending(), 1);
     queue.0.lock().refuses = 1;
     node.ask(&queue);
     assert_eq!(queue.contexts(), [0; 0]);
     node.ask(&queue);
     assert!(queue.take(ASK).end(Err(Error::AccessDenied)));
-    assert_eq!(node.next_ends(1), [(0, Err(Error::AccessDenied))]);
+    assert_eq!(node.next_ends(1), [(CONTEXT, Err(Error::AccessDenied))]);
     assert_eq!(node.channel.pending(), 0);
 }
 
@@ -113,7 +121,7 @@ fn they_end_with_their_peer() {
         node.wires.end_all();
         let many = if asked { 3 } else { 2 };
         let ends = node.next_ends(many);
-        assert_eq!(ends, vec![(0, Err(Error::PeerDead)); many]);
+        assert_eq!(ends, vec![(CONTEXT, Err(Error::PeerDead)); many]);
         assert_eq!(node.channel.pending(), 0);
         assert_eq!(node.gather(&region, false), Some(Err(Error::PeerDead)));
         node.ask(&queue);
