@@ -312,7 +312,8 @@ impl Limited {
             // - the word of whoever has called an operation, and has not got its answer.
             unsafe { work.hold(flags, &self.shared.limits, registrations) }?;
         }
-        self.shared.post(work, flags, context)
+        // Each of its pieces is asked for.
+        (self.shared).post(work, flags.difference(Flags::GATHERED), context)
     }
 
     /// Posts what the network takes in the call, as it is, and what nobody asks for alone. `None`: it has to be posted like all others.

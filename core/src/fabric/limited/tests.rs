@@ -49,6 +49,7 @@ impl Channel for Network {
         assert!(len <= self.limits.largest);
         assert!(!flags.contains(Flags::INLINE) || len <= self.limits.inline);
         assert!(!flags.contains(Flags::LINES) || self.limits.lines);
+        assert!(!flags.contains(Flags::GATHERED) || flags.contains(Flags::INLINE));
         let mut bytes = vec![0; len];
         // SAFETY:
         // - the caller's word.
@@ -219,6 +220,26 @@ const NARROW: Limits = Limits {
     largest: 100,
     depth: 3,
 };
+
+#[test]
+fn what_is_too_long_to_be_gathered_is_not() {
+    let bench = Bench::new(NARROW);
+    let (one, bytes) = (region(1), [7u8; 9]);
+    for len in [8, 9] {
+        let to = Remote {
+            region: &one,
+            offset: 0,
+        };
+        let flags = Flags::INLINE | Flags::GATHERED;
+        // SAFETY:
+        // - the bytes outlive the operation.
+        let posted = unsafe { (bench.limited).put(local(&bytes), to, len, flags, 77) };
+        assert_eq!(posted, Ok(Outcome::Pending));
+        assert_eq!(bench.finish(), [(77, Ok(()))]);
+        let gathered = (bench.given.lock().pop()).map(|one| one.flags.contains(Flags::GATHERED));
+        assert_eq!(gathered, Some(len == 8));
+    }
+}
 
 #[test]
 fn long_transfers_go_in_pieces_and_end_once() {
