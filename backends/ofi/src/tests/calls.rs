@@ -1,13 +1,14 @@
 //! What an operation costs: calls of the provider, counted in its tables.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::region::Rights;
 use unipgas_core::transport::Transport;
-use unipgas_core::{Deadline, Error};
+use unipgas_core::{Deadline, Engine, Error};
 use unipgas_libfabric_sys::*;
 
 use super::strangers::place;
@@ -140,4 +141,83 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         ..alone
     };
     assert_eq!(CALLS.get(), asked);
+}
+
+/// Calls of two processes for messages.
+static SENDS: AtomicUsize = AtomicUsize::new(0);
+static RECEIVES: AtomicUsize = AtomicUsize::new(0);
+static MESSAGES: OnceLock<fi_ops_msg> = OnceLock::new();
+
+unsafe extern "C" fn send(
+    ep: *mut fid_ep,
+    from: *const c_void,
+    len: usize,
+    desc: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    SENDS.fetch_add(1, Ordering::SeqCst);
+    let table = MESSAGES.get().unwrap();
+    // SAFETY:
+    // - as it was called.
+    unsafe { (table.send)(ep, from, len, desc, to, context) }
+}
+
+unsafe extern "C" fn recv(
+    ep: *mut fid_ep,
+    into: *mut c_void,
+    len: usize,
+    desc: *mut c_void,
+    from: u64,
+    context: *mut c_void,
+) -> isize {
+    RECEIVES.fetch_add(1, Ordering::SeqCst);
+    let table = MESSAGES.get().unwrap();
+    // SAFETY:
+    // - as it was called.
+    unsafe { (table.recv)(ep, into, len, desc, from, context) }
+}
+
+#[test]
+fn a_fetch_add_is_a_question_and_an_answer() {
+    let Some((one, two)) = place().zip(place()) else {
+        return;
+    };
+    let (one, two) = (Arc::new(one), Arc::new(two));
+    let asking = Engine::new(vec![one.clone()]).unwrap();
+    let owner = Engine::new(vec![two.clone()]).unwrap();
+    let memory = owner.allocate(64, Rights::FULL).unwrap();
+    let there = asking.connect(&owner.address().unwrap()).unwrap();
+    let region = there.import(&memory.key()).unwrap();
+    let endpoint = asking.endpoint(8).unwrap();
+    let word = Remote {
+        region: &region,
+        offset: 8,
+    };
+    assert_eq!(endpoint.fetch_add(&asking, word, 1), Ok(0));
+    let settle = || {
+        // Those of the import and of the first one have been posted again.
+        while one.progress() | two.progress() {}
+    };
+    settle();
+    for place in [&one, &two] {
+        let ep = place.net.fabric.endpoint();
+        // SAFETY:
+        // - the endpoint is open; other threads see the one table or the other, and both stay; all endpoints of the provider have one.
+        unsafe {
+            let table = *MESSAGES.get_or_init(|| *(*ep).msg);
+            (*ep).msg = Box::leak(Box::new(fi_ops_msg {
+                send,
+                recv,
+                ..table
+            }));
+        }
+    }
+    const MANY: usize = 100;
+    for nth in 1..=MANY {
+        assert_eq!(endpoint.fetch_add(&asking, word, 1), Ok(nth as u64));
+    }
+    settle();
+    let [sends, receives] = [&SENDS, &RECEIVES].map(|calls| calls.load(Ordering::SeqCst));
+    assert_eq!((sends, receives), (2 * MANY, 2 * MANY));
 }

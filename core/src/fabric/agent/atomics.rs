@@ -96,12 +96,14 @@ pub(crate) unsafe fn atomic(request: &AtomicRequest, flags: Flags) -> Vec<u8> {
         flags: flags.bits() as u16,
         count: count as u16,
     };
-    let mut message = bytes_of(&envelope).to_vec();
     let arrays = [(operand, reads_operand(op)), (compare, reads_comparand(op))];
+    let len = count * ty.size();
+    let mut message = Vec::with_capacity(ENVELOPE + arrays.len() * len);
+    message.extend_from_slice(bytes_of(&envelope));
     for (array, _) in arrays.into_iter().filter(|(_, read)| *read) {
         // SAFETY:
         // - so many elements by the caller's word.
-        message.extend_from_slice(unsafe { std::slice::from_raw_parts(array, count * ty.size()) });
+        message.extend_from_slice(unsafe { std::slice::from_raw_parts(array, len) });
     }
     message
 }

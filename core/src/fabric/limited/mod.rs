@@ -56,6 +56,8 @@ struct State {
     /// For each peer what has not left whole, in the order of posting.
     waiting: BTreeMap<u32, VecDeque<usize>>,
     ended: VecDeque<Completion>,
+    /// Empty: room for what is learned at once.
+    ends: Vec<Completion>,
 }
 
 /// For whom the ends below are looked for.
@@ -133,13 +135,13 @@ impl State {
 
     /// Learns what has ended below.
     fn collect(&mut self, shared: &Shared, how: Look) {
-        let mut ends = Vec::new();
+        let mut ends = std::mem::take(&mut self.ends);
         let mut sink = |completion| ends.push(completion);
         match how {
             Look::Poll => shared.inner.poll(&mut sink),
             Look::Report => shared.inner.report(&mut sink),
         }
-        for Completion { context, result } in ends {
+        for Completion { context, result } in ends.drain(..) {
             if context & PLAIN != 0 {
                 let context = context & !PLAIN;
                 self.ended.push_back(Completion { context, result });
@@ -157,6 +159,7 @@ impl State {
                 self.end(number);
             }
         }
+        self.ends = ends;
     }
 
     /// Issues what waits, as far as the network takes it. A peer to which it takes nothing does not stop others.

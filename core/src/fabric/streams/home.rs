@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub struct Home {
     links: RwLock<Vec<Arc<Link>>>,
     /// Those whose late operations the agent sends.
     issues: Mutex<Vec<Weak<Issue>>>,
+    /// How many of them have some.
+    with_late: Arc<AtomicUsize>,
     channels: AtomicU32,
     /// Peers have released what operations may be at still.
     forgets: AtomicBool,
@@ -95,6 +97,7 @@ impl Home {
             has_new_links: AtomicBool::new(false),
             links: RwLock::default(),
             issues: Mutex::default(),
+            with_late: Arc::default(),
             channels: AtomicU32::new(0),
             forgets: AtomicBool::new(false),
             lost: Mutex::default(),
@@ -218,16 +221,26 @@ impl Home {
         issues.push(Arc::downgrade(issue));
     }
 
+    /// See [`Queue::new`](super::late::Queue::new).
+    pub(super) fn channels_with_late(&self) -> &Arc<AtomicUsize> {
+        &self.with_late
+    }
+
     /// Something has happened that operations and threads may wait for.
     pub(super) fn tell_of_news(&self) {
-        let issues: Vec<_> = self
-            .issues
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        issues.iter().for_each(|issue| issue.send_late());
+        // Who keeps an operation counts it first, and looks then whether it has to wait: one of both sees the other.
+        fence(Ordering::SeqCst);
+        if self.with_late.load(Ordering::SeqCst) > 0 {
+            self.send_late();
+        }
         self.registered.bell().ring_if_heard();
+    }
+
+    #[cold]
+    fn send_late(&self) {
+        let there = |issues: &Vec<Weak<Issue>>| issues.iter().filter_map(Weak::upgrade).collect();
+        let issues: Vec<_> = there(&self.issues.lock());
+        issues.iter().for_each(|issue| issue.send_late());
     }
 
     /// What a peer has released is to be forgotten when operations have ended.

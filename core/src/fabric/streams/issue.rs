@@ -68,7 +68,7 @@ impl Requests {
             home: home.clone(),
             id: home.next_channel(),
             completions: Arc::new(Completions::new(depth)),
-            late: Queue::default(),
+            late: Queue::new(home.channels_with_late()),
             most_gathered: (depth / 4).clamp(1, GATHERED) as u32,
         });
         home.serve_late(&issue);

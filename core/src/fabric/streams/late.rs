@@ -32,14 +32,36 @@ pub(super) enum What {
 }
 
 /// Those of one channel, by peers; of those that have some.
-#[derive(Default)]
 pub(super) struct Queue {
     late: Mutex<BTreeMap<u32, VecDeque<Late>>>,
     /// Peers that have some; also while one may get some.
     peers: AtomicUsize,
+    /// Channels of the process that have such peers.
+    channels: Arc<AtomicUsize>,
 }
 
 impl Queue {
+    /// Of a channel of the process that counts in `channels` which have some, or may get some.
+    pub fn new(channels: &Arc<AtomicUsize>) -> Self {
+        Queue {
+            late: Mutex::default(),
+            peers: AtomicUsize::new(0),
+            channels: channels.clone(),
+        }
+    }
+
+    /// For who has the lock: so many peers have some.
+    fn count(&self, peers: usize) {
+        let before = self.peers.load(Ordering::Relaxed);
+        if before == 0 && peers > 0 {
+            self.channels.fetch_add(1, Ordering::SeqCst);
+        }
+        self.peers.store(peers, Ordering::SeqCst);
+        if before > 0 && peers == 0 {
+            self.channels.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Whether there are none, and none is being sent.
     pub fn is_empty(&self) -> bool {
         self.peers.load(Ordering::Acquire) == 0
@@ -54,7 +76,7 @@ impl Queue {
     ) -> crate::Result<bool> {
         let mut late = self.late.lock();
         // Who ends what holds it up looks for late ones afterwards.
-        self.peers.store(late.len() + 1, Ordering::SeqCst);
+        self.count(late.len() + 1);
         fence(Ordering::SeqCst);
         let kept = match late.contains_key(&peer) || held_up() {
             false => Ok(false),
@@ -63,7 +85,7 @@ impl Queue {
                 true
             }),
         };
-        self.peers.store(late.len(), Ordering::Release);
+        self.count(late.len());
         kept
     }
 
@@ -91,6 +113,12 @@ impl Queue {
             }
             !late.is_empty()
         });
-        self.peers.store(late.len(), Ordering::Release);
+        self.count(late.len());
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.count(0);
     }
 }
