@@ -2,7 +2,8 @@
 
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::RemoteKey;
-use unipgas_core::{Flags, Local, Remote};
+use unipgas_core::transport::LONGEST_MESSAGE;
+use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
 use crate::operation::{Counted, Report};
@@ -309,10 +310,31 @@ impl Endpoint {
             };
             let part = &remote[there];
             let address = part.address.wrapping_add(there_at as u64);
+            let along = target.along.filter(|_| single && len <= LONGEST_MESSAGE);
+            let along = along.map(|record| (target.inbox.clone(), record));
             let there = match target.place(domain, part.key, address, len, access) {
                 Ok(place) => place,
                 Err(errno) => return Some(Err(errno)),
             };
+            if let Some((inbox, record)) = &along
+                && there.region.is_asynchronous()
+            {
+                let inbox = inbox.into();
+                // SAFETY:
+                // - valid until the call returns, by the caller's word.
+                let put = unsafe {
+                    channel.put_deliver(here, there, len, inbox, *record, flags, context)
+                };
+                match put {
+                    // The notice follows the data.
+                    Err(Error::Unsupported) => {}
+                    put => {
+                        let pending = put == Ok(Outcome::Pending);
+                        target.along = target.along.filter(|_| !pending);
+                        return Some(put.map_err(|error| target.why(error)));
+                    }
+                }
+            }
             // SAFETY:
             // - the local bytes are valid by the caller's word; where they are only until the call returns, the flag says so.
             let outcome = unsafe {

@@ -28,8 +28,9 @@ struct Operation {
     left: u32,
     error: Option<Errno>,
     notice: Option<Record>,
-    /// The notice is under way.
+    /// The notice is under way; and it has been refused, for want of room.
     telling: bool,
+    refused: bool,
     /// Words of the target that are raised when the effects are visible and the notice has been given.
     counting: Vec<NonZeroU32>,
 }
@@ -231,7 +232,10 @@ impl State {
             true => self.operations.vacant_key() as u64 + 1,
             false => 0,
         };
+        // One at a time: those behind one that is refused would overtake it.
+        let goes_along = !self.told.contains(&job.to) && !self.is_to_be_told(job.to);
         let target = self.targets[job.to as usize].as_mut().expect("just found");
+        target.along = job.notice.filter(|_| asynchronous && goes_along);
         let (mut left, mut error) = (0, None);
         if !target.uncounted {
             target.begin_counting(&self.domain, job.report.counted == Counted::Write);
@@ -247,6 +251,8 @@ impl State {
             }
         }
         let notice = job.notice;
+        let telling =
+            asynchronous && goes_along && notice.is_some() && target.along.take().is_none();
         let mut counting = Vec::new();
         if !target.counting.is_empty() {
             if left == 0 && notice.is_none() && error.is_none() {
@@ -274,21 +280,31 @@ impl State {
             left,
             error,
             notice,
-            telling: false,
+            telling,
+            refused: false,
             counting,
         };
         let told = notice.is_some() || !operation.counting.is_empty();
         let key = self.operations.insert(operation);
-        if told {
+        if telling {
+            self.told.push(job.to);
+        } else if told {
             self.notices.push_back(key);
-            if left == 0 {
+            if left == 0 || goes_along {
                 self.tell_targets(reports);
             }
         }
         Ok(())
     }
 
-    /// Tells targets of operations whose parts have all ended, in the order of their posting.
+    /// Whether a target has to be told of an operation that has been posted.
+    fn is_to_be_told(&self, to: u64) -> bool {
+        let mut notices = self.notices.iter();
+        notices.any(|key| self.operations.get(*key).is_some_and(|one| one.to == to))
+    }
+
+    /// Tells targets of operations, in the order of their posting, one of each target at a time: where there is no room for one, those behind it wait. What they are
+    /// told comes after the parts that are under way.
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
@@ -302,7 +318,9 @@ impl State {
             let to = operation.to;
             if stuck.contains(&to) {
                 self.notices.push_back(key);
-            } else if operation.left > 0 || !self.tell_target(reports, key) {
+            } else if operation.left > 0 && operation.error.is_some()
+                || !self.tell_target(reports, key)
+            {
                 self.notices.push_back(key);
                 stuck.push(to);
             } else if self.told.contains(&to) {
@@ -331,14 +349,16 @@ impl State {
                 }
             });
             match outcome {
-                Ok(Some(Outcome::Complete)) => operation.notice = None,
-                Ok(Some(Outcome::Pending)) => {
-                    (operation.telling, operation.left) = (true, 1);
-                    self.told.push(operation.to);
-                    return true;
-                }
+                Ok(Some(Outcome::Complete)) if operation.left == 0 => operation.notice = None,
+                Ok(Some(Outcome::Complete)) => {}
+                Ok(Some(Outcome::Pending)) => operation.left += 1,
                 Ok(None) => return false,
                 Err(errno) => operation.error = Some(errno),
+            }
+            if operation.left > 0 {
+                operation.telling = true;
+                self.told.push(operation.to);
+                return true;
             }
         }
         self.count_or_end(reports, key);
@@ -408,19 +428,9 @@ impl State {
                 continue;
             };
             operation.left -= 1;
-            let told = std::mem::take(&mut operation.telling);
-            if told {
-                let to = operation.to;
-                self.told.retain(|other| *other != to);
-            }
             match completion.result {
-                Ok(()) if told => operation.notice = None,
                 Ok(()) => {}
-                Err(Error::InboxFull) if told => {
-                    // It was the first, and stays that.
-                    self.notices.push_front(key);
-                    continue;
-                }
+                Err(Error::InboxFull) if operation.telling => operation.refused = true,
                 Err(error) => {
                     let errno = match target_of(&mut self.targets, operation) {
                         Some(target) => target.why(error),
@@ -429,11 +439,25 @@ impl State {
                     operation.error.get_or_insert(errno);
                 }
             }
+            if operation.left > 0 {
+                continue;
+            }
+            let told = std::mem::take(&mut operation.telling);
+            if told {
+                let to = operation.to;
+                self.told.retain(|other| *other != to);
+                if std::mem::take(&mut operation.refused) && operation.error.is_none() {
+                    // It was the first, and stays that.
+                    self.notices.push_front(key);
+                    continue;
+                }
+                operation.notice = None;
+            }
             // Those with a notice are waited for by [`State::tell_targets`].
             let untold = operation.notice.is_some() || !operation.counting.is_empty();
             if told {
                 self.count_or_end(reports, key);
-            } else if operation.left == 0 && !untold {
+            } else if !untold {
                 self.end(reports, key);
             }
         }

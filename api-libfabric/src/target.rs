@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::engine::Connection;
+use unipgas_core::inbox::Record;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
 use unipgas_core::transport::Life;
@@ -150,6 +151,8 @@ pub(crate) struct Target {
     tallies: RemoteRegion,
     /// What is to count the operation that is being carried out.
     pub counting: Vec<NonZeroU32>,
+    /// The notice of the operation that is being carried out, as long as it may go along with the data.
+    pub along: Option<Record>,
     /// It has been found dead.
     gone: bool,
     /// Its number among the peers of the mailbox here.
@@ -168,6 +171,7 @@ impl Target {
             uncounted: counts(&directory) == Some(Counts::default()),
             tallies: import(&directory.tallies)?,
             counting: Vec::new(),
+            along: None,
             connection,
             directory: region,
             gone: false,

@@ -371,6 +371,9 @@ impl Process {
 
     #[inline]
     fn not_yet(&self, set: &Set) -> Result<()> {
+        if let Some(gates) = self.vbgs().unmapped.get() {
+            gates.progress();
+        }
         let idle = set.idle.load(Ordering::Relaxed) + 1;
         set.idle.store(idle, Ordering::Relaxed);
         let patience = if self.network().engine().crowded() {
@@ -388,9 +391,6 @@ impl Process {
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
-        if let Some(gates) = self.vbgs().unmapped.get() {
-            gates.look();
-        }
         std::thread::yield_now();
         let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());

@@ -367,6 +367,26 @@ impl Channel for Endpoint {
         self.requests.deliver(inbox, record, flags, context)
     }
 
+    fn carries(&self) -> bool {
+        true
+    }
+
+    unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let requests = &self.requests;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { requests.put_deliver(src, dst, len, inbox, record, flags, context) }
+    }
+
     fn active_message(
         &self,
         to: Remote<'_>,

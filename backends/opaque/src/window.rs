@@ -102,6 +102,7 @@ mod tests {
         };
         let request = match inbox {
             true => Request::Deliver {
+                put: None,
                 first: place,
                 second: None,
                 overflow: None,

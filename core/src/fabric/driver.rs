@@ -70,6 +70,8 @@ struct Shared {
     driven: Mutex<Vec<Enrolled>>,
     bells: Mutex<Vec<Heard>>,
     under_way: AtomicUsize,
+    /// It sleeps, or is about to, and looks at no beat.
+    sleeps_long: AtomicBool,
     stop: AtomicBool,
     /// Another thread moves networks on.
     left_to_others: AtomicBool,
@@ -265,6 +267,16 @@ impl Driver {
         }
     }
 
+    /// As [`more`](Driver::more), for whose caller it is enough that the progress thread looks within a beat: it is not woken for that if it does so anyway.
+    #[inline]
+    pub fn more_in_time(&self) {
+        // Either this is seen before the thread sleeps, or the thread is seen to sleep.
+        let before = self.shared.under_way.fetch_add(1, Ordering::SeqCst);
+        if before == 0 && self.shared.sleeps_long.load(Ordering::SeqCst) {
+            self.shared.wake();
+        }
+    }
+
     /// `ended` operations no longer are.
     pub fn fewer(&self, ended: usize) {
         self.shared.under_way.fetch_sub(ended, Ordering::AcqRel);
@@ -301,6 +313,7 @@ impl Shared {
             driven: Mutex::default(),
             bells: Mutex::default(),
             under_way: AtomicUsize::new(0),
+            sleeps_long: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             left_to_others: AtomicBool::new(false),
             missed: AtomicBool::new(false),
@@ -368,13 +381,18 @@ impl Shared {
 
     /// Until there is something to do, but not longer than `longest`.
     fn sleep(&self, longest: Option<Duration>) {
-        let beat = (self.under_way.load(Ordering::Acquire) > 0).then_some(BEAT);
+        self.sleeps_long.store(true, Ordering::SeqCst);
+        let beat = (self.under_way.load(Ordering::SeqCst) > 0).then_some(BEAT);
+        if beat.is_some() {
+            self.sleeps_long.store(false, Ordering::SeqCst);
+        }
         // Who rings may fail to sound the alarm.
         let slice = (!self.bells.lock().is_empty()).then_some(SLICE);
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
         // Interrupted or not: what there is to do is seen by those who are driven.
         let _ = readable(&self.events, longest.as_ref());
+        self.sleeps_long.store(false, Ordering::SeqCst);
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 

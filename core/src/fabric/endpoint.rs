@@ -567,6 +567,27 @@ impl Endpoint {
             .deliver(inbox, record, flags, context)
     }
 
+    /// See [`Channel::put_deliver`]. All of it must belong to one peer.
+    ///
+    /// # Safety
+    /// As [`Channel::put_deliver`].
+    #[allow(clippy::too_many_arguments, reason = "those of the channel's")]
+    pub unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let channel = self.channel(dst.region);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
+    }
+
     /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not
     /// [`u32::MAX`].
     pub fn active_message(

@@ -163,8 +163,10 @@ pub enum Kept {
         /// Where previous values go, or null.
         result: Local,
     },
-    /// [`Channel::deliver`].
+    /// [`Channel::deliver`], or [`Channel::put_deliver`].
     Deliver {
+        /// What is written before, where, and how many bytes.
+        put: Option<Box<(Source, Place, usize)>>,
         /// The inbox's first ring.
         first: RemoteRegion,
         /// Its second one.
@@ -242,6 +244,24 @@ impl Kept {
     /// From those of [`Channel::deliver`].
     pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
         Kept::Deliver {
+            put: None,
+            first: inbox.first.clone(),
+            second: inbox.second.cloned(),
+            overflow: inbox.overflow.map(Place::of),
+            record,
+        }
+    }
+
+    /// From those of [`Channel::put_deliver`].
+    pub fn put_deliver(
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+    ) -> Self {
+        Kept::Deliver {
+            put: Some(Box::new((Source::Users(src), Place::of(dst), len))),
             first: inbox.first.clone(),
             second: inbox.second.cloned(),
             overflow: inbox.overflow.map(Place::of),
@@ -294,6 +314,7 @@ impl Kept {
         unsafe {
             match self {
                 Kept::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
+                Kept::Deliver { put: Some(put), .. } => put.0.take(put.2),
                 Kept::Atomic {
                     ty,
                     count,
@@ -357,6 +378,7 @@ impl Kept {
                     channel.atomic(dst, &request, result.desc, flags, context)
                 }
                 Kept::Deliver {
+                    put,
                     first,
                     second,
                     overflow,
@@ -367,7 +389,13 @@ impl Kept {
                         second: second.as_ref(),
                         overflow: overflow.as_ref().map(|word| word.at(0)),
                     };
-                    channel.deliver(inbox, *record, flags, context)
+                    match put {
+                        None => channel.deliver(inbox, *record, flags, context),
+                        Some(put) => {
+                            let (src, dst, len) = (put.0.at(0), put.1.at(0), put.2);
+                            channel.put_deliver(src, dst, len, inbox, *record, flags, context)
+                        }
+                    }
                 }
                 Kept::Message { to, reply, .. } => {
                     channel.active_message(to.at(0), self.message_bytes(), *reply, flags, context)

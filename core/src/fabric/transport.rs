@@ -270,6 +270,32 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
+    /// Whether [`put_deliver`](Channel::put_deliver) is offered.
+    fn carries(&self) -> bool {
+        false
+    }
+
+    /// Writes at most [`LONGEST_MESSAGE`] bytes, which are taken before the call returns, then delivers `record` to the same peer once they are visible. Errors: as for
+    /// both; [`Error::InboxFull`] says that the bytes have been written. [`Error::Unsupported`] where the network does not do both at once: whoever
+    /// calls lets the record follow the data.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[allow(clippy::too_many_arguments, reason = "those of both")]
+    unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let _ = (src, dst, len, inbox, record, flags, context);
+        Err(Error::Unsupported)
+    }
+
     /// Hands `message`, which is taken before the call returns, to the [`Handler`] of the region at `to`, after the data of earlier
     /// operations if flagged so. Its end says that the handler has taken it, and that the answer is in `reply`, as much of it as has room
     /// there. Errors: [`Error::Refused`], [`Error::Unsupported`] where nobody handles messages, [`Error::InvalidArgument`] for more than

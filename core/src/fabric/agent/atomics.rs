@@ -202,7 +202,14 @@ impl Handler for Serving {
     }
 
     fn is_plain(&self, message: &[u8]) -> bool {
-        message.first() != Some(&PROGRAMS)
+        match message.split_at_checked(ENVELOPE) {
+            Some((envelope, bytes)) if envelope.first() == Some(&PROGRAMS) => {
+                let programs = self.programs.try_read();
+                let known = programs.and_then(|programs| programs.clone());
+                known.is_some_and(|handler| handler.is_plain(bytes))
+            }
+            _ => true,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
-use super::wire::{Answer, Elements, Request};
+use super::wire::{Answer, Carried, Elements, Request};
 use crate::atomic::{AtomicForm, ElementLocks};
 use crate::bell::Bell;
 use crate::mapped::{MappedChannel, move_bytes};
@@ -264,6 +264,7 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             flags,
         } => return change(find(slots, to)?, elements, flags),
         Request::Deliver {
+            put,
             first,
             second,
             overflow,
@@ -275,6 +276,12 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
                 second: second.map(|second| second.region),
                 overflow: overflow.map(|word| find(slots, word)).transpose()?,
             };
+            if let Some(Carried { to, bytes, flags }) = put {
+                let (src, dst) = (local(bytes.as_ptr()), find(slots, to)?);
+                // SAFETY:
+                // - as for Put.
+                unsafe { here.put(src, dst, bytes.len(), flags, 0) }?;
+            }
             here.deliver(inbox, record, Flags::empty(), 0)?;
         }
         Request::Message { to, bytes } => {

@@ -37,6 +37,15 @@ pub struct Elements<'a> {
     pub fetch: bool,
 }
 
+/// Bytes that come with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "those of a put")]
+pub struct Carried<'a> {
+    pub to: Place,
+    pub bytes: &'a [u8],
+    pub flags: Flags,
+}
+
 /// What the agent is asked to do; see [`Channel`](crate::transport::Channel) for what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "those of the operation")]
@@ -62,6 +71,8 @@ pub enum Request<'a> {
         flags: Flags,
     },
     Deliver {
+        /// What is written before.
+        put: Option<Carried<'a>>,
         first: Place,
         second: Option<Place>,
         overflow: Option<Place>,
@@ -161,10 +172,10 @@ struct Head {
     kind: u32,
     flags: u32,
     place: Place,
-    /// Of the notice.
+    /// Of the notice; where the bytes of a delivery go.
     slot: Place,
     value: u32,
-    /// 1 if there is one.
+    /// 1 if there is one; or if there are such bytes.
     has_notice: u32,
     /// Bytes to read; number of elements.
     len: u64,
@@ -262,13 +273,19 @@ impl Request<'_> {
                 frame(into, &[head, elements.operand, elements.compare])
             }
             Request::Deliver {
+                put,
                 first,
                 second,
                 overflow,
                 record,
             } => {
+                let (slot, flags) =
+                    put.map_or((Place::zeroed(), 0), |put| (put.to, put.flags.bits()));
                 let head = Head {
                     place: first,
+                    slot,
+                    flags,
+                    has_notice: put.is_some().into(),
                     ..head(DELIVER)
                 };
                 let rest = Delivery {
@@ -276,10 +293,8 @@ impl Request<'_> {
                     second: second.unwrap_or(Place::zeroed()),
                     overflow: overflow.unwrap_or(Place::zeroed()),
                 };
-                frame(
-                    into,
-                    &[bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest)],
-                )
+                let (head, rest) = (bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest));
+                frame(into, &[head, rest, put.map_or(&[], |put| put.bytes)])
             }
             Request::Message { to, bytes } => {
                 let head = Head {
@@ -333,11 +348,22 @@ impl<'a> Request<'a> {
                 flags,
             }),
             DELIVER => {
-                let rest: Delivery =
-                    bytemuck::try_pod_read_unaligned(bytes).map_err(|_| Malformed)?;
+                let (rest, bytes) = bytes
+                    .split_at_checked(size_of::<Delivery>())
+                    .ok_or(Malformed)?;
+                let rest: Delivery = bytemuck::pod_read_unaligned(rest);
+                let put = (head.has_notice == 1).then_some(Carried {
+                    to: head.slot,
+                    bytes,
+                    flags,
+                });
+                if put.is_none() && !bytes.is_empty() {
+                    return Err(Malformed);
+                }
                 // Generations begin with 1.
                 let there = |place: &Place| place.generation != 0;
                 Ok(Request::Deliver {
+                    put,
                     first: head.place,
                     second: Some(rest.second).filter(there),
                     overflow: Some(rest.overflow).filter(there),
@@ -446,6 +472,13 @@ mod tests {
             compare: &[4; 16],
             fetch: true,
         };
+        let record = Record {
+            source: 1,
+            kind: 2,
+            len: 3,
+            value: 4,
+            offset: 5,
+        };
         vec![
             Request::Put {
                 to: place(1),
@@ -474,16 +507,22 @@ mod tests {
                 flags: Flags::WAKE,
             },
             Request::Deliver {
+                put: None,
                 first: place(5),
                 second: Some(place(11)),
                 overflow: None,
-                record: Record {
-                    source: 1,
-                    kind: 2,
-                    len: 3,
-                    value: 4,
-                    offset: 5,
-                },
+                record,
+            },
+            Request::Deliver {
+                put: Some(Carried {
+                    to: place(6),
+                    bytes: b"bytes",
+                    flags: Flags::LINES,
+                }),
+                first: place(5),
+                second: None,
+                overflow: Some(place(7)),
+                record,
             },
             Request::Message {
                 to: place(10),

@@ -24,7 +24,7 @@ use crate::inbox::Record;
 use crate::kept::Kept;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::registration::Registrations;
-use crate::transport::{Channel, Limits};
+use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
 use crate::{Error, Result};
 
 /// In the contexts of what is no operation of [`State`]: the network takes it as it is.
@@ -433,6 +433,30 @@ impl Channel for Limited {
         context: u64,
     ) -> Result<Outcome> {
         self.post(Kept::deliver(inbox, record), flags, context)
+    }
+
+    fn carries(&self) -> bool {
+        self.shared.inner.carries()
+    }
+
+    unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let limits = &self.shared.limits;
+        let long = len > limits.largest.min(LONGEST_MESSAGE);
+        let lines = flags.contains(Flags::LINES) && !limits.lines;
+        if !self.carries() || long || lines {
+            return Err(Error::Unsupported);
+        }
+        let kept = Kept::put_deliver(src, dst, len, inbox, record);
+        self.post(kept, flags.difference(Flags::INLINE), context)
     }
 
     fn active_message(

@@ -120,7 +120,11 @@ impl Work {
                     false => Ok(()),
                 }
             }
-            Kept::Deliver { first, .. } => first.check(0, first.len(), Rights::WRITE),
+            Kept::Deliver { put, first, .. } => {
+                first.check(0, first.len(), Rights::WRITE)?;
+                let put = put.as_ref();
+                put.map_or(Ok(()), |put| within(&put.1, put.2, Rights::WRITE))
+            }
             Kept::Message { to, .. } => {
                 // SAFETY:
                 // - the call has not returned.

@@ -3,12 +3,12 @@
 use super::issue::{Put, Requests, bytes};
 use super::landing::Landing;
 use super::registration::place;
-use crate::agent::{Elements, Request};
+use crate::agent::{Carried, Elements, Request};
 use crate::atomic::AtomicForm;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::Rights;
-use crate::transport::{Channel, check_message, check_notice};
+use crate::transport::{Channel, LONGEST_MESSAGE, check_message, check_notice};
 use crate::{AtomicOp, Error, Result, atomic};
 
 impl Channel for Requests {
@@ -153,15 +153,36 @@ impl Channel for Requests {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let first = inbox.first;
-        first.check(0, first.len(), Rights::WRITE)?;
-        let request = Request::Deliver {
-            first: place(first, 0),
-            second: inbox.second.map(|second| place(second, 0)),
-            overflow: inbox.overflow.map(|word| place(word.region, word.offset)),
-            record,
+        self.post_record(None, inbox, record, flags, context)
+    }
+
+    fn carries(&self) -> bool {
+        true
+    }
+
+    unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        self.check_limits(len, flags & Flags::LINES)?;
+        if len > LONGEST_MESSAGE {
+            return Err(Error::Unsupported);
+        }
+        let put = Carried {
+            to: place(dst.region, dst.offset),
+            // SAFETY:
+            // - valid by the caller's word; the request is written, or copied, before this returns.
+            bytes: unsafe { bytes(src.ptr, len) },
+            flags,
         };
-        self.post(first, &request, None, flags, context)
+        self.post_record(Some(put), inbox, record, flags, context)
     }
 
     fn active_message(
@@ -191,5 +212,27 @@ impl Channel for Requests {
 
     fn pending(&self) -> usize {
         self.completions().pending()
+    }
+}
+
+impl Requests {
+    fn post_record(
+        &self,
+        put: Option<Carried<'_>>,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let first = inbox.first;
+        first.check(0, first.len(), Rights::WRITE)?;
+        let request = Request::Deliver {
+            put,
+            first: place(first, 0),
+            second: inbox.second.map(|second| place(second, 0)),
+            overflow: inbox.overflow.map(|word| place(word.region, word.offset)),
+            record,
+        };
+        self.post(first, &request, None, flags, context)
     }
 }

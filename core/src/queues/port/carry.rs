@@ -10,14 +10,26 @@ use super::last::Cut;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::RemotePort;
 use super::trigger;
+use crate::inbox::Record;
+use crate::lines::last_word;
 use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
 use crate::region::Rights;
+use crate::transport::LONGEST_MESSAGE;
 use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch, tell_refusal};
 
 /// Why a command was not carried out: before anything left, or after.
 pub(super) enum Failed {
     Send(Fault),
     After(Fault),
+}
+
+/// Operations that move a command's data.
+#[derive(Default)]
+pub(super) struct Moving {
+    /// Those whose completions will come.
+    pub under_way: u8,
+    /// Is delivered when the data is there; taken away where it goes along with that.
+    pub record: Option<Record>,
 }
 
 impl From<Fault> for Failed {
@@ -49,15 +61,16 @@ impl Port {
         }
     }
 
-    /// Moves the command's data. `under_way` counts the operations whose completions will come with `context`, also where it fails.
+    /// Moves the command's data, by operations of this `context`, of which `moving` tells also where it fails.
     #[inline(always)]
     pub(super) fn carry(
         &self,
         command: &Command,
         context: u64,
         before: &mut u64,
-        under_way: &mut u8,
+        moving: &mut Moving,
     ) -> Result<Option<&RemotePort>, Failed> {
+        let under_way = &mut moving.under_way;
         let len = command.len();
         let flags = if command.flags().contains(CommandFlags::ORDERED) {
             Flags::ORDERED
@@ -88,7 +101,15 @@ impl Port {
                 // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
                 //   command, which are taken before the call returns.
                 let put = unsafe {
-                    self.put_end_last((source, taken), to, len, flags, context, under_way)
+                    if let Some(record) = moving.record
+                        && let Some(put) =
+                            self.put_and_tell(source, (target, to), len, record, flags, context)
+                    {
+                        moving.record = None;
+                        put.map(|outcome| *under_way += u8::from(outcome == Outcome::Pending))
+                    } else {
+                        self.put_end_last((source, taken), to, len, flags, context, under_way)
+                    }
                 };
                 put.map_err(|error| self.why(command, error))?;
                 Ok(Some(target))
@@ -119,6 +140,40 @@ impl Port {
                 Ok(Some(target))
             }
             CommandKind::Nop => Ok(None),
+        }
+    }
+
+    /// A short put and its notice, where the network takes both at once.
+    ///
+    /// # Safety
+    /// `len` bytes at `source` are valid.
+    #[cold]
+    unsafe fn put_and_tell(
+        &self,
+        source: Local,
+        (target, to): (&RemotePort, Remote<'_>),
+        len: usize,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Option<Result<Outcome>> {
+        if !to.region.is_asynchronous() || len > LONGEST_MESSAGE {
+            return None;
+        }
+        let lines = match last_word(address(to), len) < len {
+            true => Flags::LINES,
+            false => Flags::empty(),
+        };
+        let (inbox, flags) = (target.inbox(), flags | lines);
+        // SAFETY:
+        // - the caller's word.
+        let put = unsafe {
+            let endpoint = &self.endpoint;
+            endpoint.put_deliver(source, to, len, inbox, record, flags, context)
+        };
+        match put {
+            Err(Error::Unsupported) => None,
+            put => Some(put),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::carry::{Failed, local_notice};
+use super::carry::{Failed, Moving, local_notice};
 use super::command::{Command, CommandFlags, CommandKind};
 use super::issue::{Port, Queues};
 use super::notice::Fault;
@@ -14,9 +14,11 @@ pub(super) struct Flight {
     command: Command,
     context: u64,
     stage: Stage,
-    /// Operations that move its data; and what is wrong with those that have ended.
+    /// Operations that move its data, or tell of it; and what is wrong with those that have ended.
     under_way: u8,
     fault: Option<Fault>,
+    /// Its notice leaves when its data has moved.
+    untold: bool,
     /// Where the previous value goes.
     before: Box<u64>,
 }
@@ -45,21 +47,43 @@ impl Port {
     #[cold]
     pub(super) fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
         if let Some(driver) = &self.driver {
-            driver.more();
+            driver.more_in_time();
         }
         let number = queues.first_flight + queues.flights.len() as u64;
+        let tells = command.flags().contains(CommandFlags::REMOTE_NOTICE);
+        let puts = matches!(command.kind(), Some(CommandKind::Put | CommandKind::Inline));
+        // It follows the data at once, unless it would overtake others.
+        let at_once = tells && puts && queues.untold == 0;
+        let untold = tells && !at_once;
         queues.fast = false;
+        queues.untold += usize::from(untold);
         queues.flights.push_back(Flight {
             command: *command,
             context,
             stage: Stage::Moving,
             under_way: 0,
             fault: None,
+            untold,
             before: Box::new(0),
         });
         let flight = queues.flights.back_mut().expect("just pushed");
-        let under_way = &mut flight.under_way;
-        match self.carry(command, number + 1, &mut flight.before, under_way) {
+        let mut moving = Moving {
+            under_way: 0,
+            record: at_once.then(|| self.remote_notice(command).to_record()),
+        };
+        let carried = self.carry(command, number + 1, &mut flight.before, &mut moving);
+        if let (Ok(Some(target)), Some(record)) = (&carried, moving.record) {
+            match self
+                .endpoint
+                .deliver(target.inbox(), record, Flags::ORDERED, number + 1)
+            {
+                Ok(Outcome::Pending) => moving.under_way += 1,
+                Ok(Outcome::Complete) | Err(Error::InboxFull) => {}
+                Err(error) => flight.fault = Some(self.why(command, error)),
+            }
+        }
+        flight.under_way = moving.under_way;
+        match carried {
             Ok(_) => flight.has_moved(),
             Err(Failed::Send(fault)) => flight.stage = Stage::NotSent(fault),
             Err(Failed::After(fault)) => {
@@ -84,15 +108,17 @@ impl Port {
                 return;
             };
             flight.stage = match (flight.stage, completion.result) {
+                // A full inbox is its owner's failure, who has been told.
                 (Stage::Moving, result) => {
                     flight.under_way -= 1;
-                    if let Err(error) = result {
+                    if let Err(error) = result
+                        && error != Error::InboxFull
+                    {
                         flight.fault = Some(self.why(&flight.command, error));
                     }
                     flight.has_moved();
                     return;
                 }
-                // A full inbox is its owner's failure, who has been told.
                 (Stage::Telling, Ok(()) | Err(Error::InboxFull)) => Stage::Told,
                 (_, Err(error)) => Stage::Failed(self.why(&flight.command, error)),
                 (stage, Ok(())) => stage,
@@ -114,15 +140,21 @@ impl Port {
             let command = flight.command;
             match flight.stage {
                 Stage::Moving | Stage::Telling => return Ok(()),
+                Stage::Moved if flight.untold => {
+                    flight.untold = false;
+                    queues.untold -= 1;
+                    flight.stage = self.tell_later(&command, queues.first_flight + 1);
+                    continue;
+                }
                 Stage::Moved => {
-                    let number = queues.first_flight + 1;
-                    flight.stage = self.tell_later(&command, number);
+                    flight.stage = Stage::Told;
                     continue;
                 }
                 Stage::Told | Stage::NotSent(_) | Stage::Failed(_) => {}
             }
             let flight = queues.flights.pop_front().expect("just seen");
             queues.first_flight += 1;
+            queues.untold -= usize::from(flight.untold);
             if let Some(driver) = &self.driver {
                 driver.fewer(1);
             }
@@ -155,9 +187,7 @@ impl Port {
     }
 
     pub(super) fn tell_later(&self, command: &Command, number: u64) -> Stage {
-        if command.kind() == Some(CommandKind::Nop)
-            || !command.flags().contains(CommandFlags::REMOTE_NOTICE)
-        {
+        if command.kind() == Some(CommandKind::Nop) {
             return Stage::Told;
         }
         let target = match self.network.port(command.place(), command.port()) {

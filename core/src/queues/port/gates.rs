@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::neighbour::Network;
 use crate::agent::ENVELOPE;
-use crate::driver::{Driven, Driver, Waits};
+use crate::driver::{self, Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
 use crate::limbo::Turns;
@@ -132,7 +132,7 @@ impl<N: Names> Gates<N> {
             sent.senders.insert(number, sender);
             number
         };
-        self.driver.more();
+        self.driver.more_in_time();
         let message = packet.encode();
         let outcome =
             self.endpoint
@@ -169,6 +169,12 @@ impl<N: Names> Gates<N> {
             self.sent.lock().senders.remove(&number);
             self.driver.fewer(1);
         });
+    }
+
+    /// As [`look`](Gates::look), for a thread that waits: peers are served, too.
+    pub fn progress(&self) {
+        self.network.engine().progress();
+        self.look();
     }
 
     fn execute(&self) {
@@ -232,12 +238,20 @@ impl<N: Names> Handler for Gates<N> {
         let ready = take().map_err(|refusal: Refusal| refusal as u32)?;
         if let Some(ready) = ready {
             self.ready.push(ready);
-            self.driver.more();
+            match driver::is_this_thread() {
+                // Only it will look soon.
+                true => self.driver.more(),
+                false => self.driver.more_in_time(),
+            }
             if self.roused.swap(true, Ordering::AcqRel) {
                 self.driver.fewer(1);
             }
         }
         Ok(())
+    }
+
+    fn is_plain(&self, _message: &[u8]) -> bool {
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::carry::{Failed, local_notice};
+use super::carry::{Failed, Moving, local_notice};
 use super::command::{Command, CommandFlags};
 use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
@@ -88,6 +88,8 @@ pub struct Queues {
     pub(super) flights: VecDeque<Flight>,
     /// Number of the first of them.
     pub(super) first_flight: u64,
+    /// Those whose notices leave when their data has moved.
+    pub(super) untold: usize,
     pub(super) session: Option<Session>,
     /// Commands of a session port that starts them itself.
     pub(super) held: Held,
@@ -157,6 +159,7 @@ impl Port {
                     fast: !options.session,
                     flights: VecDeque::new(),
                     first_flight: 0,
+                    untold: 0,
                     session: triggered.then(|| Session {
                         contexts: vec![0; TRIGGERED].into(),
                         taken: 0,
@@ -381,9 +384,9 @@ impl Port {
         if self.driven {
             return self.fly(queues, command, context);
         }
-        let (mut before, mut under_way) = (0, 0);
+        let (mut before, mut moving) = (0, Moving::default());
         let wanted = command.flags().contains(CommandFlags::COMPLETION);
-        match self.carry(command, 0, &mut before, &mut under_way) {
+        match self.carry(command, 0, &mut before, &mut moving) {
             Ok(target) => {
                 queues.completions.push(&self.counts, context, wanted, None);
                 let Some(target) = target else {
