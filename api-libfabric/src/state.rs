@@ -35,6 +35,13 @@ struct Operation {
     counting: Vec<NonZeroU32>,
 }
 
+impl Operation {
+    /// Only what is told by a notice can be posted behind parts that are under way.
+    fn has_to_end_first(&self) -> bool {
+        self.left > 0 && (self.notice.is_none() || self.error.is_some())
+    }
+}
+
 /// The kind of notices.
 pub(crate) const DATA: u32 = 1;
 
@@ -318,9 +325,7 @@ impl State {
             let to = operation.to;
             if stuck.contains(&to) {
                 self.notices.push_back(key);
-            } else if operation.left > 0 && operation.error.is_some()
-                || !self.tell_target(reports, key)
-            {
+            } else if operation.has_to_end_first() || !self.tell_target(reports, key) {
                 self.notices.push_back(key);
                 stuck.push(to);
             } else if self.told.contains(&to) {

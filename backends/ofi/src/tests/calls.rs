@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::region::Rights;
 use unipgas_core::transport::Transport;
@@ -21,10 +22,12 @@ struct Calls {
     untold: usize,
     /// Of writes that have a completion each.
     completed: usize,
+    /// Of messages.
+    sent: usize,
 }
 
 thread_local! {
-    static CALLS: Cell<Calls> = const { Cell::new(Calls { untold: 0, completed: 0 }) };
+    static CALLS: Cell<Calls> = const { Cell::new(Calls { untold: 0, completed: 0, sent: 0 }) };
 }
 
 fn count(part: impl FnOnce(&mut Calls)) {
@@ -33,17 +36,32 @@ fn count(part: impl FnOnce(&mut Calls)) {
     CALLS.set(calls);
 }
 
-static PROVIDERS: OnceLock<fi_ops_rma> = OnceLock::new();
+static PROVIDERS: OnceLock<(fi_ops_rma, fi_ops_msg)> = OnceLock::new();
 
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, message: *const fi_msg_rma, flags: u64) -> isize {
     count(|calls| match flags & FI_COMPLETION {
         0 => calls.untold += 1,
         _ => calls.completed += 1,
     });
-    let table = PROVIDERS.get().unwrap();
+    let (table, _) = PROVIDERS.get().unwrap();
     // SAFETY:
     // - as it was called.
     unsafe { (table.writemsg)(ep, message, flags) }
+}
+
+unsafe extern "C" fn send(
+    ep: *mut fid_ep,
+    bytes: *const c_void,
+    len: usize,
+    desc: *mut c_void,
+    to: u64,
+    context: *mut c_void,
+) -> isize {
+    count(|calls| calls.sent += 1);
+    let (_, table) = PROVIDERS.get().unwrap();
+    // SAFETY:
+    // - as it was called.
+    unsafe { (table.send)(ep, bytes, len, desc, to, context) }
 }
 
 /// Counts the calls of `fabric` from now on.
@@ -52,8 +70,9 @@ fn counted(fabric: &Fabric) {
     // - the endpoint is open, and no other thread writes by it; all endpoints of the provider have one table.
     unsafe {
         let ep = fabric.endpoint();
-        let table = *PROVIDERS.get_or_init(|| *(*ep).rma);
-        (*ep).rma = Box::leak(Box::new(fi_ops_rma { writemsg, ..table }));
+        let (rma, msg) = *PROVIDERS.get_or_init(|| (*(*ep).rma, *(*ep).msg));
+        (*ep).rma = Box::leak(Box::new(fi_ops_rma { writemsg, ..rma }));
+        (*ep).msg = Box::leak(Box::new(fi_ops_msg { send, ..msg }));
     }
 }
 
@@ -115,7 +134,11 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         put(nth);
         let completed = usize::from(nth == 65);
         let untold = nth as usize - 1;
-        let expected = Calls { untold, completed };
+        let expected = Calls {
+            untold,
+            completed,
+            ..Calls::default()
+        };
         assert_eq!(CALLS.get(), expected);
     }
     // Nobody asks for more.
@@ -131,7 +154,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
     channel.report(&mut |end| panic!("{end:?}"));
     let alone = Calls {
         untold: 1,
-        completed: 0,
+        ..Calls::default()
     };
     assert_eq!(CALLS.get(), alone);
     // Who waits for it asks once.
@@ -145,9 +168,8 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
 
 /// Messages of two processes, whichever of their threads has sent them.
 static SENDS: AtomicUsize = AtomicUsize::new(0);
-static MESSAGES: OnceLock<fi_ops_msg> = OnceLock::new();
 
-unsafe extern "C" fn send(
+unsafe extern "C" fn send_of_any(
     ep: *mut fid_ep,
     from: *const c_void,
     len: usize,
@@ -156,7 +178,7 @@ unsafe extern "C" fn send(
     context: *mut c_void,
 ) -> isize {
     SENDS.fetch_add(1, Ordering::SeqCst);
-    let table = MESSAGES.get().unwrap();
+    let (_, table) = PROVIDERS.get().unwrap();
     // SAFETY:
     // - as it was called.
     unsafe { (table.send)(ep, from, len, desc, to, context) }
@@ -184,8 +206,9 @@ fn a_fetch_add_is_a_question_and_an_answer() {
         // SAFETY:
         // - the endpoint is open; other threads see the one table or the other, and both stay; all endpoints of the provider have one.
         unsafe {
-            let table = *MESSAGES.get_or_init(|| *(*ep).msg);
-            (*ep).msg = Box::leak(Box::new(fi_ops_msg { send, ..table }));
+            let (_, msg) = *PROVIDERS.get_or_init(|| (*(*ep).rma, *(*ep).msg));
+            let send = send_of_any;
+            (*ep).msg = Box::leak(Box::new(fi_ops_msg { send, ..msg }));
         }
     }
     const MANY: usize = 100;
@@ -194,4 +217,63 @@ fn a_fetch_add_is_a_question_and_an_answer() {
     }
     // The owner answers before the asker knows.
     assert_eq!(SENDS.load(Ordering::SeqCst), 2 * MANY);
+}
+
+#[test]
+fn a_short_put_with_a_record_is_one_message() {
+    let Some((one, two)) = place().zip(place()) else {
+        return;
+    };
+    const PLACES: usize = 4;
+    let len = InboxLayout::new(PLACES).unwrap().size();
+    let memory = two.allocate(4096, Rights::FULL).unwrap();
+    let records = two.allocate(len, Rights::FULL).unwrap();
+    // SAFETY:
+    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    let mut reader = unsafe {
+        inbox::initialise_zeroed(records.base(), PLACES).unwrap();
+        InboxReader::attach(records.base(), records.len()).unwrap()
+    };
+    let peer = one.connect(&two.address()).unwrap();
+    let import = |key: &[u8]| peer.import(key, Deadline::Never).unwrap();
+    let (region, inbox) = (import(&memory.key()), import(&records.key()));
+    let channel = one.open_channel().unwrap();
+    counted(&one.net.fabric);
+    // More lines than one, whose ends come last.
+    let bytes = [7u8; 1000];
+    let src = Local {
+        ptr: bytes.as_ptr().cast_mut(),
+        desc: 0,
+    };
+    let dst = Remote {
+        region: &region,
+        offset: 100,
+    };
+    let record = Record {
+        value: 5,
+        ..Record::default()
+    };
+    let (to, flags) = ((&inbox).into(), Flags::LINES | Flags::ORDERED);
+    CALLS.set(Calls::default());
+    // SAFETY:
+    // - so many bytes are there.
+    let put = unsafe { channel.put_deliver(src, dst, bytes.len(), to, record, flags, 9) };
+    assert_eq!(put, Ok(Outcome::Pending));
+    let expected = Calls {
+        sent: 1,
+        ..Calls::default()
+    };
+    assert_eq!(CALLS.get(), expected);
+    let mut ends = Vec::new();
+    while channel.pending() > 0 {
+        two.progress();
+        channel.poll(&mut |end| ends.push((end.context, end.result)));
+        std::thread::yield_now();
+    }
+    assert_eq!(ends, [(9, Ok(()))]);
+    assert_eq!(reader.take(), Some(record));
+    // SAFETY:
+    // - in bounds, and nobody writes there any more.
+    let come = unsafe { std::slice::from_raw_parts(memory.base().wrapping_add(100), bytes.len()) };
+    assert_eq!(come, bytes);
 }

@@ -14,6 +14,7 @@ use super::greeting::{SECRET, greeting};
 use super::{Ended, Home, Requests, Stream, Streams};
 use crate::agent::{Answer, Place, Request};
 use crate::driver::Driven;
+use crate::inbox::{self, InboxLayout, InboxReader, Record};
 use crate::op::Reply;
 use crate::region::Memory;
 use crate::transport::{Channel, Handler, Life, Limits};
@@ -170,6 +171,66 @@ fn requests_reach_memory_and_end_with_their_answers() {
     let [before, after] = [12, 20].map(|at| node.word(at).load(Ordering::Acquire));
     assert_eq!((before, after), (5, 8));
     assert_eq!(node.channel.pending(), 0);
+}
+
+#[test]
+fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
+    const PLACES: usize = 2;
+    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let region = node.import(&other);
+    let len = InboxLayout::new(PLACES).unwrap().size();
+    let own = |_| Ok(Wires::own_part(OWN));
+    let memory = other.streams.allocate(len, Rights::FULL, own).unwrap();
+    // SAFETY:
+    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    let mut reader = unsafe {
+        inbox::initialise_zeroed(memory.base(), PLACES).unwrap();
+        InboxReader::attach(memory.base(), memory.len()).unwrap()
+    };
+    let home = other.streams.home();
+    let inbox = node.import_key(home, &memory.key()).unwrap();
+    let put = |offset, nth: u32| {
+        // Taken in the call, whoever has registered it or not.
+        let bytes = nth.to_le_bytes().repeat(25);
+        let src = Local {
+            ptr: bytes.as_ptr().cast_mut(),
+            desc: 0,
+        };
+        let dst = Remote {
+            region: &region,
+            offset,
+        };
+        let record = Record {
+            value: nth.into(),
+            ..Record::default()
+        };
+        let (flags, to) = (Flags::LINES, (&inbox).into());
+        // SAFETY:
+        // - so many bytes are there until the call returns.
+        unsafe { (node.channel).put_deliver(src, dst, 100, to, record, flags, nth.into()) }
+    };
+    let word = |at| other.word(at).load(Ordering::Acquire);
+    for nth in [1, 2, 3] {
+        assert_eq!(put(40, nth), Ok(Outcome::Pending));
+    }
+    let full = (3, Err(Error::InboxFull));
+    assert_eq!(node.next_ends(3), [(1, Ok(())), (2, Ok(())), full]);
+    assert_eq!([40, 136].map(word), [3, 3]);
+    for nth in [1, 2] {
+        assert_eq!(reader.take().map(|record| record.value), Some(nth));
+    }
+    // Outside: neither.
+    assert!(matches!(put(LEN - 99, 4), Err(Error::OutOfBounds { .. })));
+    // Not there any more, of which this side does not know yet: neither.
+    let gone = node.import(&other);
+    let Node { memory: bytes, .. } = other;
+    drop(bytes);
+    drop(gone);
+    match put(40, 5) {
+        Ok(_) => assert_eq!(node.next_ends(1), [(5, Err(Error::StaleRegion))]),
+        Err(error) => assert_eq!(error, Error::StaleRegion),
+    }
+    assert_eq!(reader.take(), None);
 }
 
 /// Answers with the message, twice.
