@@ -10,7 +10,7 @@ use unipgas_core::region::Rights;
 use crate::fabric::{Fabric, Registration};
 
 /// Bytes of a buffer: the longest message.
-pub const MESSAGE: usize = 4096;
+pub const MESSAGE: usize = 8 << 10;
 
 /// Buffers of one kind.
 pub struct Buffers {

@@ -32,9 +32,9 @@ use crate::word::Words;
 /// Messages that the provider can take at once, from whomever.
 const RECEIVED: usize = 256;
 /// Messages that may be on their way from here; their memory is touched when it is first needed.
-const SENT: usize = 1024;
+const SENT: usize = 512;
 /// Those of one conversation: who does not take what he is sent must not keep others from being heard.
-const SENT_TO_ONE: usize = 16;
+const SENT_TO_ONE: usize = 32;
 
 /// No more are told that they are refused while so many others have something to say to begin.
 const REFUSED: usize = 64;

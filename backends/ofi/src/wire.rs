@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
 /// Both sides speak the same: the messages below, and the requests of core's streams.
-pub const PROTOCOL: u16 = u16::from_le_bytes([2, VERSION]);
+pub const PROTOCOL: u16 = u16::from_le_bytes([3, VERSION]);
 
 /// Ahead of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -141,7 +141,7 @@ struct Bench {
     ends: Arc<Mutex<Vec<Completion>>>,
 }
 
-const LEN: usize = 4096;
+const LEN: usize = 256 << 10;
 
 impl Bench {
     fn new(limits: Limits) -> Bench {
@@ -313,6 +313,47 @@ fn the_last_word_of_each_line_goes_after_the_line() {
             assert!(!last || word.is_power_of_two() && word <= 8 && one.at.is_multiple_of(word));
         }
         assert_eq!(next, offset + len);
+    }
+}
+
+#[test]
+fn many_lines_go_in_pieces_that_end_where_lines_do() {
+    let whole = Limits {
+        lines: true,
+        largest: usize::MAX,
+        depth: usize::MAX,
+        ..NARROW
+    };
+    for (offset, len) in [
+        (0, 64 << 10),
+        (0, 200 << 10),
+        (40, 200 << 10),
+        (8, 64 << 10),
+    ] {
+        let bench = Bench::new(whole);
+        let (one, bytes) = (region(1), vec![7u8; len]);
+        let dst = Remote {
+            region: &one,
+            offset,
+        };
+        // SAFETY:
+        // - the bytes outlive the operation.
+        let posted = unsafe { bench.limited.put(local(&bytes), dst, len, Flags::LINES, 1) };
+        assert_eq!(posted, Ok(Outcome::Pending));
+        assert_eq!(bench.finish(), [(1, Ok(()))]);
+        let given = bench.given.lock();
+        let mut next = offset;
+        for one in given.iter() {
+            assert_eq!(one.at, next);
+            next += one.bytes.len();
+            assert!(one.bytes.len() <= 64 << 10 && one.flags.contains(Flags::LINES));
+            assert!(next == offset + len || next.is_multiple_of(LINE));
+        }
+        assert_eq!(next, offset + len);
+        assert_eq!(
+            given.len(),
+            len.div_ceil(64 << 10) + usize::from(offset > 0 && len == 64 << 10)
+        );
     }
 }
 

@@ -13,6 +13,9 @@ use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_message};
 use crate::{Error, Result};
 
+/// The most bytes whose lines are kept that go at once: where the target's processor goes through them, it does so while the next ones come.
+const IN_LINES: usize = 64 << 10;
+
 /// Registered memory, as long as the operation takes.
 enum Registered {
     /// In place of the user's.
@@ -235,7 +238,7 @@ impl Work {
             Kept::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
             _ => self.kept.extent(),
         };
-        let lines = flags.contains(Flags::LINES) && !limits.lines;
+        let lines = flags.contains(Flags::LINES) && (!limits.lines || bytes > IN_LINES);
         let inline = flags.contains(Flags::INLINE) && bytes > limits.inline;
         bytes > limits.largest || lines || inline
     }
@@ -271,6 +274,7 @@ impl Work {
         }
         if limits.lines && limits.largest >= LINE {
             // The network keeps lines that go whole.
+            let end = end.min(at.saturating_add(IN_LINES));
             let over = address.wrapping_add(end) % LINE;
             let whole = if end < len { end - over.min(end) } else { end };
             return Piece {

@@ -43,7 +43,7 @@ impl Agent {
                 home.registered().bell().ring_if_heard();
             }
         }
-        if news.streams {
+        if news.streams || home.has_unsent.load(Ordering::Acquire) {
             self.hear_hosts(home, false);
         }
     }
@@ -171,6 +171,10 @@ impl Agent {
     }
 
     fn hear_hosts(&mut self, home: &Home, looks: bool) {
+        // From now on the network says when there is room.
+        if home.has_unsent.load(Ordering::Relaxed) {
+            home.has_unsent.store(false, Ordering::SeqCst);
+        }
         self.hosts.retain_mut(|host| {
             let Host {
                 link,

@@ -50,6 +50,8 @@ pub struct Home {
     /// Streams that the agent does not know yet.
     pub(super) new_links: Mutex<Vec<Arc<Link>>>,
     pub(super) has_new_links: AtomicBool,
+    /// Something waits for room that no look at the streams has found yet.
+    pub(super) has_unsent: AtomicBool,
     /// One for each peer, by the index that its regions have.
     links: RwLock<Vec<Arc<Link>>>,
     /// Those whose late operations the agent sends.
@@ -95,6 +97,7 @@ impl Home {
             releases: Releases::default(),
             new_links: Mutex::default(),
             has_new_links: AtomicBool::new(false),
+            has_unsent: AtomicBool::new(false),
             links: RwLock::default(),
             issues: Mutex::default(),
             with_late: Arc::default(),
@@ -202,6 +205,8 @@ impl Home {
         waiting: Waiting,
     ) -> Result<()> {
         if link.ask(order, encode, waiting)? {
+            // Who takes answers sends the rest, or the progress thread does.
+            self.has_unsent.store(true, Ordering::Release);
             self.wake();
         }
         self.watch_silence();
