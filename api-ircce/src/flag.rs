@@ -11,6 +11,9 @@ use crate::status::{Code, Result};
 /// `iRCCE_MAX_TAGGED_LEN`: bytes that a tagged flag carries.
 pub const MAX_TAGGED_LEN: usize = LINE - 4;
 
+/// After what this UE has put there, and read by every UE from then on.
+const SEEN: Flags = Flags::ORDERED.union(Flags::DELIVERED);
+
 /// A flag: a line of every MPB. The first word is its value, the rest its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flag(pub Place);
@@ -54,7 +57,7 @@ impl Ue {
             return self.reached();
         }
         self.endpoint
-            .notify(notice, Flags::ORDERED, 0)
+            .notify(notice, SEEN, 0)
             .map_err(|error| self.blame(id, error))?;
         self.settle(id)
     }
@@ -90,7 +93,7 @@ impl Ue {
                 return self.reached();
             }
             self.endpoint
-                .put_notify(source, to, MAX_TAGGED_LEN, notice, Flags::ORDERED, 0)
+                .put_notify(source, to, MAX_TAGGED_LEN, notice, SEEN, 0)
                 .map_err(|error| self.blame(id, error))?;
         }
         self.settle(id)

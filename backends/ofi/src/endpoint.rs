@@ -108,6 +108,12 @@ fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
     flags.contains(Flags::LINES) && last_word(to, len) < len
 }
 
+/// Whether the agent has to tell of the end: the provider's says that a notice is at the target, which sets its word later, and reads by the provider may come
+/// in between.
+fn by_answer(flags: Flags) -> bool {
+    flags.contains(Flags::DELIVERED)
+}
+
 /// Aligned as where it is there.
 fn aligned(dst: &Remote<'_>) -> usize {
     dst.region.parts().base.addr().wrapping_add(dst.offset)
@@ -304,7 +310,7 @@ impl Channel for Endpoint {
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let Some(word) = self.word(&notice) else {
+        let Some(word) = self.word(&notice).filter(|_| !by_answer(flags)) else {
             return self.requests.notify(notice, flags, context);
         };
         check_notice(&notice)?;
@@ -334,7 +340,7 @@ impl Channel for Endpoint {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         check_notice(&notice)?;
         let word = self.word(&notice).ok_or(Error::Unsupported)?;
-        if keeps_lines(flags, aligned(&dst), len) {
+        if by_answer(flags) || keeps_lines(flags, aligned(&dst), len) {
             // SAFETY:
             // - the caller's word.
             return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };

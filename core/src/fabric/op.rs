@@ -20,6 +20,9 @@ bitflags::bitflags! {
         /// Its end may be reported together with those of others to that peer that have the same context, when somebody
         /// [polls](crate::transport::Channel::poll). Of puts and notices whose bytes are [`INLINE`](Flags::INLINE), and whose context is below 2^63.
         const GATHERED = 16;
+        /// The end of a notice says that whoever reads its word, from wherever, finds it set (FI_DELIVERY_COMPLETE). Without, that it has reached the
+        /// target, whose owner will find it.
+        const DELIVERED = 32;
     }
 }
 

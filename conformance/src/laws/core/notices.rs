@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::core::{Deadline, Error, Remote};
+use unipgas::core::{Deadline, Error, Flags, Remote};
 
 use super::law;
 use super::rank::{NOTES, Says, late, on_ranks, refused, timed};
@@ -23,6 +23,13 @@ pub const LAWS: &[Law] = &[
         "a wait ends by a notice of its own range only, and says which",
         2,
         range,
+    ),
+    law(
+        "core.notice.delivered",
+        "unipgas core: Flags::DELIVERED",
+        "a notice that has been delivered is seen by whoever reads its word",
+        3,
+        delivered,
     ),
     law(
         "core.notice.wakes",
@@ -80,6 +87,28 @@ fn taken_once(ctx: &Ctx) -> Verdict {
                 offset: index as usize * 4,
             };
             rank.notify(slot, 1000 * ctx.rank + index).says("notice")?;
+        }
+        Ok(())
+    })
+}
+
+/// All but rank 0 set words there, each its own, while rank 0 does not look; and read them.
+fn delivered(ctx: &Ctx) -> Verdict {
+    on_ranks(ctx, 64, |rank| {
+        if ctx.rank == 0 {
+            return Ok(());
+        }
+        let notes = rank.notes_of(0)?;
+        let slot = Remote {
+            region: &notes,
+            offset: ctx.rank as usize * 4,
+        };
+        for round in 1..=500u32 {
+            let flags = Flags::ORDERED | Flags::DELIVERED;
+            let posted = rank.post_notify(slot, round, flags);
+            rank.end(posted).says("notice")?;
+            let seen = rank.get(slot, 4).says("get")?;
+            ensure_eq!(seen, round.to_ne_bytes(), "the word after notice {round}");
         }
         Ok(())
     })
