@@ -271,7 +271,8 @@ fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int>
             (*wanted.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
         }
         let none = std::ptr::null();
-        let status = (library.getinfo)(library.api(), none, none, 0, hints, &raw mut first);
+        let find = || (library.getinfo)(library.api(), none, none, 0, hints, &raw mut first);
+        let status = library.with_defaults(find);
         (library.freeinfo)(hints);
         status
     };

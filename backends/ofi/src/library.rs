@@ -66,18 +66,21 @@ fn enter_apart(apart: Enter) {
     }
 }
 
-/// Messages that `ofi_rxm` has room for: from whomever over tcp, from each peer over verbs.
+/// Messages that `ofi_rxm` has room for, from whomever.
 const RECEIVES: &str = "128";
 /// Processes for which there is room at least.
 const PROCESSES: u32 = 64;
 
 /// What the library finds of its own variables that nobody has set. Providers keep memory and queues for the most that they could have: without these
-/// `ofi_rxm` has 16 KiB for each of thousands of messages, and over verbs a completion queue for 1,024 processes, which not all adapters have.
-fn defaults() -> [(&'static str, String); 3] {
+/// `ofi_rxm` has 16 KiB for each of thousands of messages, and over verbs a completion queue for 1,024 processes, which not all adapters have, and
+/// buffers for each peer: of those it puts one back for a connection that it has just freed, where a message has come before that and was not read
+/// yet, and crashes, here when it closes and when the peer does (libfabric#11828). Buffers for all peers outlive connections; over tcp they are the default.
+fn defaults() -> [(&'static str, String); 4] {
     let job = JobName::from_env().ok().and_then(|job| job.size());
     [
         ("FI_OFI_RXM_BUFFER_SIZE", MESSAGE.to_string()),
         ("FI_OFI_RXM_MSG_RX_SIZE", RECEIVES.to_owned()),
+        ("FI_OFI_RXM_USE_SRX", "1".to_owned()),
         (
             "FI_UNIVERSE_SIZE",
             job.unwrap_or_default().max(PROCESSES).to_string(),
@@ -169,6 +172,15 @@ impl Library {
         }
     }
 
+    /// Calls `what`, which finds the [`defaults`]: some variables are read whenever something is opened.
+    pub fn with_defaults<T>(&self, what: impl FnOnce() -> T) -> T {
+        match APART.get() {
+            // It has an environment of its own.
+            Some(_) => what(),
+            None => dynamic::with_environment(environment(false), what),
+        }
+    }
+
     /// Its release.
     pub fn release(&self) -> (u32, u32) {
         // SAFETY:
@@ -219,6 +231,19 @@ mod tests {
                 has(name, set.as_deref().unwrap_or(value.as_ref()));
             }
             has("PATH", &std::env::var_os("PATH").unwrap());
+        }
+    }
+
+    #[test]
+    fn they_are_found_while_something_is_opened_and_gone_afterwards() {
+        let Ok(library) = Library::get() else {
+            return;
+        };
+        for (name, value) in defaults() {
+            let set = std::env::var_os(name);
+            let found = library.with_defaults(|| std::env::var_os(name));
+            assert_eq!(found, Some(set.clone().unwrap_or(value.into())), "{name}");
+            assert_eq!(std::env::var_os(name), set, "{name}");
         }
     }
 }

@@ -83,7 +83,7 @@ impl Fabric {
             info,
         };
         // What has been opened is closed when `fabric` is dropped.
-        fabric.open_all()?;
+        library.with_defaults(|| fabric.open_all())?;
         Ok(fabric)
     }
 
