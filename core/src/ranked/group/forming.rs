@@ -59,6 +59,8 @@ impl Forming {
                 running: false,
                 counting: None,
                 met: false,
+                tells: None,
+                passed: 0,
                 held: Vec::new(),
             })
         });

@@ -15,22 +15,33 @@ impl Group {
     pub(super) fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {
         let (n, number) = (self.size(), walk.number);
         if !walk.met {
-            let last = self.count_in(walk, deadline)?;
+            walk.tells = self.count_in(walk, deadline)?.then_some(0);
             walk.met = true;
-            if last && n <= FEW {
-                return (0..n).try_for_each(|member| self.signal(member, flag, number, deadline));
+        }
+        // To find a member may take until after the deadline: then the next call goes on with it.
+        if let Some(told) = &mut walk.tells {
+            let (all, place) = if n <= FEW { (n, flag) } else { (1, RELEASE) };
+            while *told < all {
+                // Its own flag is for others to set: what it sent itself now might come after what the last one of the next barrier sends.
+                if n > FEW || *told != self.index() {
+                    self.signal(*told, place, number, deadline)?;
+                }
+                *told += 1;
             }
-            if last {
-                self.signal(0, RELEASE, number, deadline)?;
+            if n <= FEW {
+                return Ok(());
             }
         }
         if n <= FEW {
             return self.await_flag(flag, number, deadline);
         }
         self.await_release(flag, number, deadline)?;
-        for child in children(self.index(), n) {
+        for child in children(self.index(), n).skip(walk.passed) {
             // One that has gone has seen the number at member 0.
-            let _ = self.signal(child, flag, number, deadline);
+            if let Err(Error::Timeout) = self.signal(child, flag, number, deadline) {
+                return Err(Error::Timeout);
+            }
+            walk.passed += 1;
         }
         Ok(())
     }

@@ -53,6 +53,10 @@ struct Area {
 }
 
 impl Area {
+    fn has_buffers(&self) -> bool {
+        self.lines != self.buffers
+    }
+
     fn flag(&self, slot: u32) -> usize {
         self.flags + slot as usize * LINE
     }
@@ -78,6 +82,10 @@ struct Walk {
     /// At the barrier of many: this member counts itself in, and has.
     counting: Option<Awaited>,
     met: bool,
+    /// It was the last one: how many it has told.
+    tells: Option<u32>,
+    /// Children that it has told.
+    passed: usize,
     held: Vec<u8>,
 }
 
@@ -339,14 +347,19 @@ impl Group {
 
     fn walk(&self, walk: &mut Walk, deadline: Deadline, combine: &mut Combine<'_>) -> Result<()> {
         if !walk.running {
-            // The outgoing buffers are about to be used again.
-            self.settle(deadline)?;
-            if walk.number.is_multiple_of(OFTEN) {
+            let often = walk.number.is_multiple_of(OFTEN);
+            // The outgoing buffers are about to be used again; what has no bytes needs none, and leaves its places by and by.
+            if often || walk.area.has_buffers() {
+                self.settle(deadline)?;
+            }
+            if often {
                 self.keep_up(walk)?;
             }
             walk.number = walk.number.wrapping_add(1);
             walk.at = 0;
             walk.met = false;
+            walk.tells = None;
+            walk.passed = 0;
             walk.running = true;
         }
         while walk.at < walk.schedule.steps.len() {
@@ -371,7 +384,7 @@ impl Group {
                 let _ = flag.compare_exchange(seen, number, Ordering::AcqRel, Ordering::Acquire);
             }
             for parity in [0, 1] {
-                if area.lines == area.buffers {
+                if !area.has_buffers() {
                     break;
                 }
                 let behind = self.arena.behind(area.line(slot, parity))?;
@@ -461,7 +474,8 @@ impl Group {
             slot,
             value: number,
         };
-        let outcome = self.endpoint.notify(notice, Flags::empty(), 0);
+        // Nobody waits for its end: the next operation's must not come before it, or the flag would fall back.
+        let outcome = self.endpoint.notify(notice, Flags::ORDERED, 0);
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
