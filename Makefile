@@ -118,6 +118,9 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	    $(STEP) "laws on a strict provider of libfabric" packaging/on-strict "$(STAGE)" $$demands \
 	        --law core.transport,gaspi.write,gaspi.read --seeds 1 --limit 90 || exit 1; \
 	done
+	@for hosts in 2 3 4; do \
+	    $(STEP) "operations in a barrier of $$hosts hosts" packaging/on-strict "$(STAGE)" keysize=8 --hosts $$hosts barriers || exit 1; \
+	done
 	@packaging/on-strict "$(STAGE)" raw --says FI_MR_RAW && packaging/on-strict "$(STAGE)" norm --says FI_RM_DISABLED
 	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
 	@$(STEP) "laws of networks on libfabric 2.x" packaging/with-libfabric2 \
