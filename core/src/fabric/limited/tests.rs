@@ -290,16 +290,7 @@ fn the_last_word_of_each_line_goes_after_the_line() {
         (9, 8),
     ] {
         let bench = Bench::new(NARROW);
-        let (one, bytes) = (region(1), [7u8; 600]);
-        let dst = Remote {
-            region: &one,
-            offset,
-        };
-        // SAFETY:
-        // - the bytes outlive the operation.
-        let posted = unsafe { bench.limited.put(local(&bytes), dst, len, Flags::LINES, 1) };
-        assert_eq!(posted, Ok(Outcome::Pending));
-        assert_eq!(bench.finish(), [(1, Ok(()))]);
+        put_lines(&bench, offset, len);
         let given = bench.given.lock();
         let mut next = offset;
         for one in given.iter() {
@@ -314,6 +305,20 @@ fn the_last_word_of_each_line_goes_after_the_line() {
         }
         assert_eq!(next, offset + len);
     }
+}
+
+/// Puts so many bytes whose lines are kept, to the end.
+fn put_lines(bench: &Bench, offset: usize, len: usize) {
+    let (one, bytes) = (region(1), vec![7u8; len]);
+    let dst = Remote {
+        region: &one,
+        offset,
+    };
+    // SAFETY:
+    // - the bytes outlive the operation.
+    let posted = unsafe { (bench.limited).put(local(&bytes), dst, len, Flags::LINES, 1) };
+    assert_eq!(posted, Ok(Outcome::Pending));
+    assert_eq!(bench.finish(), [(1, Ok(()))]);
 }
 
 #[test]
@@ -331,16 +336,7 @@ fn many_lines_go_in_pieces_that_end_where_lines_do() {
         (8, 64 << 10),
     ] {
         let bench = Bench::new(whole);
-        let (one, bytes) = (region(1), vec![7u8; len]);
-        let dst = Remote {
-            region: &one,
-            offset,
-        };
-        // SAFETY:
-        // - the bytes outlive the operation.
-        let posted = unsafe { bench.limited.put(local(&bytes), dst, len, Flags::LINES, 1) };
-        assert_eq!(posted, Ok(Outcome::Pending));
-        assert_eq!(bench.finish(), [(1, Ok(()))]);
+        put_lines(&bench, offset, len);
         let given = bench.given.lock();
         let mut next = offset;
         for one in given.iter() {
