@@ -35,14 +35,14 @@ macro_rules! of_each_provider {
 }
 of_each_provider! { write_data fetch_add rate bandwidth tagged barrier }
 
-struct Pair<'a> {
+pub(super) struct Pair<'a> {
     ctx: &'a Ctx,
     provider: &'a Provider,
     far: Far,
 }
 
 impl<'a> Pair<'a> {
-    fn of(ctx: &'a Ctx, whose: Whose) -> Result<Self, String> {
+    pub(super) fn of(ctx: &'a Ctx, whose: Whose) -> Result<Self, String> {
         let provider = ctx.provider(whose)?;
         let far = provider.far[ctx.other()];
         ctx.sync();
@@ -76,19 +76,22 @@ impl<'a> Pair<'a> {
         self.provider.counts.written[data as usize].get()
     }
 
-    /// Rank 0 does `batch`, while the other one drives its provider; each batch ends when the other one has been told so, and has answered.
-    fn alone(
+    /// Rank 0 does `batch`, while the other one drives its provider; each batch ends when the other one has been told so, and has answered. Also one that
+    /// fails does, as with a function that the provider lacks: the other one would wait for ever.
+    pub(super) fn alone(
         &self,
         each: usize,
         mut batch: impl FnMut(usize) -> Result<(), String>,
     ) -> Result<f64, String> {
-        let mut outcome = Ok(());
+        let (mut outcome, mut failed) = (Ok(()), Ok(()));
         let mut ends = self.written(END);
         let ns = self.ctx.per_op(each, |n| {
             ends += 1;
             let mut one = || {
                 if self.ctx.rank == 0 {
-                    batch(n)?;
+                    if failed.is_ok() {
+                        failed = batch(n);
+                    }
                     self.write_data(self.far, 0, END)?;
                 }
                 self.await_data(END, ends)?;
@@ -101,7 +104,7 @@ impl<'a> Pair<'a> {
                 outcome = one();
             }
         });
-        outcome.map(|()| ns)
+        outcome.and(failed).map(|()| ns)
     }
 }
 

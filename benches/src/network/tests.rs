@@ -29,6 +29,14 @@ fn two(body: impl Fn(&Ctx) + Sync) {
     });
 }
 
+/// The same, where there is a libfabric.
+fn two_with_a_provider(body: impl Fn(&Ctx) + Sync) {
+    match Library::get() {
+        Ok(_) => two(body),
+        Err(why) => eprintln!("left out: {why} (Debian: libfabric1)"),
+    }
+}
+
 fn case(metric: Metric, bytes: u64) -> Case {
     Case {
         metric,
@@ -63,11 +71,7 @@ fn loops_over_tcp_end_with_a_value() {
 
 #[test]
 fn loops_over_a_provider_do_what_they_say() {
-    if let Err(why) = Library::get() {
-        eprintln!("left out: {why} (Debian: libfabric1)");
-        return;
-    }
-    two(|ctx| {
+    two_with_a_provider(|ctx| {
         let provider = ctx.provider(Whose::Theirs).expect("a provider");
         let bytes = |len: usize| {
             // SAFETY:
@@ -100,5 +104,19 @@ fn loops_over_a_provider_do_what_they_say() {
         // Beyond the words of the atomic operations.
         let written = bytes(1 << 20)[16 << 10..].iter().all(|byte| *byte == 1);
         assert_eq!(written, here);
+    });
+}
+
+/// As where the provider lacks a function: the other process must not wait for what never comes, and what is measured next goes on.
+#[test]
+fn a_batch_that_fails_ends_for_both_processes() {
+    two_with_a_provider(|ctx| {
+        let pair = loops::Pair::of(ctx, Whose::Theirs).expect("a provider");
+        let outcome = pair.alone(2, |_| Err("it has none".into()));
+        match ctx.rank {
+            0 => assert_eq!(outcome, Err("it has none".into())),
+            _ => measured(outcome),
+        }
+        measured(loops::theirs::write_data(ctx, &case(Metric::PutNotice, 8)));
     });
 }
