@@ -106,9 +106,9 @@ main (int argc, char **argv)
   long tickets = 2000, increments = 500;
   struct job job;
   job_begin (&job);
-  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 10000000, &tickets))
-      || (argc > 2 && !parse_number (argv[2], 1, 10000000, &increments)))
-    refuse (&job, "usage: %s [TICKETS [INCREMENTS]], each from 1 to 10000000", argv[0]);
+  if (argc > 3 || (argc > 1 && !parse_number (argv[1], 1, 1000000000, &tickets))
+      || (argc > 2 && !parse_number (argv[2], 1, 1000000000, &increments)))
+    refuse (&job, "usage: %s [TICKETS [INCREMENTS]], each from 1 to 1000000000", argv[0]);
   const unsigned long needed = UTOFU_ONESIDED_CAP_ARMW_OP_ADD | UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP;
   if ((job.caps->flags & UTOFU_ONESIDED_CAP_FLAG_ARMW) == 0 || (job.caps->armw_ops & needed) != needed)
     refuse (&job, "counter: the interface has no atomic addition or compare-and-swap");
