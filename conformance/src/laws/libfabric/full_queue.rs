@@ -342,8 +342,14 @@ fn selective(ctx: &Ctx) -> Verdict {
             ensure_eq!(write(count, 0), 0, "a write that is not told");
             until("its end", || is_done(count + more))?;
         }
-        for nth in 0..count {
-            job.tx.of(nth)?;
+        // In any order: there is no comp_order (fi_endpoint(3)).
+        let mut told = vec![false; count];
+        for _ in 0..count {
+            let context = job.tx.next()?.op_context.addr();
+            let before = told
+                .get_mut(context)
+                .map(|told| std::mem::replace(told, true));
+            ensure_eq!(before, Some(false), "whether it has been told before");
         }
         job.tx.is_empty()?;
         ensure_eq!(
