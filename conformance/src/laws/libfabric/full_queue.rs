@@ -343,15 +343,9 @@ fn selective(ctx: &Ctx) -> Verdict {
             until("its end", || is_done(count + more))?;
         }
         // In any order: there is no comp_order (fi_endpoint(3)).
-        let mut told = vec![false; count];
-        for _ in 0..count {
-            let context = job.tx.next()?.op_context.addr();
-            let before = told
-                .get_mut(context)
-                .map(|told| std::mem::replace(told, true));
-            ensure_eq!(before, Some(false), "whether it has been told before");
-        }
-        job.tx.is_empty()?;
+        let mut told = Told::of(count);
+        told.complete(job.tx, count, &[(counter, count + 200)])?;
+        told.ensure(|_| 1)?;
         ensure_eq!(
             write(count, FI_COMPLETION),
             0,
