@@ -328,6 +328,16 @@ impl Stream for Conversation {
         Ok(sent)
     }
 
+    fn push_along(&self, bytes: &[u8]) -> Result<usize, Ended> {
+        let net = self.net.upgrade().ok_or(Ended)?;
+        let theirs = self.theirs.get();
+        let waits = theirs.filter(|_| !self.ended.load(Ordering::Acquire));
+        match waits.is_some_and(|theirs| net.hold(self, theirs.head(wire::BYTES), bytes)) {
+            true => Ok(bytes.len()),
+            false => self.push(bytes),
+        }
+    }
+
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
         // What has come before the end counts.
         let ended = self.ended.load(Ordering::Acquire);

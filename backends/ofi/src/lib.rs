@@ -29,6 +29,7 @@ mod net;
 mod operands;
 mod operations;
 mod region;
+mod riders;
 mod transport;
 mod wire;
 mod word;

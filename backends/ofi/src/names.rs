@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use unipgas_core::{Error, Result};
 
 use crate::net::Net;
+use crate::riders::Riders;
 
 /// Those that somebody uses, by name.
 #[derive(Default)]
@@ -22,6 +23,7 @@ struct InUse {
 struct Used {
     number: u64,
     tag: u32,
+    riders: Arc<Riders>,
     by: usize,
 }
 
@@ -41,6 +43,8 @@ pub struct Name {
     pub number: u64,
     /// What it is called here.
     pub tag: u32,
+    /// What leaves with the next message there.
+    pub riders: Arc<Riders>,
 }
 
 impl Names {
@@ -59,10 +63,10 @@ impl Name {
     /// The endpoint `name` is used from now on. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
     pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
         let mut in_use = net.names.0.lock();
-        let (number, tag) = match in_use.by_name.get_mut(name) {
+        let (number, tag, riders) = match in_use.by_name.get_mut(name) {
             Some(used) => {
                 used.by += 1;
-                (used.number, used.tag)
+                (used.number, used.tag, used.riders.clone())
             }
             None => {
                 let number = net.fabric.insert(name)?;
@@ -75,9 +79,15 @@ impl Name {
                 };
                 let tag = in_use.ever << NUMBER.count_ones() | index;
                 in_use.ever = in_use.ever.wrapping_add(1);
-                let used = Used { number, tag, by: 1 };
+                let riders = Arc::<Riders>::default();
+                let used = Used {
+                    number,
+                    tag,
+                    riders: riders.clone(),
+                    by: 1,
+                };
                 in_use.by_name.insert(name.into(), used);
-                (number, tag)
+                (number, tag, riders)
             }
         };
         Ok(Arc::new(Name {
@@ -85,6 +95,7 @@ impl Name {
             name: name.into(),
             number,
             tag,
+            riders,
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,9 +23,11 @@ use crate::departed::Departed;
 use crate::fabric::{Event, Fabric, Far, failure};
 use crate::gathered::{self, Landing};
 use crate::lifeline::Lifeline;
+use crate::names::Name;
 use crate::names::Names;
 use crate::operands::Operands;
 use crate::operations::{Operations, Sender, What};
+use crate::riders::{self, Boarding, Rides};
 use crate::wire::{self, Head, Opening, PROTOCOL};
 use crate::word::Words;
 
@@ -107,7 +109,19 @@ pub struct Net {
     pub here: Here,
     /// Somebody has been told that lifelines do not answer.
     pub deaf_told: AtomicBool,
+    /// Conversations whose [riders](crate::riders::Riders) are to leave soon, each with its peer's endpoint.
+    held: Mutex<Vec<Held>>,
+    holds: AtomicBool,
+    /// How often this has been moved on.
+    turns: AtomicU32,
     told: Arc<dyn Told>,
+}
+
+/// By whom riders leave, if no message does.
+struct Held {
+    number: u32,
+    under_way: Arc<AtomicUsize>,
+    to: Arc<Name>,
 }
 
 /// What providers had, tens of megabytes in small pieces, goes back to the system: the allocator keeps it if something above it is in use.
@@ -202,6 +216,9 @@ impl Net {
             address,
             here,
             deaf_told: AtomicBool::new(false),
+            held: Mutex::default(),
+            holds: AtomicBool::new(false),
+            turns: AtomicU32::new(1),
             told,
         });
         while let Some(buffer) = net.receive.take() {
@@ -366,34 +383,126 @@ impl Net {
 
     /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and those of the provider.
     pub fn send(&self, of: &Conversation, head: &Head, body: &[u8]) -> Result<()> {
-        if of.under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
+        let (number, to) = (of.number, &of.with.name);
+        let by = (number, &of.under_way, to);
+        let head = bytemuck::bytes_of(head);
+        let Some(riders) = to.riders.board(self.turn()) else {
+            return self.send_parts(by, [head, body, &[]]);
+        };
+        if riders.bytes().len() + head.len() + body.len() > self.body() {
+            // They go ahead by themselves; none come before the message has left, too.
+            self.send_parts(by, [riders.bytes(), &[], &[]])?;
+            riders.gone();
+            return self.send_parts(by, [head, body, &[]]);
+        }
+        self.send_parts(by, [riders.bytes(), head, body])?;
+        riders.gone();
+        Ok(())
+    }
+
+    fn send_parts(
+        &self,
+        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<Name>),
+        parts: [&[u8]; 3],
+    ) -> Result<()> {
+        if under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
             return Err(Error::NotNow);
         }
         let buffer = self.send.take().ok_or(Error::NotNow)?;
         let at = self.send.at(buffer);
-        let head = bytemuck::bytes_of(head);
-        let len = head.len() + body.len();
-        debug_assert!(len <= MESSAGE);
         let sender = Sender {
-            number: of.number,
-            under_way: of.under_way.clone(),
-            _to: of.with.name.clone(),
+            number,
+            under_way: under_way.clone(),
+            _to: to.clone(),
         };
-        of.under_way.fetch_add(1, Ordering::AcqRel);
+        under_way.fetch_add(1, Ordering::AcqRel);
         let context = self.operations.begin(What::Send(buffer, sender));
+        let mut len = 0;
+        for part in parts {
+            debug_assert!(len + part.len() <= MESSAGE);
+            // SAFETY:
+            // - the buffer is this call's, and holds that much.
+            unsafe {
+                at.wrapping_add(len)
+                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            len += part.len();
+        }
         // SAFETY:
-        // - the buffer is this call's, and holds that much; then the provider's until the end of the operation.
+        // - the buffer is the provider's until the end of the operation.
         let sent = unsafe {
-            at.copy_from_nonoverlapping(head.as_ptr(), head.len());
-            at.wrapping_add(head.len())
-                .copy_from_nonoverlapping(body.as_ptr(), body.len());
             self.fabric
-                .send(at, len, self.send.desc(), of.with.name.number, context)
+                .send(at, len, self.send.desc(), to.number, context)
         };
         if sent.is_err() {
             self.operations.end(context);
             self.send.give_back(buffer);
-            of.under_way.fetch_sub(1, Ordering::AcqRel);
+            under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+        sent
+    }
+
+    /// A piece of a stream may leave with the next message to that process. False: it does not wait.
+    pub fn hold(&self, of: &Conversation, head: Head, body: &[u8]) -> bool {
+        if self.body() < riders::MOST {
+            return false;
+        }
+        let to = &of.with.name;
+        let rides = to.riders.wait(self.turn(), head, body);
+        if rides == Rides::First {
+            let mut held = self.held.lock();
+            held.push(Held {
+                number: of.number,
+                under_way: of.under_way.clone(),
+                to: to.clone(),
+            });
+            if !self.holds.swap(true, Ordering::AcqRel) {
+                // Somebody looks within a beat, also where the program does not.
+                self.driver.more_in_time();
+            }
+        }
+        rides != Rides::No
+    }
+
+    /// Which one it is; never 0.
+    fn turn(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed) | 1
+    }
+
+    /// Those who have waited long enough leave. `late`: all.
+    fn let_leave(&self, late: bool) {
+        // Two threads at once may count as one.
+        let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turns, Ordering::Relaxed);
+        if !self.holds.load(Ordering::Acquire) {
+            return;
+        }
+        let turn = self.turn();
+        let Some(mut held) = self.held.try_lock() else {
+            return;
+        };
+        held.retain(|one| {
+            let Some(riders) = one.to.riders.leave(turn, late) else {
+                return one.to.riders.any();
+            };
+            self.leaves(one, riders) == Err(Error::NotNow)
+        });
+        if held.is_empty() && self.holds.swap(false, Ordering::AcqRel) {
+            self.driver.fewer(1);
+        }
+    }
+
+    fn leaves(&self, one: &Held, riders: Boarding<'_>) -> Result<()> {
+        let by = (one.number, &one.under_way, &one.to);
+        let sent = self.send_parts(by, [riders.bytes(), &[], &[]]);
+        if sent != Err(Error::NotNow) {
+            riders.gone();
+        }
+        if let Err(error) = &sent
+            && *error != Error::NotNow
+        {
+            tracing::debug!("ofi: answers cannot be sent: {error}");
+            self.lose(one.to.tag);
         }
         sent
     }
@@ -436,6 +545,7 @@ impl Net {
 
     /// Takes what has happened, unless another thread does; `turn`: the agent looks at all conversations afterwards.
     pub fn progress(&self, turn: bool) -> News {
+        self.let_leave(turn);
         if let Some(_reading) = self.reading.try_lock() {
             while self.fabric.read(|event| self.take(event)) {}
             self.try_again();
@@ -560,6 +670,7 @@ impl Net {
             return None;
         }
         one.hear();
+        let mut next = &[][..];
         match head.kind {
             wire::ACCEPT => {
                 let (accepted, _) = wire::split::<wire::Accepted>(body)?;
@@ -569,6 +680,11 @@ impl Net {
                 });
             }
             wire::BYTES => one.take(body),
+            wire::ALONG => {
+                let (piece, rest) = wire::ride(body)?;
+                one.take(piece);
+                next = rest;
+            }
             wire::CLOSE => one.fail(),
             wire::ASK => return one.answer(self),
             wire::HERE => return Some(()),
@@ -581,7 +697,10 @@ impl Net {
             &self.guests_call
         };
         call.store(true, Ordering::Release);
-        Some(())
+        match next.is_empty() {
+            true => Some(()),
+            false => self.understand(next),
+        }
     }
 
     /// Who does not know the secret is told so, unless many others are.
@@ -628,6 +747,9 @@ impl Drop for Net {
             self.blocked(false);
         }
         self.note_room(true);
+        if *self.holds.get_mut() {
+            self.driver.fewer(1);
+        }
         // What comes while it closes its connections crashes ofi_rxm of 1.17: it puts the buffers back for a connection that is gone.
         while self.fabric.read(drop) {}
         self.fabric.stop();

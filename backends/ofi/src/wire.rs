@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
 /// Both sides speak the same: the messages below, and the requests of core's streams.
-pub const PROTOCOL: u16 = u16::from_le_bytes([3, VERSION]);
+pub const PROTOCOL: u16 = u16::from_le_bytes([4, VERSION]);
 
 /// Ahead of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -32,6 +32,29 @@ pub const REFUSE: u32 = 5;
 pub const ASK: u32 = 6;
 /// It is.
 pub const HERE: u32 = 7;
+/// A piece of a stream goes ahead of another message: an [`Along`], the piece, and that message, unless it is the last.
+pub const ALONG: u32 = 8;
+
+/// How long a piece is.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Along {
+    /// In bytes.
+    pub len: u32,
+    /// Nothing.
+    pub pad: u32,
+}
+
+/// Bytes that a piece takes ahead of a message.
+pub const fn along(len: usize) -> usize {
+    size_of::<Head>() + size_of::<Along>() + len
+}
+
+/// What follows the head of a piece: its bytes, and the next message.
+pub fn ride(message: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (along, rest) = split::<Along>(message)?;
+    rest.split_at_checked(along.len as usize)
+}
 
 /// How a conversation begins.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -35,6 +35,8 @@ pub(super) struct Guest {
     /// Where requests wait, if they are not carried out as they come.
     order: Option<Box<dyn Order>>,
     outgoing: Outgoing,
+    /// Somebody waits for some of that.
+    urgent: bool,
     /// The end of a full stream is waited for.
     blocked: bool,
 }
@@ -50,6 +52,7 @@ impl Guest {
             incoming: Vec::new(),
             order: home.faults().and_then(Faults::order),
             outgoing: Outgoing::default(),
+            urgent: false,
             blocked: false,
         }
     }
@@ -103,7 +106,7 @@ impl Guest {
         let stays = sense.is_ok()
             && !ended
             && !lost
-            && self.push(home).is_ok()
+            && self.push_by(home, by).is_ok()
             && !(looks && is_silent(&*self.stream, !self.released.is_empty(), home));
         if !stays {
             self.part();
@@ -174,6 +177,7 @@ impl Guest {
             Request::Import { place } if place.offset != 0 => failed(&Error::StaleRegion),
             _ => serve_in_parts(home, request),
         };
+        self.urgent |= !matches!(&answer, Answer::Done(bytes) if bytes.is_empty());
         self.answer(head.number, &answer);
         home.serves();
         if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
@@ -192,10 +196,19 @@ impl Guest {
 
     /// Sends what there is room for. Errors: the stream has ended.
     fn push(&mut self, home: &Home) -> Result<(), Ended> {
+        self.push_by(home, By::Driver)
+    }
+
+    /// Who waits for something may be about to tell the guest something.
+    fn push_by(&mut self, home: &Home, by: By) -> Result<(), Ended> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
-        let pushed = self.outgoing.push(&*self.stream);
+        let urgent = std::mem::take(&mut self.urgent) || by == By::Driver;
+        let pushed = match urgent {
+            true => self.outgoing.push(&*self.stream),
+            false => self.outgoing.push_along(&*self.stream),
+        };
         home.watch_silence();
         pushed
     }

@@ -30,6 +30,11 @@ pub enum Found {
 pub trait Stream: Send + Sync {
     /// Sends what there is room for; gives how many bytes. Errors: it has ended.
     fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended>;
+    /// As [`push`](Stream::push), for what nobody is known to wait for: it may be held back for a moment, to leave together with what goes to the same
+    /// process next.
+    fn push_along(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
+        self.push(bytes)
+    }
     /// Appends what has come, but not so much that others wait long for their turn: then another one begins by itself. Errors: it has
     /// ended; what came before has been appended nevertheless.
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended>;

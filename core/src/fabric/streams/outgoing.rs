@@ -29,8 +29,17 @@ impl Outgoing {
 
     /// Sends what there is room for. Errors: the stream has ended.
     pub fn push(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
+        self.push_by(|bytes| stream.push(bytes))
+    }
+
+    /// As [`push`](Outgoing::push), for what [may travel along](Stream::push_along) with something else.
+    pub fn push_along(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
+        self.push_by(|bytes| stream.push_along(bytes))
+    }
+
+    fn push_by(&mut self, push: impl Fn(&[u8]) -> Result<usize, Ended>) -> Result<(), Ended> {
         while !self.is_empty() {
-            match stream.push(&self.bytes[self.sent..])? {
+            match push(&self.bytes[self.sent..])? {
                 0 => break,
                 sent => self.sent += sent,
             }
