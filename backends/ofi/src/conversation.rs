@@ -334,7 +334,11 @@ impl Stream for Conversation {
         let waits = theirs.filter(|_| !self.ended.load(Ordering::Acquire));
         match waits.is_some_and(|theirs| net.hold(self, theirs.head(wire::BYTES), bytes)) {
             true => Ok(bytes.len()),
-            false => self.push(bytes),
+            false => {
+                let pushed = self.push(bytes);
+                net.has_left(self);
+                pushed
+            }
         }
     }
 

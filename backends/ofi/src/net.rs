@@ -464,6 +464,11 @@ impl Net {
         rides != Rides::No
     }
 
+    /// A piece that was not held has left.
+    pub fn has_left(&self, of: &Conversation) {
+        of.with.name.riders.passed(self.turn());
+    }
+
     /// Which one it is; never 0.
     fn turn(&self) -> u32 {
         self.turns.load(Ordering::Relaxed) | 1

@@ -40,17 +40,19 @@ pub struct Riders {
 }
 
 impl Riders {
-    /// A piece of a stream comes in this `turn`, which is not 0.
+    /// A piece of a stream comes in this `turn`, which is not 0. Where it does not wait it is [told](Riders::passed) that it has left.
     pub fn wait(&self, turn: u32, head: Head, body: &[u8]) -> Rides {
         let mut waiting = self.waiting.lock();
         let fits = waiting.len() + wire::along(body.len()) <= MOST;
         let holds = self.account.load(Ordering::Relaxed) >= 0 && fits;
+        if !holds {
+            // Its own message is nothing that follows.
+            self.since.store(0, Ordering::Relaxed);
+            return Rides::No;
+        }
         let first = waiting.is_empty();
         if first {
             self.since.store(turn, Ordering::Relaxed);
-        }
-        if !holds {
-            return Rides::No;
         }
         let along = Along {
             len: body.len() as u32,
@@ -65,6 +67,11 @@ impl Riders {
         waiting.extend_from_slice(body);
         self.any.store(true, Ordering::Release);
         if first { Rides::First } else { Rides::Also }
+    }
+
+    /// A piece that did not wait has left in this `turn`.
+    pub fn passed(&self, turn: u32) {
+        self.since.store(turn, Ordering::Relaxed);
     }
 
     /// A message goes there in this `turn`; it does so after everything that is waiting.
@@ -172,11 +179,20 @@ mod tests {
         let riders = Riders::default();
         assert_eq!(riders.wait(1, HEAD, &[1]), Rides::First);
         riders.leave(1, true).unwrap().gone();
-        for turn in 2..6 {
+        let passes = |turn| {
             assert_eq!(riders.wait(turn, HEAD, &[1]), Rides::No);
+            // Its own message.
+            assert!(riders.board(turn).is_none());
+            riders.passed(turn);
+        };
+        (2..20).for_each(passes);
+        // Too late.
+        assert!(riders.board(19 + TURNS).is_none());
+        for turn in 40..44 {
+            passes(turn);
             assert!(riders.board(turn).is_none());
         }
-        assert_eq!(riders.wait(6, HEAD, &[1]), Rides::First);
+        assert_eq!(riders.wait(50, HEAD, &[1]), Rides::First);
     }
 
     #[test]

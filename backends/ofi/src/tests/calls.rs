@@ -64,8 +64,13 @@ unsafe extern "C" fn send(
     unsafe { (table.send)(ep, bytes, len, desc, to, context) }
 }
 
+/// Messages that this thread has sent by what is [counted].
+pub fn sent() -> usize {
+    CALLS.get().sent
+}
+
 /// Counts the calls of `fabric` from now on.
-fn counted(fabric: &Fabric) {
+pub fn counted(fabric: &Fabric) {
     // SAFETY:
     // - the endpoint is open, and no other thread writes by it; all endpoints of the provider have one table.
     unsafe {

@@ -1,5 +1,6 @@
 //! Endpoints of two processes, played by two fabrics of one.
 
+mod along;
 mod calls;
 mod strangers;
 
