@@ -520,7 +520,7 @@ impl Net {
         };
         all.iter().for_each(|one| one.end());
         while !self.send.is_whole() && !deadline.expired() {
-            self.progress(true);
+            self.progress(true, true);
             std::thread::yield_now();
         }
     }
@@ -548,9 +548,10 @@ impl Net {
         self.waits.store(true, Ordering::Release);
     }
 
-    /// Takes what has happened, unless another thread does; `turn`: the agent looks at all conversations afterwards.
-    pub fn progress(&self, turn: bool) -> News {
-        self.let_leave(turn);
+    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all conversations afterwards; `alone`: the program does not look at the
+    /// network, so that what is held back leaves.
+    pub fn progress(&self, turn: bool, alone: bool) -> News {
+        self.let_leave(alone);
         if let Some(_reading) = self.reading.try_lock() {
             while self.fabric.read(|event| self.take(event)) {}
             self.try_again();

@@ -32,7 +32,6 @@ const TURN: Duration = Duration::from_millis(100);
 /// The process that is told, once it is there.
 struct Mine {
     home: OnceLock<Weak<Home>>,
-    driver: Arc<Driver>,
 }
 
 impl Mine {
@@ -49,7 +48,9 @@ impl Told for Mine {
     }
 
     fn wake(&self) {
-        self.driver.rouse();
+        if let Some(home) = self.home() {
+            home.wake();
+        }
     }
 
     fn watch_silence(&self) {
@@ -62,7 +63,6 @@ impl Told for Mine {
 /// What the agent knows of it.
 struct Fabric {
     net: Arc<Net>,
-    driver: Arc<Driver>,
 }
 
 impl Network for Fabric {
@@ -97,16 +97,12 @@ impl Network for Fabric {
             .collect()
     }
 
-    fn progress(&self) -> News {
-        let turn = driver::is_this_thread();
-        if !turn {
-            self.driver.leave_to_me();
-        }
-        self.net.progress(turn)
+    fn progress(&self, alone: bool) -> News {
+        self.net.progress(driver::is_this_thread(), alone)
     }
 
-    fn rouse(&self) {
-        self.driver.rouse();
+    fn is_moved_on_by_waiting(&self) -> bool {
+        true
     }
 
     fn may_rest(&self) -> bool {
@@ -159,14 +155,10 @@ impl Ofi {
     pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let mine = Arc::new(Mine {
             home: OnceLock::new(),
-            driver: Driver::of_this_process()?,
         });
         let net = Net::open(info, mine.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
-        let network = Arc::new(Fabric {
-            net: net.clone(),
-            driver: Driver::of_this_process()?,
-        });
+        let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
         let _ = mine.home.set(Arc::downgrade(streams.home()));
         // What has come before.

@@ -19,12 +19,19 @@ use crate::{Error, Result, own_thread};
 
 /// Time between two looks at what is under way and has no descriptor.
 const BEAT: Duration = Duration::from_micros(200);
+/// Time between two looks whether others still move on what is left to them: at first, and later. Once they do not, peers are served within a millisecond
+/// all the same. Each look is a timer, which interrupts the program where both have one core.
+const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(800));
 
 /// Something that needs somebody to move it on.
 pub trait Driven: Send + Sync {
     /// Moves it on; called by the progress thread while anything of the process is under way, and after events.
     fn drive(&self);
-    /// The progress thread leaves networks to others for a while, and does not sleep at their descriptors; or that is over.
+    /// Whether other threads moved it on when it was last driven: so this need not be woken for it.
+    fn is_left_to_others(&self) -> bool {
+        false
+    }
+    /// It is to be driven from time to time, and not when something comes for it; or that is over.
     fn leave_to_others(&self, leaves: bool) {
         let _ = leaves;
     }
@@ -73,8 +80,6 @@ struct Shared {
     /// It sleeps, or is about to, and looks at no beat.
     sleeps_long: AtomicBool,
     stop: AtomicBool,
-    /// Another thread moves networks on.
-    left_to_others: AtomicBool,
     /// A turn in which something else waited may have been begun by what it did not drive.
     missed: AtomicBool,
     /// Of the alarm, and of networks.
@@ -241,20 +246,6 @@ impl Driver {
         self.shared.alarm.1.as_raw_fd()
     }
 
-    /// A thread that waits moves its network on itself, and [rouses](Driver::rouse) the progress thread for the rest: that one looks only now and
-    /// then meanwhile. Both would only be in each other's way.
-    #[inline]
-    pub fn leave_to_me(&self) {
-        if !self.shared.left_to_others.load(Ordering::Relaxed) {
-            self.shared.left_to_others.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Has a turn begin.
-    pub fn rouse(&self) {
-        self.shared.wake();
-    }
-
     /// Before they are closed: the child of a fork may have them, too, and then they would stay.
     pub fn forget_events(&self, events: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.shared.events, events);
@@ -315,7 +306,6 @@ impl Shared {
             under_way: AtomicUsize::new(0),
             sleeps_long: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            left_to_others: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             events: events.map_err(|e| Error::os("epoll_create", e))?,
             alarm: pipe().map_err(|e| Error::os("pipe2", e))?,
@@ -348,6 +338,7 @@ impl Shared {
     fn run(&self) {
         MINE.set(self);
         let mut woken = false;
+        let mut doze = DOZE.0;
         while !self.stopped() {
             // Then there may be something for which a bell was rung before.
             let armed = self.arm();
@@ -357,9 +348,14 @@ impl Shared {
             if self.missed.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            match self.left_to_others.swap(false, Ordering::Relaxed) {
-                true => self.doze(),
-                false => self.sleep(None),
+            let mut left = self.present(Waits::Maybe);
+            left.retain(|one| one.is_left_to_others());
+            match left.is_empty() {
+                true => {
+                    doze = DOZE.0;
+                    self.sleep(None);
+                }
+                false => self.doze(&left, &mut doze),
             }
             self.disarm();
             woken = true;
@@ -396,13 +392,22 @@ impl Shared {
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    /// Until the alarm sounds, but not longer than a beat.
-    fn doze(&self) {
-        let longest = Timespec::try_from(BEAT).ok();
-        let present = self.present(Waits::Maybe);
-        present.iter().for_each(|one| one.leave_to_others(true));
-        let _ = readable(&self.alarm.0, longest.as_ref());
-        present.iter().for_each(|one| one.leave_to_others(false));
+    /// Until something else than what is left to others has to be driven, or that is left no more.
+    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration) {
+        left.iter().for_each(|one| one.leave_to_others(true));
+        loop {
+            let longest = Timespec::try_from(*span).ok();
+            *span = (*span * 2).min(DOZE.1);
+            let rests = readable(&self.events, longest.as_ref()) == Ok(0);
+            if !rests || self.under_way.load(Ordering::SeqCst) > 0 {
+                break;
+            }
+            left.iter().for_each(|one| one.drive());
+            if !left.iter().all(|one| one.is_left_to_others()) {
+                break;
+            }
+        }
+        left.iter().for_each(|one| one.leave_to_others(false));
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 

@@ -37,8 +37,8 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
     let replies = two.reach(&one.address).unwrap();
     let (mut answers, mut hears) = (None, None);
     while answers.is_none() || hears.is_none() || !asks.is_open() || !replies.is_open() {
-        one.progress(false);
-        two.progress(false);
+        one.progress(false, false);
+        two.progress(false, false);
         answers = answers.or_else(|| two.accept());
         hears = hears.or_else(|| one.accept());
     }
@@ -47,7 +47,7 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
         let mut bytes = Vec::new();
         while bytes.len() < expected.len() {
             moves();
-            one.progress(false);
+            one.progress(false, false);
             stream.pull(&mut bytes).unwrap();
         }
         assert_eq!(bytes, expected);
@@ -80,17 +80,17 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
 
     // Nothing follows: it leaves when the program has looked at the network for a while.
     assert_eq!(answers.push_along(b"six"), Ok(3));
-    two.progress(false);
+    two.progress(false, false);
     assert_eq!(sent(), before + 4);
     come(&*asks, b"six", &|| {
-        two.progress(false);
+        two.progress(false, false);
     });
     assert_eq!(sent(), before + 5);
 
     // The progress thread does not wait; and where nothing followed nothing is held back.
     for nth in 6..9 {
         assert_eq!(answers.push_along(b"seven"), Ok(5));
-        two.progress(true);
+        two.progress(true, true);
         assert_eq!(sent(), before + nth);
         come(&*asks, b"seven", &still);
     }

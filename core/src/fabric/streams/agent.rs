@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::guest::{By, Guest, is_silent};
 use super::home::Home;
 use super::link::Link;
+use crate::driver::Driven;
 
 /// The most guests who have not said who they are.
 const STRANGERS: usize = 512;
@@ -31,7 +32,7 @@ impl Agent {
     /// Takes what has been answered, and serves what may be served by anybody. Runs nobody's code, so that it may be called whatever the caller holds.
     pub fn take_answers(&mut self, home: &Home) {
         self.meet_new_hosts(home);
-        let news = home.network().progress();
+        let news = home.network().progress(false);
         if news.ended {
             home.tell_of_news();
             self.forget(home);
@@ -57,7 +58,8 @@ impl Agent {
     /// Does what there is to do.
     pub fn turn(&mut self, home: &Home) {
         let looks = home.hear_alarm();
-        if home.network().progress().ended {
+        let alone = !home.is_left_to_others();
+        if home.network().progress(alone).ended {
             home.tell_of_news();
             self.forget(home);
         }
@@ -77,7 +79,7 @@ impl Agent {
         self.dismiss_strangers();
         self.hear_hosts(home, looks);
         let held_back = !self.guests.iter().all(Guest::is_served);
-        if held_back || !home.network().may_rest() {
+        if held_back || alone && !home.network().may_rest() {
             // What is held back goes on without an event.
             home.wake();
         }

@@ -94,7 +94,7 @@ impl Guest {
     pub fn turn(&mut self, home: &Home, looks: bool, by: By) -> bool {
         let ended = self.stream.pull(&mut self.incoming).is_err();
         if by == By::Waiter && (ended || self.order.is_some() || self.known.is_none()) {
-            home.network().rouse();
+            home.wake();
             return true;
         }
         // What came before the end counts.
@@ -146,7 +146,7 @@ impl Guest {
         while let Some((head, message, len)) = envelope::first::<Envelope>(&incoming[at..])? {
             let request = Request::decode(message)?;
             if by == By::Waiter && !home.registered().is_plain(&request) {
-                home.network().rouse();
+                home.wake();
                 break;
             }
             at += len;

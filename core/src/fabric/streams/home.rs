@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use super::agent::Agent;
 use super::greeting::{ADDRESS, Who, greeting, padded};
@@ -15,6 +15,7 @@ use super::heap::Heap;
 use super::issue::Issue;
 use super::link::{Link, Waiting};
 use super::network::{After, Faults, Network};
+use super::polls::Polls;
 use super::release::Releases;
 use super::timer::Timer;
 use crate::agent::{Registered, wire};
@@ -23,10 +24,13 @@ use crate::driver::Driven;
 use crate::op::Local;
 use crate::transport::{Limits, Transport};
 use crate::wait::{BURST, Patience};
-use crate::{Deadline, Error, Result, process};
+use crate::{Deadline, Error, Result, driver, pace, process};
 
 /// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
 pub(super) const PARTING: Duration = Duration::from_secs(5);
+
+/// Between two turns while others move the network on, in nanoseconds: strangers have to be greeted.
+const TURNS: u64 = Duration::from_millis(10).as_nanos() as u64;
 
 /// A frame has room for the operands and the comparands of an atomic operation.
 const LARGEST: usize = wire::LONGEST / 2;
@@ -65,6 +69,12 @@ pub struct Home {
     lost: Mutex<HashSet<Who>>,
     /// What peers ask for has been carried out, and nobody who waits knows of it.
     served: AtomicBool,
+    /// By threads that wait, where those serve peers.
+    polls: Option<Polls>,
+    /// They did so when this was last driven.
+    left: AtomicBool,
+    /// The last turn, in [nanoseconds](pace::now).
+    turned: AtomicU64,
 }
 
 impl Home {
@@ -85,6 +95,9 @@ impl Home {
             faults: network.faults(),
             limits,
             requests_wait_for: network.requests_wait_for(),
+            polls: network.is_moved_on_by_waiting().then(Polls::default),
+            left: AtomicBool::new(false),
+            turned: AtomicU64::new(0),
             network,
             registered: Registered::new(beside),
             heap: Heap::default(),
@@ -285,9 +298,15 @@ impl Home {
 
     /// Takes what peers have answered, unless another thread does.
     pub fn take_answers(&self) {
-        if self.is_here()
-            && let Some(mut agent) = self.agent.try_lock()
+        if !self.is_here() {
+            return;
+        }
+        if let Some(polls) = &self.polls
+            && !driver::is_this_thread()
         {
+            polls.note();
+        }
+        if let Some(mut agent) = self.agent.try_lock() {
             agent.take_answers(self);
         }
     }
@@ -329,6 +348,14 @@ impl Home {
     /// Calls for a turn.
     pub fn wake(&self) {
         let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+    }
+
+    /// Though others move the network on.
+    fn needs_a_turn(&self) -> bool {
+        let since = pace::now().saturating_sub(self.turned.load(Ordering::Relaxed));
+        let mut calls = [self.alarm.as_fd(), self.timer.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        since > TURNS || poll(&mut calls, Some(&Timespec::default())) != Ok(0)
     }
 
     /// For the agent: a turn begins. Whether it is time to look at streams.
@@ -375,9 +402,20 @@ fn watch(events: &OwnedFd, what: BorrowedFd<'_>) -> rustix::io::Result<()> {
 
 impl Driven for Home {
     fn drive(&self) {
-        if self.is_here() {
+        if !self.is_here() {
+            return;
+        }
+        let left = self.polls.as_ref().is_some_and(Polls::are_many);
+        self.left.store(left, Ordering::Relaxed);
+        // Who waits would be held up, and does the same.
+        if !left || self.needs_a_turn() {
+            self.turned.store(pace::now(), Ordering::Relaxed);
             self.agent.lock().turn(self);
         }
+    }
+
+    fn is_left_to_others(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     fn leave_to_others(&self, leaves: bool) {

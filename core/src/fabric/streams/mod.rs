@@ -29,6 +29,7 @@ mod network;
 mod numbered;
 mod outgoing;
 mod own;
+mod polls;
 mod registration;
 mod release;
 #[cfg(test)]

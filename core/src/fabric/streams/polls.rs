@@ -1,0 +1,66 @@
+//! How often threads that wait move a network on: while they do, the progress thread can leave it to them.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::pace;
+
+/// So many in such a time are many, in nanoseconds.
+const MANY: u32 = 8;
+const TIME: u64 = Duration::from_micros(100).as_nanos() as u64;
+
+/// Their number, of which two threads at once may count as one.
+#[derive(Default)]
+pub(super) struct Polls {
+    count: AtomicU32,
+    /// When [`MANY`] were last over, in [nanoseconds](pace::now), and whether these were many.
+    noted: AtomicU64,
+    were_many: AtomicBool,
+}
+
+impl Polls {
+    /// One more. Most read no clock.
+    #[inline]
+    pub fn note(&self) {
+        let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.count.store(count, Ordering::Relaxed);
+        if count.is_multiple_of(MANY) {
+            self.note_at(pace::now());
+        }
+    }
+
+    #[inline(never)]
+    fn note_at(&self, now: u64) {
+        let before = self.noted.swap(now, Ordering::Relaxed);
+        self.were_many
+            .store(now.saturating_sub(before) < TIME, Ordering::Relaxed);
+    }
+
+    /// Whether there have been many just now.
+    pub fn are_many(&self) -> bool {
+        self.are_many_at(pace::now())
+    }
+
+    fn are_many_at(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.noted.load(Ordering::Relaxed));
+        self.were_many.load(Ordering::Relaxed) && since < TIME
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_in_a_short_time_just_now_are_many() {
+        let polls = Polls::default();
+        assert!(!polls.are_many());
+        polls.note_at(10 * TIME);
+        assert!(!polls.are_many_at(10 * TIME));
+        polls.note_at(11 * TIME - 1);
+        assert!(polls.are_many_at(11 * TIME));
+        assert!(!polls.are_many_at(12 * TIME));
+        polls.note_at(13 * TIME);
+        assert!(!polls.are_many_at(13 * TIME));
+    }
+}
