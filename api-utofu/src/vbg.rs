@@ -23,8 +23,6 @@ pub const NULL: u64 = u64::MAX;
 /// `UTOFU_PATH_COORD_NULL`.
 const PATH_NULL: u8 = u8::MAX;
 
-/// Fruitless polls between two offers of the core to others, where each process has a core, and where not.
-const PATIENCE: (u32, u32) = (1024, 8);
 /// How often somebody who polls in vain looks who has died.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -376,12 +374,7 @@ impl Process {
         }
         let idle = set.idle.load(Ordering::Relaxed) + 1;
         set.idle.store(idle, Ordering::Relaxed);
-        let patience = if self.network().engine().crowded() {
-            PATIENCE.1
-        } else {
-            PATIENCE.0
-        };
-        if idle >= patience {
+        if idle >= self.network().engine().patience() {
             self.wait_for_gates(set)?;
         }
         Err(Code::NotCompleted)

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 
 use crate::alarm::{Alarm, Connected};
-use crate::bell::{Bell, SLICE};
+use crate::bell::{Bell, SLICE, armed_are_seen};
 use crate::descriptor::{above, pipe};
 use crate::{Error, Result, own_thread};
 
@@ -134,11 +134,14 @@ impl Waiting<'_> {
     /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`, and not if what is waited
     /// for is `done`: it may have been rung for before, or have come just now. Whether it is.
     pub fn turn(&self, longest: Duration, done: &mut dyn FnMut() -> bool) -> bool {
-        self.0.arm();
+        let hears = longest > BEAT && self.0.arm();
+        if hears {
+            armed_are_seen();
+        }
         self.0.drive(Waits::Never);
         let done = done();
         if !done {
-            self.0.sleep(Some(longest));
+            self.0.sleep(Some(longest), hears);
         }
         self.0.missed.store(true, Ordering::Relaxed);
         done
@@ -350,12 +353,19 @@ impl Shared {
             }
             let mut left = self.present(Waits::Maybe);
             left.retain(|one| one.is_left_to_others());
-            match left.is_empty() {
-                true => {
-                    doze = DOZE.0;
-                    self.sleep(None);
+            if !left.is_empty() {
+                self.doze(&left, &mut doze);
+            } else {
+                doze = DOZE.0;
+                // That processors of all processes are stopped for, so not before each of many short sleeps.
+                let hears = armed && self.under_way.load(Ordering::SeqCst) == 0;
+                if hears {
+                    armed_are_seen();
+                    self.drive(Waits::Maybe);
                 }
-                false => self.doze(&left, &mut doze),
+                if !self.missed.swap(false, Ordering::Relaxed) {
+                    self.sleep(None, hears || !armed);
+                }
             }
             self.disarm();
             woken = true;
@@ -375,10 +385,11 @@ impl Shared {
         bells.iter().for_each(|heard| heard.bell().disarm());
     }
 
-    /// Until there is something to do, but not longer than `longest`.
-    fn sleep(&self, longest: Option<Duration>) {
+    /// Until there is something to do, but not longer than `longest`; where it does not hear every bell, not longer than a beat.
+    fn sleep(&self, longest: Option<Duration>, hears: bool) {
         self.sleeps_long.store(true, Ordering::SeqCst);
-        let beat = (self.under_way.load(Ordering::SeqCst) > 0).then_some(BEAT);
+        let short = !hears || self.under_way.load(Ordering::SeqCst) > 0;
+        let beat = short.then_some(BEAT);
         if beat.is_some() {
             self.sleeps_long.store(false, Ordering::SeqCst);
         }

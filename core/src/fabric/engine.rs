@@ -16,6 +16,11 @@ use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::{BURST, Patience, SHORT_BURST};
 use crate::{Deadline, Error, Result, user_memory};
 
+/// See [`Engine::patience`].
+const PATIENCE: u32 = 1024;
+const PATIENCE_NETWORK: u32 = 32;
+const PATIENCE_CROWDED: u32 = 8;
+
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {
     transports: Box<[Arc<dyn Transport>]>,
@@ -99,6 +104,16 @@ impl Engine {
     /// Says how many processes take part: the more, the more rarely each looks what has become of the others.
     pub fn set_company(&self, processes: u32) {
         self.company.store(processes, Ordering::Relaxed);
+    }
+
+    /// How often a program that waits by calls of its own polls in vain until it offers its core to others. A poll of a network takes longer than one of memory.
+    #[inline(always)]
+    pub fn patience(&self) -> u32 {
+        match (self.crowded(), self.driven) {
+            (true, _) => PATIENCE_CROWDED,
+            (false, true) => PATIENCE_NETWORK,
+            (false, false) => PATIENCE,
+        }
     }
 
     /// Whether more processes than cores take part.

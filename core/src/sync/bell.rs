@@ -100,12 +100,10 @@ impl Bell {
         Listening { bell: self, seen }
     }
 
-    /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm]. Look at the
-    /// condition again afterwards.
+    /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm], once notifiers [see this](armed_are_seen). Look at
+    /// the condition again afterwards.
     pub(crate) fn arm(&self) {
-        register_for_barriers();
         self.sleepers.fetch_or(ARMED, Ordering::SeqCst);
-        fence::heavy_globally();
     }
 
     /// It is awake.
@@ -123,6 +121,12 @@ impl Bell {
     pub(crate) fn is_armed(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) & ARMED != 0
     }
+}
+
+/// Notifiers see that bells have been [armed](Bell::arm): who sleeps without this may miss a ring.
+pub(crate) fn armed_are_seen() {
+    register_for_barriers();
+    fence::heavy_globally();
 }
 
 impl Listening<'_> {

@@ -10,8 +10,6 @@ use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
 use crate::{Error, Result};
 
-/// Empty polls between two offers of the core to others, where each process has a core, and where not.
-const PATIENCE: (u32, u32) = (1024, 8);
 /// Offers between two looks at the lives of peers.
 const OFFERS: u32 = 16;
 
@@ -101,12 +99,7 @@ impl Port {
     #[inline]
     fn idle(&self, queues: &mut Queues) {
         queues.idle += 1;
-        let patience = if self.network.engine().crowded() {
-            PATIENCE.1
-        } else {
-            PATIENCE.0
-        };
-        if queues.idle >= patience {
+        if queues.idle >= self.network.engine().patience() {
             self.offer(queues);
         }
     }
