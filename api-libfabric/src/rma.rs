@@ -312,6 +312,10 @@ impl Endpoint {
             let address = part.address.wrapping_add(there_at as u64);
             let along = target.along.filter(|_| single && len <= LONGEST_MESSAGE);
             let along = along.map(|record| (target.inbox.clone(), record));
+            let chained = match target.chained {
+                true => Flags::CHAINED,
+                false => Flags::empty(),
+            };
             let there = match target.place(domain, part.key, address, len, access) {
                 Ok(place) => place,
                 Err(errno) => return Some(Err(errno)),
@@ -323,7 +327,7 @@ impl Endpoint {
                 // SAFETY:
                 // - valid until the call returns, by the caller's word.
                 let put = unsafe {
-                    channel.put_deliver(here, there, len, inbox, *record, flags, context)
+                    channel.put_deliver(here, there, len, inbox, *record, flags | chained, context)
                 };
                 match put {
                     // The notice follows the data.

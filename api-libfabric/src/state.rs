@@ -28,7 +28,9 @@ struct Operation {
     left: u32,
     error: Option<Errno>,
     notice: Option<Record>,
-    /// The notice is under way; and it has been refused, for want of room.
+    /// In the order of posting.
+    number: u64,
+    /// The notice is under way; or it has been refused, for want of room, and not been sent again.
     telling: bool,
     refused: bool,
     /// Words of the target that are raised when the effects are visible and the notice has been given.
@@ -63,8 +65,10 @@ pub(crate) struct State {
     operations: Slab<Operation>,
     /// Operations whose target has not been told of them.
     notices: VecDeque<usize>,
-    /// Targets that a notice is on its way to.
+    /// Targets that notices are on their way to, for each of these.
     told: Vec<u64>,
+    /// Operations so far.
+    posted: u64,
     inbox: InboxReader,
     /// Dropped after its reader.
     _inbox_memory: Region,
@@ -95,6 +99,7 @@ impl State {
             operations: Slab::new(),
             notices: VecDeque::new(),
             told: Vec::new(),
+            posted: 0,
             inbox,
             _inbox_memory: inbox_memory,
             messages,
@@ -239,10 +244,11 @@ impl State {
             true => self.operations.vacant_key() as u64 + 1,
             false => 0,
         };
-        // One at a time: those behind one that is refused would overtake it.
-        let goes_along = !self.told.contains(&job.to) && !self.is_to_be_told(job.to);
+        let is_told = self.told.contains(&job.to);
+        let goes_along = !self.is_to_be_told(job.to) && (!is_told || self.chains(job.to));
         let target = self.targets[job.to as usize].as_mut().expect("just found");
         target.along = job.notice.filter(|_| asynchronous && goes_along);
+        target.chained = is_told;
         let (mut left, mut error) = (0, None);
         if !target.uncounted {
             target.begin_counting(&self.domain, job.report.counted == Counted::Write);
@@ -280,8 +286,10 @@ impl State {
                 Some(errno) => reports.fail(&job.report, errno),
             };
         }
+        self.posted += 1;
         let operation = Operation {
             to: job.to,
+            number: self.posted,
             peer: target.name.id(),
             report: job.report,
             left,
@@ -310,11 +318,36 @@ impl State {
         notices.any(|key| self.operations.get(*key).is_some_and(|one| one.to == to))
     }
 
-    /// Tells targets of operations, in the order of their posting, one of each target at a time: where there is no room for one, those behind it wait. What they are
+    /// Whether several notices may be on their way to a target: those behind one that is refused do not overtake it.
+    fn chains(&self, to: u64) -> bool {
+        let target = self.targets.get(to as usize).and_then(Option::as_ref);
+        target.is_some_and(|target| self.channel.chains(&target.inbox))
+    }
+
+    /// Whether one has been refused that a target has to get before others.
+    fn has_refused(&self, to: u64) -> bool {
+        let mut waiting = self
+            .notices
+            .iter()
+            .filter_map(|key| self.operations.get(*key));
+        waiting.any(|one| one.to == to && one.refused)
+    }
+
+    /// An operation waits, in the order of posting, that its target can be told of it again.
+    fn wait_again(&mut self, key: usize) {
+        let number_of = |key: &usize| self.operations.get(*key).map(|one| one.number);
+        let number = number_of(&key);
+        let later = |other: &usize| number_of(other) > number;
+        let at = self.notices.iter().position(later);
+        self.notices.insert(at.unwrap_or(self.notices.len()), key);
+    }
+
+    /// Tells targets of operations, in the order of their posting: where there is no room for one, those behind it wait. What they are
     /// told comes after the parts that are under way.
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
+        stuck.retain(|to| !self.chains(*to) || self.has_refused(*to));
         for _ in 0..self.notices.len() {
             let Some(key) = self.notices.pop_front() else {
                 return;
@@ -328,7 +361,7 @@ impl State {
             } else if operation.has_to_end_first() || !self.tell_target(reports, key) {
                 self.notices.push_back(key);
                 stuck.push(to);
-            } else if self.told.contains(&to) {
+            } else if self.told.contains(&to) && !self.chains(to) {
                 stuck.push(to);
             }
         }
@@ -339,6 +372,11 @@ impl State {
         let Some(operation) = self.operations.get_mut(key) else {
             return true;
         };
+        let order = match self.told.contains(&operation.to) {
+            true => Flags::ORDERED | Flags::CHAINED,
+            false => Flags::ORDERED,
+        };
+        operation.refused = false;
         if operation.error.is_none()
             && let Some(notice) = operation.notice
         {
@@ -346,7 +384,7 @@ impl State {
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
                 let channel = &self.channel;
-                match channel.deliver((&target.inbox).into(), notice, Flags::ORDERED, context) {
+                match channel.deliver((&target.inbox).into(), notice, order, context) {
                     Err(Error::InboxFull) if !target.has_gone() => Ok(None),
                     Err(Error::InboxFull) => Err(Errno::CONNRESET),
                     Ok(outcome) => Ok(Some(outcome)),
@@ -450,13 +488,17 @@ impl State {
             let told = std::mem::take(&mut operation.telling);
             if told {
                 let to = operation.to;
-                self.told.retain(|other| *other != to);
-                if std::mem::take(&mut operation.refused) && operation.error.is_none() {
-                    // It was the first, and stays that.
-                    self.notices.push_front(key);
+                let again = operation.refused && operation.error.is_none();
+                if !again {
+                    operation.notice = None;
+                }
+                if let Some(one) = self.told.iter().position(|other| *other == to) {
+                    self.told.swap_remove(one);
+                }
+                if again {
+                    self.wait_again(key);
                     continue;
                 }
-                operation.notice = None;
             }
             // Those with a notice are waited for by [`State::tell_targets`].
             let untold = operation.notice.is_some() || !operation.counting.is_empty();

@@ -153,6 +153,8 @@ pub(crate) struct Target {
     pub counting: Vec<NonZeroU32>,
     /// The notice of the operation that is being carried out, as long as it may go along with the data.
     pub along: Option<Record>,
+    /// Others that go ahead of it have not been taken yet.
+    pub chained: bool,
     /// It has been found dead.
     gone: bool,
     /// Its number among the peers of the mailbox here.
@@ -172,6 +174,7 @@ impl Target {
             tallies: import(&directory.tallies)?,
             counting: Vec::new(),
             along: None,
+            chained: false,
             connection,
             directory: region,
             gone: false,

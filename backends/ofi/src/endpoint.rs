@@ -373,6 +373,10 @@ impl Channel for Endpoint {
         self.requests.deliver(inbox, record, flags, context)
     }
 
+    fn chains(&self) -> bool {
+        true
+    }
+
     fn carries(&self) -> bool {
         true
     }

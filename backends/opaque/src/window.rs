@@ -107,6 +107,7 @@ mod tests {
                 second: None,
                 overflow: None,
                 record: Record::default(),
+                chained: false,
             },
             false => Request::Notify {
                 slot: place,

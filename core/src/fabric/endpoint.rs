@@ -567,6 +567,11 @@ impl Endpoint {
             .deliver(inbox, record, flags, context)
     }
 
+    /// Whether [`Flags::CHAINED`] is kept on the way to a region.
+    pub fn chains(&self, to: &RemoteRegion) -> bool {
+        self.channel(to).chains()
+    }
+
     /// See [`Channel::put_deliver`]. All of it must belong to one peer.
     ///
     /// # Safety

@@ -23,6 +23,10 @@ bitflags::bitflags! {
         /// The end of a notice says that whoever reads its word, from wherever, finds it set (FI_DELIVERY_COMPLETE). Without, that it has reached the
         /// target, whose owner will find it.
         const DELIVERED = 32;
+        /// A record is delivered only if the one before it was, of those from this channel to that inbox: once one has been refused for want of room, all with this
+        /// flag are, until one without it is delivered. So many can be under way, and those that are refused can be delivered again in their order. Where the
+        /// network [keeps chains](crate::transport::Channel::chains).
+        const CHAINED = 64;
     }
 }
 

@@ -270,6 +270,11 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
+    /// Whether [`Flags::CHAINED`] is kept.
+    fn chains(&self) -> bool {
+        false
+    }
+
     /// Whether [`put_deliver`](Channel::put_deliver) is offered.
     fn carries(&self) -> bool {
         false

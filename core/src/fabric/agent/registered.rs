@@ -269,6 +269,7 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             second,
             overflow,
             record,
+            chained: _,
         } => {
             let second = second.map(|place| find(slots, place)).transpose()?;
             let inbox = Inbox {

@@ -77,6 +77,8 @@ pub enum Request<'a> {
         second: Option<Place>,
         overflow: Option<Place>,
         record: Record,
+        /// See [`Flags::CHAINED`].
+        chained: bool,
     },
     Message {
         to: Place,
@@ -174,6 +176,7 @@ struct Head {
     place: Place,
     /// Of the notice; where the bytes of a delivery go.
     slot: Place,
+    /// Of the notice; 1 where a delivery is chained.
     value: u32,
     /// 1 if there is one; or if there are such bytes.
     has_notice: u32,
@@ -278,6 +281,7 @@ impl Request<'_> {
                 second,
                 overflow,
                 record,
+                chained,
             } => {
                 let (slot, flags) =
                     put.map_or((Place::zeroed(), 0), |put| (put.to, put.flags.bits()));
@@ -286,6 +290,7 @@ impl Request<'_> {
                     slot,
                     flags,
                     has_notice: put.is_some().into(),
+                    value: chained.into(),
                     ..head(DELIVER)
                 };
                 let rest = Delivery {
@@ -368,6 +373,7 @@ impl<'a> Request<'a> {
                     second: Some(rest.second).filter(there),
                     overflow: Some(rest.overflow).filter(there),
                     record: rest.record,
+                    chained: head.value == 1,
                 })
             }
             MESSAGE if bytes.len() <= LONGEST_MESSAGE => Ok(Request::Message {
@@ -512,6 +518,7 @@ mod tests {
                 second: Some(place(11)),
                 overflow: None,
                 record,
+                chained: true,
             },
             Request::Deliver {
                 put: Some(Carried {
@@ -523,6 +530,7 @@ mod tests {
                 second: None,
                 overflow: Some(place(7)),
                 record,
+                chained: false,
             },
             Request::Message {
                 to: place(10),

@@ -435,6 +435,10 @@ impl Channel for Limited {
         self.post(Kept::deliver(inbox, record), flags, context)
     }
 
+    fn chains(&self) -> bool {
+        self.shared.inner.chains()
+    }
+
     fn carries(&self) -> bool {
         self.shared.inner.carries()
     }

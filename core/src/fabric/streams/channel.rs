@@ -156,6 +156,10 @@ impl Channel for Requests {
         self.post_record(None, inbox, record, flags, context)
     }
 
+    fn chains(&self) -> bool {
+        true
+    }
+
     fn carries(&self) -> bool {
         true
     }
@@ -232,6 +236,7 @@ impl Requests {
             second: inbox.second.map(|second| place(second, 0)),
             overflow: inbox.overflow.map(|word| place(word.region, word.offset)),
             record,
+            chained: flags.contains(Flags::CHAINED),
         };
         self.post(first, &request, None, flags, context)
     }

@@ -10,7 +10,7 @@ use super::landing::parts;
 use super::network::{Accepted, Ended, Faults, Found, Order, Stream};
 use super::outgoing::Outgoing;
 use crate::Error;
-use crate::agent::{Answer, Place, Request, wire};
+use crate::agent::{Answer, Carried, Place, Request, wire};
 
 /// Who serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) struct Guest {
     incoming: Vec<u8>,
     /// Where requests wait, if they are not carried out as they come.
     order: Option<Box<dyn Order>>,
+    /// Inboxes that had no room for a record, and channels: what is chained to that is refused, too.
+    refused: HashSet<(u32, Place)>,
     outgoing: Outgoing,
     /// Somebody waits for some of that.
     urgent: bool,
@@ -51,6 +53,7 @@ impl Guest {
             released: HashSet::new(),
             incoming: Vec::new(),
             order: home.faults().and_then(Faults::order),
+            refused: HashSet::new(),
             outgoing: Outgoing::default(),
             urgent: false,
             blocked: false,
@@ -175,6 +178,7 @@ impl Guest {
         let answer = match request {
             // What is told to have ended is the whole.
             Request::Import { place } if place.offset != 0 => failed(&Error::StaleRegion),
+            Request::Deliver { first, .. } => self.deliver(home, (head.channel, *first), request),
             _ => serve_in_parts(home, request),
         };
         self.urgent |= !matches!(&answer, Answer::Done(bytes) if bytes.is_empty());
@@ -183,6 +187,34 @@ impl Guest {
         if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
             self.imported.insert(*place);
         }
+    }
+
+    /// A record and what is written before, in the order of its [chain](crate::op::Flags::CHAINED).
+    fn deliver(&mut self, home: &Home, chain: (u32, Place), request: &Request<'_>) -> Answer {
+        if let Request::Deliver {
+            put, chained: true, ..
+        } = request
+            && self.refused.contains(&chain)
+        {
+            let written = put.map(|Carried { to, bytes, flags }| Request::Put {
+                to,
+                bytes,
+                flags,
+                notice: None,
+            });
+            return match written.map(|put| home.registered().serve(&put)) {
+                None | Some(Answer::Done(_)) => failed(&Error::InboxFull),
+                Some(other) => other,
+            };
+        }
+        let answer = home.registered().serve(request);
+        let full = matches!(&answer, Answer::Failed(why) if Error::from(*why) == Error::InboxFull);
+        match full {
+            true => _ = self.refused.insert(chain),
+            false if self.refused.is_empty() => {}
+            false => _ = self.refused.remove(&chain),
+        }
+        answer
     }
 
     fn answer(&mut self, number: Answered, answer: &Answer) {

@@ -311,6 +311,14 @@ impl Home {
         }
     }
 
+    /// As [`take_answers`](Home::take_answers), for who posts many operations and looks now and then.
+    pub(super) fn take_answers_of_many(&self) {
+        if let Some(polls) = &self.polls {
+            polls.note_many();
+        }
+        self.take_answers();
+    }
+
     /// For the agent: what a peer asks for is carried out.
     pub(super) fn serves(&self) {
         self.served.store(true, Ordering::Relaxed);

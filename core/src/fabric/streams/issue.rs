@@ -279,7 +279,7 @@ impl Issue {
 
     /// Moves its network on, for a thread that finds no room.
     pub fn make_room(&self) {
-        self.home.take_answers();
+        self.home.take_answers_of_many();
     }
 
     pub(super) fn has_late(&self) -> bool {

@@ -29,6 +29,12 @@ impl Polls {
         }
     }
 
+    /// Somebody looks at the network after many operations: as good as many looks.
+    pub fn note_many(&self) {
+        self.noted.store(pace::now(), Ordering::Relaxed);
+        self.were_many.store(true, Ordering::Relaxed);
+    }
+
     #[inline(never)]
     fn note_at(&self, now: u64) {
         let before = self.noted.swap(now, Ordering::Relaxed);

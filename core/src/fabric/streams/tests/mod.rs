@@ -233,6 +233,50 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     assert_eq!(reader.take(), None);
 }
 
+#[test]
+fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
+    const PLACES: usize = 4;
+    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let len = InboxLayout::new(PLACES).unwrap().size();
+    let own = |_| Ok(Wires::own_part(OWN));
+    let memory = other.streams.allocate(len, Rights::FULL, own).unwrap();
+    // SAFETY:
+    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    let mut reader = unsafe {
+        inbox::initialise_zeroed(memory.base(), PLACES).unwrap();
+        InboxReader::attach(memory.base(), memory.len()).unwrap()
+    };
+    let inbox = node
+        .import_key(other.streams.home(), &memory.key())
+        .unwrap();
+    let deliver = |nth: u64, flags: Flags| {
+        let record = Record {
+            value: nth,
+            ..Record::default()
+        };
+        let flags = flags | Flags::ORDERED;
+        let posted = node.channel.deliver((&inbox).into(), record, flags, nth);
+        assert_eq!(posted, Ok(Outcome::Pending));
+    };
+    let (none, chained) = (Flags::empty(), Flags::CHAINED);
+    let full = |nth| (nth, Err(Error::InboxFull));
+    for nth in 1..=6 {
+        deliver(nth, if nth == 1 { none } else { chained });
+    }
+    let taken = (1..=4).map(|nth| (nth, Ok(())));
+    let ends: Vec<_> = taken.chain([full(5), full(6)]).collect();
+    assert_eq!(node.next_ends(6), ends);
+    let mut read = || std::iter::from_fn(|| reader.take().map(|one| one.value)).collect::<Vec<_>>();
+    assert_eq!(read(), [1, 2, 3, 4]);
+    // There is room, and it is not their turn.
+    (6..=7).for_each(|nth| deliver(nth, chained));
+    assert_eq!(node.next_ends(2), [full(6), full(7)]);
+    deliver(5, none);
+    (6..=7).for_each(|nth| deliver(nth, chained));
+    assert_eq!(node.next_ends(3), [(5, Ok(())), (6, Ok(())), (7, Ok(()))]);
+    assert_eq!(read(), [5, 6, 7]);
+}
+
 /// Answers with the message, twice.
 struct Echo;
 
