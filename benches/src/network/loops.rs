@@ -25,6 +25,13 @@ macro_rules! of_each_provider {
             })*
         }
 
+        /// The same loops, with a queue at which somebody may sleep.
+        pub mod theirs_to_sleep_at {
+            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::Whose::TheirsToSleepAt, case)
+            })*
+        }
+
         /// The same loops over our provider.
         pub mod ours {
             $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {

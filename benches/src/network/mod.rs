@@ -27,6 +27,7 @@ pub struct Network {
     pub wire: Wire,
     tcp: OnceCell<Result<Tcp, String>>,
     theirs: OnceCell<Result<Provider, String>>,
+    theirs_to_sleep_at: OnceCell<Result<Provider, String>>,
     ours: OnceCell<Result<Provider, String>>,
 }
 
@@ -37,6 +38,7 @@ impl Network {
             wire: Wire::join(token, rank)?,
             tcp: OnceCell::new(),
             theirs: OnceCell::new(),
+            theirs_to_sleep_at: OnceCell::new(),
             ours: OnceCell::new(),
         })
     }
@@ -80,6 +82,7 @@ impl Ctx {
         let network = self.network()?;
         let place = match whose {
             Whose::Theirs => &network.theirs,
+            Whose::TheirsToSleepAt => &network.theirs_to_sleep_at,
             Whose::Ours => &network.ours,
         };
         let open = || together(self, Provider::open(self, whose, network.other_hosts()));
@@ -103,31 +106,37 @@ pub fn bodies(case: &Case) -> Vec<Body> {
             body("bare/tcp", tcp::ping_pong),
             body("bare/tcp_blocking", tcp::ping_pong_blocking),
             body("provider", loops::theirs::write_data),
+            body("provider/fd", loops::theirs_to_sleep_at::write_data),
             body("unipgas", loops::ours::write_data),
         ],
         Metric::FetchAdd => vec![
             body("bare/tcp", tcp::round_trip),
             body("provider", loops::theirs::fetch_add),
+            body("provider/fd", loops::theirs_to_sleep_at::fetch_add),
             body("unipgas", loops::ours::fetch_add),
         ],
         Metric::PutRate => vec![
             body("bare/tcp", tcp::rate),
             body("provider", loops::theirs::rate),
+            body("provider/fd", loops::theirs_to_sleep_at::rate),
             body("unipgas", loops::ours::rate),
         ],
         Metric::Bandwidth => vec![
             body("bare/tcp", tcp::stream),
             body("provider", loops::theirs::bandwidth),
+            body("provider/fd", loops::theirs_to_sleep_at::bandwidth),
             body("unipgas", loops::ours::bandwidth),
         ],
         Metric::FiTagged => vec![
             body("bare/tcp", tcp::ping_pong),
             body("provider", loops::theirs::tagged),
+            body("provider/fd", loops::theirs_to_sleep_at::tagged),
             body("unipgas", loops::ours::tagged),
         ],
         Metric::Barrier => vec![
             body("bare/tcp", tcp::barrier),
             body("provider", loops::theirs::barrier),
+            body("provider/fd", loops::theirs_to_sleep_at::barrier),
             body("unipgas", loops::ours::barrier),
         ],
         Metric::Message => vec![

@@ -55,6 +55,8 @@ pub struct Counts {
 pub enum Whose {
     /// The one that the backend `ofi` would choose.
     Theirs,
+    /// The same, with a descriptor of the queue, as `ofi` needs it to serve peers while the program computes.
+    TheirsToSleepAt,
     /// Ours.
     Ours,
 }
@@ -124,7 +126,7 @@ impl Provider {
     ) -> Result<(Provider, Vec<u8>), String> {
         let library = Library::get()?;
         let info = match whose {
-            Whose::Theirs => {
+            Whose::Theirs | Whose::TheirsToSleepAt => {
                 let wish = Wish::from_env().map_err(|e| e.to_string())?;
                 let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
                 offer(library, library.getinfo, &like.provider(), |info| {
@@ -166,12 +168,13 @@ impl Provider {
         // SAFETY:
         // - so long, and nobody else's
         unsafe { provider.memory.base.write_bytes(0, WINDOW) };
-        provider.open_all(match whose {
-            Whose::Theirs => library.fabric,
+        let open = match whose {
+            Whose::Theirs | Whose::TheirsToSleepAt => library.fabric,
             // SAFETY:
             // - given for good
             Whose::Ours => unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).fabric },
-        })?;
+        };
+        provider.open_all(open, whose == Whose::TheirsToSleepAt)?;
         let hello = provider.hello()?;
         Ok((provider, hello))
     }
@@ -183,7 +186,7 @@ impl Provider {
         }
     }
 
-    fn open_all(&mut self, open: OpenFabric) -> Result<(), String> {
+    fn open_all(&mut self, open: OpenFabric, to_sleep_at: bool) -> Result<(), String> {
         let info = self.info;
         // SAFETY:
         // - the info is complete, and freed after the objects; each object is used once it is there, which a status of 0 says
@@ -197,6 +200,9 @@ impl Provider {
             let mut attributes: fi_cq_attr = std::mem::zeroed();
             attributes.format = FI_CQ_FORMAT_DATA;
             attributes.size = 4096;
+            if to_sleep_at {
+                attributes.wait_obj = FI_WAIT_FD;
+            }
             let (of, ops) = (self.domain, (*self.domain).ops);
             let cq = call!(
                 ops,

@@ -354,7 +354,7 @@ impl Shared {
             let mut left = self.present(Waits::Maybe);
             left.retain(|one| one.is_left_to_others());
             if !left.is_empty() {
-                self.doze(&left, &mut doze);
+                self.doze(&left, &mut doze, armed);
             } else {
                 doze = DOZE.0;
                 // That processors of all processes are stopped for, so not before each of many short sleeps.
@@ -403,14 +403,14 @@ impl Shared {
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    /// Until something else than what is left to others has to be driven, or that is left no more.
-    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration) {
+    /// Until something else than what is left to others has to be driven, or that is left no more; `armed`: bells may have been rung that were not heard.
+    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
         left.iter().for_each(|one| one.leave_to_others(true));
         loop {
             let longest = Timespec::try_from(*span).ok();
             *span = (*span * 2).min(DOZE.1);
             let rests = readable(&self.events, longest.as_ref()) == Ok(0);
-            if !rests || self.under_way.load(Ordering::SeqCst) > 0 {
+            if !rests || armed || self.under_way.load(Ordering::SeqCst) > 0 {
                 break;
             }
             left.iter().for_each(|one| one.drive());

@@ -155,6 +155,7 @@ impl Guest {
             at += len;
             match (request, &mut self.order) {
                 (Request::Forgotten { place }, _) => {
+                    self.refused.retain(|(_, inbox)| *inbox != place);
                     if self.released.remove(&place) {
                         home.releases.forgotten(place);
                     }

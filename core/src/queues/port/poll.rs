@@ -55,18 +55,16 @@ impl Port {
     /// taken in time.
     #[inline(always)]
     pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
-        if self.driven {
-            self.progress(queues);
-        }
-        if let Some(waiting) = queues.notices.front() {
-            let notice = Packed::open(waiting);
-            queues.notices.pop_front();
+        if let Some(notice) = notice_at_hand(queues) {
             return Ok(Some(notice));
         }
-        match queues.readers[0].take() {
-            Some(record) => Ok(Some(PortNotice::from_record(&record))),
-            None => self.no_notice(queues),
+        if self.driven {
+            self.progress(queues);
+            if let Some(notice) = notice_at_hand(queues) {
+                return Ok(Some(notice));
+            }
         }
+        self.no_notice(queues)
     }
 
     #[inline(never)]
@@ -120,6 +118,18 @@ impl Port {
             }
         }
     }
+}
+
+/// One that can be taken without a look at anything else.
+#[inline(always)]
+fn notice_at_hand(queues: &mut Queues) -> Option<PortNotice> {
+    if let Some(waiting) = queues.notices.front() {
+        let notice = Packed::open(waiting);
+        queues.notices.pop_front();
+        return Some(notice);
+    }
+    let record = queues.readers[0].take()?;
+    Some(PortNotice::from_record(&record))
 }
 
 /// What comes next where the small part of an inbox has nothing at hand. What producers have delivered to it before they delivered
