@@ -27,6 +27,10 @@ const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_m
 pub trait Driven: Send + Sync {
     /// Moves it on; called by the progress thread while anything of the process is under way, and after events.
     fn drive(&self);
+    /// Whether descriptors tell when it is to be driven, so that it need not be while something else is under way.
+    fn has_events(&self) -> bool {
+        false
+    }
     /// Whether other threads moved it on when it was last driven: so this need not be woken for it.
     fn is_left_to_others(&self) -> bool {
         false
@@ -354,7 +358,7 @@ impl Shared {
             let mut left = self.present(Waits::Maybe);
             left.retain(|one| one.is_left_to_others());
             if !left.is_empty() {
-                self.doze(&left, &mut doze, armed);
+                self.doze(&left, &mut doze);
             } else {
                 doze = DOZE.0;
                 // That processors of all processes are stopped for, so not before each of many short sleeps.
@@ -403,18 +407,21 @@ impl Shared {
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    /// Until something else than what is left to others has to be driven, or that is left no more; `armed`: bells may have been rung that were not heard.
-    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
+    /// Until there is an event of what is not left to others, or that is left no more.
+    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration) {
         left.iter().for_each(|one| one.leave_to_others(true));
         loop {
             let longest = Timespec::try_from(*span).ok();
             *span = (*span * 2).min(DOZE.1);
-            let rests = readable(&self.events, longest.as_ref()) == Ok(0);
-            if !rests || armed || self.under_way.load(Ordering::SeqCst) > 0 {
+            if readable(&self.events, longest.as_ref()) != Ok(0) {
                 break;
             }
-            left.iter().for_each(|one| one.drive());
-            if !left.iter().all(|one| one.is_left_to_others()) {
+            // Also those at bells, which may have been rung and not heard.
+            let present = self.present(Waits::Maybe).into_iter();
+            let driven = present.filter(|one| !one.has_events() || one.is_left_to_others());
+            driven.for_each(|one| one.drive());
+            let missed = self.missed.swap(false, Ordering::Relaxed);
+            if missed || !left.iter().all(|one| one.is_left_to_others()) {
                 break;
             }
         }

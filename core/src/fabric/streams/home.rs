@@ -422,6 +422,10 @@ impl Driven for Home {
         }
     }
 
+    fn has_events(&self) -> bool {
+        true
+    }
+
     fn is_left_to_others(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
