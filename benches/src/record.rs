@@ -127,7 +127,8 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
         });
         let more = case.metric.more_is_better();
         let limit = best(&columns, more, is_bare).map(|c| c.1);
-        let provider = best(&columns, more, is_provider).map(|c| c.1);
+        let provider = columns.iter().find(|(api, _)| api == "provider");
+        let provider = provider.map(|(_, value)| *value);
         let peer = best(&columns, more, is_peer);
         for (api, value) in &columns {
             let targets = match setting.network {

@@ -16,6 +16,27 @@ const SPIN: Duration = Duration::from_micros(20);
 /// core, so that such a barrier never sleeps.
 const YIELD: Duration = Duration::from_micros(300);
 
+/// How often waits lately outlasted [`SPIN`], weighed: where most do, others may need the core, whatever is known of them, as in containers that share cores.
+static OUTLASTED: AtomicU32 = AtomicU32::new(0);
+const MOST_OUTLASTED: u32 = 8;
+
+/// A wait has taken so long.
+fn note_wait(took: Duration) {
+    let before = OUTLASTED.load(Ordering::Relaxed);
+    let now = match took < SPIN {
+        true => before.saturating_sub(1),
+        false => (before + 2).min(MOST_OUTLASTED),
+    };
+    if now != before {
+        OUTLASTED.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Whether a waiter keeps its core for the time of [`SPIN`].
+fn spins() -> bool {
+    OUTLASTED.load(Ordering::Relaxed) <= MOST_OUTLASTED / 2
+}
+
 /// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
@@ -141,11 +162,12 @@ impl Patience<'_> {
                 }
             }
         }
-        let mut start = Instant::now();
-        while !self.crowded && start.elapsed() < SPIN {
+        let began = Instant::now();
+        while !self.crowded && spins() && began.elapsed() < SPIN {
             progress();
             for _ in 0..burst() {
                 if let Some(value) = poll() {
+                    note_wait(began.elapsed());
                     return Ok(value);
                 }
                 pace();
@@ -158,13 +180,14 @@ impl Patience<'_> {
         }
         let slice = slice_of(self.company.load(Ordering::Relaxed));
         loop {
-            start = Instant::now();
+            let mut start = Instant::now();
             while start.elapsed() < YIELD {
                 std::thread::yield_now();
                 if progress() {
                     start = Instant::now();
                 }
                 if let Some(value) = poll() {
+                    note_wait(began.elapsed());
                     return Ok(value);
                 }
                 if deadline.expired() {
