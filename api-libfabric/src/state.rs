@@ -65,7 +65,7 @@ pub(crate) struct State {
     operations: Slab<Operation>,
     /// Operations whose target has not been told of them.
     notices: VecDeque<usize>,
-    /// Targets that notices are on their way to, for each of these.
+    /// Ids of the endpoints that notices are on their way to, one for each of these.
     told: Vec<u64>,
     /// Operations so far.
     posted: u64,
@@ -244,8 +244,10 @@ impl State {
             true => self.operations.vacant_key() as u64 + 1,
             false => 0,
         };
-        let is_told = self.told.contains(&job.to);
-        let goes_along = !self.is_to_be_told(job.to) && (!is_told || self.chains(job.to));
+        let target = self.targets[job.to as usize].as_ref().expect("just found");
+        let peer = target.name.id();
+        let is_told = self.told.contains(&peer);
+        let goes_along = !self.is_to_be_told(peer) && (!is_told || self.chains(job.to));
         let target = self.targets[job.to as usize].as_mut().expect("just found");
         target.along = job.notice.filter(|_| asynchronous && goes_along);
         target.chained = is_told;
@@ -302,7 +304,7 @@ impl State {
         let told = notice.is_some() || !operation.counting.is_empty();
         let key = self.operations.insert(operation);
         if telling {
-            self.told.push(job.to);
+            self.told.push(peer);
         } else if told {
             self.notices.push_back(key);
             if left == 0 || goes_along {
@@ -313,9 +315,12 @@ impl State {
     }
 
     /// Whether a target has to be told of an operation that has been posted.
-    fn is_to_be_told(&self, to: u64) -> bool {
-        let mut notices = self.notices.iter();
-        notices.any(|key| self.operations.get(*key).is_some_and(|one| one.to == to))
+    fn is_to_be_told(&self, peer: u64) -> bool {
+        let mut waiting = self
+            .notices
+            .iter()
+            .filter_map(|key| self.operations.get(*key));
+        waiting.any(|one| one.peer == peer)
     }
 
     /// Whether several notices may be on their way to a target: those behind one that is refused do not overtake it.
@@ -347,7 +352,7 @@ impl State {
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
-        stuck.retain(|to| !self.chains(*to) || self.has_refused(*to));
+        stuck.retain(|peer| self.has_refused(*peer));
         for _ in 0..self.notices.len() {
             let Some(key) = self.notices.pop_front() else {
                 return;
@@ -355,14 +360,17 @@ impl State {
             let Some(operation) = self.operations.get(key) else {
                 continue;
             };
-            let to = operation.to;
-            if stuck.contains(&to) {
+            let (to, peer) = (operation.to, operation.peer);
+            // Until that is taken nothing else need be tried.
+            let again = operation.refused;
+            let waits = stuck.contains(&peer) || self.told.contains(&peer) && !self.chains(to);
+            if waits {
                 self.notices.push_back(key);
             } else if operation.has_to_end_first() || !self.tell_target(reports, key) {
                 self.notices.push_back(key);
-                stuck.push(to);
-            } else if self.told.contains(&to) && !self.chains(to) {
-                stuck.push(to);
+                stuck.push(peer);
+            } else if again {
+                stuck.push(peer);
             }
         }
     }
@@ -372,7 +380,7 @@ impl State {
         let Some(operation) = self.operations.get_mut(key) else {
             return true;
         };
-        let order = match self.told.contains(&operation.to) {
+        let order = match self.told.contains(&operation.peer) {
             true => Flags::ORDERED | Flags::CHAINED,
             false => Flags::ORDERED,
         };
@@ -400,7 +408,7 @@ impl State {
             }
             if operation.left > 0 {
                 operation.telling = true;
-                self.told.push(operation.to);
+                self.told.push(operation.peer);
                 return true;
             }
         }
@@ -487,12 +495,12 @@ impl State {
             }
             let told = std::mem::take(&mut operation.telling);
             if told {
-                let to = operation.to;
+                let peer = operation.peer;
                 let again = operation.refused && operation.error.is_none();
                 if !again {
                     operation.notice = None;
                 }
-                if let Some(one) = self.told.iter().position(|other| *other == to) {
+                if let Some(one) = self.told.iter().position(|other| *other == peer) {
                     self.told.swap_remove(one);
                 }
                 if again {

@@ -281,6 +281,14 @@ impl Net {
         }
     }
 
+    /// Whether anything waits that no event tells of.
+    pub fn needs_beats(&self) -> bool {
+        let waits = [&self.waits, &self.full, &self.holds];
+        self.fabric.events().is_none()
+            || self.is_blocked()
+            || waits.iter().any(|waits| waits.load(Ordering::Acquire))
+    }
+
     /// Whether any conversation waits for room.
     pub fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Acquire) > 0

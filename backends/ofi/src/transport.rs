@@ -7,7 +7,7 @@ use std::time::Duration;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
-use unipgas_core::driver::{self, Driver};
+use unipgas_core::driver::Driver;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
@@ -97,18 +97,22 @@ impl Network for Fabric {
             .collect()
     }
 
-    fn progress(&self, alone: bool) -> News {
-        self.net.progress(driver::is_this_thread(), alone)
+    fn progress(&self, turn: bool, alone: bool) -> News {
+        if turn && let Some(lifeline) = self.net.lifeline() {
+            lifeline.dismiss();
+        }
+        self.net.progress(turn, alone)
     }
 
     fn is_moved_on_by_waiting(&self) -> bool {
         true
     }
 
+    fn needs_beats(&self) -> bool {
+        self.net.needs_beats()
+    }
+
     fn may_rest(&self) -> bool {
-        if let Some(lifeline) = self.net.lifeline() {
-            lifeline.dismiss();
-        }
         self.net.fabric.may_sleep()
     }
 

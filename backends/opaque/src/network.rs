@@ -56,6 +56,10 @@ impl Network for Sockets {
         &self.listener.address
     }
 
+    fn needs_beats(&self) -> bool {
+        false
+    }
+
     fn secret(&self) -> [u8; SECRET] {
         self.listener.secret
     }

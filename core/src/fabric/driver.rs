@@ -27,10 +27,6 @@ const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_m
 pub trait Driven: Send + Sync {
     /// Moves it on; called by the progress thread while anything of the process is under way, and after events.
     fn drive(&self);
-    /// Whether descriptors tell when it is to be driven, so that it need not be while something else is under way.
-    fn has_events(&self) -> bool {
-        false
-    }
     /// Whether other threads moved it on when it was last driven: so this need not be woken for it.
     fn is_left_to_others(&self) -> bool {
         false
@@ -138,14 +134,13 @@ impl Waiting<'_> {
     /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`, and not if what is waited
     /// for is `done`: it may have been rung for before, or have come just now. Whether it is.
     pub fn turn(&self, longest: Duration, done: &mut dyn FnMut() -> bool) -> bool {
-        let hears = longest > BEAT && self.0.arm();
-        if hears {
+        if longest > BEAT && self.0.arm() {
             armed_are_seen();
         }
         self.0.drive(Waits::Never);
         let done = done();
         if !done {
-            self.0.sleep(Some(longest), hears);
+            self.0.sleep(Some(longest), true);
         }
         self.0.missed.store(true, Ordering::Relaxed);
         done
@@ -265,7 +260,7 @@ impl Driver {
         }
     }
 
-    /// As [`more`](Driver::more), for whose caller it is enough that the progress thread looks within a beat: it is not woken for that if it does so anyway.
+    /// As [`more`](Driver::more), for whose caller it is enough that the progress thread looks soon, within a beat if nobody else moves networks on: it is not woken for that if it does so anyway.
     #[inline]
     pub fn more_in_time(&self) {
         // Either this is seen before the thread sleeps, or the thread is seen to sleep.
@@ -355,10 +350,9 @@ impl Shared {
             if self.missed.swap(false, Ordering::Relaxed) {
                 continue;
             }
-            let mut left = self.present(Waits::Maybe);
-            left.retain(|one| one.is_left_to_others());
+            let left = self.left_to_others();
             if !left.is_empty() {
-                self.doze(&left, &mut doze);
+                self.doze(&left, &mut doze, armed);
             } else {
                 doze = DOZE.0;
                 // That processors of all processes are stopped for, so not before each of many short sleeps.
@@ -367,7 +361,9 @@ impl Shared {
                     armed_are_seen();
                     self.drive(Waits::Maybe);
                 }
-                if !self.missed.swap(false, Ordering::Relaxed) {
+                let missed = self.missed.swap(false, Ordering::Relaxed);
+                // What has been left meanwhile has not been asked whether its descriptors may be slept at.
+                if !missed && self.left_to_others().is_empty() {
                     self.sleep(None, hears || !armed);
                 }
             }
@@ -407,26 +403,30 @@ impl Shared {
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    /// Until there is an event of what is not left to others, or that is left no more.
-    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration) {
+    /// Until something else than what is left to others has to be driven, or that is left no more; `armed`: bells may be rung that are not heard.
+    fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
         left.iter().for_each(|one| one.leave_to_others(true));
         loop {
             let longest = Timespec::try_from(*span).ok();
             *span = (*span * 2).min(DOZE.1);
-            if readable(&self.events, longest.as_ref()) != Ok(0) {
+            let rests = readable(&self.events, longest.as_ref()) == Ok(0);
+            if !rests || armed || self.under_way.load(Ordering::SeqCst) > 0 {
                 break;
             }
-            // Also those at bells, which may have been rung and not heard.
-            let present = self.present(Waits::Maybe).into_iter();
-            let driven = present.filter(|one| !one.has_events() || one.is_left_to_others());
-            driven.for_each(|one| one.drive());
-            let missed = self.missed.swap(false, Ordering::Relaxed);
-            if missed || !left.iter().all(|one| one.is_left_to_others()) {
+            left.iter().for_each(|one| one.drive());
+            if !left.iter().all(|one| one.is_left_to_others()) {
                 break;
             }
         }
         left.iter().for_each(|one| one.leave_to_others(false));
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
+    }
+
+    /// Those that are.
+    fn left_to_others(&self) -> Vec<Arc<dyn Driven>> {
+        let mut left = self.present(Waits::Maybe);
+        left.retain(|one| one.is_left_to_others());
+        left
     }
 
     /// `who`: those who may wait, too, or those only who never do.

@@ -187,7 +187,9 @@ impl Patience<'_> {
                     start = Instant::now();
                 }
                 if let Some(value) = poll() {
-                    note_wait(began.elapsed());
+                    if !self.crowded {
+                        note_wait(began.elapsed());
+                    }
                     return Ok(value);
                 }
                 if deadline.expired() {

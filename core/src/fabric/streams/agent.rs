@@ -32,7 +32,7 @@ impl Agent {
     /// Takes what has been answered, and serves what may be served by anybody. Runs nobody's code, so that it may be called whatever the caller holds.
     pub fn take_answers(&mut self, home: &Home) {
         self.meet_new_hosts(home);
-        let news = home.network().progress(false);
+        let news = home.network().progress(false, false);
         if news.ended {
             home.tell_of_news();
             self.forget(home);
@@ -59,7 +59,7 @@ impl Agent {
     pub fn turn(&mut self, home: &Home) {
         let looks = home.hear_alarm();
         let alone = !home.is_left_to_others();
-        if home.network().progress(alone).ended {
+        if home.network().progress(true, alone).ended {
             home.tell_of_news();
             self.forget(home);
         }

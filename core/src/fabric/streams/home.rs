@@ -75,6 +75,8 @@ pub struct Home {
     left: AtomicBool,
     /// The last turn, in [nanoseconds](pace::now).
     turned: AtomicU64,
+    /// Threads that wait have moved the network on since.
+    stirred: AtomicBool,
 }
 
 impl Home {
@@ -98,6 +100,7 @@ impl Home {
             polls: network.is_moved_on_by_waiting().then(Polls::default),
             left: AtomicBool::new(false),
             turned: AtomicU64::new(0),
+            stirred: AtomicBool::new(true),
             network,
             registered: Registered::new(beside),
             heap: Heap::default(),
@@ -307,13 +310,18 @@ impl Home {
             polls.note();
         }
         if let Some(mut agent) = self.agent.try_lock() {
+            if !self.stirred.load(Ordering::Relaxed) {
+                self.stirred.store(true, Ordering::Release);
+            }
             agent.take_answers(self);
         }
     }
 
     /// As [`take_answers`](Home::take_answers), for who posts many operations and looks now and then.
     pub(super) fn take_answers_of_many(&self) {
-        if let Some(polls) = &self.polls {
+        if let Some(polls) = &self.polls
+            && !driver::is_this_thread()
+        {
             polls.note_many();
         }
         self.take_answers();
@@ -356,6 +364,12 @@ impl Home {
     /// Calls for a turn.
     pub fn wake(&self) {
         let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+    }
+
+    /// Whether its descriptor can be read.
+    fn has_news(&self) -> bool {
+        let mut events = [PollFd::new(&self.events, PollFlags::IN)];
+        poll(&mut events, Some(&Timespec::default())) != Ok(0)
     }
 
     /// Though others move the network on.
@@ -415,15 +429,19 @@ impl Driven for Home {
         }
         let left = self.polls.as_ref().is_some_and(Polls::are_many);
         self.left.store(left, Ordering::Relaxed);
-        // Who waits would be held up, and does the same.
-        if !left || self.needs_a_turn() {
+        let needs_a_turn = match left {
+            // Who waits would be held up, and does the same.
+            true => self.needs_a_turn(),
+            false => {
+                self.stirred.swap(false, Ordering::AcqRel)
+                    || self.network.needs_beats()
+                    || self.has_news()
+            }
+        };
+        if needs_a_turn {
             self.turned.store(pace::now(), Ordering::Relaxed);
             self.agent.lock().turn(self);
         }
-    }
-
-    fn has_events(&self) -> bool {
-        true
     }
 
     fn is_left_to_others(&self) -> bool {

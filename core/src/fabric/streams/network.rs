@@ -104,9 +104,9 @@ pub trait Network: Send + Sync {
     fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Moves it on; never waits. Called at the beginning of turns, and by threads that wait, not by two at once. What comes by streams that others
     /// have begun needs a turn, unless it says so ([`News::guests`]): while [`events`](Network::events) tell of it nothing else is to be done, else the [alarm](super::Home::wake) is to be sounded.
-    /// `alone`: this is a turn, and nobody waits who moves it on; what [may be held back](Stream::push_along) leaves.
-    fn progress(&self, alone: bool) -> News {
-        let _ = alone;
+    /// `turn`: this is one; `alone`: and nobody waits who moves it on; what [may be held back](Stream::push_along) leaves.
+    fn progress(&self, turn: bool, alone: bool) -> News {
+        let _ = (turn, alone);
         News {
             streams: true,
             guests: false,
@@ -116,6 +116,10 @@ pub trait Network: Send + Sync {
     /// Whether who waits serves peers by [`progress`](Network::progress): turns are few meanwhile, and no [events](Network::events) begin them.
     fn is_moved_on_by_waiting(&self) -> bool {
         false
+    }
+    /// Whether turns are to begin though no [event](Network::events) tells of anything, while operations are [under way](crate::driver::Driver::more).
+    fn needs_beats(&self) -> bool {
+        true
     }
     /// A turn is over. False: another one is to begin at once, since [`events`](Network::events) would not tell of everything that has come.
     fn may_rest(&self) -> bool {

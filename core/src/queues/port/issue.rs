@@ -94,6 +94,8 @@ pub struct Queues {
     /// Commands of a session port that starts them itself.
     pub(super) held: Held,
     pub(super) idle: u32,
+    /// Notices that have been taken since the last look at networks.
+    pub(super) taken: u32,
     pub(super) offers: u32,
 }
 
@@ -166,6 +168,7 @@ impl Port {
                     }),
                     held: Held::default(),
                     idle: 0,
+                    taken: 0,
                     offers: 0,
                 },
                 options.shared || driven,

@@ -10,6 +10,8 @@ use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
 use crate::{Error, Result};
 
+/// Notices at hand that are taken between two looks at networks.
+const TAKEN: u32 = 16;
 /// Offers between two looks at the lives of peers.
 const OFFERS: u32 = 16;
 
@@ -56,9 +58,16 @@ impl Port {
     #[inline(always)]
     pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         if let Some(notice) = notice_at_hand(queues) {
+            // That must not keep others from coming.
+            queues.taken += u32::from(self.driven);
+            if queues.taken >= TAKEN {
+                queues.taken = 0;
+                self.progress(queues);
+            }
             return Ok(Some(notice));
         }
         if self.driven {
+            queues.taken = 0;
             self.progress(queues);
             if let Some(notice) = notice_at_hand(queues) {
                 return Ok(Some(notice));

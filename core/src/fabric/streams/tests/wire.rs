@@ -260,7 +260,7 @@ impl Network for Wires {
         vec![self.alarm.as_fd()]
     }
 
-    fn progress(&self, _alone: bool) -> News {
+    fn progress(&self, _turn: bool, _alone: bool) -> News {
         News {
             streams: true,
             guests: true,
