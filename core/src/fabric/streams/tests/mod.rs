@@ -11,7 +11,7 @@ use std::time::Duration;
 use self::wire::{Kind, Wires};
 use super::envelope::{self, Envelope};
 use super::greeting::{SECRET, greeting};
-use super::{Ended, Home, Requests, Stream, Streams};
+use super::{Ended, Home, Registration, Requests, Stream, Streams};
 use crate::agent::{Answer, Place, Request};
 use crate::driver::Driven;
 use crate::inbox::{self, InboxLayout, InboxReader, Record};
@@ -173,20 +173,26 @@ fn requests_reach_memory_and_end_with_their_answers() {
     assert_eq!(node.channel.pending(), 0);
 }
 
+/// An inbox of so many places, and its only reader, which is dropped first.
+fn inbox_of(node: &Node, places: usize) -> (Registration, InboxReader) {
+    let len = InboxLayout::new(places).unwrap().size();
+    let own = |_| Ok(Wires::own_part(OWN));
+    let memory = node.streams.allocate(len, Rights::FULL, own).unwrap();
+    // SAFETY:
+    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    let reader = unsafe {
+        inbox::initialise_zeroed(memory.base(), places).unwrap();
+        InboxReader::attach(memory.base(), memory.len()).unwrap()
+    };
+    (memory, reader)
+}
+
 #[test]
 fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     const PLACES: usize = 2;
     let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
     let region = node.import(&other);
-    let len = InboxLayout::new(PLACES).unwrap().size();
-    let own = |_| Ok(Wires::own_part(OWN));
-    let memory = other.streams.allocate(len, Rights::FULL, own).unwrap();
-    // SAFETY:
-    // - zeroed memory of enough bytes, which outlives the reader; the only one.
-    let mut reader = unsafe {
-        inbox::initialise_zeroed(memory.base(), PLACES).unwrap();
-        InboxReader::attach(memory.base(), memory.len()).unwrap()
-    };
+    let (memory, mut reader) = inbox_of(&other, PLACES);
     let home = other.streams.home();
     let inbox = node.import_key(home, &memory.key()).unwrap();
     let put = |offset, nth: u32| {
@@ -237,15 +243,7 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
 fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
     const PLACES: usize = 4;
     let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
-    let len = InboxLayout::new(PLACES).unwrap().size();
-    let own = |_| Ok(Wires::own_part(OWN));
-    let memory = other.streams.allocate(len, Rights::FULL, own).unwrap();
-    // SAFETY:
-    // - zeroed memory of enough bytes, which outlives the reader; the only one.
-    let mut reader = unsafe {
-        inbox::initialise_zeroed(memory.base(), PLACES).unwrap();
-        InboxReader::attach(memory.base(), memory.len()).unwrap()
-    };
+    let (memory, mut reader) = inbox_of(&other, PLACES);
     let inbox = node
         .import_key(other.streams.home(), &memory.key())
         .unwrap();
