@@ -93,7 +93,9 @@ pub struct Queues {
     pub(super) session: Option<Session>,
     /// Commands of a session port that starts them itself.
     pub(super) held: Held,
+    /// Polls in vain since the core was offered to others, and how many of them there may be.
     pub(super) idle: u32,
+    pub(super) patience: u32,
     /// Notices that have been taken since the last look at networks.
     pub(super) taken: u32,
     pub(super) offers: u32,
@@ -168,6 +170,7 @@ impl Port {
                     }),
                     held: Held::default(),
                     idle: 0,
+                    patience: network.engine().patience(),
                     taken: 0,
                     offers: 0,
                 },

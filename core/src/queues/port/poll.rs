@@ -106,7 +106,7 @@ impl Port {
     #[inline]
     fn idle(&self, queues: &mut Queues) {
         queues.idle += 1;
-        if queues.idle >= self.network.engine().patience() {
+        if queues.idle >= queues.patience {
             self.offer(queues);
         }
     }
@@ -114,6 +114,7 @@ impl Port {
     #[cold]
     fn offer(&self, queues: &mut Queues) {
         queues.idle = 0;
+        queues.patience = self.network.engine().patience();
         std::thread::yield_now();
         queues.offers += 1;
         if queues.offers.is_multiple_of(OFFERS) {
