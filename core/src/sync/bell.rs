@@ -103,6 +103,7 @@ impl Bell {
     /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm], once notifiers [see this](armed_are_seen). Look at
     /// the condition again afterwards.
     pub(crate) fn arm(&self) {
+        register_for_barriers();
         self.sleepers.fetch_or(ARMED, Ordering::SeqCst);
     }
 
@@ -125,7 +126,6 @@ impl Bell {
 
 /// Notifiers see that bells have been [armed](Bell::arm): who sleeps without this may miss a ring.
 pub(crate) fn armed_are_seen() {
-    register_for_barriers();
     fence::heavy_globally();
 }
 
