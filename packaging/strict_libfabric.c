@@ -215,21 +215,33 @@ post_later (struct ep *ep, struct later *one)
   return one->write ? fi_writemsg (ep->real, &one->msg, one->flags) : fi_readmsg (ep->real, &one->msg, one->flags);
 }
 
-/* Those that are old enough; the others too, if `all`. */
-static int
+/* Those that are old enough; the others too, if `all`. What has no way to its peer yet holds nobody else up: the peer may be dead. */
+static void
 go_on (struct ep *ep, int all)
 {
-  while (ep->count > 0)
+  for (size_t left = ep->count; left > 0; left--)
     {
-      struct later *one = &ep->later[ep->first];
-      if (!all && --one->age > 0)
-        return 0;
-      const int status = post_later (ep, one);
-      if (status != 0)
-        return status == -FI_EAGAIN ? status : (broken ("what comes later is refused: %s", fi_strerror (-status)), status);
+      struct later *first = &ep->later[ep->first];
+      if (!all && --first->age > 0)
+        return;
+      const int status = post_later (ep, first);
+      if (status != 0 && status != -FI_EAGAIN)
+        broken ("what comes later is refused: %s", fi_strerror (-status));
+      const struct later again = *first;
       ep->first = (ep->first + 1) % LATER;
       ep->count--;
+      if (status != 0)
+        ep->later[(ep->first + ep->count++) % LATER] = again;
     }
+}
+
+/* Whether something for this peer comes later. */
+static int
+comes_later (const struct ep *ep, fi_addr_t to)
+{
+  for (size_t i = 0; i < ep->count; i++)
+    if (ep->later[(ep->first + i) % LATER].msg.addr == to)
+      return 1;
   return 0;
 }
 
@@ -321,8 +333,10 @@ send_one (struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t
   const int completes = !ep->selective || ep->op_flags & FI_COMPLETION;
   pthread_mutex_lock (&ep->lock);
   ssize_t status = -FI_EAGAIN;
+  if (!unordered)
+    go_on (ep, 1);
   /* After what was written before. */
-  if (!full (ep, completes) && (unordered || go_on (ep, 1) == 0))
+  if (!full (ep, completes) && (unordered || !comes_later (ep, to)))
     {
       if (completes)
         take (context);
