@@ -1,0 +1,280 @@
+//! Messages: sent with what rides along, and heard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use unipgas_core::streams::Accepted;
+use unipgas_core::streams::greeting::padded;
+use unipgas_core::{Deadline, Error, Result};
+
+use super::{Held, Net, key};
+use crate::address::Address;
+use crate::buffers::MESSAGE;
+use crate::conversation::{Conversation, First, Theirs, Whom};
+use crate::names::Name;
+use crate::operations::{Sender, What};
+use crate::riders::{self, Boarding, Rides};
+use crate::wire::{self, Head, Opening};
+
+/// Messages of one conversation that may be on their way: who does not take what he is sent must not keep others from being heard.
+const SENT_TO_ONE: usize = 32;
+
+/// No more are told that they are refused while so many others have something to say to begin.
+const REFUSED: usize = 64;
+/// Whoever cannot be told in this time is not.
+const REFUSAL: Duration = Duration::from_secs(5);
+
+impl Net {
+    /// The most bytes of a stream in a message.
+    pub fn body(&self) -> usize {
+        MESSAGE.min(self.fabric.traits.longest) - size_of::<Head>()
+    }
+
+    /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and those of the provider.
+    pub fn send(&self, of: &Conversation, head: &Head, body: &[u8]) -> Result<()> {
+        let (number, to) = (of.number, &of.with.name);
+        let by = (number, &of.under_way, to);
+        let head = bytemuck::bytes_of(head);
+        let Some(riders) = to.riders.board(self.turn()) else {
+            return self.send_parts(by, [head, body, &[]]);
+        };
+        if riders.bytes().len() + head.len() + body.len() > self.body() {
+            // They go ahead by themselves; none come before the message has left, too.
+            self.send_parts(by, [riders.bytes(), &[], &[]])?;
+            riders.gone();
+            return self.send_parts(by, [head, body, &[]]);
+        }
+        self.send_parts(by, [riders.bytes(), head, body])?;
+        riders.gone();
+        Ok(())
+    }
+
+    fn send_parts(
+        &self,
+        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<Name>),
+        parts: [&[u8]; 3],
+    ) -> Result<()> {
+        if under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
+            return Err(Error::NotNow);
+        }
+        let buffer = self.send.take().ok_or(Error::NotNow)?;
+        let at = self.send.at(buffer);
+        let sender = Sender {
+            number,
+            under_way: under_way.clone(),
+            _to: to.clone(),
+        };
+        under_way.fetch_add(1, Ordering::AcqRel);
+        let context = self.operations.begin(What::Send(buffer, sender));
+        let mut len = 0;
+        for part in parts {
+            debug_assert!(len + part.len() <= MESSAGE);
+            // SAFETY:
+            // - the buffer is this call's, and holds that much.
+            unsafe {
+                at.wrapping_add(len)
+                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
+            }
+            len += part.len();
+        }
+        // SAFETY:
+        // - the buffer is the provider's until the end of the operation.
+        let sent = unsafe {
+            self.fabric
+                .send(at, len, self.send.desc(), to.number, context)
+        };
+        if sent.is_err() {
+            self.operations.end(context);
+            self.send.give_back(buffer);
+            under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+        sent
+    }
+
+    /// A piece of a stream may leave with the next message to that process. False: it does not wait.
+    pub fn hold(&self, of: &Conversation, head: Head, body: &[u8]) -> bool {
+        if self.body() < riders::MOST {
+            return false;
+        }
+        let to = &of.with.name;
+        let rides = to.riders.wait(self.turn(), head, body);
+        if rides == Rides::First {
+            let mut held = self.held.lock();
+            held.push(Held {
+                number: of.number,
+                under_way: of.under_way.clone(),
+                to: to.clone(),
+            });
+            if !self.holds.swap(true, Ordering::AcqRel) {
+                // Somebody looks within a beat, also where the program does not.
+                self.driver.more_in_time();
+            }
+        }
+        rides != Rides::No
+    }
+
+    /// A piece that was not held has left.
+    pub fn has_left(&self, of: &Conversation) {
+        of.with.name.riders.passed(self.turn());
+    }
+
+    /// Which one it is; never 0.
+    fn turn(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed) | 1
+    }
+
+    /// Those who have waited long enough leave. `late`: all.
+    pub(super) fn let_leave(&self, late: bool) {
+        // Two threads at once may count as one.
+        let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turns, Ordering::Relaxed);
+        if !self.holds.load(Ordering::Acquire) {
+            return;
+        }
+        let turn = self.turn();
+        let Some(mut held) = self.held.try_lock() else {
+            return;
+        };
+        held.retain(|one| {
+            let Some(riders) = one.to.riders.leave(turn, late) else {
+                return one.to.riders.any();
+            };
+            self.leaves(one, riders) == Err(Error::NotNow)
+        });
+        if held.is_empty() && self.holds.swap(false, Ordering::AcqRel) {
+            self.driver.fewer(1);
+        }
+    }
+
+    fn leaves(&self, one: &Held, riders: Boarding<'_>) -> Result<()> {
+        let by = (one.number, &one.under_way, &one.to);
+        let sent = self.send_parts(by, [riders.bytes(), &[], &[]]);
+        if sent != Err(Error::NotNow) {
+            riders.gone();
+        }
+        if let Err(error) = &sent
+            && *error != Error::NotNow
+        {
+            tracing::debug!("ofi: answers cannot be sent: {error}");
+            self.lose(one.to.tag);
+        }
+        sent
+    }
+
+    pub(super) fn post(&self, buffer: usize) {
+        let context = self.operations.begin(What::Receive(buffer));
+        // SAFETY:
+        // - the buffer is the provider's until the end of the operation.
+        let posted = unsafe {
+            self.fabric.receive(
+                self.receive.at(buffer),
+                MESSAGE,
+                self.receive.desc(),
+                context,
+            )
+        };
+        if posted.is_err() {
+            self.operations.end(context);
+            self.is_unposted(buffer);
+        }
+    }
+
+    pub(super) fn is_unposted(&self, buffer: usize) {
+        self.unposted.lock().push(buffer);
+        self.waits.store(true, Ordering::Release);
+    }
+
+    pub(super) fn hear(&self, buffer: usize, len: usize) {
+        // SAFETY:
+        // - the provider has given the buffer back, with so many bytes in it.
+        let message =
+            unsafe { std::slice::from_raw_parts(self.receive.at(buffer), len.min(MESSAGE)) };
+        if self.understand(message).is_none() {
+            tracing::debug!("ofi: a message that no peer sends is ignored");
+        }
+    }
+
+    fn understand(&self, message: &[u8]) -> Option<()> {
+        let (head, body) = wire::split::<Head>(message)?;
+        if head.kind == wire::OPEN {
+            return self.greet(body);
+        }
+        let one = {
+            let conversations = self.conversations.read();
+            conversations.get(head.conversation as usize)?.clone()
+        };
+        if one.cookie != head.cookie {
+            return None;
+        }
+        one.hear();
+        let mut next = &[][..];
+        match head.kind {
+            wire::ACCEPT => {
+                let (accepted, _) = wire::split::<wire::Accepted>(body)?;
+                one.accept(Theirs {
+                    conversation: accepted.conversation,
+                    cookie: accepted.cookie,
+                });
+            }
+            wire::BYTES => one.take(body),
+            wire::ALONG => {
+                let (piece, rest) = wire::ride(body)?;
+                one.take(piece);
+                next = rest;
+            }
+            wire::CLOSE => one.fail(),
+            wire::ASK => return one.answer(self),
+            wire::HERE => return Some(()),
+            wire::REFUSE if one.is_begun_here() => one.is_refused(),
+            _ => return None,
+        }
+        let call = if one.is_begun_here() {
+            &self.streams
+        } else {
+            &self.guests_call
+        };
+        call.store(true, Ordering::Release);
+        match next.is_empty() {
+            true => Some(()),
+            false => self.understand(next),
+        }
+    }
+
+    /// Who does not know the secret is told so, unless many others are.
+    fn refuse(&self, with: Whom, theirs: Theirs) -> Option<()> {
+        if self.mute.lock().len() >= REFUSED {
+            return None;
+        }
+        tracing::warn!("ofi: a process that does not know this one's secret is refused");
+        let until = Deadline::after(REFUSAL);
+        let nobody = (u32::MAX, key().ok()?);
+        let me = self.me.clone();
+        let new = Conversation::new(me, nobody, with, First::Refuse(until), Some(theirs));
+        self.introduce(Arc::new(new));
+        Some(())
+    }
+
+    /// Somebody begins a conversation.
+    fn greet(&self, body: &[u8]) -> Option<()> {
+        let (opening, _) = wire::split::<Opening>(body)?;
+        let address = opening.address.get(..opening.len as usize)?;
+        let from = Address::decode(address)?;
+        let with = Whom::of(self, &from).ok()?;
+        let theirs = Theirs {
+            conversation: opening.conversation,
+            cookie: opening.cookie,
+        };
+        if opening.secret != self.secret {
+            return self.refuse(with, theirs);
+        }
+        let new = self.begin(with, First::Accept, Some(theirs)).ok()?;
+        self.introduce(new.clone());
+        self.guests.lock().push_back(Accepted {
+            stream: new,
+            known: Some(padded(address)),
+        });
+        self.turn_calls.store(true, Ordering::Release);
+        Some(())
+    }
+}

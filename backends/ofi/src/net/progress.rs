@@ -1,0 +1,181 @@
+//! What comes of operations, and what waits for room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use unipgas_core::streams::{News, Ticket};
+use unipgas_core::{Error, Result};
+
+use super::Net;
+use crate::fabric::{Event, failure};
+use crate::gathered;
+use crate::operations::What;
+
+/// Whether it was set; it is not any more. Most are not, and are looked at often.
+fn taken(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
+}
+
+impl Net {
+    /// A conversation waits for room, or no longer. No event tells of that; so the progress thread looks from time to time.
+    pub fn blocked(&self, more: bool) {
+        match more {
+            true => {
+                self.blocked.fetch_add(1, Ordering::AcqRel);
+                self.driver.more();
+            }
+            false => {
+                self.blocked.fetch_sub(1, Ordering::AcqRel);
+                self.driver.fewer(1);
+            }
+        }
+    }
+
+    /// What has come of posting an access.
+    pub fn posted(&self, context: usize, result: Result<()>) -> Result<()> {
+        self.note_room(result != Err(Error::NotNow));
+        if result.is_err()
+            && let What::Access(ticket) = self.operations.end(context)
+            && ticket.link().stream().watch()
+        {
+            // Perhaps there will never be room, since nobody is there any more.
+            self.told.watch_silence();
+        }
+        result
+    }
+
+    /// What has come of an access of whose end nobody is told.
+    pub fn written_untold(&self, result: Result<()>) -> Result<()> {
+        self.note_room(result != Err(Error::NotNow));
+        result
+    }
+
+    pub(super) fn note_room(&self, room: bool) {
+        let full = !room;
+        let change = self.full.load(Ordering::Relaxed) != full
+            && self.full.swap(full, Ordering::AcqRel) != full;
+        match (change, full) {
+            (true, true) => self.driver.more(),
+            (true, false) => self.driver.fewer(1),
+            (false, _) => {}
+        }
+    }
+
+    /// Whether anything waits that no event tells of.
+    pub fn needs_beats(&self) -> bool {
+        let waits = [&self.waits, &self.full, &self.holds];
+        self.fabric.events().is_none()
+            || self.is_blocked()
+            || waits.iter().any(|waits| waits.load(Ordering::Acquire))
+    }
+
+    /// Whether any conversation waits for room.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all conversations afterwards; `alone`: the program does not look at the
+    /// network, so that what is held back leaves.
+    pub fn progress(&self, turn: bool, alone: bool) -> News {
+        self.let_leave(alone);
+        if let Some(_reading) = self.reading.try_lock() {
+            while self.fabric.read(|event| self.take(event)) {}
+            self.try_again();
+        }
+        if taken(&self.turn_calls) && !turn {
+            self.told.wake();
+        }
+        News {
+            guests: taken(&self.guests_call),
+            streams: taken(&self.streams),
+            // Where there was no room there may be now.
+            ended: taken(&self.ended) || self.full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What there was no room for.
+    fn try_again(&self) {
+        if !taken(&self.waits) {
+            return;
+        }
+        let unposted = std::mem::take(&mut *self.unposted.lock());
+        unposted.into_iter().for_each(|buffer| self.post(buffer));
+        let mute = std::mem::take(&mut *self.mute.lock());
+        for one in mute {
+            match one.introduce(self) {
+                true => self.blocked(false),
+                false => {
+                    self.mute.lock().push(one);
+                    self.waits.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    fn take(&self, event: Event) {
+        match event {
+            Event::Written { data, context } => {
+                if context != 0
+                    && let What::Receive(buffer) = self.operations.end(context)
+                {
+                    self.post(buffer);
+                }
+                self.words.take(data);
+                self.told.written();
+            }
+            Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}
+            Event::Failed { context, .. } if let Some(tag) = gathered::owner(context) => {
+                self.lose(tag);
+            }
+            Event::Ended { context, len } => match self.operations.end(context) {
+                What::Receive(buffer) => {
+                    self.hear(buffer, len);
+                    self.post(buffer);
+                }
+                What::Send(buffer, sender) => {
+                    self.send.give_back(buffer);
+                    sender.under_way.fetch_sub(1, Ordering::AcqRel);
+                    if self.is_blocked() {
+                        self.streams.store(true, Ordering::Release);
+                        self.guests_call.store(true, Ordering::Release);
+                    }
+                }
+                What::Access(ticket) => {
+                    ticket.end(Ok(()));
+                    self.ended.store(true, Ordering::Release);
+                }
+                What::Free => {}
+            },
+            Event::Failed { context, error } => match self.operations.end(context) {
+                // As when the endpoint closes.
+                What::Receive(buffer) => self.is_unposted(buffer),
+                What::Send(buffer, sender) => {
+                    self.send.give_back(buffer);
+                    sender.under_way.fetch_sub(1, Ordering::AcqRel);
+                    let conversations = self.conversations.read();
+                    let of = conversations.get(sender.number as usize);
+                    let of = of.filter(|of| Arc::ptr_eq(&of.under_way, &sender.under_way));
+                    let with = of.map(|of| of.with.name.tag);
+                    drop(conversations);
+                    if let Some(with) = with {
+                        self.lose(with);
+                    }
+                }
+                What::Access(ticket) => self.fail(ticket, failure(error)),
+                What::Free => {}
+            },
+        }
+    }
+
+    fn fail(&self, ticket: Ticket, error: Error) {
+        if error == Error::PeerDead {
+            // The agent learns that the stream has ended, and then all that is under way there ends.
+            ticket.link().stream().end();
+            self.streams.store(true, Ordering::Release);
+            self.guests_call.store(true, Ordering::Release);
+        } else {
+            ticket.end(Err(error));
+            self.ended.store(true, Ordering::Release);
+        }
+    }
+}
