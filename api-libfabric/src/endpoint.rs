@@ -15,6 +15,7 @@ use crate::domain::Domain;
 use crate::messages::{Messages, SharedReceives};
 use crate::name::{Called, Name};
 use crate::operation::{Counted, Report, Reports};
+use crate::process::has_other_hosts;
 use crate::service::{Served, Service};
 use crate::state::State;
 use crate::status::{Errno, Result};
@@ -208,11 +209,11 @@ impl Endpoint {
         &self.name
     }
 
-    /// What programs call it.
+    /// What programs call it. On another host the same service is another endpoint.
     pub fn called(&self) -> Called {
         match self.options.service {
-            Some(service) => Called::Service(service),
-            None => Called::Name(self.name),
+            Some(service) if has_other_hosts() == Ok(false) => Called::Service(service),
+            _ => Called::Name(self.name),
         }
     }
 

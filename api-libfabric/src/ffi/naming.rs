@@ -154,7 +154,9 @@ pub(super) unsafe fn resolve(
             return Ok(Some(Called::Server(server)));
         }
     }
-    let service = service.filter(|service| !service.is_empty());
+    // As with ports, 0 is any: whoever listens there needs no name that others agree on.
+    let is_any = |service: &str| service.is_empty() || flags & FI_SOURCE != 0 && service == "0";
+    let service = service.filter(|service| !is_any(service));
     let service = service.map(|service| Service::new(service).map(Called::Service));
     service.transpose().map_err(|_| Errno::NODATA)
 }

@@ -18,6 +18,10 @@ laws! {
         "a message from an endpoint that was inserted by its service, and not talked to, comes from that address";
     taken: "service.taken", "fi_endpoint(3)", 2, [endpoint, close] + one_host,
         "one endpoint at a time is a service: another one is -FI_EADDRINUSE until it has been closed";
+    any: "service.any", "fi_getinfo(3)", 2, [getinfo, endpoint, getname, close] + one_host,
+        "with FI_SOURCE the service 0 is any, as with ports: many endpoints are open at once, and have names of their own";
+    name: "service.name", "fi_endpoint(3), fi_av(3)", 2, [getname, av_insert, send],
+        "the name of an endpoint that is a service leads to it, also from another host where another one is that service";
     again: "service.again", "fi_av(3)", 2, [endpoint, close, av_insert, av_remove] + one_host,
         "an address that was found leads to the endpoint that it led to; who is the service later is found when it is inserted again";
     left: "service.left", "fi_endpoint(3)", 3, [endpoint, getinfo] + needs_kill + one_host,
@@ -241,6 +245,51 @@ fn taken(ctx: &Ctx) -> Verdict {
         ctx.sync();
     }
     station.close_the_rest()
+}
+
+fn any(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (c"0".to_owned(), Plan::default());
+    let mut first = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
+    let mut second = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
+    first.ep = enabled(&first, &plan)?;
+    second.ep = enabled(&second, &plan)?;
+    ctx.tell(&[first.name()?, second.name()?].concat());
+    ctx.sync();
+    let all = [0, 1].map(|rank| ctx.told(rank).unwrap_or_default());
+    let names: Vec<&[u8]> = all.iter().flat_map(|two| two.chunks(NAME)).collect();
+    for (at, name) in names.iter().enumerate() {
+        ensure!(!names[..at].contains(name), "two endpoints have one name");
+    }
+    ctx.sync();
+    first.close()?;
+    second.close()
+}
+
+fn name(ctx: &Ctx) -> Verdict {
+    let (service, plan) = (service(ctx), Plan::default());
+    let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
+    if ctx.rank == 0 {
+        station.ep = enabled(&station, &plan)?;
+        ctx.tell(&station.name()?);
+        ctx.sync();
+        hear(&station, b"found it")?;
+    } else {
+        ctx.sync();
+        let mut ep: *mut fid_ep = null_mut();
+        let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+        if code == 0 {
+            close(ep)?;
+        } else {
+            ensure_eq!(code, -libc::EADDRINUSE, "a second endpoint of the service");
+            station.close_the_rest()?;
+            station = side(&service, &plan, false, FI_FORMAT_UNSPEC)?;
+        }
+        station.ep = enabled(&station, &plan)?;
+        let to = insert(&station, &ctx.told(0).unwrap_or_default())?;
+        say(&station, to, b"found it")?;
+    }
+    ctx.sync();
+    station.close()
 }
 
 fn again(ctx: &Ctx) -> Verdict {
