@@ -58,6 +58,8 @@ pub struct Ctx {
     pub ground: Ground,
     /// Number of the visit: successive ones use other pages, since the cost of a line depends on its address.
     pub visit: Cell<usize>,
+    /// The column that is measured.
+    pub column: Cell<&'static str>,
     /// The engine under test, or why there is none.
     pub ours: OnceCell<Result<Ours, String>>,
 }
@@ -97,10 +99,10 @@ impl Ctx {
     pub fn share(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         match &self.ground {
             Ground::Network(network) => {
-                // Who waits in a library serves peers; so does who waits here.
+                // Who waits in a library serves peers by it; so does who waits here.
                 done(network.wire.meet(mine, || {
                     if let Some(Ok(ours)) = self.ours.get() {
-                        ours.attend();
+                        ours.attend(self.column.get());
                     }
                     self.relax();
                 }))

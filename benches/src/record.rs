@@ -38,7 +38,7 @@ pub struct Record {
     pub limit: Option<f64>,
     /// `value / limit`.
     pub ratio_to_limit: Option<f64>,
-    /// Median of the bare loop over the provider.
+    /// Median of the bare loop over the provider; where it has no atomic operations, of a question and its answer.
     pub of_provider: Option<f64>,
     /// `value / of_provider`.
     pub ratio_to_provider: Option<f64>,
@@ -127,7 +127,9 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
         });
         let more = case.metric.more_is_better();
         let limit = best(&columns, more, is_bare).map(|c| c.1);
-        let provider = columns.iter().find(|(api, _)| api == "provider");
+        let of = |wanted| columns.iter().find(|(api, _)| api == wanted);
+        // Where the provider has no atomic operations.
+        let provider = of("provider").or_else(|| of("provider/ask"));
         let provider = provider.map(|(_, value)| *value);
         let peer = best(&columns, more, is_peer);
         for (api, value) in &columns {

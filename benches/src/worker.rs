@@ -114,6 +114,7 @@ pub fn run(order: &str) -> Result<(), String> {
         quick: order.quick,
         ground,
         visit: Cell::new(0),
+        column: Cell::new(""),
         ours: OnceCell::new(),
     };
     ctx.in_main();
@@ -146,6 +147,7 @@ pub fn run(order: &str) -> Result<(), String> {
             };
             for body in limits.into_iter().chain(ours) {
                 ctx.sync();
+                ctx.column.set(body.api);
                 let outcome = (body.run)(&ctx, case);
                 if rank != 0 {
                     // The others would wait for this one: better the job ends here.

@@ -144,6 +144,11 @@ fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     Ok(ns / 2.0)
 }
 
+/// A question and its answer, by fi_writedata: what reading a word of another process and changing it costs at least where the provider has no atomic operations. ns.
+pub fn ask(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    write_data(ctx, Whose::Theirs, case).map(|one_way| 2.0 * one_way)
+}
+
 /// fi_fetch_atomic of a u64, one after the other. ns.
 fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;

@@ -113,6 +113,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
             body("bare/tcp", tcp::round_trip),
             body("provider", loops::theirs::fetch_add),
             body("provider/fd", loops::theirs_to_sleep_at::fetch_add),
+            body("provider/ask", loops::ask),
             body("unipgas", loops::ours::fetch_add),
         ],
         Metric::PutRate => vec![

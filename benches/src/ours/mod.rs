@@ -137,13 +137,14 @@ impl Ours {
         }
     }
 
-    /// What a thread does that waits in one of the interfaces: moves on what comes from peers.
-    pub fn attend(&self) {
-        if let Ours::OneSided(ours) = self {
-            ours.world.engine().progress();
-            if let Some(utofu) = &ours.utofu {
-                utofu.attend();
+    /// What a thread does that waits in the interface of this column: moves on what comes from peers.
+    pub fn attend(&self, column: &str) {
+        match (self, column) {
+            (Ours::OneSided(ours), "core" | "gaspi") => {
+                ours.world.engine().progress();
             }
+            (Ours::OneSided(ours), "utofu") => ours.utofu.iter().for_each(utofu::Utofu::attend),
+            _ => {}
         }
     }
 
