@@ -21,7 +21,7 @@ use crate::{Error, Result, own_thread};
 const BEAT: Duration = Duration::from_micros(200);
 /// Time between two looks whether others still move on what is left to them: at first, and later. Once they do not, peers are served within a millisecond
 /// all the same. Each look is a timer, which interrupts the program where both have one core.
-const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(800));
+const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(700));
 
 /// Something that needs somebody to move it on.
 pub trait Driven: Send + Sync {
@@ -110,6 +110,9 @@ pub fn is_this_thread() -> bool {
 /// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
 /// it goes on with that meanwhile.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    if let Some(guard) = mutex.try_lock() {
+        return guard;
+    }
     let mut guard = None;
     serve_until(|| {
         guard = mutex.try_lock();

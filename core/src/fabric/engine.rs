@@ -18,8 +18,7 @@ use crate::{Deadline, Error, Result, user_memory};
 
 /// See [`Engine::patience`].
 const PATIENCE: u32 = 1024;
-const PATIENCE_NETWORK: u32 = 32;
-const PATIENCE_CROWDED: u32 = 8;
+const PATIENCE_SHORT: u32 = 8;
 
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {
@@ -109,10 +108,9 @@ impl Engine {
     /// How often a program that waits by calls of its own polls in vain until it offers its core to others. A poll of a network takes longer than one of memory.
     #[inline(always)]
     pub fn patience(&self) -> u32 {
-        match (self.crowded(), self.driven) {
-            (true, _) => PATIENCE_CROWDED,
-            (false, true) => PATIENCE_NETWORK,
-            (false, false) => PATIENCE,
+        match self.crowded() || self.driven {
+            true => PATIENCE_SHORT,
+            false => PATIENCE,
         }
     }
 

@@ -245,7 +245,8 @@ impl Shared {
         Ok(Outcome::Pending)
     }
 
-    fn go_on(&self, how: Look) {
+    /// Whether anything has ended.
+    fn go_on(&self, how: Look) -> bool {
         let mut state = driver::lock(&self.state);
         let waited = !state.waiting.is_empty();
         state.collect(self, how);
@@ -255,6 +256,7 @@ impl Shared {
                 self.driver.fewer(1);
             }
         }
+        !state.ended.is_empty()
     }
 }
 
@@ -328,15 +330,26 @@ impl Limited {
         context: u64,
         post: impl FnOnce(&dyn Channel, Flags, u64) -> Result<Outcome>,
     ) -> Option<Result<Outcome>> {
+        let gathers = context == 0 || flags.contains(Flags::GATHERED);
+        let plain = gathers && len <= self.shared.limits.inline && !flags.contains(Flags::LINES);
+        let flags = flags | Flags::INLINE | Flags::GATHERED;
+        let post = |inner: &dyn Channel, context| post(inner, flags, context);
+        plain.then(|| self.post_as_it_is(context, post)).flatten()
+    }
+
+    /// Posts what the network takes whole, unless something waits. `None`: as above.
+    #[inline]
+    fn post_as_it_is(
+        &self,
+        context: u64,
+        post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
+    ) -> Option<Result<Outcome>> {
         let shared = &*self.shared;
-        let gathers = context == 0 || flags.contains(Flags::GATHERED) && context < PLAIN;
-        let plain = gathers && len <= shared.limits.inline && !flags.contains(Flags::LINES);
-        if !plain || shared.waiting.load(Ordering::Acquire) > 0 {
+        if context >= PLAIN || shared.waiting.load(Ordering::Acquire) > 0 {
             return None;
         }
         shared.pending.fetch_add(1, Ordering::AcqRel);
-        let flags = flags | Flags::INLINE | Flags::GATHERED;
-        let posted = post(&*shared.inner, flags, context | PLAIN);
+        let posted = post(&*shared.inner, context | PLAIN);
         if posted != Ok(Outcome::Pending) {
             shared.pending.fetch_sub(1, Ordering::AcqRel);
         }
@@ -347,10 +360,9 @@ impl Limited {
     }
 
     fn look(&self, how: Look, sink: &mut dyn FnMut(Completion)) {
-        if self.pending() == 0 {
+        if self.pending() == 0 || !self.shared.go_on(how) {
             return;
         }
-        self.shared.go_on(how);
         loop {
             let next = driver::lock(&self.shared.state).ended.pop_front();
             let Some(completion) = next else { return };
@@ -432,7 +444,9 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.post(Kept::deliver(inbox, record), flags, context)
+        let deliver = |inner: &dyn Channel, context| inner.deliver(inbox, record, flags, context);
+        self.post_as_it_is(context, deliver)
+            .unwrap_or_else(|| self.post(Kept::deliver(inbox, record), flags, context))
     }
 
     fn chains(&self) -> bool {
@@ -459,8 +473,15 @@ impl Channel for Limited {
         if !self.carries() || long || lines {
             return Err(Error::Unsupported);
         }
-        let kept = Kept::put_deliver(src, dst, len, inbox, record);
-        self.post(kept, flags.difference(Flags::INLINE), context)
+        let flags = flags.difference(Flags::INLINE);
+        let put = |inner: &dyn Channel, context| {
+            // SAFETY:
+            // - the caller's word.
+            unsafe { inner.put_deliver(src, dst, len, inbox, record, flags, context) }
+        };
+        let kept = || Kept::put_deliver(src, dst, len, inbox, record);
+        self.post_as_it_is(context, put)
+            .unwrap_or_else(|| self.post(kept(), flags, context))
     }
 
     fn active_message(

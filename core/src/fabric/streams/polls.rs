@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::pace;
 
-/// So many in such a time are many, in nanoseconds.
-const MANY: u32 = 8;
-const TIME: u64 = Duration::from_micros(100).as_nanos() as u64;
+/// So many in such a time, in nanoseconds, are many. More would never be reached where the turns of the progress thread itself, and other processes on the core,
+/// keep the program from looking.
+const MANY: u32 = 2;
+const TIME: u64 = Duration::from_micros(200).as_nanos() as u64;
 
 /// Their number, of which two threads at once may count as one.
 #[derive(Default)]
@@ -19,7 +20,7 @@ pub(super) struct Polls {
 }
 
 impl Polls {
-    /// One more. Most read no clock.
+    /// One more.
     #[inline]
     pub fn note(&self) {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
