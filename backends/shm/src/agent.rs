@@ -1,5 +1,5 @@
 //! The agent: carries out peers' atomic operations on memory that only its own process maps, and hands over their active messages. The
-//! progress thread does that, whom requesters wake by a bell.
+//! progress thread does that, whom requesters wake by a bell; threads that wait for a network do it, too, where that runs nobody's code.
 //!
 //! It uses the same CPU atomics as everybody else, so that the program's own atomics on that memory mix correctly with
 //! the peers'. Requests lie in the control block; a requester that dies while it holds one is found by its pid.
@@ -13,7 +13,7 @@ use unipgas_core::op::{AtomicRequest, Remote, Reply};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
-use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request};
+use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request, TAKEN};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::Home;
 
@@ -39,6 +39,7 @@ impl Agent {
             let bell = &raw const home.pool.view().control().agent_bell;
             driver.listen_at(bell, home.clone())
         };
+        let _ = home.agent_driver.set(Arc::downgrade(&driver));
         Ok(Agent {
             _at: at,
             _serving: serving,
@@ -48,27 +49,65 @@ impl Agent {
 
 impl Driven for Serving {
     fn drive(&self) {
-        while serve_all(&self.0) {}
+        while serve_all(&self.0, hand_over) {}
         free_orphans(self.0.pool.view().control());
     }
 }
 
-fn serve_all(home: &Home) -> bool {
+/// For a thread that waits: hands over messages that run nobody's code. For all else it wakes the progress thread, which may not hear the bell now. Whether
+/// anything was handed over.
+pub fn serve(home: &Home) -> bool {
+    let Some(driver) = home.agent_driver.get().filter(|_| home.is_here()) else {
+        return false;
+    };
+    let asked = home.pool.view().control().asked.load(Ordering::Acquire);
+    if home.looked_at.load(Ordering::Relaxed) == asked {
+        return false;
+    }
+    // What is asked from now on counts anew.
+    home.looked_at.store(asked, Ordering::Relaxed);
+    let mut left = false;
+    let any = serve_all(home, |home, request, message| {
+        let status = hand_over_plain(home, request, message);
+        left |= status.is_none();
+        status
+    });
+    if left && let Some(driver) = driver.upgrade() {
+        driver.wake();
+    }
+    any
+}
+
+/// Takes each request, and answers with the status that `carry_out` gives; `None`: another thread has to do it.
+fn serve_all(
+    home: &Home,
+    mut carry_out: impl FnMut(&Home, &Request, &Message) -> Option<u32>,
+) -> bool {
     let control = home.pool.view().control();
     let mut any = false;
     for (request, message) in control.requests.iter().zip(&control.messages) {
-        if request.state.load(Ordering::Acquire) == POSTED {
-            let status = match request.what.load(Ordering::Relaxed).checked_sub(MESSAGE) {
-                Some(len) => hand_over(home, request, message, len),
-                None => execute(control, request),
-            };
-            request.status.store(status, Ordering::Relaxed);
-            request.state.store(DONE, Ordering::Release);
-            any = true;
+        let (state, relaxed) = (&request.state, Ordering::Relaxed);
+        let taken = state.load(relaxed) == POSTED
+            && state
+                .compare_exchange(POSTED, TAKEN, Ordering::Acquire, relaxed)
+                .is_ok();
+        if !taken {
+            continue;
+        }
+        match carry_out(home, request, message) {
+            Some(status) => {
+                request.status.store(status, Ordering::Relaxed);
+                request.state.store(DONE, Ordering::Release);
+                any = true;
+            }
+            None => request.state.store(POSTED, Ordering::Release),
         }
     }
     any
 }
+
+/// Of a request: its region is no more.
+const GONE: u32 = 1;
 
 /// The largest element.
 type Value = [u64; 4];
@@ -83,26 +122,63 @@ fn store(words: &[AtomicU64; 4], value: Value) {
     }
 }
 
-/// As [`execute`], of a message.
-fn hand_over(home: &Home, request: &Request, words: &Message, len: u64) -> u32 {
+/// A request's status.
+fn hand_over(home: &Home, request: &Request, words: &Message) -> Option<u32> {
+    let what = request.what.load(Ordering::Relaxed);
+    Some(match what.checked_sub(MESSAGE) {
+        Some(len) => {
+            let handle =
+                |at: Addressed<'_>| home.handlers.handle(at.slot, at.offset, at.bytes, at.reply);
+            let handled = addressed(home, request, words, len, |at| Some(handle(at)));
+            handled.unwrap_or(GONE)
+        }
+        None => execute(home.pool.view().control(), request),
+    })
+}
+
+/// The same of a message that any thread may hand over. `None`: it is something else.
+fn hand_over_plain(home: &Home, request: &Request, words: &Message) -> Option<u32> {
+    let len = request.what.load(Ordering::Relaxed).checked_sub(MESSAGE)?;
+    addressed(home, request, words, len, |at| {
+        home.handlers
+            .handle_if_plain(at.slot, at.offset, at.bytes, at.reply)
+    })
+}
+
+/// A message for a handler.
+struct Addressed<'a> {
+    slot: (u32, u32),
+    offset: usize,
+    bytes: &'a [u8],
+    reply: &'a mut Vec<u8>,
+}
+
+/// Gives a message to `handle`, and its answer to who has sent it.
+fn addressed(
+    home: &Home,
+    request: &Request,
+    words: &Message,
+    len: u64,
+    handle: impl FnOnce(Addressed<'_>) -> Option<Result<()>>,
+) -> Option<u32> {
     let slot = request.slot.load(Ordering::Relaxed);
     let generation = request.generation.load(Ordering::Relaxed);
-    let control = home.pool.view().control();
-    let entry = control.slots.get(slot as usize);
+    let entry = home.pool.view().control().slots.get(slot as usize);
     let Some(Ok(entry)) = entry.map(|slot| slot.read(generation)) else {
-        return 1;
+        return Some(GONE);
     };
     let offset = request.offset.load(Ordering::Relaxed);
     if offset > entry.len || len as usize > LONGEST_MESSAGE {
-        return 4;
+        return Some(4);
     }
-    let bytes = words.read(len as usize);
-    let message = &bytes[..];
-    let mut reply = Vec::new();
-    match home
-        .handlers
-        .handle((slot, generation), offset as usize, message, &mut reply)
-    {
+    let (bytes, mut reply) = (words.read(len as usize), Vec::new());
+    let handled = handle(Addressed {
+        slot: (slot, generation),
+        offset: offset as usize,
+        bytes: &bytes,
+        reply: &mut reply,
+    })?;
+    Some(match handled {
         Ok(()) => {
             reply.truncate(LONGEST_MESSAGE);
             words.write(&reply);
@@ -113,8 +189,8 @@ fn hand_over(home: &Home, request: &Request, words: &Message, len: u64) -> u32 {
             request.operand[0].store(why.into(), Ordering::Relaxed);
             6
         }
-        Err(_) => 1,
-    }
+        Err(_) => GONE,
+    })
 }
 
 /// Everything in the request was written by another process and is checked here.
@@ -130,10 +206,10 @@ fn execute(control: &Control, request: &Request) -> u32 {
         .slots
         .get(request.slot.load(Ordering::Relaxed) as usize)
     else {
-        return 1;
+        return GONE;
     };
     let Ok(entry) = slot.read(request.generation.load(Ordering::Relaxed)) else {
-        return 1;
+        return GONE;
     };
     let offset = request.offset.load(Ordering::Relaxed);
     if offset
@@ -180,7 +256,7 @@ fn free_orphans(control: &Control) {
     for request in &control.requests {
         let state = request.state.load(Ordering::Acquire);
         let pid = match state {
-            0 | POSTED => continue,
+            0 | POSTED | TAKEN => continue,
             DONE => request.requester.load(Ordering::Relaxed),
             pid => pid,
         };
@@ -201,6 +277,7 @@ fn free_orphans(control: &Control) {
 /// # Safety
 /// The request's pointers are valid as [`AtomicRequest`] says.
 pub unsafe fn perform(
+    home: &Home,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     request: &AtomicRequest,
@@ -232,7 +309,7 @@ pub unsafe fn perform(
             store(&request.operand, operand);
             store(&request.compare, compare);
         };
-        let result = ask(peer, dst, i * size, what, fill, |result, _| result)?;
+        let result = ask(home, peer, dst, i * size, what, fill, |result, _| result)?;
         if !request.result.is_null() {
             // SAFETY:
             // - `count` elements are valid for writes at `result`.
@@ -249,14 +326,20 @@ pub unsafe fn perform(
 }
 
 /// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
-pub fn send(peer: &Arc<PeerProcess>, to: Remote<'_>, message: &[u8], reply: Reply) -> Result<()> {
+pub fn send(
+    home: &Home,
+    peer: &Arc<PeerProcess>,
+    to: Remote<'_>,
+    message: &[u8],
+    reply: Reply,
+) -> Result<()> {
     let slot = to.region.parts().detail[1] as usize;
     if !peer.control().slots[slot].is_handled() {
         return Err(Error::Unsupported);
     }
     let what = MESSAGE | message.len() as u64;
     let fill = |_: &Request, words: &Message| words.write(message);
-    ask(peer, to, 0, what, fill, |[len, ..], words| {
+    ask(home, peer, to, 0, what, fill, |[len, ..], words| {
         if reply.room() > 0 {
             reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
         }
@@ -265,6 +348,7 @@ pub fn send(peer: &Arc<PeerProcess>, to: Remote<'_>, message: &[u8], reply: Repl
 
 /// `take` takes the answer.
 fn ask<T>(
+    home: &Home,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     ahead: usize,
@@ -274,7 +358,7 @@ fn ask<T>(
 ) -> Result<T> {
     let control = peer.control();
     let pid = std::process::id();
-    let (request, message) = until(peer, |turn| {
+    let (request, message) = until(home, peer, |turn| {
         let nth = (pid as usize + turn) % REQUESTS;
         let request = &control.requests[nth];
         request
@@ -296,8 +380,9 @@ fn ask<T>(
     request.what.store(what, Ordering::Relaxed);
     fill(request, message);
     request.state.store(POSTED, Ordering::Release);
+    control.asked.fetch_add(1, Ordering::Release);
     control.agent_bell.ring_if_heard();
-    until(peer, |_| {
+    until(home, peer, |_| {
         (request.state.load(Ordering::Acquire) == DONE).then_some(())
     })?;
     let (status, result) = (
@@ -310,7 +395,7 @@ fn ask<T>(
         return Ok(taken);
     }
     Err(match status {
-        1 => Error::StaleRegion,
+        GONE => Error::StaleRegion,
         3 => Error::Misaligned(
             AtomicType::ALL
                 .get((what >> 8) as usize)
@@ -324,8 +409,13 @@ fn ask<T>(
     })
 }
 
-/// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it.
-fn until<T>(peer: &Arc<PeerProcess>, mut poll: impl FnMut(usize) -> Option<T>) -> Result<T> {
+/// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it. What peers ask of this process is
+/// carried out meanwhile: the peer may wait for that.
+fn until<T>(
+    home: &Home,
+    peer: &Arc<PeerProcess>,
+    mut poll: impl FnMut(usize) -> Option<T>,
+) -> Result<T> {
     let handle = ShmPeer {
         process: peer.clone(),
     };
@@ -338,6 +428,80 @@ fn until<T>(peer: &Arc<PeerProcess>, mut poll: impl FnMut(usize) -> Option<T>) -
         if turn.is_multiple_of(4096) && handle.life() != Life::Alive {
             return Err(Error::PeerDead);
         }
+        serve(home);
         give_way();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unipgas_core::transport::Handler;
+
+    use super::*;
+    use crate::control::{Entry, Kind};
+    use crate::pool::Pool;
+
+    struct Upper {
+        plain: bool,
+    }
+
+    impl Handler for Upper {
+        fn handle(
+            &self,
+            _: usize,
+            message: &[u8],
+            reply: &mut Vec<u8>,
+        ) -> std::result::Result<(), u32> {
+            *reply = message.to_ascii_uppercase();
+            Ok(())
+        }
+
+        fn is_plain(&self, _: &[u8]) -> bool {
+            self.plain
+        }
+    }
+
+    fn post(home: &Home, nth: usize, (slot, generation): (u32, u32), message: &[u8]) {
+        let control = home.pool.view().control();
+        let request = &control.requests[nth];
+        request.slot.store(slot, Ordering::Relaxed);
+        request.generation.store(generation, Ordering::Relaxed);
+        let what = MESSAGE | message.len() as u64;
+        request.what.store(what, Ordering::Relaxed);
+        control.messages[nth].write(message);
+        request.state.store(POSTED, Ordering::Release);
+        control.asked.fetch_add(1, Ordering::Release);
+    }
+
+    #[test]
+    fn who_waits_leaves_what_runs_code_to_the_progress_thread() {
+        let home = Home::new(Pool::create(1).unwrap(), false);
+        let control = home.pool.view().control();
+        let region = |slot: u32, plain| {
+            let generation = control.slots[slot as usize].open(Entry {
+                kind: Kind::Private,
+                rights: Rights::WRITE,
+                offset: 0,
+                len: 64,
+                address: 0,
+            });
+            let place = (slot, generation);
+            home.handlers.insert(place, Arc::new(Upper { plain }));
+            place
+        };
+        let (plain, other) = (region(0, true), region(1, false));
+        let state = |nth: usize| control.requests[nth].state.load(Ordering::Acquire);
+        post(&home, 3, plain, b"plain");
+        post(&home, 5, other, b"other");
+        assert!(!serve(&home), "there is no agent yet");
+        let driver = Driver::of_this_process().unwrap();
+        let _ = home.agent_driver.set(Arc::downgrade(&driver));
+        assert!(serve(&home));
+        assert_eq!((state(3), state(5)), (DONE, POSTED));
+        assert_eq!(control.messages[3].read(5), b"PLAIN");
+        assert!(!serve(&home), "nothing new has been asked");
+        assert!(serve_all(&home, hand_over));
+        assert_eq!((state(3), state(5)), (DONE, DONE));
+        assert_eq!(control.messages[5].read(5), b"OTHER");
     }
 }

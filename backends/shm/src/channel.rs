@@ -12,16 +12,19 @@ use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent;
+use crate::registration::Home;
 use crate::transport::Peers;
 
 /// An issue context. Nothing is ever pending: all flags are met by program order.
 pub struct ShmChannel {
     peers: Arc<Peers>,
+    /// Whose agent's requests are carried out while this process waits for another one's.
+    home: Arc<Home>,
 }
 
 impl ShmChannel {
-    pub fn new(peers: Arc<Peers>) -> Self {
-        ShmChannel { peers }
+    pub fn new(peers: Arc<Peers>, home: Arc<Home>) -> Self {
+        ShmChannel { peers, home }
     }
 
     /// Copies by the kernel between this process and memory that only the peer maps.
@@ -102,7 +105,7 @@ impl ShmChannel {
         let peer = self.peers.get(notice.slot.region.parts().peer)?;
         // SAFETY:
         // - the operand is a local.
-        unsafe { agent::perform(&peer, notice.slot, &request)? };
+        unsafe { agent::perform(&self.home, &peer, notice.slot, &request)? };
         ring(notice.slot.region);
         Ok(Outcome::Complete)
     }
@@ -236,7 +239,7 @@ impl Channel for ShmChannel {
         let peer = self.peers.get(dst.region.parts().peer)?;
         // SAFETY:
         // - the caller's word.
-        unsafe { agent::perform(&peer, dst, request)? };
+        unsafe { agent::perform(&self.home, &peer, dst, request)? };
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
         }
@@ -268,11 +271,13 @@ impl Channel for ShmChannel {
     ) -> Result<Outcome> {
         check_message(to, message)?;
         let peer = self.peers.get(to.region.parts().peer)?;
-        agent::send(&peer, to, message, reply)?;
+        agent::send(&self.home, &peer, to, message, reply)?;
         Ok(Outcome::Complete)
     }
 
-    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
+    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {
+        agent::serve(&self.home);
+    }
 
     fn pending(&self) -> usize {
         0

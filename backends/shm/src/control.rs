@@ -10,7 +10,7 @@ use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Result, Rights};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas5");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
 /// Requests to a process's agent that can be under way at a time.
@@ -44,6 +44,8 @@ pub struct Control {
     pub bell: Bell,
     /// Rung for this process's agent.
     pub agent_bell: Bell,
+    /// How many requests the agent has been asked; it wraps.
+    pub asked: AtomicU32,
     /// The inode of the pipe that wakes its progress thread; 0: nothing does.
     pub alarm_inode: AtomicU64,
     /// The pipe's end to write to, a descriptor number of the owner.
@@ -169,7 +171,7 @@ impl Slot {
 /// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
 #[repr(C, align(128))]
 pub struct Request {
-    /// 0 free; a pid: being written by that process; [`POSTED`]; [`DONE`]: the answer is there.
+    /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
     pub state: AtomicU32,
     /// Who waits for the answer.
     pub requester: AtomicU32,
@@ -215,6 +217,8 @@ impl Message {
 pub const POSTED: u32 = 0x8000_0001;
 /// The agent has answered.
 pub const DONE: u32 = 0x8000_0002;
+/// A thread carries it out.
+pub const TAKEN: u32 = 0x8000_0003;
 
 /// Bytes at the beginning of a pool that are not for regions.
 pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytemuck::bytes_of;
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, RwLock};
+use unipgas_core::driver::Driver;
+use unipgas_core::process;
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Handler;
 use unipgas_core::{Error, Result, Rights};
@@ -29,6 +31,11 @@ pub struct Home {
     free_slots: Mutex<Vec<u32>>,
     /// Those of active messages.
     pub handlers: Handlers,
+    /// Who serves the agent, if there is one.
+    pub agent_driver: OnceCell<Weak<Driver>>,
+    /// What the control block said of requests when a thread that waits last looked at them.
+    pub looked_at: AtomicU32,
+    process: u32,
 }
 
 /// Those of regions, by slot, with the generation that each is for.
@@ -55,6 +62,29 @@ impl Handlers {
         }
     }
 
+    /// As [`handle`](Handlers::handle), for a thread that waits. `None`: it must not ([`Handler::is_plain`]), or the handlers are being changed.
+    pub fn handle_if_plain(
+        &self,
+        (slot, generation): (u32, u32),
+        at: usize,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Option<Result<()>> {
+        let all = self.0.try_read()?;
+        let (named, handler) = all.get(&slot)?;
+        if *named != generation || !handler.is_plain(message) {
+            return None;
+        }
+        let handled = handler.handle(at, message, reply);
+        Some(handled.map_err(Error::Refused))
+    }
+
+    /// `handler` gets the messages for a region from now on.
+    pub fn insert(&self, (slot, generation): (u32, u32), handler: Arc<dyn Handler>) {
+        let before = self.0.write().insert(slot, (generation, handler));
+        drop(before);
+    }
+
     /// None is called any more once this returns.
     fn remove(&self, slot: u32) {
         if self.0.read().contains_key(&slot) {
@@ -72,7 +102,15 @@ impl Home {
             may_adopt,
             free_slots: Mutex::new(Vec::new()),
             handlers: Handlers::default(),
+            agent_driver: OnceCell::new(),
+            looked_at: AtomicU32::new(0),
+            process: process::id(),
         }
+    }
+
+    /// False in the child of a fork, whose memory is not that of the regions.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
     }
 
     /// Adopts memory of the user in place, if that is possible.
@@ -222,9 +260,8 @@ impl Memory for Registration {
 
     fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.agent.get_or_try_init(|| Agent::start(&self.home))?;
-        let entry = (self.generation, handler);
-        let before = self.home.handlers.0.write().insert(self.slot, entry);
-        drop(before);
+        let place = (self.slot, self.generation);
+        self.home.handlers.insert(place, handler);
         self.home.pool.view().control().slots[self.slot as usize].handle();
         Ok(())
     }

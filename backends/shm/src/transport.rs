@@ -15,7 +15,7 @@ use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
 use unipgas_core::{Deadline, Error, Result, Rights, descriptor, host, user_memory, variables};
 
 use crate::adopt;
-use crate::agent::Agent;
+use crate::agent::{self, Agent};
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
 use crate::peer::{NOT_DUMPABLE, PeerProcess, ShmAddress, ShmPeer};
@@ -275,7 +275,12 @@ impl Transport for Shm {
     }
 
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
-        Ok(Box::new(ShmChannel::new(self.peers.clone())))
+        let channel = ShmChannel::new(self.peers.clone(), self.home.clone());
+        Ok(Box::new(channel))
+    }
+
+    fn progress(&self) -> bool {
+        agent::serve(&self.home)
     }
 
     fn bell(&self) -> &Bell {

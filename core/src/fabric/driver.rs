@@ -273,6 +273,11 @@ impl Driver {
         }
     }
 
+    /// A turn is to begin.
+    pub fn wake(&self) {
+        self.shared.wake();
+    }
+
     /// `ended` operations no longer are.
     pub fn fewer(&self, ended: usize) {
         self.shared.under_way.fetch_sub(ended, Ordering::AcqRel);
@@ -406,8 +411,12 @@ impl Shared {
         let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
-    /// Until something else than what is left to others has to be driven, or that is left no more; `armed`: bells may be rung that are not heard.
+    /// Until something else than what is left to others has to be driven, or that is left no more. `armed`: there are bells. They are not heard meanwhile, as
+    /// the program is rung for, too, and looks; what listens there is driven after each sleep, when descriptors are watched again.
     fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
+        if armed {
+            self.disarm();
+        }
         left.iter().for_each(|one| one.leave_to_others(true));
         loop {
             let longest = Timespec::try_from(*span).ok();

@@ -68,6 +68,10 @@ impl Handler for Arrivals {
         }
         Ok(())
     }
+
+    fn is_plain(&self, _message: &[u8]) -> bool {
+        true
+    }
 }
 
 impl Drop for Arrivals {
