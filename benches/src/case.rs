@@ -191,7 +191,7 @@ impl Metric {
                 "put + notice, one way (kernel: ping-pong; provider: fi_writedata)"
             }
             Metric::FetchAdd => {
-                "fetch-and-add (kernel: question and answer; provider: fi_fetch_atomic)"
+                "fetch-and-add (kernel: question and answer; provider: fi_fetch_atomic, else provider/ask)"
             }
             Metric::PutRate => "8-byte puts (kernel: a call each; provider: fi_inject_write)",
             Metric::Bandwidth => "puts (kernel: a stream; provider: fi_write)",

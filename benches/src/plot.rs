@@ -9,6 +9,9 @@ use crate::record::{Record, is_bare, is_ours};
 use crate::samples::family;
 use crate::table;
 
+/// The limit between processes that share no memory.
+const TCP: &str = "bare/tcp";
+
 /// A column over sizes.
 struct Line {
     name: String,
@@ -50,7 +53,11 @@ fn lines(metric: Metric, records: &[Record]) -> Vec<Line> {
     for record in records.iter().filter(|r| r.case.metric == metric) {
         // One line for the limit, whichever of its variants was the best at a size.
         let bare = is_bare(family(&record.api));
-        let name = if bare { "bare" } else { &record.api };
+        let name = match bare {
+            true if record.api.starts_with(TCP) => TCP,
+            true => "bare",
+            false => &record.api,
+        };
         let point = (
             record.bytes as f64,
             if bare {
@@ -73,10 +80,15 @@ fn lines(metric: Metric, records: &[Record]) -> Vec<Line> {
 
 fn label(name: &str, bandwidth: bool) -> &str {
     match name {
+        TCP => "limit: plain TCP",
         "bare" if bandwidth => "limit: memcpy",
         "bare" => "limit: bare exchange",
+        "provider" => "libfabric's provider",
+        "provider/fd" => "the same, to sleep at",
         "core" => "unipgas core",
         "gaspi" => "unipgas GASPI",
+        "utofu" => "unipgas uTofu",
+        "unipgas" => "unipgas libfabric",
         peer => peer,
     }
 }
@@ -84,13 +96,15 @@ fn label(name: &str, bandwidth: bool) -> &str {
 /// The colour of a column, the same in every plot. Distinguishable also for colour-blind readers (the set of Okabe and Ito).
 fn color(name: &str) -> RGBColor {
     match name {
-        "bare" => BLACK,
+        "bare" | TCP => BLACK,
+        "provider" => RGBColor(110, 110, 110),
+        "provider/fd" => RGBColor(170, 170, 170),
         "core" => RGBColor(213, 94, 0),
         "gaspi" => RGBColor(0, 114, 178),
         "ucx" => RGBColor(230, 159, 0),
         "openmpi" | "openmpi/put" => RGBColor(86, 180, 233),
         "openmpi/sendrecv" => RGBColor(140, 110, 40),
-        "oshmem" => RGBColor(0, 158, 115),
+        "oshmem" | "unipgas" => RGBColor(0, 158, 115),
         _ => RGBColor(204, 121, 167),
     }
 }
@@ -169,6 +183,29 @@ mod tests {
     use super::*;
     use crate::case::Case;
     use crate::samples::Samples;
+
+    #[test]
+    fn columns_of_a_network_have_names_and_colours_of_their_own() {
+        let columns = [
+            "bare/tcp",
+            "provider",
+            "provider/fd",
+            "core",
+            "gaspi",
+            "utofu",
+            "unipgas",
+            "openmpi",
+            "openmpi/sendrecv",
+            "ucx",
+        ];
+        for (nth, name) in columns.iter().enumerate() {
+            for other in &columns[..nth] {
+                assert_ne!(color(name), color(other), "{name} and {other}");
+                assert_ne!(label(name, true), label(other, true));
+            }
+        }
+        assert_eq!(label("bare/tcp", true), "limit: plain TCP");
+    }
 
     #[test]
     fn every_column_is_in_the_legend() {
