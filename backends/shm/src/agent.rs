@@ -49,9 +49,27 @@ impl Agent {
 
 impl Driven for Serving {
     fn drive(&self) {
-        while serve_all(&self.0, hand_over) {}
+        while serve_all(&self.0, By::Driver).any {}
         free_orphans(self.0.pool.view().control());
     }
+}
+
+/// Who carries requests out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The progress thread.
+    Driver,
+    /// Any thread that waits: messages that run nobody's code.
+    Waiter,
+}
+
+/// What has come of requests.
+#[derive(Default)]
+struct Served {
+    /// Some have been carried out.
+    any: bool,
+    /// Some have to be by the progress thread.
+    left: bool,
 }
 
 /// For a thread that waits: hands over messages that run nobody's code. For all else it wakes the progress thread, which may not hear the bell now. Whether
@@ -66,25 +84,18 @@ pub fn serve(home: &Home) -> bool {
     }
     // What is asked from now on counts anew.
     home.looked_at.store(asked, Ordering::Relaxed);
-    let mut left = false;
-    let any = serve_all(home, |home, request, message| {
-        let status = hand_over_plain(home, request, message);
-        left |= status.is_none();
-        status
-    });
-    if left && let Some(driver) = driver.upgrade() {
+    let served = serve_all(home, By::Waiter);
+    if served.left
+        && let Some(driver) = driver.upgrade()
+    {
         driver.wake();
     }
-    any
+    served.any
 }
 
-/// Takes each request, and answers with the status that `carry_out` gives; `None`: another thread has to do it.
-fn serve_all(
-    home: &Home,
-    mut carry_out: impl FnMut(&Home, &Request, &Message) -> Option<u32>,
-) -> bool {
+fn serve_all(home: &Home, by: By) -> Served {
     let control = home.pool.view().control();
-    let mut any = false;
+    let mut served = Served::default();
     for (request, message) in control.requests.iter().zip(&control.messages) {
         let (state, relaxed) = (&request.state, Ordering::Relaxed);
         let taken = state.load(relaxed) == POSTED
@@ -94,20 +105,33 @@ fn serve_all(
         if !taken {
             continue;
         }
-        match carry_out(home, request, message) {
+        let status = match request.what.load(relaxed).checked_sub(MESSAGE) {
+            Some(len) => hand_over(home, request, message, len, by),
+            None => (by == By::Driver).then(|| execute(control, request)),
+        };
+        match status {
             Some(status) => {
-                request.status.store(status, Ordering::Relaxed);
-                request.state.store(DONE, Ordering::Release);
-                any = true;
+                request.status.store(status, relaxed);
+                state.store(DONE, Ordering::Release);
+                served.any = true;
             }
-            None => request.state.store(POSTED, Ordering::Release),
+            None => {
+                state.store(POSTED, Ordering::Release);
+                served.left = true;
+            }
         }
     }
-    any
+    served
 }
 
-/// Of a request: its region is no more.
+/// What becomes of a request: 0, or why it has not been carried out.
+const CARRIED_OUT: u32 = 0;
 const GONE: u32 = 1;
+const UNKNOWN: u32 = 2;
+const MISALIGNED: u32 = 3;
+const OUTSIDE: u32 = 4;
+const LATE: u32 = 5;
+const REFUSED: u32 = 6;
 
 /// The largest element.
 type Value = [u64; 4];
@@ -122,45 +146,8 @@ fn store(words: &[AtomicU64; 4], value: Value) {
     }
 }
 
-/// A request's status.
-fn hand_over(home: &Home, request: &Request, words: &Message) -> Option<u32> {
-    let what = request.what.load(Ordering::Relaxed);
-    Some(match what.checked_sub(MESSAGE) {
-        Some(len) => {
-            let handle =
-                |at: Addressed<'_>| home.handlers.handle(at.slot, at.offset, at.bytes, at.reply);
-            let handled = addressed(home, request, words, len, |at| Some(handle(at)));
-            handled.unwrap_or(GONE)
-        }
-        None => execute(home.pool.view().control(), request),
-    })
-}
-
-/// The same of a message that any thread may hand over. `None`: it is something else.
-fn hand_over_plain(home: &Home, request: &Request, words: &Message) -> Option<u32> {
-    let len = request.what.load(Ordering::Relaxed).checked_sub(MESSAGE)?;
-    addressed(home, request, words, len, |at| {
-        home.handlers
-            .handle_if_plain(at.slot, at.offset, at.bytes, at.reply)
-    })
-}
-
-/// A message for a handler.
-struct Addressed<'a> {
-    slot: (u32, u32),
-    offset: usize,
-    bytes: &'a [u8],
-    reply: &'a mut Vec<u8>,
-}
-
-/// Gives a message to `handle`, and its answer to who has sent it.
-fn addressed(
-    home: &Home,
-    request: &Request,
-    words: &Message,
-    len: u64,
-    handle: impl FnOnce(Addressed<'_>) -> Option<Result<()>>,
-) -> Option<u32> {
+/// As [`execute`], of a message. `None`: the progress thread has to do it.
+fn hand_over(home: &Home, request: &Request, words: &Message, len: u64, by: By) -> Option<u32> {
     let slot = request.slot.load(Ordering::Relaxed);
     let generation = request.generation.load(Ordering::Relaxed);
     let entry = home.pool.view().control().slots.get(slot as usize);
@@ -169,25 +156,24 @@ fn addressed(
     };
     let offset = request.offset.load(Ordering::Relaxed);
     if offset > entry.len || len as usize > LONGEST_MESSAGE {
-        return Some(4);
+        return Some(OUTSIDE);
     }
     let (bytes, mut reply) = (words.read(len as usize), Vec::new());
-    let handled = handle(Addressed {
-        slot: (slot, generation),
-        offset: offset as usize,
-        bytes: &bytes,
-        reply: &mut reply,
-    })?;
+    let (region, at, handlers) = ((slot, generation), offset as usize, &home.handlers);
+    let handled = match by {
+        By::Driver => handlers.handle(region, at, &bytes, &mut reply),
+        By::Waiter => handlers.handle_if_plain(region, at, &bytes, &mut reply)?,
+    };
     Some(match handled {
         Ok(()) => {
             reply.truncate(LONGEST_MESSAGE);
             words.write(&reply);
             request.operand[0].store(reply.len() as u64, Ordering::Relaxed);
-            0
+            CARRIED_OUT
         }
         Err(Error::Refused(why)) => {
             request.operand[0].store(why.into(), Ordering::Relaxed);
-            6
+            REFUSED
         }
         Err(_) => GONE,
     })
@@ -200,7 +186,7 @@ fn execute(control: &Control, request: &Request) -> u32 {
         AtomicOp::ALL.get((what & 0xff) as usize).copied(),
         AtomicType::ALL.get((what >> 8) as usize).copied(),
     ) else {
-        return 2;
+        return UNKNOWN;
     };
     let Some(slot) = control
         .slots
@@ -216,7 +202,7 @@ fn execute(control: &Control, request: &Request) -> u32 {
         .checked_add(ty.size() as u64)
         .is_none_or(|end| end > entry.len)
     {
-        return 4;
+        return OUTSIDE;
     }
     let operand = load(&request.operand);
     let compare = load(&request.compare);
@@ -244,10 +230,10 @@ fn execute(control: &Control, request: &Request) -> u32 {
     };
     store(&request.operand, result);
     match outcome {
-        Ok(()) => 0,
-        Err(Error::Misaligned(_)) => 3,
-        Err(Error::Timeout) => 5,
-        Err(_) => 2,
+        Ok(()) => CARRIED_OUT,
+        Err(Error::Misaligned(_)) => MISALIGNED,
+        Err(Error::Timeout) => LATE,
+        Err(_) => UNKNOWN,
     }
 }
 
@@ -389,22 +375,22 @@ fn ask<T>(
         request.status.load(Ordering::Relaxed),
         load(&request.operand),
     );
-    let taken = (status == 0).then(|| take(result, message));
+    let taken = (status == CARRIED_OUT).then(|| take(result, message));
     request.state.store(0, Ordering::Release);
     if let Some(taken) = taken {
         return Ok(taken);
     }
     Err(match status {
         GONE => Error::StaleRegion,
-        3 => Error::Misaligned(
+        MISALIGNED => Error::Misaligned(
             AtomicType::ALL
                 .get((what >> 8) as usize)
                 .copied()
                 .map_or(1, |t| t.alignment()),
         ),
-        4 => Error::AccessDenied,
-        5 => Error::Timeout,
-        6 => Error::Refused(result[0] as u32),
+        OUTSIDE => Error::AccessDenied,
+        LATE => Error::Timeout,
+        REFUSED => Error::Refused(result[0] as u32),
         _ => Error::Unsupported,
     })
 }
@@ -500,7 +486,7 @@ mod tests {
         assert_eq!((state(3), state(5)), (DONE, POSTED));
         assert_eq!(control.messages[3].read(5), b"PLAIN");
         assert!(!serve(&home), "nothing new has been asked");
-        assert!(serve_all(&home, hand_over));
+        assert!(serve_all(&home, By::Driver).any);
         assert_eq!((state(3), state(5)), (DONE, DONE));
         assert_eq!(control.messages[5].read(5), b"OTHER");
     }
