@@ -8,7 +8,8 @@ use crate::{Error, Result};
 /// They call nothing of the program's.
 const STACK: usize = 512 << 10;
 
-/// Starts a thread that runs `body` until it returns, also after a panic, and gets no signals: those are for the program's own threads.
+/// Starts a thread that runs `body` until it returns, also after a panic, and gets no signals: those are for the program's own threads. It does
+/// little at a time, which others wait for.
 /// Errors: [`Error::Os`].
 pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
     #[cfg(not(miri))] // which has no signals
@@ -16,8 +17,37 @@ pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHand
     std::thread::Builder::new()
         .name(name.into())
         .stack_size(STACK)
-        .spawn(|| keep_going(body))
+        .spawn(|| {
+            #[cfg(not(miri))]
+            runs_soon();
+            keep_going(body)
+        })
         .map_err(|error| Error::os("starting a thread", error))
+}
+
+/// In nanoseconds: the least that Linux takes (`sched_setattr`(2)).
+#[cfg(not(miri))]
+const SLICE: u64 = 100_000;
+
+/// The calling thread, which does little at a time, does it soon: while it is due, the scheduler does not let a thread that computes on the same
+/// processor use up its slice of milliseconds. It gets no more time in all. Linux before 6.12 leaves it as it was.
+#[cfg(not(miri))] // which has no scheduler
+fn runs_soon() {
+    let (this_thread, size) = (0, size_of::<libc::sched_attr>() as u32);
+    // SAFETY:
+    // - plain data, of which all zeros are a value; no more than `size` bytes of it are read and written in the calls.
+    // - what is set concerns the calling thread alone.
+    unsafe {
+        let mut attributes: libc::sched_attr = std::mem::zeroed();
+        let (get, set) = (libc::SYS_sched_getattr, libc::SYS_sched_setattr);
+        let got = libc::syscall(get, this_thread, &raw mut attributes, size, 0);
+        // The policies of real time have no slices.
+        let policies = [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32);
+        if got == 0 && policies.contains(&attributes.sched_policy) {
+            attributes.sched_runtime = SLICE;
+            libc::syscall(set, this_thread, &raw const attributes, 0);
+        }
+    }
 }
 
 /// Blocks all signals of the calling thread while it lives: a thread started meanwhile inherits that.
@@ -58,6 +88,38 @@ mod tests {
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
             libc::sigismember(&mask, signal) == 1
         }
+    }
+
+    /// Policy, niceness and slice of the calling thread.
+    fn scheduling() -> (u32, i32, u64) {
+        // SAFETY:
+        // - plain data that the call fills.
+        unsafe {
+            let mut attributes: libc::sched_attr = std::mem::zeroed();
+            let size = size_of_val(&attributes);
+            let got = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0);
+            assert_eq!(got, 0);
+            (
+                attributes.sched_policy,
+                attributes.sched_nice,
+                attributes.sched_runtime,
+            )
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no scheduler")]
+    fn it_runs_soon_and_no_more_than_others() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = super::start("own", move || {
+            let _ = tell.send(scheduling());
+        });
+        let (policy, nice, slice) = told.recv().unwrap();
+        thread.unwrap().join().unwrap();
+        let others = scheduling();
+        assert_eq!((policy, nice), (others.0, others.1));
+        // Older kernels, and gVisor, know no slices.
+        assert!([super::SLICE, others.2].contains(&slice), "{slice}");
     }
 
     #[test]
