@@ -152,12 +152,10 @@ impl Waiting<'_> {
 
 /// Leaves the processor to others for a moment. The progress thread serves peers meanwhile: who is waited for may wait for that.
 pub fn give_way() {
-    match of_this_thread() {
-        Some(progress) => {
-            progress.turn(Duration::ZERO, &mut || false);
-        }
-        None => crate::sync::yield_now(),
+    if let Some(progress) = of_this_thread() {
+        progress.turn(Duration::ZERO, &mut || false);
     }
+    crate::sync::yield_now();
 }
 
 /// The progress thread listens at a bell as long as this lives.
