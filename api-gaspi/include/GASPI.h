@@ -244,6 +244,27 @@ gaspi_return_t gaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeou
 /* Release 1.6 declares this one in GASPI.h. */
 gaspi_return_t pgaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
+/* ---------------------------------------------------------------- passive communication
+ * Between segments, 1 to gaspi_passive_transfer_size_max() bytes. Errors: INV_SEG, INV_LOC_OFF, INV_COMMSIZE.
+ */
+
+/**
+ * Sends size bytes to a rank, and returns when its gaspi_passive_receive() has taken them. §9.2.1. After GASPI_TIMEOUT the same call goes on with the
+ * request. Errors: INV_RANK; ERROR: passive_queue_size_max requests have run into their time-outs.
+ */
+gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t rank,
+                                   gaspi_size_t size, gaspi_timeout_t timeout);
+
+/**
+ * Receives what any rank sends, at most size bytes, and stores which one it is in *rank. §9.2.2. Sleeps while it waits.
+ * Errors: INV_SIZE: more has been sent; what fits is there, the rest is lost.
+ */
+gaspi_return_t gaspi_passive_receive (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t *rank,
+                                      gaspi_size_t size, gaspi_timeout_t timeout);
+
+/** Ends the requests that have run into their time-outs, e.g. after a peer has died. §9.3.1. What has reached its receiver may be received still. */
+gaspi_return_t gaspi_passive_queue_purge (gaspi_timeout_t timeout);
+
 /* ---------------------------------------------------------------- global atomics
  * On 8 bytes at an offset that is a multiple of 8. Errors: INV_SEG, INV_REM_OFF, INV_RANK, UNALIGN_OFF.
  */

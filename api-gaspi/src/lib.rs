@@ -9,6 +9,7 @@ pub mod config;
 mod environment;
 pub mod ffi;
 pub mod group;
+pub mod passive;
 pub mod process;
 mod queue;
 pub mod reduce;

@@ -19,6 +19,7 @@ use unipgas_core::{Deadline, Endpoint, Engine, World};
 use crate::atomics::{Asked, Place};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
+use crate::passive::Passive;
 use crate::segment::Segment;
 use crate::status::{Result, Status, code_of, from_engine};
 
@@ -63,6 +64,7 @@ pub struct Process {
     pub(crate) atomics: Arc<Endpoint>,
     /// Atomics whose calls have run into their timeouts.
     pub(crate) unfinished: Unfinished<(Place, Asked)>,
+    pub(crate) passive: Passive,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
     /// Counts the looks at notifications, where networks have to be moved on.
@@ -138,6 +140,7 @@ impl Process {
             group_counts: Mutex::default(),
             atomics,
             unfinished: Unfinished::default(),
+            passive: Passive::new(world).map_err(from_engine)?,
             pace: Pace::default(),
         };
         for _ in 0..config.queue_num {
@@ -181,6 +184,7 @@ impl Process {
         if late {
             return Err((self, Status::Timeout));
         }
+        self.passive_queue_purge();
         for id in 0..SEGMENT_IDS {
             let _ = self.segment_delete(id as u8);
         }

@@ -262,6 +262,7 @@ impl Process {
         if !self.exists(id) {
             return Err(Status::ErrInvSeg);
         }
+        self.passive.forget(id);
         if self.world.engine().is_driven() {
             for queue in self.all_queues() {
                 let _ = queue.drain(self.world.engine(), Deadline::Never, &mut || Ok(()));

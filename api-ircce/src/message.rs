@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicUsize, Ordering};
 
 use unipgas_core::biased::Biased;
 use unipgas_core::message::{
-    Envelope, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, Received,
+    Envelope, Lane, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, Received,
 };
 use unipgas_core::{Deadline, World};
 
@@ -50,11 +50,17 @@ pub enum Length {
 /// Who sends a message: `iRCCE_ANY_SOURCE`, or a UE.
 pub type Source = Option<u32>;
 
+/// Of each UE in another one's mailbox.
+const LANE: Lane = Lane {
+    lines: 32,
+    data: 256 << 10,
+};
+
 impl Messages {
     /// Before the UEs have met.
     pub fn new(world: &Arc<World>) -> Result<Self> {
         Ok(Messages {
-            messenger: Messenger::new(world, "rcce.mail", Precedence::Named)?,
+            messenger: Messenger::new(world, "rcce.mail", Precedence::Named, LANE)?,
             pending: Biased::new(Pending::default()),
             open: AtomicUsize::new(0),
             last_source: AtomicI32::new(-1),

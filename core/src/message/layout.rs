@@ -119,6 +119,8 @@ pub(super) enum Kind {
     Stream = 5,
     /// A part of such a payload; `tag` is its offset, `ticket` the receive.
     Part = 6,
+    /// The answer to [`Kind::Stream`] of a sender that has given the message up; `ticket` is the receive.
+    Gone = 7,
 }
 
 impl Kind {
@@ -138,7 +140,7 @@ impl Kind {
 
     #[cold]
     fn from_rare_bits(bits: u8) -> Option<Self> {
-        [Kind::Offer, Kind::Stream, Kind::Part]
+        [Kind::Offer, Kind::Stream, Kind::Part, Kind::Gone]
             .into_iter()
             .find(|kind| *kind as u8 == bits)
     }

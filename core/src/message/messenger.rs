@@ -11,9 +11,14 @@ use crate::biased::{Biased, BiasedGuard};
 use crate::world::World;
 use crate::{Deadline, Result};
 
-/// Lines and data bytes for each rank: messages on their way from it, and what of their payloads does not fit in lines.
-const LINES: usize = 32;
-const DATA: usize = 256 << 10;
+/// A rank's lane in a mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane {
+    /// Messages that may be on their way from it ([`Shape::lines`]).
+    pub lines: usize,
+    /// Bytes for what of their payloads does not fit in lines ([`Shape::data`]).
+    pub data: usize,
+}
 
 /// Whose death ends a wait.
 #[derive(Debug, Clone, Copy)]
@@ -49,12 +54,18 @@ impl Peers for Ranks {
 }
 
 impl Messenger {
-    /// A mailbox that the other ranks find under `name`. All ranks make theirs before [`World::meet`].
-    pub fn new(world: &Arc<World>, name: &'static str, precedence: Precedence) -> Result<Self> {
+    /// A mailbox that the other ranks find under `name`, with a `lane` for each of them, the same at all. All ranks make theirs before
+    /// [`World::meet`].
+    pub fn new(
+        world: &Arc<World>,
+        name: &'static str,
+        precedence: Precedence,
+        lane: Lane,
+    ) -> Result<Self> {
         let shape = Shape {
             peers: world.size() as usize,
-            lines: LINES,
-            data: DATA,
+            lines: lane.lines,
+            data: lane.data,
         };
         let ranks = Arc::new(Ranks {
             world: world.clone(),

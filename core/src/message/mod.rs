@@ -24,7 +24,7 @@ mod window;
 
 pub use layout::Shape;
 pub use mailbox::{Mailbox, PeerMailbox, Peers};
-pub use messenger::{Messenger, Needs};
+pub use messenger::{Lane, Messenger, Needs};
 pub use pool::{Drawn, Pool, PoolTicket, Wanted};
 pub use sending::Multicast;
 pub use state::{

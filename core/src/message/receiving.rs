@@ -136,6 +136,7 @@ impl Mailbox {
                 return size_of::<Offer>();
             }
             Kind::Stream => self.stream(peer, head),
+            Kind::Gone => self.gone(peer, head.ticket as usize),
             Kind::Part => {
                 self.part(window, peer, head, line);
                 return if head.len > INLINE { head.len } else { 0 };
@@ -349,6 +350,16 @@ impl Mailbox {
                 self.answer(source, Kind::Stream, ticket, key as u64);
             }
             Err(error) => self.end_receive(key, Err(error)),
+        }
+    }
+
+    /// A payload that was asked for will not come.
+    fn gone(&mut self, peer: u32, key: usize) {
+        let receiving = self.receives.get(key);
+        if let Some(ReceiveStage::Coming(coming)) = receiving.map(|receiving| &receiving.stage)
+            && coming.received.source == peer
+        {
+            self.end_receive(key, Err(Error::StaleRegion));
         }
     }
 

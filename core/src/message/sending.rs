@@ -252,8 +252,9 @@ impl Mailbox {
         if sending.to != peer {
             return;
         }
+        let given_up = sending.is_given_up();
         sending.end(Ok(()));
-        if sending.is_detached() {
+        if given_up || sending.is_detached() {
             self.take_away(ticket as usize);
         }
     }
@@ -263,7 +264,10 @@ impl Mailbox {
         let Some(sending) = self.sends.get_mut(head.ticket as usize) else {
             return;
         };
-        if sending.to == peer && sending.stage == SendStage::Announced {
+        if sending.to == peer && sending.is_given_up() {
+            self.take_away(head.ticket as usize);
+            self.answer(peer, Kind::Gone, head.extra as u32, 0);
+        } else if sending.to == peer && sending.stage == SendStage::Announced {
             sending.stage = SendStage::Streaming {
                 done: 0,
                 receive: head.extra as u32,

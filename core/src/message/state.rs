@@ -308,6 +308,11 @@ impl Sending {
         };
     }
 
+    /// Nobody asks what becomes of it, and its bytes may be gone; it had been offered.
+    pub fn is_given_up(&self) -> bool {
+        self.letter.is_none() && matches!(self.stage, SendStage::Ended(_))
+    }
+
     pub fn is_detached(&self) -> bool {
         self.letter.as_ref().is_some_and(|letter| letter.detached)
     }

@@ -15,6 +15,7 @@ mod growth;
 pub(crate) mod kit;
 mod link;
 mod notify;
+mod passive;
 mod process;
 mod queue;
 mod segment;
@@ -40,6 +41,7 @@ pub fn laws() -> Vec<&'static Law> {
         transfer::laws(),
         transfer_list::laws(),
         notify::laws(),
+        passive::laws(),
         queue::laws(),
         full_queue::laws(),
         atomics::laws(),

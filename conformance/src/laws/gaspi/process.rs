@@ -379,6 +379,9 @@ fn nothing_but_noinit() -> Verdict {
         ErrNoinit,
         gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST)
     );
+    gives!(ErrNoinit, gaspi_passive_send(0, 0, 0, 8, TEST));
+    gives!(ErrNoinit, gaspi_passive_receive(0, 0, &mut small, 8, TEST));
+    gives!(ErrNoinit, gaspi_passive_queue_purge(TEST));
     gives!(ErrNoinit, gaspi_barrier(0, TEST));
     gives!(ErrNoinit, gaspi_allreduce(send, receive, 1, 0, 0, 0, TEST));
     gives!(

@@ -1,0 +1,278 @@
+//! Passive communication (GASPI 17.1 §9): messages that any process may send, and one receives.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use unipgas_core::driver::{Driven, Driver, Waits};
+use unipgas_core::message::{
+    Envelope, Lane, Messenger, Mode, Needs, Pattern, Precedence, Received, SendTicket,
+};
+use unipgas_core::{Deadline, Error, Local, World};
+
+use crate::config::Config;
+use crate::process::{Process, deadline};
+use crate::status::{Result, Status, from_engine};
+
+/// Under which the ranks find each other's mailboxes.
+const NAME: &str = "gaspi passive";
+/// Of each rank: the requests that it may have on their way, and the bytes of theirs that do not fit into lines. Longer ones are fetched from where they are.
+const LANE: Lane = Lane {
+    lines: 32,
+    data: 4096,
+};
+/// All messages are of one kind.
+const CONTEXT: u8 = 0;
+
+/// Bytes of a segment of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes {
+    /// The segment.
+    pub segment: u8,
+    /// Bytes from its beginning.
+    pub offset: u64,
+    /// How many.
+    pub size: u64,
+}
+
+/// What a send is told apart by from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Request {
+    bytes: Bytes,
+    rank: u16,
+}
+
+/// This process's passive queue.
+pub(crate) struct Passive {
+    messages: Arc<Messages>,
+    /// Requests that have not been received.
+    posted: AtomicU32,
+    /// Of those the ones whose calls have run into their time-outs.
+    unfinished: Mutex<Vec<(Request, SendTicket)>>,
+}
+
+/// Moved on by the progress thread while something waits that nobody waits for: receipts, for which the sender has no room.
+struct Messages {
+    messenger: Messenger,
+    driver: Arc<Driver>,
+    restless: AtomicBool,
+}
+
+impl Messages {
+    /// After each call.
+    fn rest(&self) {
+        let restless = self.messenger.is_restless();
+        match (self.restless.swap(restless, Ordering::AcqRel), restless) {
+            (false, true) => self.driver.more(),
+            (true, false) => self.driver.fewer(1),
+            _ => {}
+        }
+    }
+}
+
+impl Driven for Messages {
+    fn drive(&self) {
+        if self.restless.load(Ordering::Acquire) {
+            drop(self.messenger.advanced());
+            self.rest();
+        }
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        if *self.restless.get_mut() {
+            self.driver.fewer(1);
+        }
+    }
+}
+
+impl Passive {
+    /// All ranks make theirs before they meet.
+    pub fn new(world: &Arc<World>) -> unipgas_core::Result<Self> {
+        let driver = Driver::of_this_process()?;
+        let messages = Arc::new(Messages {
+            messenger: Messenger::new(world, NAME, Precedence::Posted, LANE)?,
+            driver: driver.clone(),
+            restless: AtomicBool::new(false),
+        });
+        let driven = Arc::downgrade(&messages) as Weak<dyn Driven>;
+        driver.enrol(driven, Waits::Never);
+        Ok(Passive {
+            messages,
+            posted: AtomicU32::new(0),
+            unfinished: Mutex::default(),
+        })
+    }
+
+    fn messenger(&self) -> &Messenger {
+        &self.messages.messenger
+    }
+
+    /// The request goes on that an earlier call has begun, or begins. `None`: it has been received already. Errors: there is no room in the queue, or those of the engine.
+    ///
+    /// # Safety
+    /// The bytes are valid until the request has ended, or the segment is [forgotten](Passive::forget).
+    unsafe fn begin(
+        &self,
+        request: Request,
+        local: Local,
+        config: &Config,
+    ) -> Result<Option<SendTicket>> {
+        let mut unfinished = self.unfinished.lock();
+        if let Some(at) = unfinished.iter().position(|(known, _)| *known == request) {
+            return Ok(Some(unfinished.swap_remove(at).1));
+        }
+        drop(unfinished);
+        if self.posted.fetch_add(1, Ordering::AcqRel) >= config.passive_queue_size_max {
+            self.posted.fetch_sub(1, Ordering::AcqRel);
+            return Err(Status::Error);
+        }
+        let messenger = self.messenger();
+        let (to, bytes) = (
+            request.rank.into(),
+            (local.ptr.cast_const(), request.bytes.size as usize),
+        );
+        let envelope = Envelope {
+            context: CONTEXT,
+            ..Envelope::default()
+        };
+        // SAFETY:
+        // - the caller's word.
+        let sent = unsafe {
+            let engine = messenger.world().engine();
+            messenger
+                .mailbox()
+                .send(engine, to, envelope, bytes, Mode::Synchronous, false)
+        };
+        if !matches!(sent, Ok(Some(_))) {
+            self.posted.fetch_sub(1, Ordering::AcqRel);
+        }
+        sent.map_err(from_engine)
+    }
+
+    fn finish(&self, request: Request, ticket: SendTicket, deadline: Deadline) -> Result<()> {
+        let needs = [request.rank.into()];
+        let messenger = self.messenger();
+        let sent = messenger.wait(deadline, Needs::Ranks(&needs), |mailbox| {
+            mailbox.test_send(ticket)
+        });
+        match sent {
+            Err(Error::Timeout) => {
+                self.unfinished.lock().push((request, ticket));
+                return Err(Status::Timeout);
+            }
+            Err(_) => messenger.abandon_send(ticket),
+            Ok(_) => {}
+        }
+        self.posted.fetch_sub(1, Ordering::AcqRel);
+        sent.and_then(|sent| sent).map_err(from_engine)
+    }
+
+    /// Requests that no call waits for end where they are, those that `which` says.
+    fn end(&self, which: impl Fn(&Request) -> bool) {
+        let mut unfinished = self.unfinished.lock();
+        let ended = unfinished.extract_if(.., |(request, _)| which(request));
+        for (_, ticket) in ended {
+            self.messenger().abandon_send(ticket);
+            self.posted.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The segment goes.
+    pub fn forget(&self, segment: u8) {
+        self.end(|request| request.bytes.segment == segment);
+    }
+
+    /// # Safety
+    /// `capacity` bytes at `buffer` are valid for writes during the call.
+    unsafe fn receive(
+        &self,
+        (buffer, capacity): (*mut u8, usize),
+        deadline: Deadline,
+    ) -> unipgas_core::Result<Received> {
+        let messenger = self.messenger();
+        let pattern = Pattern::from(None, CONTEXT);
+        loop {
+            // SAFETY:
+            // - the caller's word: it has ended, or has been taken back, before the call returns.
+            let ticket = unsafe { messenger.mailbox().receive(pattern, buffer, capacity) };
+            let wait = |deadline| {
+                messenger.wait(deadline, Needs::Anyone, |mailbox| {
+                    mailbox.test_receive(ticket)
+                })
+            };
+            let received = match wait(deadline) {
+                Ok(received) => received,
+                Err(error) if messenger.mailbox().cancel_receive(ticket) => Err(error),
+                // What has been taken for it is not lost.
+                Err(_) => wait(Deadline::Never).unwrap_or_else(|error| {
+                    messenger.abandon_receive(ticket);
+                    Err(error)
+                }),
+            };
+            match received {
+                // Its sender has given it up.
+                Err(Error::StaleRegion | Error::AccessDenied) => {}
+                received => return received,
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Sends bytes of a segment to a rank, which [receives](Process::passive_receive) them, and waits for that (§9.2.1). Errors: [`Status::ErrInvRank`],
+    /// [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call goes on with the request; [`Status::Error`]: the rank has
+    /// died, or so many requests have run into their time-outs that the queue is full.
+    pub fn passive_send(&self, bytes: Bytes, rank: u16, timeout: u64) -> Result<()> {
+        let deadline = deadline(timeout);
+        self.check_rank(rank)?;
+        let local = self.passive_bytes(bytes)?;
+        let request = Request { bytes, rank };
+        // SAFETY:
+        // - bytes of a segment, whose deletion forgets the request.
+        let ticket = unsafe { self.passive.begin(request, local, &self.config) }?;
+        let sent = match ticket {
+            Some(ticket) => self.passive.finish(request, ticket, deadline),
+            None => Ok(()),
+        };
+        self.passive.messages.rest();
+        sent
+    }
+
+    /// Receives bytes into a segment from whoever sends them; gives the sender's rank (§9.2.2). Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`],
+    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]; [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: more bytes have been sent, of which those that fit are here.
+    pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
+        let deadline = deadline(timeout);
+        let local = self.passive_bytes(bytes)?;
+        let room = (local.ptr, bytes.size as usize);
+        // SAFETY:
+        // - bytes of a segment, which the program deletes only when nothing is received there.
+        let received = unsafe { self.passive.receive(room, deadline) };
+        self.passive.messages.rest();
+        let Received { source, len, .. } = received.map_err(from_engine)?;
+        if len > room.1 {
+            let (rank, size) = (self.rank(), bytes.size);
+            unipgas_core::tell(&format!(
+                "gaspi_passive_receive: rank {source} has sent {len} bytes, for which rank {rank} has room for {size}: the rest is lost"
+            ));
+            return Err(Status::ErrInvSize);
+        }
+        Ok(source as u16)
+    }
+
+    /// Ends the requests whose calls have run into their time-outs (§9.3.1): what has reached its receiver may be received still.
+    pub fn passive_queue_purge(&self) {
+        self.passive.end(|_| true);
+    }
+
+    fn passive_bytes(&self, bytes: Bytes) -> Result<Local> {
+        let most = u64::from(self.config.passive_transfer_size_max);
+        if bytes.size == 0 || bytes.size > most {
+            return Err(Status::ErrInvCommsize);
+        }
+        let call = self.call();
+        self.segment(bytes.segment, &call)?
+            .local(bytes.offset, bytes.size)
+    }
+}

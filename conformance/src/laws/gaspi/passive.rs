@@ -1,0 +1,631 @@
+//! §9: passive communication.
+
+use std::sync::atomic::Ordering;
+
+use super::kit::*;
+use crate::kit::bytes_of;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    arrives: "passive.send", "§9.2.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
+        "what is sent is at the place that the receive names, and nothing else changes; the receive gives the sender's rank";
+    sizes: "passive.sizes", "§9.2.1, §12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max],
+        "1 byte, gaspi_passive_transfer_size_max bytes and what is between them arrive whole, one after the other";
+    too_long: "passive.size-max", "§12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max] + bare,
+        "more than the configured maximum, or nothing, is refused on both sides";
+    from_anyone: "passive.anyone", "§9.1", 6, [gaspi_passive_send, gaspi_passive_receive] + ordering,
+        "many processes send to one, which receives from each of them everything, once, in its order";
+    waits_for_the_receive: "passive.synchronous", "§9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive],
+        "without a matching receive a send does not return GASPI_SUCCESS, and with one it does";
+    goes_on: "passive.send.timeout", "§9.2.1, §3.9", 3, [gaspi_passive_send, gaspi_passive_receive],
+        "sends and receives with GASPI_TEST and short timeouts, repeated, bring each message once";
+    nobody_sends: "passive.receive.timeout", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
+        "a receive that nothing has been sent for ends with GASPI_TIMEOUT, writes nothing, and takes nothing from the next one";
+    own_rank: "passive.self", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive],
+        "a process sends to itself, while another one of its threads receives";
+    of_threads: "passive.threads", "§9.2.1, §9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
+        "threads send and receive at the same time: each message is received by one of them";
+    fair: "passive.fair", "§9.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
+        "a process that sends little is received beside one whose threads send all the time, as long as they do";
+    full: "passive.queue-full", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + bare,
+        "beyond passive_queue_size_max requests that have not ended another one is refused with GASPI_ERROR, until one has";
+    purged: "passive.purge", "§9.3.1", 2, [gaspi_passive_queue_purge, gaspi_passive_send, gaspi_passive_receive] + bare,
+        "a purge ends the requests that have run into their timeouts: the queue has room for as many, and what is sent then arrives";
+    too_little_room: "passive.room", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
+        "of a message that is longer than the receive's size what fits is written, and nothing behind it; the receive tells of that";
+    of_a_deleted_segment: "passive.segment-delete", "§7.3, §9.2.1", 2, [gaspi_passive_send, gaspi_segment_delete, gaspi_passive_receive],
+        "a segment may go whose requests have run into their timeouts, and others are sent";
+    bad_input: "passive.bad-input", "§9.2", 2, [gaspi_passive_send, gaspi_passive_receive],
+        "segments, ranges, ranks and pointers that are not there are refused, and nothing is sent";
+    with_others: "passive.beside", "§9.1", 4, [gaspi_passive_send, gaspi_passive_receive, gaspi_write_notify, gaspi_barrier],
+        "requests are received in a thread while the process writes, is notified and meets the others";
+    send_ends: "failure.passive.send", "§5.5.1, §9.2.1", 3, [gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
+        "a send to a process that dies before it receives ends with an error";
+    receive_ends: "failure.passive.receive", "§5.5.1, §9.2.2", 3, [gaspi_passive_receive, gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
+        "a receive ends with an error when a process dies, and after gaspi_state_vec_get another one gets what the living send";
+}
+
+fn send(segment: u8, at: u64, to: u16, size: u64) -> Verdict {
+    ok!(gaspi_passive_send(segment, at, to, size, LONG));
+    Ok(())
+}
+
+fn receive(segment: u8, at: u64, size: u64) -> Result<u16, String> {
+    let mut sender = u16::MAX;
+    ok!(gaspi_passive_receive(segment, at, &mut sender, size, LONG));
+    Ok(sender)
+}
+
+fn arrives(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 256)?;
+    let me = ctx.rank as u16;
+    for sender in 0..ctx.size as u16 {
+        memory.fill(0x5a);
+        barrier()?;
+        if sender == me {
+            memory.set(8, 7 + u64::from(me));
+            for to in others(ctx) {
+                send(0, 8, to, 8)?;
+            }
+        } else {
+            ensure_eq!(receive(0, 64, 8)?, sender, "the rank of the sender");
+            ensure_eq!(memory.get(64), 7 + u64::from(sender), "the message");
+            for at in (0..256).step_by(8).filter(|at| *at != 64) {
+                let seen = memory.get(at);
+                ensure_eq!(seen, 0x5a5a_5a5a_5a5a_5a5a, "the word at {at}");
+            }
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn sizes(ctx: &Ctx) -> Verdict {
+    let mut most = 0;
+    ok!(gaspi_passive_transfer_size_max(&mut most));
+    let memory = segment(0, 2 * most as usize)?;
+    barrier()?;
+    let lengths = [
+        1,
+        2,
+        7,
+        8,
+        31,
+        32,
+        33,
+        63,
+        64,
+        65,
+        1000,
+        1023,
+        1024,
+        1025,
+        4095,
+        4096,
+        4097,
+        8192,
+        20_000,
+        40_000,
+        most - 1,
+        most,
+    ];
+    for len in lengths {
+        let bytes = bytes_of(ctx, len, len as usize);
+        if ctx.rank == 0 {
+            memory.store(0, &bytes);
+            send(0, 0, 1, len)?;
+        } else if ctx.rank == 1 {
+            ensure_eq!(receive(0, most, len)?, 0, "the rank of the sender");
+            memory.holds(most as usize, &bytes, &format!("a message of {len}"))?;
+        }
+    }
+    barrier()
+}
+
+fn too_long(ctx: &Ctx) -> Verdict {
+    with_config(
+        |config| config.passive_transfer_size_max = 1000,
+        || {
+            let mut most = 0;
+            ok!(gaspi_passive_transfer_size_max(&mut most));
+            ensure_eq!(most, 1000, "gaspi_passive_transfer_size_max");
+            segment(0, 4096)?;
+            barrier()?;
+            let mut sender = 9;
+            let to = right(ctx);
+            for size in [0, 1001, 4096, u64::MAX] {
+                gives!(ErrInvCommsize, gaspi_passive_send(0, 0, to, size, LONG));
+                gives!(
+                    ErrInvCommsize,
+                    gaspi_passive_receive(0, 0, &mut sender, size, LONG)
+                );
+            }
+            match ctx.rank {
+                0 => send(0, 0, 1, 1000),
+                1 => receive(0, 0, 1000).map(drop),
+                _ => Ok(()),
+            }
+        },
+    )
+}
+
+/// Messages of one sender: his rank, and which one it is.
+fn text(from: u64, nth: u64) -> u64 {
+    from << 32 | nth
+}
+
+/// Receives `each` messages of each of `senders`, in their orders.
+fn receive_all(memory: &Memory, senders: std::ops::Range<u16>, each: u64) -> Verdict {
+    let mut next = vec![0; usize::from(senders.end)];
+    for _ in 0..each * senders.len() as u64 {
+        let from = receive(0, 0, 8)?;
+        ensure!(senders.contains(&from), "a message from {from}");
+        let nth = &mut next[usize::from(from)];
+        ensure_eq!(
+            memory.get(0),
+            text(from.into(), *nth),
+            "the next message of {from}"
+        );
+        *nth += 1;
+    }
+    Ok(())
+}
+
+fn from_anyone(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    let each = if ctx.is_quick() { 300 } else { 40 };
+    if ctx.rank == 0 {
+        receive_all(&memory, 1..ctx.size as u16, each)?;
+    } else {
+        for nth in 0..each {
+            memory.set(8, text(ctx.rank.into(), nth));
+            send(0, 8, 0, 8)?;
+        }
+    }
+    barrier()
+}
+
+fn waits_for_the_receive(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        memory.set(0, 11);
+        for timeout in [TEST, 1, 20] {
+            let code = c!(gaspi_passive_send(0, 0, 1, 8, timeout));
+            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
+        }
+        ctx.sync();
+        send(0, 0, 1, 8)?;
+    } else {
+        ctx.sync();
+        if ctx.rank == 1 {
+            ensure_eq!(receive(0, 8, 8)?, 0, "the rank of the sender");
+            ensure_eq!(memory.get(8), 11, "the message");
+        }
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        let mut sender = 9;
+        let code = c!(gaspi_passive_receive(0, 8, &mut sender, 8, 20));
+        ensure_eq!(code, TIMEOUT, "a receive after all calls of one send");
+    }
+    barrier()
+}
+
+fn goes_on(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    let (each, me) = (60, ctx.rank);
+    if me > 0 {
+        for nth in 0..each {
+            memory.set(8, text(me.into(), nth));
+            repeat("gaspi_passive_send", || {
+                c!(gaspi_passive_send(0, 8, 0, 8, nth % 3))
+            })?;
+        }
+    } else {
+        let mut next = vec![0; ctx.size as usize];
+        for turn in 0..each * u64::from(ctx.size - 1) {
+            let mut from = u16::MAX;
+            repeat("gaspi_passive_receive", || {
+                c!(gaspi_passive_receive(0, 0, &mut from, 8, turn % 3))
+            })?;
+            let nth = next.get_mut(usize::from(from)).ok_or("no such rank")?;
+            ensure_eq!(
+                memory.get(0),
+                text(from.into(), *nth),
+                "the next message of {from}"
+            );
+            *nth += 1;
+        }
+        let mut from = u16::MAX;
+        let code = c!(gaspi_passive_receive(0, 0, &mut from, 8, 20));
+        ensure_eq!(code, TIMEOUT, "a receive after all messages");
+    }
+    barrier()
+}
+
+fn nobody_sends(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    memory.fill(0x33);
+    barrier()?;
+    if ctx.rank == 1 {
+        let mut sender = 9;
+        for timeout in [TEST, 1, 30] {
+            let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, timeout));
+            ensure_eq!(code, TIMEOUT, "a receive that nothing was sent for");
+        }
+        // Into another place: the ones before have been taken back.
+        ctx.sync();
+        ensure_eq!(receive(0, 32, 8)?, 0, "the rank of the sender");
+        ensure_eq!(memory.get(32), 5, "the message");
+        ensure_eq!(memory.get(0), 0x3333_3333_3333_3333, "the place before");
+    } else {
+        ctx.sync();
+        if ctx.rank == 0 {
+            memory.set(0, 5);
+            send(0, 0, 1, 8)?;
+        }
+    }
+    barrier()
+}
+
+fn own_rank(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 1 << 16)?;
+    barrier()?;
+    let (me, half) = (ctx.rank as u16, 1 << 15);
+    threads(2, |which| {
+        for nth in 1..20u64 {
+            let len = if nth.is_multiple_of(4) { half } else { 8 };
+            if which == 0 {
+                memory.set(0, nth);
+                send(0, 0, me, len)?;
+            } else {
+                ensure_eq!(receive(0, half, len)?, me, "the rank of the sender");
+                ensure_eq!(memory.get(half as usize), nth, "the message");
+            }
+        }
+        Ok(())
+    })?;
+    barrier()
+}
+
+fn of_threads(ctx: &Ctx) -> Verdict {
+    const THREADS: usize = 3;
+    let memory = segment(0, 64 * 2 * THREADS)?;
+    let each = if ctx.is_quick() { 100 } else { 20 };
+    let sum = std::sync::atomic::AtomicU64::new(0);
+    barrier()?;
+    threads(2 * THREADS, |which| {
+        let at = 64 * which;
+        for nth in 0..each {
+            if which < THREADS {
+                memory.set(at, 1 + nth);
+                send(0, at as u64, right(ctx), 8)?;
+            } else {
+                ensure_eq!(
+                    receive(0, at as u64, 8)?,
+                    left(ctx),
+                    "the rank of the sender"
+                );
+                sum.fetch_add(memory.get(at), Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    })?;
+    let expected = THREADS as u64 * each * (each + 1) / 2;
+    ensure_eq!(
+        sum.into_inner(),
+        expected,
+        "the sum of all that was received"
+    );
+    barrier()
+}
+
+fn fair(ctx: &Ctx) -> Verdict {
+    const FEW: u64 = 10;
+    let memory = segment(0, 256)?;
+    barrier()?;
+    match ctx.rank {
+        // The flood: its threads stop when they are told to, by what comes to segment 0 here.
+        1 => threads(3, |which| {
+            memory.set(8 + 8 * which, 1);
+            while memory.get(0) == 0 {
+                send(0, 8 + 8 * which as u64, 0, 8)?;
+            }
+            // Nothing is left that somebody may wait for.
+            memory.set(8 + 8 * which, 2);
+            send(0, 8 + 8 * which as u64, 0, 8)
+        })?,
+        2 => {
+            for nth in 0..FEW {
+                memory.set(8, 100 + nth);
+                send(0, 8, 0, 8)?;
+            }
+        }
+        0 => {
+            let (mut few, mut ended) = (0, 0);
+            while few < FEW || ended < 3 {
+                let from = receive(0, 64, 8)?;
+                let value = memory.get(64);
+                if from == 2 {
+                    ensure_eq!(
+                        value,
+                        100 + few,
+                        "the next message of the one that sends little"
+                    );
+                    few += 1;
+                    if few == FEW {
+                        memory.set(0, 1);
+                        ok!(gaspi_write(0, 0, 1, 0, 0, 8, 0, LONG));
+                        flush(0)?;
+                    }
+                } else {
+                    ensure_eq!(from, 1, "the rank of the sender");
+                    ended += u64::from(value == 2);
+                }
+            }
+        }
+        _ => {}
+    }
+    barrier()
+}
+
+fn full(ctx: &Ctx) -> Verdict {
+    with_config(
+        |config| config.passive_queue_size_max = 4,
+        || {
+            let memory = segment(0, 64)?;
+            barrier()?;
+            if ctx.rank == 0 {
+                for nth in 0..4u64 {
+                    memory.set(8 * nth as usize, nth);
+                    let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
+                    ensure_eq!(code, TIMEOUT, "send {nth} that nothing receives");
+                }
+                for _ in 0..2 {
+                    gives!(Error, gaspi_passive_send(0, 32, 1, 8, TEST));
+                }
+                // One that is in the queue is not another one.
+                let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
+                ensure_eq!(code, TIMEOUT, "the first one, continued");
+                ctx.sync();
+                send(0, 0, 1, 8)?;
+                memory.set(32, 4);
+                for nth in [3, 1, 2, 4] {
+                    send(0, 8 * nth, 1, 8)?;
+                }
+            } else {
+                ctx.sync();
+                for nth in 0..if ctx.rank == 1 { 5 } else { 0 } {
+                    ensure_eq!(receive(0, 0, 8)?, 0, "the rank of the sender");
+                    ensure_eq!(memory.get(0), nth, "the message");
+                }
+            }
+            barrier()
+        },
+    )
+}
+
+fn purged(ctx: &Ctx) -> Verdict {
+    with_config(
+        |config| config.passive_queue_size_max = 4,
+        || {
+            let memory = segment(0, 64)?;
+            barrier()?;
+            if ctx.rank == 0 {
+                for round in 0..5 {
+                    for nth in 0..4 {
+                        let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
+                        ensure_eq!(code, TIMEOUT, "send {nth} of round {round}");
+                    }
+                    gives!(Error, gaspi_passive_send(0, 32, 1, 8, TEST));
+                    ok!(gaspi_passive_queue_purge(LONG));
+                }
+                memory.set(40, 99);
+                send(0, 40, 1, 8)?;
+            } else if ctx.rank == 1 {
+                drained(&memory)?;
+            }
+            barrier()
+        },
+    )
+}
+
+fn too_little_room(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 1 << 15)?;
+    for (len, room) in [(16u64, 8u64), (2000, 100), (30_000, 4096)] {
+        memory.fill(0x11);
+        barrier()?;
+        if ctx.rank == 0 {
+            memory.fill(0x77);
+            send(0, 0, 1, len)?;
+        } else if ctx.rank == 1 {
+            let mut sender = 9;
+            gives!(
+                ErrInvSize,
+                gaspi_passive_receive(0, 0, &mut sender, room, LONG)
+            );
+            let (len, room) = (len as usize, room as usize);
+            memory.all(0, room, 0x77, &format!("what fits of {len} bytes"))?;
+            memory.all(
+                room,
+                64,
+                0x11,
+                &format!("behind the receive's {room} bytes"),
+            )?;
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+/// What has left with its call arrives, the rest of what was given up does not; then 99 comes.
+fn drained(memory: &Memory) -> Verdict {
+    let mut looks = Looks::new();
+    loop {
+        let mut sender = 9;
+        let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, LONG));
+        let short = unipgas::gaspi::Status::ErrInvSize as i32;
+        ensure!(
+            [SUCCESS, short].contains(&code),
+            "a receive gave {}",
+            code_name(code)
+        );
+        if code == SUCCESS && memory.get(0) == 99 {
+            return Ok(());
+        }
+        looks.again();
+    }
+}
+
+fn of_a_deleted_segment(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        ok!(gaspi_segment_alloc(7, 1 << 16, 0));
+        for (at, size) in [(0, 8), (64, 2000), (4096, 60_000)] {
+            let code = c!(gaspi_passive_send(7, at, 1, size, TEST));
+            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
+        }
+        ok!(gaspi_segment_delete(7));
+        ok!(gaspi_segment_alloc(7, 64, 0));
+        ctx.sync();
+        memory.set(0, 99);
+        send(0, 0, 1, 8)?;
+    } else {
+        ctx.sync();
+        if ctx.rank == 1 {
+            drained(&memory)?;
+        }
+    }
+    barrier()
+}
+
+fn bad_input(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    barrier()?;
+    let (to, mut sender) = (right(ctx), 9);
+    gives!(ErrInvSeg, gaspi_passive_send(5, 0, to, 8, LONG));
+    gives!(ErrInvSeg, gaspi_passive_receive(5, 0, &mut sender, 8, LONG));
+    for (at, size) in [(64, 1), (57, 8), (0, 65), (u64::MAX, 8), (u64::MAX - 3, 8)] {
+        gives!(ErrInvLocOff, gaspi_passive_send(0, at, to, size, LONG));
+        gives!(
+            ErrInvLocOff,
+            gaspi_passive_receive(0, at, &mut sender, size, LONG)
+        );
+    }
+    for rank in [ctx.size as u16, u16::MAX] {
+        gives!(ErrInvRank, gaspi_passive_send(0, 0, rank, 8, LONG));
+    }
+    gives!(
+        ErrNullptr,
+        gaspi_passive_receive(0, 0, std::ptr::null_mut(), 8, LONG)
+    );
+    barrier()?;
+    let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, 10));
+    ensure_eq!(code, TIMEOUT, "a receive after calls that were refused");
+    barrier()
+}
+
+fn with_others(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 256)?;
+    let (each, half) = (30u64, u64::from(ctx.size) / 2);
+    barrier()?;
+    threads(2, |which| {
+        for nth in 1..=each {
+            if which == 0 {
+                memory.set(0, nth);
+                send(0, 0, right(ctx), 8)?;
+                ok!(gaspi_write_notify(
+                    0,
+                    0,
+                    left(ctx),
+                    0,
+                    128,
+                    8,
+                    3,
+                    1,
+                    0,
+                    LONG
+                ));
+                flush(0)?;
+                notified(0, 3)?;
+                barrier()?;
+            } else {
+                ensure_eq!(receive(0, 64, 8)?, left(ctx), "the rank of the sender");
+                ensure_eq!(memory.get(64), nth, "the message");
+            }
+        }
+        Ok(())
+    })?;
+    ensure!(half > 0, "several ranks");
+    barrier()
+}
+
+fn send_ends(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    barrier()?;
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        pause(20);
+        ctx.dies();
+    }
+    let code = c!(gaspi_passive_send(0, 0, victim as u16, 8, BLOCK));
+    ensure!(
+        is_error(code),
+        "gaspi_passive_send gave {}",
+        code_name(code)
+    );
+    let mut states = vec![9i32; ctx.size as usize];
+    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+    ensure_eq!(
+        states[victim as usize],
+        1,
+        "the state of the one that was killed"
+    );
+    Ok(())
+}
+
+fn receive_ends(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        pause(20);
+        ctx.dies();
+    }
+    if ctx.rank > 0 {
+        memory.set(0, 4);
+        return send(0, 0, 0, 8);
+    }
+    let mut sender = 9;
+    let mut states = vec![9i32; ctx.size as usize];
+    let (mut living, mut looks) = (0, Looks::new());
+    // The others' messages may come before the death is seen.
+    let code = loop {
+        match c!(gaspi_passive_receive(0, 8, &mut sender, 8, BLOCK)) {
+            SUCCESS => living += 1,
+            code => break code,
+        }
+        looks.again();
+    };
+    ensure!(
+        is_error(code),
+        "gaspi_passive_receive gave {}",
+        code_name(code)
+    );
+    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+    ensure_eq!(
+        states[victim as usize],
+        1,
+        "the state of the one that was killed"
+    );
+    while living < ctx.size - 2 {
+        receive(0, 8, 8)?;
+        living += 1;
+    }
+    Ok(())
+}
