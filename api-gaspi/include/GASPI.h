@@ -63,6 +63,12 @@ gaspi_return_t gaspi_proc_kill (gaspi_rank_t rank, gaspi_timeout_t timeout);
 gaspi_return_t gaspi_connect (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
 /**
+ * Closes the connection to a rank on both sides, after the requests that are under way: communication with it is GASPI_ERROR until one of both calls
+ * gaspi_connect(). Groups of which both are members go on. §5.4.2. Errors: INV_RANK.
+ */
+gaspi_return_t gaspi_disconnect (gaspi_rank_t rank, gaspi_timeout_t timeout);
+
+/**
  * Copies the health of all processes into state_vector, which has room for one gaspi_state_t per rank. §5.5.2.
  * With a gaspi_state_vector_t * this is gaspi_state_vec_get_17().
  */
@@ -368,7 +374,7 @@ gaspi_return_t gaspi_time_ticks (gaspi_cycles_t *ticks);
 /** Resolution of gaspi_time_get() in milliseconds; what GASPI 17.1 §13.2.2 calls gaspi_time_ticks(). At any time. */
 gaspi_return_t gaspi_time_resolution (gaspi_time_t *resolution);
 
-/** Sets *error_message to the text for a code; the caller may free() it. §13.3.2. At any time. */
+/** Sets *error_message to the text for a code (a number that is none has one, too); the caller may free() it. §13.3.2. At any time. */
 gaspi_return_t gaspi_print_error (gaspi_return_t error_code, gaspi_string_t *error_message);
 
 /** Sets *error_message to the text for a code; it is the library's: neither change nor free it. §3.11. At any time. */

@@ -29,6 +29,9 @@ gaspi_return_t gaspi_cpu_frequency (gaspi_float *cpu_mhz);
 /** Writes a text as printf() does, with the rank in front. */
 void gaspi_printf (const char *format, ...);
 
+/** The same; the process of a rank writes it to its standard output, or this one, where that one does not. */
+void gaspi_printf_to (gaspi_rank_t rank, const char *format, ...);
+
 /** Writes one line with the processors that the calling thread may run on, and the rank in front. At any time. */
 void gaspi_print_affinity_mask (void);
 

@@ -9,12 +9,14 @@ pub mod config;
 mod environment;
 pub mod ffi;
 pub mod group;
+mod links;
 pub mod passive;
 pub mod process;
 mod queue;
 pub mod reduce;
 pub mod segment;
 pub mod status;
+pub mod threads;
 pub mod transfer;
 
 pub use config::Config;

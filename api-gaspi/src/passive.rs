@@ -8,6 +8,7 @@ use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::message::{
     Envelope, Lane, Messenger, Mode, Needs, Pattern, Precedence, Received, SendTicket,
 };
+use unipgas_core::transport::Handler;
 use unipgas_core::{Deadline, Error, Local, World};
 
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
 
 /// Under which the ranks find each other's mailboxes.
-const NAME: &str = "gaspi passive";
+pub(crate) const NAME: &str = "gaspi passive";
 /// Of each rank: the requests that it may have on their way, and the bytes of theirs that do not fit into lines. Longer ones are fetched from where they are.
 const LANE: Lane = Lane {
     lines: 32,
@@ -88,14 +89,15 @@ impl Drop for Messages {
 }
 
 impl Passive {
-    /// All ranks make theirs before they meet.
-    pub fn new(world: &Arc<World>) -> unipgas_core::Result<Self> {
+    /// All ranks make theirs before they meet. `handler` takes the active messages that are sent there.
+    pub fn new(world: &Arc<World>, handler: Arc<dyn Handler>) -> unipgas_core::Result<Self> {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
             messenger: Messenger::new(world, NAME, Precedence::Posted, LANE)?,
             driver: driver.clone(),
             restless: AtomicBool::new(false),
         });
+        messages.messenger.mailbox().handle_by(handler)?;
         let driven = Arc::downgrade(&messages) as Weak<dyn Driven>;
         driver.enrol(driven, Waits::Never);
         Ok(Passive {
@@ -227,6 +229,7 @@ impl Process {
     pub fn passive_send(&self, bytes: Bytes, rank: u16, timeout: u64) -> Result<()> {
         let deadline = deadline(timeout);
         self.check_rank(rank)?;
+        self.check_open(rank.into()).map_err(from_engine)?;
         let local = self.passive_bytes(bytes)?;
         let request = Request { bytes, rank };
         // SAFETY:

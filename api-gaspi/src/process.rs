@@ -14,12 +14,13 @@ use unipgas_core::pace::Pace;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::world::{Imported, Imports};
-use unipgas_core::{Deadline, Endpoint, Engine, World};
+use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
 
 use crate::atomics::{Asked, Place};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
-use crate::passive::Passive;
+use crate::links::{Links, Telling};
+use crate::passive::{self, Passive};
 use crate::segment::Segment;
 use crate::status::{Result, Status, code_of, from_engine};
 
@@ -64,6 +65,7 @@ pub struct Process {
     pub(crate) atomics: Arc<Endpoint>,
     /// Atomics whose calls have run into their timeouts.
     pub(crate) unfinished: Unfinished<(Place, Asked)>,
+    pub(crate) links: Links,
     pub(crate) passive: Passive,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
@@ -122,6 +124,8 @@ impl Process {
         let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
         let atomics = Arc::new(atomics);
         world.read_by(atomics.clone());
+        let links = Links::new(world);
+        let passive = Passive::new(world, links.handler()).map_err(from_engine)?;
         let process = Process {
             world: world.clone(),
             imports: world.imports(),
@@ -140,7 +144,8 @@ impl Process {
             group_counts: Mutex::default(),
             atomics,
             unfinished: Unfinished::default(),
-            passive: Passive::new(world).map_err(from_engine)?,
+            links,
+            passive,
             pace: Pace::default(),
         };
         for _ in 0..config.queue_num {
@@ -178,8 +183,7 @@ impl Process {
         let deadline = deadline(timeout);
         // A failed request has been reported by gaspi_wait, or nobody wanted to know.
         let late = self.all_queues().any(|queue| {
-            queue.drain(self.world.engine(), deadline, &mut || Ok(()))
-                == Err(unipgas_core::Error::Timeout)
+            queue.drain(self.world.engine(), deadline, &mut || Ok(())) == Err(Error::Timeout)
         });
         if late {
             return Err((self, Status::Timeout));
@@ -191,6 +195,7 @@ impl Process {
         for group in &self.groups {
             let _ = group.clear(&self.limbo);
         }
+        self.links.end();
         let _ = self.world.leave();
         Ok(())
     }
@@ -208,12 +213,69 @@ impl Process {
     /// Builds the communication infrastructure to `rank` (§5.4.1).
     pub fn connect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
+        let deadline = deadline(timeout);
         let connection = (self.world)
-            .connect_within(u32::from(rank), deadline(timeout))
+            .connect_within(u32::from(rank), deadline)
             .map_err(from_engine)?;
-        match connection.life() {
-            Life::Dead => Err(Status::Error),
-            Life::Alive | Life::Left => Ok(()),
+        if connection.life() == Life::Dead {
+            return Err(Status::Error);
+        }
+        if self.links.is_closed(rank.into()) {
+            let opened = self.links.open(&self.telling(), rank, deadline);
+            opened.map_err(from_engine)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection to `rank`, after the requests that are under way, on both sides: operations with it end with [`Status::Error`] until one of both
+    /// [connects](Process::connect) again (§5.4.2). What has been imported from it is released. Errors: [`Status::ErrInvRank`]; [`Status::Timeout`]: requests are
+    /// under way still, or the rank does not answer; [`Status::Error`]: it has died.
+    pub fn disconnect(&self, rank: u16, timeout: u64) -> Result<()> {
+        self.check_rank(rank)?;
+        let deadline = deadline(timeout);
+        if self.links.is_closed(rank.into()) {
+            return Ok(());
+        }
+        for queue in self.all_queues() {
+            // A failed request is for gaspi_wait to report.
+            let drained = queue.drain(self.world.engine(), deadline, &mut || Ok(()));
+            if drained == Err(Error::Timeout) {
+                return Err(Status::Timeout);
+            }
+        }
+        let closed = self.links.close(&self.telling(), rank, deadline);
+        closed.map_err(from_engine)
+    }
+
+    /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.
+    pub fn print_to(&self, rank: u16, text: &[u8]) {
+        let mut line = self.printed();
+        line.extend_from_slice(text);
+        let here = rank == self.rank() || self.check_rank(rank).is_err();
+        if here || self.links.print(&self.telling(), rank, &line).is_err() {
+            crate::links::put_out(&line);
+        }
+    }
+
+    /// What is in front of a text.
+    pub(crate) fn printed(&self) -> Vec<u8> {
+        format!("[{:4}] ", self.rank()).into_bytes()
+    }
+
+    fn telling(&self) -> Telling<'_> {
+        Telling {
+            world: &self.world,
+            endpoint: &self.atomics,
+            name: passive::NAME,
+        }
+    }
+
+    /// Errors: the connection to the rank is closed.
+    #[inline]
+    pub(crate) fn check_open(&self, rank: u32) -> unipgas_core::Result<()> {
+        match self.links.is_closed(rank) {
+            true => Err(Error::PeerDead),
+            false => Ok(()),
         }
     }
 
@@ -245,6 +307,7 @@ impl Process {
 
     #[cold]
     pub(crate) fn look_around(&self) {
+        self.links.release(&self.world);
         self.world.look_around();
     }
 
@@ -269,7 +332,10 @@ impl Process {
         // - the result borrows the call, and self, which keeps the world.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => self.world.import(rank, id, call, deadline(timeout)),
+            None => {
+                self.check_open(rank)?;
+                self.world.import(rank, id, call, deadline(timeout))
+            }
         }
     }
 

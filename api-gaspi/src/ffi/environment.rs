@@ -1,6 +1,6 @@
 //! §13: version, time, error texts; and the extensions that tell about the machine.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use super::{given, print, procedures, put};
 use crate::affinity;
@@ -48,7 +48,7 @@ procedures! {
 
     fn gaspi_print_error | pgaspi_print_error(code: i32, message: *mut *mut c_char) {
         given(message)?;
-        let text = text(code).ok_or(Status::Error)?;
+        let text = explained(code);
         // SAFETY:
         // - valid by the C contract; strdup's copy is the program's to free.
         unsafe {
@@ -63,7 +63,7 @@ procedures! {
 
     fn gaspi_error_message | pgaspi_error_message(code: i32, message: *mut *mut c_char) {
         given(message)?;
-        let text = text(code).ok_or(Status::Error)?;
+        let text = explained(code);
         // SAFETY:
         // - not null, so valid by the C contract.
         unsafe { put(message, text.as_ptr().cast_mut()) }
@@ -100,6 +100,11 @@ procedures! {
     fn gaspi_set_socket_affinity | pgaspi_set_socket_affinity(socket: u8) {
         affinity::bind_to_node(u32::from(socket)).map_err(|_| Status::Error)
     }
+}
+
+/// A text for any number: programs print it as it is.
+fn explained(code: i32) -> &'static CStr {
+    text(code).unwrap_or(c"no return code of GASPI")
 }
 
 /// Resolution of the clock in milliseconds.
@@ -140,7 +145,7 @@ fn tick_frequency() -> f32 {
 /// The text of a code; null for a number that is no code.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgaspi_error_str(code: i32) -> *mut c_char {
-    text(code).map_or(std::ptr::null_mut(), |text| text.as_ptr().cast_mut())
+    explained(code).as_ptr().cast_mut()
 }
 
 /// As [`pgaspi_error_str`].
@@ -170,7 +175,7 @@ pub extern "C" fn pgaspi_print_affinity_mask() {
     };
     // SAFETY:
     // - a C string.
-    unsafe { print::unipgas_gaspi_print(line.as_ptr()) };
+    unsafe { print::unipgas_gaspi_print(-1, line.as_ptr()) };
 }
 
 /// As [`pgaspi_print_affinity_mask`].

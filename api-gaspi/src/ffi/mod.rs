@@ -17,6 +17,7 @@ mod passive;
 mod print;
 mod process;
 mod segment;
+mod threads;
 mod transfer;
 
 pub use collective::*;
@@ -26,6 +27,7 @@ pub use passive::*;
 pub use print::*;
 pub use process::*;
 pub use segment::*;
+pub use threads::*;
 pub use transfer::*;
 
 /// Defines procedures under both names.

@@ -1,35 +1,52 @@
-/* The variadic half of gaspi_printf. */
+/* The variadic half of gaspi_printf and gaspi_printf_to. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-void unipgas_gaspi_print (const char *text);
+/* A negative rank: this process's. */
+void unipgas_gaspi_print (int rank, const char *text);
 
-__attribute__ ((visibility ("hidden"))) void
-unipgas_gaspi_vprintf (const char *format, ...)
+static void
+print (int rank, const char *format, va_list args)
 {
   char line[1024];
   char *text = line;
-  va_list args;
+  va_list again;
   int length;
 
   if (format == NULL)
     return;
-  va_start (args, format);
+  va_copy (again, args);
   length = vsnprintf (line, sizeof line, format, args);
-  va_end (args);
-  if (length < 0)
-    return;
-  if ((size_t)length >= sizeof line)
+  if (length >= 0 && (size_t)length >= sizeof line)
     {
       text = malloc ((size_t)length + 1);
-      if (text == NULL)
-        return;
-      va_start (args, format);
-      vsnprintf (text, (size_t)length + 1, format, args);
-      va_end (args);
+      if (text != NULL)
+        vsnprintf (text, (size_t)length + 1, format, again);
     }
-  unipgas_gaspi_print (text);
+  va_end (again);
+  if (length >= 0 && text != NULL)
+    unipgas_gaspi_print (rank, text);
   if (text != line)
     free (text);
+}
+
+__attribute__ ((visibility ("hidden"))) void
+unipgas_gaspi_vprintf (const char *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  print (-1, format, args);
+  va_end (args);
+}
+
+__attribute__ ((visibility ("hidden"))) void
+unipgas_gaspi_vprintf_to (unsigned short rank, const char *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  print (rank, format, args);
+  va_end (args);
 }

@@ -1,49 +1,56 @@
-//! `gaspi_printf`: a text with the rank in front, written in one piece. The variadic part is a few lines of C
+//! `gaspi_printf` and `gaspi_printf_to`: a text with the rank in front, written in one piece. The variadic part is a few lines of C
 //! (`src/ffi/print.c`), since stable Rust cannot define variadic functions.
 
-use std::ffi::{CStr, c_char};
-use std::io::Write;
+use std::ffi::{CStr, c_char, c_int, c_ushort};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::environment::process;
+use crate::links::put_out;
 
-/// Writes what the C part has formatted.
+/// Writes what the C part has formatted; has the process `rank` write it, if it is one.
 ///
 /// # Safety
 /// `text` is a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn unipgas_gaspi_print(text: *const c_char) {
+pub unsafe extern "C" fn unipgas_gaspi_print(rank: c_int, text: *const c_char) {
     if text.is_null() {
         return;
     }
     // SAFETY:
     // - a C string by the caller's word.
-    let text = unsafe { CStr::from_ptr(text) };
-    let mut line = match process() {
-        Ok(process) => format!("[{:4}] ", process.rank()).into_bytes(),
-        Err(_) => Vec::new(),
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let print = || match process() {
+        Ok(process) => {
+            let rank = u16::try_from(rank).unwrap_or(process.rank());
+            process.print_to(rank, text);
+        }
+        Err(_) => put_out(text),
     };
-    line.extend_from_slice(text.to_bytes());
-    let mut out = std::io::stdout().lock();
-    // A closed stdout is the program's business.
-    let _ = out.write_all(&line).and_then(|()| out.flush());
+    let _ = catch_unwind(AssertUnwindSafe(print));
 }
 
 unsafe extern "C" {
     fn unipgas_gaspi_vprintf(format: *const c_char, ...);
+    fn unipgas_gaspi_vprintf_to(rank: c_ushort, format: *const c_char, ...);
 }
 
 macro_rules! jump {
-    ($($name:ident)*) => {$(
+    ($($name:ident to $target:ident)*) => {$(
         /// Takes C's variable arguments, where they lie, to the C part.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!("jmp {target}", target = sym unipgas_gaspi_vprintf);
+            core::arch::naked_asm!("jmp {target}", target = sym $target);
             #[cfg(target_arch = "aarch64")]
-            core::arch::naked_asm!("b {target}", target = sym unipgas_gaspi_vprintf);
+            core::arch::naked_asm!("b {target}", target = sym $target);
         }
     )*};
 }
 
-jump! { gaspi_printf pgaspi_printf }
+jump! {
+    gaspi_printf to unipgas_gaspi_vprintf
+    pgaspi_printf to unipgas_gaspi_vprintf
+    gaspi_printf_to to unipgas_gaspi_vprintf_to
+    pgaspi_printf_to to unipgas_gaspi_vprintf_to
+}

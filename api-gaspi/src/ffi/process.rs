@@ -51,6 +51,10 @@ procedures! {
         process()?.connect(rank, timeout)
     }
 
+    fn gaspi_disconnect | pgaspi_disconnect(rank: u16, timeout: u64) {
+        process()?.disconnect(rank, timeout)
+    }
+
     fn gaspi_initialized | pgaspi_initialized(initialized: *mut u32) {
         // SAFETY:
         // - null or valid, by the C contract.

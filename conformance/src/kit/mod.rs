@@ -76,3 +76,34 @@ pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdi
         verdict
     })
 }
+
+/// Runs the call with standard output in a file, and gives what was written there.
+pub(crate) fn printed(call: impl FnOnce() -> Verdict) -> Result<String, String> {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    let fd = rustix::fs::memfd_create("printed", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|e| format!("a file in memory: {e}"))?;
+    let mut file = std::fs::File::from(fd);
+    let _ = std::io::stdout().flush();
+    // SAFETY:
+    // - descriptors of this process; streams are flushed before and after, so that every line goes where it belongs.
+    let before = unsafe {
+        libc::fflush(std::ptr::null_mut());
+        let before = OwnedFd::from_raw_fd(libc::dup(1));
+        libc::dup2(file.as_raw_fd(), 1);
+        before
+    };
+    let verdict = call();
+    // SAFETY:
+    // - as above.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::dup2(before.as_raw_fd(), 1);
+    }
+    verdict?;
+    let mut text = String::new();
+    file.rewind()
+        .and_then(|()| file.read_to_string(&mut text))
+        .map_err(|e| format!("reading what was printed: {e}"))?;
+    Ok(text)
+}

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
 use crate::{AtomicOp, AtomicType, Deadline, Result};
 
 /// Marks contexts that are a [`Landing`]: its alignment leaves that bit free.
@@ -199,6 +199,20 @@ impl Endpoint {
             self.deliver(inbox, record, Flags::empty(), context)
         })?;
         delivered.settle(self, engine, Deadline::Never)
+    }
+
+    /// Sends an active message, and waits until it has been handled. Errors: as for [`Endpoint::active_message`]; [`Error::Timeout`] (it may be handled still).
+    pub fn tell(
+        &self,
+        engine: &Engine,
+        to: Remote<'_>,
+        message: &[u8],
+        deadline: Deadline,
+    ) -> Result<()> {
+        let told = Awaited::post(0, |_, context| {
+            self.active_message(to, message, Reply::NONE, Flags::ORDERED, context)
+        })?;
+        told.settle(self, engine, deadline)
     }
 
     /// Changes the u64 at `dst`, to be [waited for](Awaited::value). `dst` must be 8-byte aligned. Errors: as for

@@ -19,6 +19,7 @@ use crate::bundle::RegionKey;
 use crate::engine::{Connection, Engine};
 use crate::op::Completion;
 use crate::region::RemoteRegion;
+use crate::transport::Handler;
 use crate::{Endpoint, Error, Result};
 
 /// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
@@ -120,6 +121,11 @@ impl Mailbox {
     /// The key of the registered memory, which peers need.
     pub fn key(&self) -> RegionKey {
         self.window.key()
+    }
+
+    /// Has `handler` take the active messages that peers send to the mailbox's memory. Errors: as for [`Region::handle_by`](crate::Region::handle_by).
+    pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        self.window.handle_by(handler)
     }
 
     /// From now on [`Mailbox::take_ended`] tells which receives have ended, and must be called.

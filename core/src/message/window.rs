@@ -1,5 +1,6 @@
 //! The receiving side of a mailbox's memory: who has begun to send, and the next line of each. Looking needs no lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::layout::{LINE, Line, Shape};
@@ -8,6 +9,7 @@ use crate::Result;
 use crate::bundle::RegionKey;
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
+use crate::transport::Handler;
 
 /// The memory that peers write to, and how far it has been read.
 pub(super) struct Window {
@@ -52,6 +54,10 @@ impl Window {
 
     pub fn key(&self) -> RegionKey {
         self.region.key()
+    }
+
+    pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
+        self.region.handle_by(handler)
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {

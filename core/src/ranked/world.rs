@@ -410,6 +410,25 @@ impl World {
         Ok(unsafe { &*fresh })
     }
 
+    /// From now on nothing is found that has been imported from `rank`; to be [retired](World::retire), where memory may be released.
+    pub fn forget(&self, rank: u32) -> Vec<Box<dyn Send>> {
+        // SAFETY:
+        // - null, or a table, which is freed with the world only.
+        let table = unsafe {
+            self.imports.0[rank as usize]
+                .load(Ordering::Acquire)
+                .as_ref()
+        };
+        let places = table.into_iter().flatten();
+        let taken = places.filter_map(|place| {
+            let old = place.swap(null_mut(), Ordering::AcqRel);
+            // SAFETY:
+            // - came from Box::into_raw in `import`, and the swap gave it to this thread alone.
+            (!old.is_null()).then(|| unsafe { Box::from_raw(old) } as Box<dyn Send>)
+        });
+        taken.collect()
+    }
+
     fn table(&self, rank: u32) -> &ImportTable {
         let place = &self.imports.0[rank as usize];
         let table = place.load(Ordering::Acquire);

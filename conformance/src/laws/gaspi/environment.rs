@@ -8,6 +8,7 @@ use unipgas::gaspi::transfer::{Notification, Part, Post};
 use unipgas::gaspi::{Datatype, Operation, Status, current};
 
 use super::kit::*;
+use crate::kit::printed;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -23,7 +24,9 @@ laws! {
     time_goes_on: "time", "§13.2.1", 1, [gaspi_time_get, gaspi_time_ticks, gaspi_time_resolution, gaspi_cpu_frequency] + bare,
         "time is in milliseconds and never goes back, in any phase; its resolution is a small positive number of milliseconds";
     every_code_has_a_text: "error-texts", "§13.3.2", 1, [gaspi_print_error, gaspi_error_message, gaspi_error_str] + bare,
-        "every return code has a text of its own, in any phase; other numbers are refused";
+        "every return code has a text of its own, in any phase; all other numbers have one that says so";
+    printed_there: "printf-to", "§13", 3, [gaspi_printf_to, gaspi_printf] + bare,
+        "a text is written by the process that it is for, in one piece, behind the rank that it is from; one for a rank that does not exist, here";
     shifted_names: "shifted-names", "§14.2", 3,
         [pgaspi_proc_rank, pgaspi_proc_num, pgaspi_segment_create, pgaspi_segment_ptr, pgaspi_write, pgaspi_notify,
          pgaspi_write_notify, pgaspi_read, pgaspi_wait, pgaspi_notify_waitsome, pgaspi_notify_reset, pgaspi_queue_size,
@@ -188,16 +191,14 @@ fn texts() -> Verdict {
     }
     for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
         let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
-        gives!(Error, gaspi_print_error(code, &mut printed));
-        gives!(Error, gaspi_error_message(code, &mut message));
-        ensure!(
-            printed.is_null() && message.is_null(),
-            "a text for {code}, which is no code"
-        );
-        ensure!(
-            gaspi_error_str(code).is_null(),
-            "a text for {code}, which is no code"
-        );
+        ok!(gaspi_print_error(code, &mut printed));
+        ok!(gaspi_error_message(code, &mut message));
+        let seen = [printed, message, gaspi_error_str(code)].map(|seen| text(seen));
+        // SAFETY:
+        // - as above.
+        unsafe { libc_free(printed) };
+        let expected = || Some("no return code of GASPI".to_owned());
+        ensure_eq!(seen, [(); 3].map(|()| expected()), "the texts of {code}");
     }
     Ok(())
 }
@@ -205,6 +206,48 @@ fn texts() -> Verdict {
 unsafe extern "C" {
     #[link_name = "free"]
     fn libc_free(memory: *mut c_char);
+}
+
+unsafe extern "C" {
+    #[link_name = "gaspi_printf_to"]
+    fn printf_to(rank: u16, format: *const c_char, ...);
+    #[link_name = "gaspi_printf"]
+    fn printf(format: *const c_char, ...);
+}
+
+fn printed_there(ctx: &Ctx) -> Verdict {
+    let me = ctx.rank as u16;
+    let long = format!("{}\0", "0123456789".repeat(500));
+    let (long, format) = (long.as_ptr().cast::<c_char>(), c"%s %d\n".as_ptr());
+    let seen = printed(|| {
+        with_config(
+            |_| {},
+            || {
+                // SAFETY:
+                // - as the formats say: C strings and numbers.
+                unsafe {
+                    printf_to(1, format, long, i32::from(me));
+                    printf_to(1, c"short %d %.1f\n".as_ptr(), i32::from(me), 0.5f64);
+                    printf_to(u16::MAX, c"nowhere\n".as_ptr());
+                    printf_to(0, std::ptr::null());
+                    printf(c"here %d\n".as_ptr(), 7);
+                }
+                Ok(())
+            },
+        )
+    })?;
+    let mut expected = vec![format!("[{me:4}] nowhere"), format!("[{me:4}] here 7")];
+    for from in 0..if me == 1 { ctx.size } else { 0 } {
+        let long = "0123456789".repeat(500);
+        expected.push(format!("[{from:4}] {long} {from}"));
+        expected.push(format!("[{from:4}] short {from} 0.5"));
+    }
+    let mut lines: Vec<&str> = seen.lines().collect();
+    // Of several processes they come in any order.
+    lines.sort_unstable();
+    expected.sort_unstable();
+    ensure_eq!(lines, expected, "the lines that rank {me} has printed");
+    Ok(())
 }
 
 fn shifted_names(ctx: &Ctx) -> Verdict {

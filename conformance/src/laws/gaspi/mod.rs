@@ -7,6 +7,7 @@ mod collective;
 mod collective_user;
 mod config;
 mod dead_peer;
+mod disconnect;
 mod environment;
 mod failure;
 mod full_queue;
@@ -23,6 +24,7 @@ mod segment_bind;
 mod segment_create;
 mod segment_delete;
 mod silent_peer;
+mod threads;
 mod transfer;
 mod transfer_list;
 
@@ -42,6 +44,8 @@ pub fn laws() -> Vec<&'static Law> {
         transfer_list::laws(),
         notify::laws(),
         passive::laws(),
+        disconnect::laws(),
+        threads::laws(),
         queue::laws(),
         full_queue::laws(),
         atomics::laws(),

@@ -320,6 +320,7 @@ fn nothing_but_noinit() -> Verdict {
     gives!(ErrNoinit, gaspi_proc_ping(0, TEST));
     gives!(ErrNoinit, gaspi_proc_kill(0, TEST));
     gives!(ErrNoinit, gaspi_connect(0, TEST));
+    gives!(ErrNoinit, gaspi_disconnect(0, TEST));
     gives!(ErrNoinit, gaspi_state_vec_get(states.as_mut_ptr()));
     gives!(ErrNoinit, gaspi_group_create(&mut byte));
     gives!(ErrNoinit, gaspi_group_add(0, 0));

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use unipgas::ircce::status::Code;
 
 use super::kit::*;
+use crate::kit::printed;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 

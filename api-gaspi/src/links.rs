@@ -1,0 +1,242 @@
+//! What processes tell each other beside data, by active messages: texts to be printed, and that a connection is closed or opened again.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use unipgas_core::op::Remote;
+use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
+use unipgas_core::{Deadline, Error, RemoteRegion, World, own_thread};
+
+/// What a message says; the second and the third byte are the sender's rank.
+const TEXT: u8 = 1;
+/// The last part of a text.
+const LINE: u8 = 2;
+const CLOSE: u8 = 3;
+const OPEN: u8 = 4;
+
+/// Of a text in one message: with the head, and with what the engine needs of it.
+const PART: usize = LONGEST_MESSAGE - 64;
+/// Who does not take a text in this time is not waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// This process's side.
+pub(crate) struct Links {
+    shared: Arc<Shared>,
+    /// Where the others take such messages.
+    others: Box<[OnceLock<RemoteRegion>]>,
+}
+
+struct Shared {
+    world: Weak<World>,
+    /// By rank.
+    closed: Box<[AtomicBool]>,
+    /// What had been imported over connections that the other side has closed: to be released elsewhere.
+    released: Mutex<Vec<Box<dyn Send>>>,
+    /// Parts of texts, by the rank that sends them.
+    parts: Mutex<HashMap<u16, Vec<u8>>>,
+    printer: Printer,
+}
+
+/// Prints in a thread of its own: standard output may have to be waited for, which nobody may who serves peers.
+struct Printer {
+    texts: Mutex<Option<Sender<Vec<u8>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Printer {
+    fn print(&self, text: Vec<u8>) {
+        let mut texts = self.texts.lock();
+        if texts.is_none() {
+            let (sender, receiver) = channel::<Vec<u8>>();
+            let started = own_thread::start("unipgas-print", move || {
+                receiver.iter().for_each(|text| put_out(&text));
+            });
+            let Ok(thread) = started else {
+                return put_out(&text);
+            };
+            *self.thread.lock() = Some(thread);
+            *texts = Some(sender);
+        }
+        if let Some(texts) = &*texts {
+            let _ = texts.send(text);
+        }
+    }
+
+    /// Waits until all is printed.
+    fn end(&self) {
+        *self.texts.lock() = None;
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes a text in one piece.
+pub(crate) fn put_out(text: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    // A closed stdout is the program's business.
+    let _ = out.write_all(text).and_then(|()| out.flush());
+}
+
+impl Handler for Shared {
+    fn handle(&self, _: usize, message: &[u8], _: &mut Vec<u8>) -> Result<(), u32> {
+        let Some(([what, rank @ ..], text)) = message.split_first_chunk::<3>() else {
+            return Ok(());
+        };
+        let rank = u16::from_le_bytes(*rank);
+        match *what {
+            TEXT | LINE => {
+                let mut parts = self.parts.lock();
+                let so_far = parts.entry(rank).or_default();
+                so_far.extend_from_slice(text);
+                if *what == LINE {
+                    self.printer.print(std::mem::take(so_far));
+                }
+            }
+            CLOSE => self.close(rank),
+            OPEN => self.open(rank),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn close(&self, rank: u16) {
+        let Some(closed) = self.closed.get(usize::from(rank)) else {
+            return;
+        };
+        closed.store(true, Ordering::Release);
+        if let Some(world) = self.world.upgrade() {
+            self.released.lock().extend(world.forget(rank.into()));
+        }
+    }
+
+    fn open(&self, rank: u16) {
+        if let Some(closed) = self.closed.get(usize::from(rank)) {
+            closed.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Links {
+    pub fn new(world: &Arc<World>) -> Self {
+        let ranks = 0..world.size();
+        Links {
+            shared: Arc::new(Shared {
+                world: Arc::downgrade(world),
+                closed: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
+                released: Mutex::default(),
+                parts: Mutex::default(),
+                printer: Printer {
+                    texts: Mutex::default(),
+                    thread: Mutex::default(),
+                },
+            }),
+            others: ranks.map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// What takes the messages.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        self.shared.clone()
+    }
+
+    /// Whether the connection to a rank is closed.
+    #[inline]
+    pub fn is_closed(&self, rank: u32) -> bool {
+        let closed = self.shared.closed.get(rank as usize);
+        closed.is_some_and(|closed| closed.load(Ordering::Acquire))
+    }
+
+    /// Where memory may be released.
+    pub fn release(&self, world: &World) {
+        let released = std::mem::take(&mut *self.shared.released.lock());
+        for one in released {
+            world.retire(one, 1);
+        }
+    }
+
+    /// All texts have been printed, and no more come.
+    pub fn end(&self) {
+        self.shared.printer.end();
+    }
+}
+
+/// What a process uses to tell others something.
+pub(crate) struct Telling<'a> {
+    pub world: &'a World,
+    pub endpoint: &'a unipgas_core::Endpoint,
+    /// Under which the ranks' regions are found.
+    pub name: &'static str,
+}
+
+impl Links {
+    fn tell(
+        &self,
+        by: &Telling<'_>,
+        rank: u16,
+        what: u8,
+        text: &[u8],
+        deadline: Deadline,
+    ) -> unipgas_core::Result<()> {
+        let place = self.others.get(usize::from(rank));
+        let place = place.ok_or_else(|| Error::InvalidArgument("no such rank".into()))?;
+        let region = match place.get() {
+            Some(region) => region,
+            None => {
+                let found = by.world.published_region(rank.into(), by.name)?;
+                place.get_or_init(|| found)
+            }
+        };
+        let me = (by.world.rank() as u16).to_le_bytes();
+        let message = [&[what], &me[..], text].concat();
+        let to = Remote { region, offset: 0 };
+        by.endpoint.tell(by.world.engine(), to, &message, deadline)
+    }
+
+    /// Has a rank print a text. Errors: it does not take it.
+    pub fn print(&self, by: &Telling<'_>, rank: u16, text: &[u8]) -> unipgas_core::Result<()> {
+        let deadline = Deadline::after(PATIENCE);
+        let (parts, last) = text.split_at(text.len().saturating_sub(1) / PART * PART);
+        for part in parts.chunks(PART) {
+            self.tell(by, rank, TEXT, part, deadline)?;
+        }
+        self.tell(by, rank, LINE, last, deadline)
+    }
+
+    /// The connection to a rank is closed on both sides, at least on this one. Errors: those of the message to the rank.
+    pub fn close(
+        &self,
+        by: &Telling<'_>,
+        rank: u16,
+        deadline: Deadline,
+    ) -> unipgas_core::Result<()> {
+        self.shared.close(rank);
+        self.release(by.world);
+        match u32::from(rank) == by.world.rank() {
+            true => Ok(()),
+            false => self.tell(by, rank, CLOSE, &[], deadline),
+        }
+    }
+
+    /// It is open again. Errors: likewise; then it stays closed.
+    pub fn open(
+        &self,
+        by: &Telling<'_>,
+        rank: u16,
+        deadline: Deadline,
+    ) -> unipgas_core::Result<()> {
+        if u32::from(rank) != by.world.rank() {
+            self.tell(by, rank, OPEN, &[], deadline)?;
+        }
+        self.shared.open(rank);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! GASPI_Threads.h, of release 1.6: threads of a process, and their meetings.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    meet: "threads.sync", "§3.1", 2,
+        [gaspi_threads_init_user, gaspi_threads_register, gaspi_threads_run, gaspi_threads_sync, gaspi_threads_get_tid,
+         gaspi_threads_get_total, gaspi_threads_term],
+        "threads that are run get the numbers from 0 on, and none leaves a meeting before all have come";
+    meet_everywhere: "threads.sync-all", "§11.2", 3, [gaspi_threads_sync_all, gaspi_threads_register],
+        "no thread of any process leaves a meeting of all before all threads of all processes have come";
+    refused: "threads.refused", "§3.1", 1,
+        [gaspi_threads_init_user, gaspi_threads_init, gaspi_threads_get_num_cores, gaspi_threads_register, gaspi_threads_run, gaspi_threads_term],
+        "what is not initialised, is initialised twice, or is more than was said is refused, as null pointers are";
+}
+
+const THREADS: u32 = 3;
+const ROUNDS: u64 = 50;
+
+/// How many have come to which meeting.
+static COME: [AtomicU32; ROUNDS as usize] = [const { AtomicU32::new(0) }; ROUNDS as usize];
+static WRONG: AtomicU64 = AtomicU64::new(0);
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+
+fn meets() {
+    let (mut number, mut same) = (-1, -2);
+    let mut failed = c!(gaspi_threads_register(&mut number)) != SUCCESS;
+    failed |= c!(gaspi_threads_get_tid(&mut same)) != SUCCESS || same != number;
+    NUMBERS.fetch_or(1 << number, Ordering::AcqRel);
+    for come in &COME {
+        come.fetch_add(1, Ordering::AcqRel);
+        c!(gaspi_threads_sync());
+        failed |= come.load(Ordering::Acquire) != THREADS;
+    }
+    WRONG.fetch_add(failed.into(), Ordering::AcqRel);
+    c!(gaspi_threads_sync());
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    meets();
+    std::ptr::null_mut()
+}
+
+fn meet(_: &Ctx) -> Verdict {
+    COME.iter()
+        .for_each(|come| come.store(0, Ordering::Release));
+    NUMBERS.store(0, Ordering::Release);
+    WRONG.store(0, Ordering::Release);
+    ok!(gaspi_threads_init_user(THREADS));
+    let mut total = 0;
+    ok!(gaspi_threads_get_total(&mut total));
+    ensure_eq!(total, THREADS as i32, "gaspi_threads_get_total");
+    for _ in 1..THREADS {
+        ok!(gaspi_threads_run(Some(run), std::ptr::null_mut()));
+    }
+    meets();
+    ensure_eq!(
+        WRONG.load(Ordering::Acquire),
+        0,
+        "threads that saw something wrong"
+    );
+    ensure_eq!(
+        NUMBERS.load(Ordering::Acquire),
+        (1 << THREADS) - 1,
+        "the numbers, as bits"
+    );
+    ok!(gaspi_threads_term());
+    barrier()
+}
+
+fn meet_everywhere(ctx: &Ctx) -> Verdict {
+    segment(0, 8 * ROUNDS as usize)?;
+    ok!(gaspi_threads_init_user(THREADS));
+    barrier()?;
+    let all = u64::from(THREADS * ctx.size);
+    threads(THREADS as usize, |_| {
+        let (mut number, mut seen) = (0, 0);
+        ok!(gaspi_threads_register(&mut number));
+        for round in 0..ROUNDS {
+            ok!(gaspi_atomic_fetch_add(0, 8 * round, 0, 1, &mut seen, LONG));
+            ok!(gaspi_threads_sync_all(ALL, LONG));
+            ok!(gaspi_atomic_fetch_add(0, 8 * round, 0, 0, &mut seen, LONG));
+            ensure_eq!(seen, all, "threads that have come to meeting {round}");
+        }
+        Ok(())
+    })?;
+    ok!(gaspi_threads_term());
+    barrier()
+}
+
+fn refused(_: &Ctx) -> Verdict {
+    let (mut number, null) = (0, std::ptr::null_mut());
+    gives!(Error, gaspi_threads_register(&mut number));
+    gives!(Error, gaspi_threads_get_tid(&mut number));
+    gives!(Error, gaspi_threads_get_total(&mut number));
+    gives!(Error, gaspi_threads_run(Some(run), null));
+    gives!(Error, gaspi_threads_sync_all(ALL, LONG));
+    gives!(Error, gaspi_threads_init_user(0));
+    ok!(gaspi_threads_get_num_cores(&mut number));
+    ensure!(number > 0, "{number} processors");
+    let mut cores = 0;
+    ok!(gaspi_threads_init(&mut cores));
+    ensure_eq!(cores, number, "the threads of gaspi_threads_init");
+    gives!(Error, gaspi_threads_init_user(1));
+    ok!(gaspi_threads_term());
+    ok!(gaspi_threads_init_user(1));
+    gives!(Error, gaspi_threads_get_tid(&mut number));
+    ok!(gaspi_threads_register(&mut number));
+    ensure_eq!(number, 0, "the number of the only thread");
+    gives!(Error, gaspi_threads_register(&mut number));
+    c!(gaspi_threads_sync());
+    gives!(ErrNullptr, gaspi_threads_run(None, null));
+    gives!(ErrNullptr, gaspi_threads_register(std::ptr::null_mut()));
+    gives!(ErrNullptr, gaspi_threads_get_tid(std::ptr::null_mut()));
+    gives!(ErrNullptr, gaspi_threads_get_total(std::ptr::null_mut()));
+    gives!(
+        ErrNullptr,
+        gaspi_threads_get_num_cores(std::ptr::null_mut())
+    );
+    gives!(ErrNullptr, gaspi_threads_init(std::ptr::null_mut()));
+    ok!(gaspi_threads_term());
+    Ok(())
+}
