@@ -11,7 +11,7 @@
  * The comments below name the other errors that a procedure may return. After an error the output arguments
  * are undefined.
  *
- * Three procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
+ * Four procedures have one signature in the text of GASPI 17.1 and another in release 1.6 of the interface, which most programs
  * are written for. Both compile: the types of the arguments choose (end of this file). Define GASPI_NO_OVERLOADS before
  * this file is included to get the plain functions only, e.g. to define one of these functions in a tool.
  */
@@ -385,6 +385,36 @@ gaspi_return_t gaspi_error_message (gaspi_return_t error_code, gaspi_string_t *e
 /** Does nothing; a tool may replace it. §14.2.1. At any time. */
 gaspi_return_t gaspi_pcontrol (gaspi_pointer_t argument);
 
+/* Statistics: counters of this process, from 0 to gaspi_statistic_counter_max() - 1. At any time. Each has a level; it counts while
+ * gaspi_statistic_verbosity_level() is as high. Level 1: calls of procedures, and the bytes that they move. Level 2: their times, and bytes by ranks.
+ * UNIPGAS_STATS=LEVEL in the environment sets the level of a start, and lets gaspi_proc_term() print the counters. */
+
+/** Sets the level, 0 at first: nothing is counted. §14.1.3. */
+gaspi_return_t gaspi_statistic_verbosity_level (gaspi_number_t verbosity_level);
+
+/** How many counters there are. §14.1.1. */
+gaspi_return_t gaspi_statistic_counter_max (gaspi_number_t *counter_max);
+
+/** What a counter counts, from which level on, and what its argument is; the texts are the library's. §14.1.2. Errors: ERROR (no such counter). */
+gaspi_return_t gaspi_statistic_counter_info (gaspi_statistic_counter_t counter, gaspi_statistic_argument_t *counter_argument,
+                                             gaspi_string_t *counter_name, gaspi_string_t *counter_description,
+                                             gaspi_number_t *verbosity_level);
+
+/**
+ * The value of a counter. §14.1.4. argument is a rank, where gaspi_statistic_counter_info() says so. With a gaspi_number_t * this is
+ * gaspi_statistic_counter_get_17(). Errors: ERROR (no such counter), INV_RANK.
+ */
+gaspi_return_t gaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument, unsigned long *value);
+
+/** The same in the form of the text; values that have no room in 32 bits are the largest one. */
+gaspi_return_t gaspi_statistic_counter_get_17 (gaspi_statistic_counter_t counter, gaspi_number_t argument, gaspi_number_t *value);
+
+/** Sets a counter to 0, for all arguments. §14.1.5. Errors: ERROR (no such counter). */
+gaspi_return_t gaspi_statistic_counter_reset (gaspi_statistic_counter_t counter);
+
+/** Prints the counters without arguments that are not 0, a line each. Not in GASPI 17.1. */
+gaspi_return_t gaspi_statistic_print_counters (void);
+
 #ifdef __cplusplus
 }
 #endif
@@ -420,6 +450,18 @@ inline typename if_same<State, gaspi_state_t>::result
 state_vec_get (State **state_vector)
 {
   return gaspi_state_vec_get_17 (state_vector);
+}
+
+inline gaspi_return_t
+statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument, unsigned long *value)
+{
+  return gaspi_statistic_counter_get (counter, argument, value);
+}
+
+inline gaspi_return_t
+statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument, gaspi_number_t *value)
+{
+  return gaspi_statistic_counter_get_17 (counter, argument, value);
 }
 
 inline gaspi_return_t
@@ -473,6 +515,7 @@ segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
 /* Macros, so that the names alone stay those of plain functions, which programs pass to templates. */
 #define gaspi_state_vec_get(...) unipgas_gaspi::state_vec_get (__VA_ARGS__)
 #define gaspi_time_ticks(...) unipgas_gaspi::time_ticks (__VA_ARGS__)
+#define gaspi_statistic_counter_get(...) unipgas_gaspi::statistic_counter_get (__VA_ARGS__)
 #define gaspi_allreduce_user(...) unipgas_gaspi::allreduce_user (__VA_ARGS__)
 #define gaspi_segment_ptr(...) unipgas_gaspi::segment_ptr (__VA_ARGS__)
 
@@ -490,6 +533,10 @@ segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
 
 #define gaspi_time_ticks(ticks) \
   (UNIPGAS_GENERIC ((ticks), gaspi_time_t * : gaspi_time_resolution, default : gaspi_time_ticks) (ticks))
+
+#define gaspi_statistic_counter_get(counter, argument, value) \
+  (UNIPGAS_GENERIC ((value), gaspi_number_t * : gaspi_statistic_counter_get_17, default : gaspi_statistic_counter_get) ( \
+      (counter), (argument), (value)))
 
 #define gaspi_allreduce_user(buffer_send, buffer_receive, num, size_element, reduce_operation, reduce_state, group, \
                              timeout) \

@@ -15,6 +15,7 @@ pub mod process;
 mod queue;
 pub mod reduce;
 pub mod segment;
+pub mod statistics;
 pub mod status;
 pub mod threads;
 pub mod transfer;

@@ -17,6 +17,7 @@ mod passive;
 mod print;
 mod process;
 mod segment;
+mod statistics;
 mod threads;
 mod transfer;
 
@@ -27,15 +28,19 @@ pub use passive::*;
 pub use print::*;
 pub use process::*;
 pub use segment::*;
+pub use statistics::*;
 pub use threads::*;
 pub use transfer::*;
 
-/// Defines procedures under both names.
+/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds.
 macro_rules! procedures {
-    ($(fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
+    ($(
+        fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?)
+        $(moves $moved:ident($rank:expr, $bytes:expr))? $body:block
+    )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
-            $crate::ffi::code(|| $body)
+            $crate::ffi::procedures!(@ $name $(($moved, $rank, $bytes))? $body)
         }
 
         // A tool's own gaspi_x takes this one's place; nothing in the library relies on it.
@@ -43,9 +48,22 @@ macro_rules! procedures {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
             // The body once more: a call between the two would copy all arguments.
-            $crate::ffi::code(|| $body)
+            $crate::ffi::procedures!(@ $name $(($moved, $rank, $bytes))? $body)
         }
     )*};
+    (@ $name:ident $(($moved:ident, $rank:expr, $bytes:expr))? $body:block) => {{
+        const NUMBER: Option<usize> = $crate::statistics::procedure(stringify!($name));
+        if let Some(number) = NUMBER
+            && $crate::statistics::is_on()
+        {
+            return $crate::ffi::code(|| {
+                $crate::statistics::counted(number, || $body)?;
+                $($crate::statistics::moved($crate::statistics::Moved::$moved, $rank, $bytes);)?
+                Ok(())
+            });
+        }
+        $crate::ffi::code(|| $body)
+    }};
 }
 use procedures;
 

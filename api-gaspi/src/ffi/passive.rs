@@ -7,7 +7,7 @@ use crate::passive::Bytes;
 procedures! {
     fn gaspi_passive_send | pgaspi_passive_send(
         segment: u8, offset: u64, rank: u16, size: u64, timeout: u64,
-    ) {
+    ) moves Sent(rank, size) {
         process()?.passive_send(Bytes { segment, offset, size }, rank, timeout)
     }
 

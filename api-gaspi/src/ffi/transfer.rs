@@ -3,6 +3,7 @@
 use super::{given, procedures, put};
 use crate::atomics::Place;
 use crate::environment::process;
+use crate::statistics::{self, Moved};
 use crate::status::{Result, Status};
 use crate::transfer::{Notification, Part, Post};
 
@@ -20,11 +21,15 @@ struct Lists {
 }
 
 impl Lists {
-    /// Errors: [`Status::ErrNullptr`], [`Status::ErrInvNum`].
+    /// Errors: [`Status::ErrNullptr`], [`Status::ErrInvNum`]; those of `run`, which moves the bytes to or from the rank.
     ///
     /// # Safety
     /// Each array is null or has `num` elements.
-    unsafe fn with<R>(self, run: impl FnOnce(&[Part]) -> Result<R>) -> Result<R> {
+    unsafe fn with(
+        self,
+        (moved, rank): (Moved, u16),
+        run: impl FnOnce(&[Part]) -> Result<()>,
+    ) -> Result<()> {
         given(self.segment_local)?;
         given(self.offset_local)?;
         given(self.segment_remote)?;
@@ -55,7 +60,12 @@ impl Lists {
                 }
             };
         }
-        run(&parts[..num])
+        run(&parts[..num])?;
+        if statistics::is_on() {
+            let bytes = parts[..num].iter().map(|part| part.size);
+            statistics::moved(moved, rank, bytes.sum());
+        }
+        Ok(())
     }
 }
 
@@ -63,7 +73,7 @@ procedures! {
     fn gaspi_write | pgaspi_write(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) {
+    ) moves Written(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.write(part, Post { rank, queue, timeout })
     }
@@ -71,7 +81,7 @@ procedures! {
     fn gaspi_read | pgaspi_read(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) {
+    ) moves Read(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read(part, Post { rank, queue, timeout })
     }
@@ -79,7 +89,7 @@ procedures! {
     fn gaspi_write_notify | pgaspi_write_notify(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, value: u32, queue: u8, timeout: u64,
-    ) {
+    ) moves Written(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         let notification = Notification { segment: segment_remote, id, value };
         process()?.write_notify(part, notification, Post { rank, queue, timeout })
@@ -88,7 +98,7 @@ procedures! {
     fn gaspi_read_notify | pgaspi_read_notify(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, queue: u8, timeout: u64,
-    ) {
+    ) moves Read(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read_notify(part, id, Post { rank, queue, timeout })
     }
@@ -108,7 +118,7 @@ procedures! {
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
         // - the arrays have `num` elements, by the C contract.
-        unsafe { lists.with(|parts| process.write_list(parts, Post { rank, queue, timeout })) }
+        unsafe { lists.with((Moved::Written, rank), |parts| process.write_list(parts, Post { rank, queue, timeout })) }
     }
 
     fn gaspi_write_list_notify | pgaspi_write_list_notify(
@@ -122,7 +132,7 @@ procedures! {
         // SAFETY:
         // - as above.
         unsafe {
-            lists.with(|parts| {
+            lists.with((Moved::Written, rank), |parts| {
                 process.write_list_notify(parts, notification, Post { rank, queue, timeout })
             })
         }
@@ -137,7 +147,7 @@ procedures! {
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
         // - as above.
-        unsafe { lists.with(|parts| process.read_list(parts, Post { rank, queue, timeout })) }
+        unsafe { lists.with((Moved::Read, rank), |parts| process.read_list(parts, Post { rank, queue, timeout })) }
     }
 
     fn gaspi_read_list_notify | pgaspi_read_list_notify(
@@ -150,7 +160,7 @@ procedures! {
         // SAFETY:
         // - as above.
         unsafe {
-            lists.with(|parts| {
+            lists.with((Moved::Read, rank), |parts| {
                 process.read_list_notify(parts, segment, id, Post { rank, queue, timeout })
             })
         }
