@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::process::{Initialising, Process};
+use crate::statistics;
 use crate::status::{Result, Status};
 
 /// The running process, null outside the working phase.
@@ -68,6 +69,7 @@ pub fn init(timeout: u64) -> Result<()> {
         return Err(Status::ErrInited);
     }
     if phase.initialising.is_none() {
+        statistics::begin()?;
         let config = phase.config.unwrap_or_default();
         phase.initialising = Some(Initialising::begin(&config)?);
     }
@@ -100,8 +102,12 @@ pub fn term(timeout: u64) -> Result<()> {
         // - made by Box::into_raw in `init`, and the swap gave it to this thread alone.
         unsafe { Box::from_raw(running) }
     };
+    let (rank, size) = (process.rank(), process.num());
     match process.term(timeout) {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            statistics::end(rank, size);
+            Ok(())
+        }
         Err((process, status)) => {
             phase.terminating = Some(process);
             Err(status)

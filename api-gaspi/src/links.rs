@@ -77,6 +77,11 @@ impl Printer {
     }
 }
 
+/// What is in front of a text of a rank.
+pub(crate) fn of_rank(rank: u16) -> Vec<u8> {
+    format!("[{rank:4}] ").into_bytes()
+}
+
 /// Writes a text in one piece.
 pub(crate) fn put_out(text: &[u8]) {
     let mut out = std::io::stdout().lock();

@@ -19,7 +19,7 @@ use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
 use crate::atomics::{Asked, Place};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
-use crate::links::{Links, Telling};
+use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
 use crate::segment::Segment;
 use crate::status::{Result, Status, code_of, from_engine};
@@ -249,17 +249,12 @@ impl Process {
 
     /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.
     pub fn print_to(&self, rank: u16, text: &[u8]) {
-        let mut line = self.printed();
+        let mut line = of_rank(self.rank());
         line.extend_from_slice(text);
         let here = rank == self.rank() || self.check_rank(rank).is_err();
         if here || self.links.print(&self.telling(), rank, &line).is_err() {
-            crate::links::put_out(&line);
+            put_out(&line);
         }
-    }
-
-    /// What is in front of a text.
-    pub(crate) fn printed(&self) -> Vec<u8> {
-        format!("[{:4}] ", self.rank()).into_bytes()
     }
 
     fn telling(&self) -> Telling<'_> {

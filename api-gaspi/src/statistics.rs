@@ -2,10 +2,15 @@
 //! UNIPGAS_STATS, asks for them: then each procedure costs a look at the level.
 
 use std::ffi::CStr;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use unipgas_core::variables;
+
+use crate::links::{of_rank, put_out};
 use crate::status::{Result, Status};
 
 /// From this level on calls and bytes are counted.
@@ -200,7 +205,7 @@ pub fn reset(counter: u32) -> Result<()> {
 }
 
 /// The counters without arguments that are not 0, a line each, with what they count.
-pub fn lines() -> Vec<String> {
+fn lines() -> Vec<String> {
     let lines = (0..OF_RANKS as u32).filter_map(|counter| {
         let (info, value) = (info(counter).ok()?, value(counter, 0).ok()?);
         let (name, what) = (
@@ -210,6 +215,69 @@ pub fn lines() -> Vec<String> {
         (value > 0).then(|| format!("{name:<26} {value:>16} {what}"))
     });
     lines.collect()
+}
+
+/// The counters without arguments that are not 0, as a record of JSON.
+fn record(rank: u16, size: u16) -> String {
+    let of = |kind: std::ops::Range<usize>| {
+        let counters = kind.filter_map(|at| {
+            let (info, value) = (info(at as u32).ok()?, value(at as u32, 0).ok()?);
+            let name = info.name.to_string_lossy();
+            (value > 0).then(|| format!("\"{name}\":{value}"))
+        });
+        counters.collect::<Vec<_>>().join(",")
+    };
+    let [calls, bytes, times] =
+        [OF_CALLS..OF_BYTES, OF_BYTES..OF_TIMES, OF_TIMES..OF_RANKS].map(of);
+    format!(
+        "{{\"interface\":\"gaspi\",\"rank\":{rank},\"size\":{size},\"calls\":{{{calls}}},\"bytes\":{{{bytes}}},\"nanoseconds\":{{{times}}}}}\n"
+    )
+}
+
+/// The level that the environment asks for, if it does. Errors: [`Status::ErrEnv`], told in a line.
+pub fn begin() -> Result<()> {
+    let level = variables::number("UNIPGAS_STATS").map_err(|error| {
+        unipgas_core::tell(&error.to_string());
+        Status::ErrEnv
+    })?;
+    if let Some(level) = level {
+        set_level(u32::try_from(level).unwrap_or(u32::MAX));
+    }
+    Ok(())
+}
+
+/// Tells the counters of the process that has been `rank` of `size`, if the environment asks for them. They stop, and begin anew with another initialisation.
+pub fn end(rank: u16, size: u16) {
+    let Ok(Some(1..)) = variables::number("UNIPGAS_STATS") else {
+        return;
+    };
+    set_level(0);
+    match variables::get("UNIPGAS_STATS_TO") {
+        Ok(Some(path)) => {
+            let record = record(rank, size);
+            let appended = OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .and_then(|mut file| file.write_all(record.as_bytes()));
+            if let Err(error) = appended {
+                unipgas_core::tell(&format!(
+                    "the statistics cannot be written to {path}: {error}"
+                ));
+            }
+        }
+        _ => print(Some(rank)),
+    }
+    (0..counters()).for_each(|counter| {
+        let _ = reset(counter);
+    });
+}
+
+/// Prints them, the rank of the process in front.
+pub fn print(rank: Option<u16>) {
+    let rank = rank.map(of_rank).unwrap_or_default();
+    let lines = lines().into_iter();
+    let text = lines.flat_map(|line| [&rank[..], line.as_bytes(), b"\n"].concat());
+    put_out(&text.collect::<Vec<u8>>());
 }
 
 #[cfg(test)]

@@ -115,6 +115,7 @@ pub const EXTENSIONS: &[&str] = &[
     "gaspi_set_socket_affinity",
     "gaspi_state_vec_get_17",
     "gaspi_statistic_counter_get_17",
+    "gaspi_statistic_print_counters",
     "gaspi_threads_get_num_cores",
     "gaspi_threads_get_tid",
     "gaspi_threads_get_total",

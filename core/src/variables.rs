@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 24] = [
+pub const VARIABLES: [Variable; 26] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -62,6 +62,14 @@ pub const VARIABLES: [Variable; 24] = [
     variable(
         "UNIPGAS_OFI_INTERFACE",
         "the interface that ofi uses: a domain as fi_info prints them, like eth0, or an address of this host",
+    ),
+    variable(
+        "UNIPGAS_STATS",
+        "GASPI: the level of its statistics at the start, which gaspi_proc_term tells then: --stats (0)",
+    ),
+    variable(
+        "UNIPGAS_STATS_TO",
+        "GASPI: the file to which each rank appends them, a record of JSON; without it they are printed; set by unipgas run",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use super::{given, procedures, put};
-use crate::links::put_out;
+use crate::environment::process;
 use crate::statistics;
 
 procedures! {
@@ -62,10 +62,7 @@ procedures! {
     }
 
     fn gaspi_statistic_print_counters | pgaspi_statistic_print_counters() {
-        let rank = crate::current().map(|process| process.printed()).unwrap_or_default();
-        let lines = statistics::lines().into_iter();
-        let text = lines.flat_map(|line| [&rank[..], line.as_bytes(), b"\n"].concat());
-        put_out(&text.collect::<Vec<u8>>());
+        statistics::print(process().ok().map(|process| process.rank()));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod hosts;
 mod info;
 mod mpi;
 mod run;
+mod stats;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

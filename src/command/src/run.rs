@@ -14,6 +14,7 @@ use unipgas::utofu::shape::{MAX_NODES, Shape};
 
 use crate::hosts::Share;
 use crate::mpi::{self, Links, links};
+use crate::stats::{self, Form, Records};
 use crate::{fail, hosts};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
@@ -40,6 +41,9 @@ pub struct Args {
     /// Lets the others go on when a process fails
     #[arg(long)]
     keep_going: bool,
+    /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    stats: Option<Form>,
     /// Ends the job after this time, with status 124; not on several hosts
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
@@ -244,13 +248,14 @@ pub fn run(args: Args) -> ExitCode {
         Ok(linked) => linked,
         Err(why) => return fail(2, &why),
     };
+    let form = args.stats;
     let mut launch = launch(args, processes, environment);
     if let Err(why) = check_chaos(launch.backend.as_deref()) {
         return fail(2, &why);
     }
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
-        carry_out(launch, &linked)
+        carry_out(launch, &linked, form)
     });
     // Processes that were killed had no time to.
     unipgas::core::rendezvous::sweep();
@@ -313,7 +318,8 @@ fn variables_of(
     let set = set
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-    Ok(set.collect())
+    let counted = args.stats.map(|_| stats::variables()).into_iter().flatten();
+    Ok(set.chain(counted).collect())
 }
 
 fn check_chaos(backend: Option<&str>) -> Result<(), String> {
@@ -356,18 +362,28 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
 }
 
 /// The job itself, in the process that launches it; its exit status.
-fn carry_out(launch: Launch, linked: &Links) -> u8 {
+fn carry_out(mut launch: Launch, linked: &Links, form: Option<Form>) -> u8 {
     let chaos = launch.backend.as_deref() == Some("chaos");
     let drawn = launch.seed.is_none();
     let told = |status: u8, text: &str| {
         tell(text);
         status
     };
+    let records = match form.map(|_| Records::new()).transpose() {
+        Ok(records) => records,
+        Err(why) => return told(1, &why),
+    };
+    let variables = records.iter().flat_map(Records::variables);
+    launch.env.extend(variables);
+    let processes = launch.size;
     let outcome = match launch.run() {
         Ok(outcome) => outcome,
         Err(error @ Error::InvalidArgument(_)) => return told(2, &error.to_string()),
         Err(error) => return told(1, &error.to_string()),
     };
+    if let Some((records, form)) = records.zip(form) {
+        records.tell(form, processes);
+    }
     let status = u8::try_from(outcome.status()).unwrap_or(1);
     match outcome.seed {
         Some(seed) if chaos && drawn && status != 0 => told(

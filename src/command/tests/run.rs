@@ -252,6 +252,41 @@ fn tag_labels_whole_lines_of_both_streams() {
 }
 
 #[test]
+fn statistics_of_all_ranks_are_told_at_the_end() {
+    let script = r#"[ "$UNIPGAS_STATS" = 2 ] || exit 3
+        echo "{\"interface\":\"gaspi\",\"rank\":$UNIPGAS_RANK,\"size\":3,\"calls\":{\"gaspi_wait\":1$UNIPGAS_RANK},\"bytes\":{},\"nanoseconds\":{}}" >>"$UNIPGAS_STATS_TO""#;
+    let output = shell(&["-n", "3", "--stats"], script);
+    assert!(output.status.success(), "{}", err(&output));
+    let told = err(&output);
+    let row: Vec<&str> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("gaspi_wait"))
+        .flat_map(str::split_whitespace)
+        .collect();
+    assert_eq!(
+        row,
+        ["33", "10", "(0)", "12", "(2)", "10", "11", "12"],
+        "{told}"
+    );
+    let output = shell(&["-n", "2", "--stats=json"], script);
+    let ranks: Vec<String> = err(&output)
+        .lines()
+        .map(|line| line.split(',').nth(1).unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(ranks, ["\"rank\":0", "\"rank\":1"]);
+    // Whoever counts nothing is told of.
+    let output = shell(&["-n", "2", "--stats"], ":");
+    assert!(output.status.success());
+    assert!(
+        err(&output).contains("2 of 2 ranks have left no statistics"),
+        "{}",
+        err(&output)
+    );
+    let output = shell(&["-n", "1"], "echo ${UNIPGAS_STATS:-nothing}");
+    assert_eq!(out(&output), "nothing\n");
+}
+
+#[test]
 fn without_tag_output_is_the_file_itself() {
     let output = shell(&["-n", "1"], "readlink /proc/self/fd/1; printf unfinished");
     let text = out(&output);

@@ -24,6 +24,7 @@ mod segment_bind;
 mod segment_create;
 mod segment_delete;
 mod silent_peer;
+mod statistics;
 mod threads;
 mod transfer;
 mod transfer_list;
@@ -46,6 +47,7 @@ pub fn laws() -> Vec<&'static Law> {
         passive::laws(),
         disconnect::laws(),
         threads::laws(),
+        statistics::laws(),
         queue::laws(),
         full_queue::laws(),
         atomics::laws(),

@@ -1,0 +1,292 @@
+//! §14.1: statistics.
+
+use std::ffi::{CStr, c_char};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    told: "statistics.info", "§14.1.1, §14.1.2", 1,
+        [gaspi_statistic_counter_max, gaspi_statistic_counter_info, gaspi_statistic_counter_get, gaspi_statistic_counter_reset] + bare,
+        "each counter below the maximum has a name, a description, a known kind of argument and a level of 1 or more, in any phase; others are refused";
+    counts: "statistics.counts", "§14.1.3, §14.1.4", 2,
+        [gaspi_statistic_verbosity_level, gaspi_statistic_counter_get, gaspi_statistic_counter_get_17, gaspi_write, gaspi_read, gaspi_write_list,
+         gaspi_passive_send],
+        "successful calls and the bytes that they move are counted, each time; what is refused is not";
+    levels: "statistics.levels", "§14.1.3, §14.1.4", 2, [gaspi_statistic_verbosity_level, gaspi_statistic_counter_get],
+        "a counter counts while the level is as high as its own, and keeps its value below; at level 0 nothing counts";
+    by_rank: "statistics.ranks", "§14.1.4", 3, [gaspi_statistic_counter_get, gaspi_statistic_counter_info],
+        "a counter with a rank for an argument tells those of that rank, and refuses what is no rank";
+    reset: "statistics.reset", "§14.1.5", 2, [gaspi_statistic_counter_reset, gaspi_statistic_counter_get],
+        "a reset counter is 0, for all arguments, and no other one is changed";
+    printed: "statistics.print", "§14.1", 1, [gaspi_statistic_print_counters] + bare,
+        "the counters that are not 0 are printed, a line each";
+}
+
+/// What a counter says of itself: whether its argument is a rank, name, level.
+fn info(counter: u32) -> Result<(bool, String, u32), String> {
+    let (mut argument, mut level) = (9, 0);
+    let (mut name, mut description) = (std::ptr::null_mut::<c_char>(), std::ptr::null_mut());
+    ok!(gaspi_statistic_counter_info(
+        counter,
+        &mut argument,
+        &mut name,
+        &mut description,
+        &mut level
+    ));
+    ensure!(
+        !name.is_null() && !description.is_null(),
+        "counter {counter} has no texts"
+    );
+    // SAFETY:
+    // - the library's texts, which end with a 0.
+    let [name, description] = [name, description].map(|text| unsafe { CStr::from_ptr(text) });
+    ensure!(
+        !name.is_empty() && !description.is_empty(),
+        "the texts of counter {counter} are empty"
+    );
+    ensure!(
+        matches!(argument, 0 | 1),
+        "counter {counter} has an argument of kind {argument}"
+    );
+    ensure!(level >= 1, "counter {counter} has the level {level}");
+    Ok((argument == 1, name.to_string_lossy().into_owned(), level))
+}
+
+fn max() -> Result<u32, String> {
+    let mut max = 0;
+    ok!(gaspi_statistic_counter_max(&mut max));
+    Ok(max)
+}
+
+/// The counter with this name and level.
+fn find(name: &str, level: u32) -> Result<u32, String> {
+    for counter in 0..max()? {
+        let (_, known, of) = info(counter)?;
+        if known == name && of == level {
+            return Ok(counter);
+        }
+    }
+    Err(format!("there is no counter {name} of level {level}"))
+}
+
+fn value(counter: u32, argument: u32) -> Result<u64, String> {
+    let (mut value, mut short) = (9, 9);
+    ok!(gaspi_statistic_counter_get(counter, argument, &mut value));
+    ok!(gaspi_statistic_counter_get_17(
+        counter, argument, &mut short
+    ));
+    let least = u32::try_from(value).unwrap_or(u32::MAX);
+    ensure!(
+        short >= least,
+        "counter {counter} is {value}, and {short} in the text's form"
+    );
+    Ok(value)
+}
+
+fn level(level: u32) -> Verdict {
+    ok!(gaspi_statistic_verbosity_level(level));
+    Ok(())
+}
+
+/// All are 0, and nothing counts.
+fn clear() -> Verdict {
+    level(0)?;
+    for counter in 0..max()? {
+        ok!(gaspi_statistic_counter_reset(counter));
+    }
+    Ok(())
+}
+
+fn told(_: &Ctx) -> Verdict {
+    let max = max()?;
+    ensure!(max > 0, "no counters");
+    for counter in 0..max {
+        info(counter)?;
+        value(counter, 0)?;
+    }
+    let (mut number, mut long) = (0, 0);
+    let mut text = std::ptr::null_mut();
+    let mut other = std::ptr::null_mut();
+    for counter in [max, max + 1, u32::MAX] {
+        gives!(
+            Error,
+            gaspi_statistic_counter_info(counter, &mut number, &mut text, &mut other, &mut number)
+        );
+        gives!(Error, gaspi_statistic_counter_get(counter, 0, &mut long));
+        gives!(Error, gaspi_statistic_counter_reset(counter));
+    }
+    gives!(
+        ErrNullptr,
+        gaspi_statistic_counter_max(std::ptr::null_mut())
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_statistic_counter_get(0, 0, std::ptr::null_mut())
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_statistic_counter_get_17(0, 0, std::ptr::null_mut())
+    );
+    gives!(
+        ErrNullptr,
+        gaspi_statistic_counter_info(
+            0,
+            &mut number,
+            std::ptr::null_mut(),
+            &mut other,
+            &mut number
+        )
+    );
+    Ok(())
+}
+
+fn counts(ctx: &Ctx) -> Verdict {
+    segment(0, 256)?;
+    clear()?;
+    let [writes, reads, lists] =
+        ["gaspi_write", "gaspi_read", "gaspi_write_list"].map(|name| find(name, 1));
+    let (writes, reads, lists) = (writes?, reads?, lists?);
+    let [written, read, sent] =
+        ["bytes_written", "bytes_read", "bytes_sent"].map(|name| find(name, 1));
+    let (written, read, sent) = (written?, read?, sent?);
+    barrier()?;
+    if ctx.rank == 0 {
+        level(1)?;
+        for _ in 0..5 {
+            ok!(gaspi_write(0, 0, 1, 0, 8, 24, 0, LONG));
+        }
+        ok!(gaspi_read(0, 0, 1, 0, 8, 10, 0, LONG));
+        let (ids, offsets, sizes) = ([0u8; 3], [0u64, 8, 16], [1u64, 2, 4]);
+        let (id, at, size) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
+        ok!(gaspi_write_list(3, id, at, 1, id, at, size, 0, LONG));
+        gives!(ErrInvSeg, gaspi_write(9, 0, 1, 0, 8, 24, 0, LONG));
+        flush(0)?;
+        ok!(gaspi_passive_send(0, 0, 1, 9, LONG));
+        level(0)?;
+        let seen = [writes, reads, lists, written, read, sent].map(|counter| value(counter, 0));
+        ensure_eq!(seen, [5, 1, 1, 5 * 24 + 7, 10, 9].map(Ok), "the counters");
+    } else {
+        let mut sender = 9;
+        ok!(gaspi_passive_receive(0, 64, &mut sender, 9, LONG));
+    }
+    clear()?;
+    barrier()
+}
+
+fn levels(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    clear()?;
+    let (calls, time) = (find("gaspi_notify", 1)?, find("gaspi_notify", 2)?);
+    barrier()?;
+    let post = || -> Verdict {
+        ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
+        Ok(())
+    };
+    post()?;
+    ensure_eq!(
+        (value(calls, 0)?, value(time, 0)?),
+        (0, 0),
+        "the counters at level 0"
+    );
+    level(1)?;
+    post()?;
+    ensure_eq!(
+        (value(calls, 0)?, value(time, 0)?),
+        (1, 0),
+        "the counters at level 1"
+    );
+    level(2)?;
+    post()?;
+    let spent = value(time, 0)?;
+    ensure!(spent > 0, "no time has been spent at level 2");
+    level(u32::MAX)?;
+    post()?;
+    level(0)?;
+    post()?;
+    ensure_eq!(value(calls, 0)?, 3, "calls at levels 1 and above");
+    ensure!(
+        value(time, 0)? > spent,
+        "no time has been spent at the highest level"
+    );
+    clear()?;
+    flush(0)?;
+    barrier()
+}
+
+fn by_rank(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    clear()?;
+    let to = find("bytes_written_to", 2)?;
+    ensure!(info(to)?.0, "the argument of bytes_written_to is no rank");
+    level(2)?;
+    for rank in 0..ctx.size {
+        for _ in 0..=rank {
+            ok!(gaspi_write(0, 0, rank as u16, 0, 8, 8, 0, LONG));
+        }
+    }
+    level(0)?;
+    for rank in 0..ctx.size {
+        ensure_eq!(
+            value(to, rank)?,
+            8 * u64::from(rank + 1),
+            "bytes to rank {rank}"
+        );
+    }
+    let mut long = 0;
+    gives!(
+        ErrInvRank,
+        gaspi_statistic_counter_get(to, 65_536, &mut long)
+    );
+    clear()?;
+    ensure_eq!(value(to, 1)?, 0, "bytes to rank 1 after a reset");
+    flush(0)?;
+    barrier()
+}
+
+fn reset(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    clear()?;
+    let (notices, writes) = (find("gaspi_notify", 1)?, find("gaspi_write", 1)?);
+    level(1)?;
+    ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
+    ok!(gaspi_write(0, 0, right(ctx), 0, 8, 8, 0, LONG));
+    ok!(gaspi_statistic_counter_reset(notices));
+    ensure_eq!(
+        (value(notices, 0)?, value(writes, 0)?),
+        (0, 1),
+        "the counters"
+    );
+    ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
+    ensure_eq!(value(notices, 0)?, 1, "after another call");
+    clear()?;
+    flush(0)?;
+    barrier()
+}
+
+fn printed(_: &Ctx) -> Verdict {
+    clear()?;
+    let text = crate::kit::printed(|| {
+        with_config(
+            |_| {},
+            || {
+                segment(0, 64)?;
+                level(1)?;
+                for nth in 0..3 {
+                    ok!(gaspi_notify(0, 0, nth, 1, 0, LONG));
+                }
+                level(0)?;
+                ok!(gaspi_statistic_print_counters());
+                flush(0)
+            },
+        )
+    })?;
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    ensure_eq!(lines.len(), 1, "lines of {text:?}");
+    ensure_eq!(lines[0][..4], ["[", "0]", "gaspi_notify", "3"], "the line");
+    clear()
+}

@@ -1,0 +1,184 @@
+//! `unipgas run --stats`: what the ranks of GASPI have counted, told when the job has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
+
+use clap::ValueEnum;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::Deserialize;
+use unipgas::core::tell;
+
+/// How they are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A table, on standard error
+    Table,
+    /// A record of JSON for each rank, on standard error
+    Json,
+}
+
+/// The level at which everything counts.
+const LEVEL: &str = "2";
+/// The most ranks that have columns of their own.
+const COLUMNS: usize = 8;
+
+/// Where the ranks of this host append what they have counted.
+pub struct Records(File);
+
+/// What a rank has counted.
+#[derive(Deserialize)]
+struct Record {
+    rank: u32,
+    calls: BTreeMap<String, u64>,
+    bytes: BTreeMap<String, u64>,
+    nanoseconds: BTreeMap<String, u64>,
+}
+
+impl Record {
+    /// By what the table calls it.
+    fn values(&self) -> BTreeMap<String, u64> {
+        let times = self
+            .nanoseconds
+            .iter()
+            .map(|(name, time)| (format!("{name} us"), time / 1000));
+        let all = self.calls.clone().into_iter().chain(self.bytes.clone());
+        all.chain(times).collect()
+    }
+}
+
+/// Where nobody collects: each rank prints its own.
+pub fn variables() -> [(String, OsString); 1] {
+    [("UNIPGAS_STATS".into(), LEVEL.into())]
+}
+
+impl Records {
+    /// Errors: a line.
+    pub fn new() -> Result<Self, String> {
+        let file = memfd_create("unipgas-stats", MemfdFlags::CLOEXEC);
+        file.map(|file| Records(file.into()))
+            .map_err(|error| format!("no file for the statistics: {error}"))
+    }
+
+    /// What the ranks have to know.
+    pub fn variables(&self) -> [(OsString, OsString); 2] {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
+        [
+            ("UNIPGAS_STATS".into(), LEVEL.into()),
+            ("UNIPGAS_STATS_TO".into(), path.into()),
+        ]
+    }
+
+    /// Tells what has come.
+    pub fn tell(mut self, form: Form, processes: u32) {
+        let mut text = String::new();
+        let read = self
+            .0
+            .rewind()
+            .and_then(|()| self.0.read_to_string(&mut text));
+        if let Err(error) = read {
+            return tell(&format!("the statistics cannot be read: {error}"));
+        }
+        let mut lines: Vec<(u32, &str)> = Vec::new();
+        let mut records = Vec::new();
+        for line in text.lines() {
+            if let Ok(record) = serde_json::from_str::<Record>(line) {
+                lines.push((record.rank, line));
+                records.push(record);
+            }
+        }
+        lines.sort_by_key(|(rank, _)| *rank);
+        records.sort_by_key(|record| record.rank);
+        match form {
+            Form::Json => lines.iter().for_each(|(_, line)| eprintln!("{line}")),
+            Form::Table => eprint!("{}", table(&records)),
+        }
+        if records.len() < processes as usize {
+            let missing = processes as usize - records.len();
+            tell(&format!(
+                "{missing} of {processes} ranks have left no statistics: GASPI has them, at the end of gaspi_proc_term"
+            ));
+        }
+    }
+}
+
+/// A row for each counter: the sum, the least and the most with their ranks, and each rank where there are few.
+fn table(records: &[Record]) -> String {
+    let values: Vec<(u32, BTreeMap<String, u64>)> = records
+        .iter()
+        .map(|record| (record.rank, record.values()))
+        .collect();
+    let names: BTreeSet<&String> = values.iter().flat_map(|(_, of)| of.keys()).collect();
+    let mut text = String::new();
+    if names.is_empty() {
+        return text;
+    }
+    let few = values.len() <= COLUMNS;
+    text += &format!(
+        "{:<30} {:>14} {:>20} {:>20}",
+        "counter", "sum", "least (rank)", "most (rank)"
+    );
+    for (rank, _) in values.iter().filter(|_| few) {
+        text += &format!(" {:>12}", format!("rank {rank}"));
+    }
+    text.push('\n');
+    for name in names {
+        let of_ranks = || {
+            values
+                .iter()
+                .map(|(rank, of)| (of.get(name).copied().unwrap_or(0), *rank))
+        };
+        let sum: u64 = of_ranks().map(|(value, _)| value).sum();
+        let show = |found: Option<(u64, u32)>| {
+            found.map_or_else(String::new, |(value, rank)| format!("{value} ({rank})"))
+        };
+        let least = show(of_ranks().min());
+        let most = show(of_ranks().max_by_key(|(value, _)| *value));
+        text += &format!("{name:<30} {sum:>14} {least:>20} {most:>20}");
+        for (value, _) in of_ranks().filter(|_| few) {
+            text += &format!(" {value:>12}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(rank: u32, writes: u64) -> Record {
+        let text = format!(
+            "{{\"interface\":\"gaspi\",\"rank\":{rank},\"size\":2,\"calls\":{{\"gaspi_write\":{writes}}},\"bytes\":{{}},\"nanoseconds\":{{\"gaspi_write\":5000}}}}"
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_sum_least_and_most() {
+        let shown = table(&[record(0, 3), record(1, 4)]);
+        let rows: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|row| row.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            rows[1],
+            ["gaspi_write", "7", "3", "(0)", "4", "(1)", "3", "4"]
+        );
+        assert_eq!(
+            rows[2],
+            ["gaspi_write", "us", "10", "5", "(0)", "5", "(1)", "5", "5"]
+        );
+        assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn many_ranks_have_no_columns_of_their_own() {
+        let records: Vec<Record> = (0..COLUMNS as u32 + 1)
+            .map(|rank| record(rank, 1))
+            .collect();
+        assert!(!table(&records).contains("rank 0"));
+    }
+}
