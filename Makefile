@@ -17,7 +17,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 NATIVE_LIBS := -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
-SCRIPTS := gaspi_run rccerun irccerun
+SCRIPTS := gaspi_run gaspi_cleanup gaspi_logger rccerun irccerun
 COMPILERS := $(foreach api,gaspi utofu rcce ircce,$(api)cc $(api)cxx)
 LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
 # Build files written for the SCC name the archive of one of eight builds.
