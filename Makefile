@@ -26,6 +26,8 @@ ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a $(RCC
 # In the archive too, a program or tool may put its own function before ours.
 WEAK := gaspi_* RCCE_* iRCCE_* id_compare print_dividers
 HEADERS := $(wildcard api-*/include/*.h)
+# Compiled by users: modules are the compiler's own.
+FORTRAN := api-gaspi/fortran/gaspi.f90
 # In a folder of its own, as an MPI may have a header of that name.
 MPI_HEADER := fjmpi/mpi-ext.h
 PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc
@@ -46,7 +48,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
 	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
 	for link in $(COMPILERS); do ln -sf unipgas "$(DESTDIR)$(BINDIR)/$$link" || exit 1; done
-	$(INSTALL) -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)/"
+	$(INSTALL) -m 644 $(HEADERS) $(FORTRAN) "$(DESTDIR)$(INCLUDEDIR)/"
 	$(INSTALL) -D -m 644 api-utofu/include/$(MPI_HEADER) "$(DESTDIR)$(INCLUDEDIR)/$(MPI_HEADER)"
 	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
@@ -63,7 +65,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 
 uninstall: ## removes from PREFIX what install put there
 	rm -f $(foreach f,unipgas $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
-	    $(foreach f,$(notdir $(HEADERS)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
+	    $(foreach f,$(notdir $(HEADERS) $(FORTRAN)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" 2>/dev/null
