@@ -88,9 +88,9 @@ fn the_modules_compile_and_agree_with_the_headers() {
           first = c_loc(config)
           last = c_loc(config%user_defined)
           write(*, '(*(i0,1x))') storage_size(config) / 8, storage_size(config%dev_config) / 8, &
-            transfer(last, 0_c_long) - transfer(first, 0_c_long), storage_size(0_gaspi_rank_t) / 8, storage_size(0_gaspi_timeout_t) / 8, &
-            storage_size(0_gaspi_segment_id_t) / 8, GASPI_ERR_MEMALLOC, GASPI_QUEUE_FULL, GASPI_OP_SUM, GASPI_TYPE_ULONG, &
-            GASPI_OFI, GASPI_TOPOLOGY_DYNAMIC
+            transfer(last, 0_c_long) - transfer(first, 0_c_long), &
+            storage_size(0_gaspi_rank_t) / 8, storage_size(0_gaspi_timeout_t) / 8, storage_size(0_gaspi_segment_id_t) / 8, &
+            GASPI_ERR_MEMALLOC, GASPI_QUEUE_FULL, GASPI_OP_SUM, GASPI_TYPE_ULONG, GASPI_OFI, GASPI_TOPOLOGY_DYNAMIC
         end program layout";
     fs::write(folder.join("layout.f90"), program).expect("writable");
     let mut fortran = Command::new("gfortran");
