@@ -7,6 +7,7 @@ mod affinity;
 pub mod atomics;
 pub mod config;
 mod environment;
+mod explain;
 pub mod ffi;
 pub mod group;
 mod links;

@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 26] = [
+pub const VARIABLES: [Variable; 27] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -62,6 +62,10 @@ pub const VARIABLES: [Variable; 26] = [
     variable(
         "UNIPGAS_OFI_INTERFACE",
         "the interface that ofi uses: a domain as fi_info prints them, like eth0, or an address of this host",
+    ),
+    variable(
+        "UNIPGAS_CHECK",
+        "GASPI: 1: a line for each call that is refused, with its arguments and what would be right (0)",
     ),
     variable(
         "UNIPGAS_STATS",

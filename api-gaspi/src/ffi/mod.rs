@@ -8,6 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::explain;
 use crate::status::{Result, SUCCESS, Status};
 
 mod collective;
@@ -40,7 +41,7 @@ macro_rules! procedures {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
-            $crate::ffi::procedures!(@ $name $(($moved, $rank, $bytes))? $body)
+            $crate::ffi::procedures!(@ $name ($($arg)*) $(($moved, $rank, $bytes))? $body)
         }
 
         // A tool's own gaspi_x takes this one's place; nothing in the library relies on it.
@@ -48,21 +49,25 @@ macro_rules! procedures {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
             // The body once more: a call between the two would copy all arguments.
-            $crate::ffi::procedures!(@ $name $(($moved, $rank, $bytes))? $body)
+            $crate::ffi::procedures!(@ $name ($($arg)*) $(($moved, $rank, $bytes))? $body)
         }
     )*};
-    (@ $name:ident $(($moved:ident, $rank:expr, $bytes:expr))? $body:block) => {{
+    (@ $name:ident ($($arg:ident)*) $(($moved:ident, $rank:expr, $bytes:expr))? $body:block) => {{
+        let explain = move |status| {
+            $crate::explain::explain(stringify!($name), &[$((stringify!($arg), &$arg)),*], status);
+        };
         const NUMBER: Option<usize> = $crate::statistics::procedure(stringify!($name));
         if let Some(number) = NUMBER
             && $crate::statistics::is_on()
         {
-            return $crate::ffi::code(|| {
+            let counted = || {
                 $crate::statistics::counted(number, || $body)?;
                 $($crate::statistics::moved($crate::statistics::Moved::$moved, $rank, $bytes);)?
                 Ok(())
-            });
+            };
+            return $crate::ffi::code_or(counted, explain);
         }
-        $crate::ffi::code(|| $body)
+        $crate::ffi::code_or(|| $body, explain)
     }};
 }
 use procedures;
@@ -70,11 +75,26 @@ use procedures;
 /// Runs a procedure; a panic (which would be a defect of the library) becomes `GASPI_ERROR`.
 #[inline(always)]
 fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
+    code_or(procedure, |_| {})
+}
+
+/// The same; `explain`s what has gone wrong, where that is wanted.
+#[inline(always)]
+fn code_or(procedure: impl FnOnce() -> Result<()>, explain: impl FnOnce(Status)) -> i32 {
     match catch_unwind(AssertUnwindSafe(procedure)) {
         Ok(Ok(())) => SUCCESS,
-        Ok(Err(status)) => status as i32,
+        Ok(Err(status)) => refuse(status, explain),
         Err(_) => Status::Error as i32,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse(status: Status, explain: impl FnOnce(Status)) -> i32 {
+    if explain::is_wanted() {
+        let _ = catch_unwind(AssertUnwindSafe(|| explain(status)));
+    }
+    status as i32
 }
 
 /// Stores a result. Errors: [`Status::ErrNullptr`].
