@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use parking_lot::Mutex;
+
 use super::Bootstrap;
 use super::fence::fence;
 use super::host::Host;
@@ -41,6 +43,8 @@ pub struct Launched {
     host: Arc<Host>,
     /// Whether there are other hosts.
     several: bool,
+    /// Fences at which all hosts have come, and not yet all ranks of this one: whoever calls again must not begin another one there.
+    half: Mutex<Vec<u32>>,
 }
 
 impl Launched {
@@ -51,6 +55,7 @@ impl Launched {
             several: server.neighbours().len() < server.size() as usize,
             server,
             host,
+            half: Mutex::default(),
         })
     }
 }
@@ -104,8 +109,9 @@ impl Bootstrap for Launched {
     }
 
     fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
-        if self.several {
+        if self.several && !self.half.lock().contains(&cycle) {
             self.server.fence(deadline)?;
+            self.half.lock().push(cycle);
         }
         let look = || {
             self.host.look();
@@ -118,6 +124,7 @@ impl Bootstrap for Launched {
         };
         let here = |rank| self.shares_host(rank);
         fence(&self.host.board, self.rank(), cycle, deadline, here, look)?;
+        self.half.lock().retain(|half| *half != cycle);
         self.host.all_are_here();
         Ok(())
     }
