@@ -219,7 +219,7 @@ typedef struct
   gaspi_size_t transfer_size_max; /**< bytes of one transfer */
 
   gaspi_number_t notification_num;          /**< notifications of a segment */
-  gaspi_number_t passive_queue_size_max;    /**< kept and read back */
+  gaspi_number_t passive_queue_size_max;    /**< passive requests that have run into time-outs */
   gaspi_number_t passive_transfer_size_max; /**< bytes of one passive message, at most 65535 */
 
   gaspi_size_t allreduce_buf_size;   /**< bytes that gaspi_allreduce_user() can reduce */

@@ -8,11 +8,21 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::process::{Initialising, Process};
-use crate::statistics;
 use crate::status::{Result, Status};
+use crate::{statistics, watch};
 
-/// The running process, null outside the working phase.
+/// The running process, null outside the working phase; with [`WATCHED`] while calls are watched.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The highest bit of an address, which those of processes have not: one look tells a process whose calls nobody watches from everything else.
+const WATCHED: usize = 1 << (usize::BITS - 1);
+
+fn marked(process: *mut Process, watched: bool) -> *mut Process {
+    process.map_addr(|address| match watched && address != 0 {
+        true => address | WATCHED,
+        false => address & !WATCHED,
+    })
+}
 
 /// What changes at set-up and shutdown only.
 struct Phase {
@@ -31,11 +41,26 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase {
 /// The process, in its working phase. Errors: [`Status::ErrNoinit`].
 #[inline(always)]
 pub fn process() -> Result<&'static Process> {
-    let process = PROCESS.load(Ordering::Acquire);
+    let process = marked(PROCESS.load(Ordering::Acquire), false);
     // SAFETY:
     // - null, or made by Box::into_raw in `init`; freed by `term`, after which (and during which) calls are undefined by the
     //   specification (§5.1) and not made by the Rust interface, whose `term` takes the process itself.
     unsafe { process.as_ref() }.ok_or(Status::ErrNoinit)
+}
+
+/// The process, in its working phase, if nobody watches its calls.
+#[inline(always)]
+pub(crate) fn unwatched() -> Option<&'static Process> {
+    let process = PROCESS.load(Ordering::Acquire);
+    // SAFETY:
+    // - as for `process`: neither null nor marked.
+    (process.addr().cast_signed() > 0).then(|| unsafe { &*process })
+}
+
+/// Calls are watched from now on, or are not.
+pub(crate) fn watch(watched: bool) {
+    let marked = |process| Some(marked(process, watched));
+    let _ = PROCESS.fetch_update(Ordering::AcqRel, Ordering::Acquire, marked);
 }
 
 /// Whether the program is in its working phase.
@@ -81,6 +106,7 @@ pub fn init(timeout: u64) -> Result<()> {
         Ok(process) => {
             phase.initialising = None;
             PROCESS.store(Box::into_raw(process), Ordering::Release);
+            watch(watch::is_on());
             Ok(())
         }
         Err(Status::Timeout) => Err(Status::Timeout),
@@ -94,7 +120,7 @@ pub fn init(timeout: u64) -> Result<()> {
 /// `gaspi_proc_term` (§5.3.4).
 pub fn term(timeout: u64) -> Result<()> {
     let mut phase = PHASE.lock();
-    let running = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    let running = marked(PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel), false);
     let process = if running.is_null() {
         phase.terminating.take().ok_or(Status::ErrNoinit)?
     } else {

@@ -2,10 +2,8 @@
 //! are checked in any case; the lines are for who looks for a mistake, and come with UNIPGAS_CHECK=1.
 
 use std::fmt::Debug;
-use std::sync::OnceLock;
 
 use unipgas_core::transport::Life;
-use unipgas_core::variables;
 
 use crate::environment::process;
 use crate::process::Process;
@@ -13,13 +11,6 @@ use crate::status::Status;
 
 /// An argument: its name in the prototype, and its value.
 pub type Argument<'a> = (&'static str, &'a dyn Debug);
-
-/// Whether somebody wants to know.
-#[cold]
-pub fn is_wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| variables::switch("UNIPGAS_CHECK", false).unwrap_or(false))
-}
 
 /// Tells of a call that has been refused. What is asked for again, as after [`Status::Timeout`], has not been.
 #[cold]

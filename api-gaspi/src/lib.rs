@@ -20,6 +20,7 @@ pub mod statistics;
 pub mod status;
 pub mod threads;
 pub mod transfer;
+mod watch;
 
 pub use config::Config;
 pub use environment::process as current;

@@ -51,7 +51,10 @@ pub struct Process {
     /// Bytes of the longest request that is carried out without looking at the others' lives. A queue of such ones is over within
     /// milliseconds, and then full, or waited for.
     pub(crate) at_once_max: u64,
+    /// Segments that are ready for use.
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
+    /// All, also those whose collective creation has not ended.
+    pub(crate) made: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// The notification words of those that are ready.
     pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
     /// Guards making and deleting of segments.
@@ -132,6 +135,7 @@ impl Process {
             config,
             at_once_max: config.transfer_size_max.min(AT_ONCE),
             segments: std::array::from_fn(|_| AtomicPtr::default()),
+            made: std::array::from_fn(|_| AtomicPtr::default()),
             words: std::array::from_fn(|_| AtomicPtr::default()),
             segment_changes: Mutex::new(()),
             queues: std::array::from_fn(|_| AtomicPtr::default()),
@@ -350,7 +354,7 @@ impl Drop for Process {
                 drop(unsafe { Arc::from_raw(queue) });
             }
         }
-        for segment in &self.segments {
+        for segment in &self.made {
             let segment = segment.swap(std::ptr::null_mut(), Ordering::AcqRel);
             if !segment.is_null() {
                 // SAFETY:

@@ -2,7 +2,7 @@
 //! name.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
@@ -17,8 +17,6 @@ pub struct Segment {
     base: *mut u8,
     len: usize,
     desc: u64,
-    /// Ready for use: false while its collective creation has not ended.
-    ready: AtomicBool,
     region: Mutex<Option<Region>>,
     notifications: Notifications,
 }
@@ -45,7 +43,6 @@ impl Segment {
 
     /// Ends the registrations; the description stays readable for threads that have just looked it up.
     fn retire(&self) {
-        self.ready.store(false, Ordering::Release);
         *self.region.lock() = None;
         self.notifications.release();
     }
@@ -67,8 +64,7 @@ impl Process {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
         // - null, or from Box::into_raw; deleted segments are kept until what the caller speaks of is over.
-        let segment = unsafe { segment.as_ref() }?;
-        segment.ready.load(Ordering::Acquire).then_some(segment)
+        unsafe { segment.as_ref() }
     }
 
     /// The notification words of a segment that is ready. They stay where they are whatever becomes of it. Errors:
@@ -85,16 +81,14 @@ impl Process {
     }
 
     fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
-        let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
+        let segment = self.made[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
         // - null, or from Box::into_raw; deleted segments are kept until the calls are over that may have found them.
         unsafe { segment.as_ref() }
     }
 
     fn exists(&self, id: u8) -> bool {
-        !self.segments[usize::from(id)]
-            .load(Ordering::Acquire)
-            .is_null()
+        !self.made[usize::from(id)].load(Ordering::Acquire).is_null()
     }
 
     #[inline(always)]
@@ -137,12 +131,11 @@ impl Process {
             base: local.ptr,
             len: region.len(),
             desc: local.desc,
-            ready: AtomicBool::new(false),
             region: Mutex::new(Some(region)),
             notifications,
         });
         let segment = Box::into_raw(segment);
-        self.segments[usize::from(id)].store(segment, Ordering::Release);
+        self.made[usize::from(id)].store(segment, Ordering::Release);
         if ready {
             // SAFETY:
             // - just made; it is taken out under the lock only.
@@ -152,7 +145,8 @@ impl Process {
     }
 
     fn is_ready(&self, id: u8, segment: &Segment) {
-        segment.ready.store(true, Ordering::Release);
+        let this = std::ptr::from_ref(segment).cast_mut();
+        self.segments[usize::from(id)].store(this, Ordering::Release);
         let words = segment.notifications.as_ptr().cast_mut();
         self.words[usize::from(id)].store(words, Ordering::Release);
     }
@@ -232,8 +226,9 @@ impl Process {
     ) -> Result<()> {
         let members = self.committed_members(group)?;
         // The call before this one ran into its timeout.
+        let ready = &self.segments[usize::from(id)];
         let begun = self.segment_any(id, &self.call()).is_some_and(|segment| {
-            !segment.ready.load(Ordering::Acquire) && segment.len == size as usize
+            ready.load(Ordering::Acquire).is_null() && segment.len == size as usize
         });
         if !begun {
             self.make(id, size, source, false)?;
@@ -273,7 +268,8 @@ impl Process {
             .unlist_region(usize::from(id))
             .map_err(from_engine)?;
         self.words[usize::from(id)].store(null_mut(), Ordering::Release);
-        let segment = self.segments[usize::from(id)].swap(null_mut(), Ordering::AcqRel);
+        self.segments[usize::from(id)].store(null_mut(), Ordering::Release);
+        let segment = self.made[usize::from(id)].swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
         let segment = unsafe { Box::from_raw(segment) };

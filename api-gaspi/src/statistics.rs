@@ -12,6 +12,7 @@ use unipgas_core::variables;
 
 use crate::links::{of_rank, put_out};
 use crate::status::{Result, Status};
+use crate::watch;
 
 /// From this level on calls and bytes are counted.
 const CALLS: u32 = 1;
@@ -107,7 +108,6 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Whether anything is counted.
-#[inline(always)]
 pub fn is_on() -> bool {
     LEVEL.load(Ordering::Relaxed) != 0
 }
@@ -177,6 +177,7 @@ pub fn info(counter: u32) -> Result<Info> {
 /// Counters of this level and below count from now on, others do not (§14.1.3).
 pub fn set_level(level: u32) {
     LEVEL.store(level, Ordering::Relaxed);
+    watch::count(level > 0);
 }
 
 /// The value of a counter (§14.1.4). Errors: [`Status::Error`]: there is no such counter; [`Status::ErrInvRank`].

@@ -87,7 +87,7 @@ unsafe fn long_buffers<R>(
 }
 
 procedures! {
-    fn gaspi_group_create | pgaspi_group_create(group: *mut u8) {
+    fn gaspi_group_create | pgaspi_group_create(group: *mut u8) with process {
         let process = process()?;
         given(group)?;
         // SAFETY:
@@ -95,31 +95,31 @@ procedures! {
         unsafe { put(group, process.group_create()?) }
     }
 
-    fn gaspi_group_add | pgaspi_group_add(group: u8, rank: u16) {
+    fn gaspi_group_add | pgaspi_group_add(group: u8, rank: u16) with process {
         process()?.group_add(group, rank)
     }
 
-    fn gaspi_group_commit | pgaspi_group_commit(group: u8, timeout: u64) {
+    fn gaspi_group_commit | pgaspi_group_commit(group: u8, timeout: u64) with process {
         process()?.group_commit(group, timeout)
     }
 
-    fn gaspi_group_delete | pgaspi_group_delete(group: u8) {
+    fn gaspi_group_delete | pgaspi_group_delete(group: u8) with process {
         process()?.group_delete(group)
     }
 
-    fn gaspi_group_num | pgaspi_group_num(num: *mut u32) {
+    fn gaspi_group_num | pgaspi_group_num(num: *mut u32) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(num, process()?.group_num()) }
     }
 
-    fn gaspi_group_size | pgaspi_group_size(group: u8, size: *mut u32) {
+    fn gaspi_group_size | pgaspi_group_size(group: u8, size: *mut u32) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(size, process()?.group_ranks(group)?.len() as u32) }
     }
 
-    fn gaspi_group_ranks | pgaspi_group_ranks(group: u8, ranks: *mut u16) {
+    fn gaspi_group_ranks | pgaspi_group_ranks(group: u8, ranks: *mut u16) with process {
         let process = process()?;
         given(ranks)?;
         for (i, rank) in process.group_ranks(group)?.into_iter().enumerate() {
@@ -130,14 +130,14 @@ procedures! {
         Ok(())
     }
 
-    fn gaspi_barrier | pgaspi_barrier(group: u8, timeout: u64) {
+    fn gaspi_barrier | pgaspi_barrier(group: u8, timeout: u64) with process {
         process()?.barrier(group, timeout)
     }
 
     fn gaspi_allreduce | pgaspi_allreduce(
         send: *const u8, receive: *mut u8, num: u32, operation: u32, datatype: u32, group: u8,
         timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         given(send)?;
         given(receive)?;
@@ -159,7 +159,7 @@ procedures! {
     fn gaspi_allreduce_user | pgaspi_allreduce_user(
         send: *const u8, receive: *mut u8, num: u32, size: u64,
         operation: Option<ReduceOperation>, state: *mut c_void, group: u8, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);
@@ -181,7 +181,7 @@ procedures! {
     fn gaspi_allreduce_user_17 | pgaspi_allreduce_user_17(
         send: *const u8, receive: *mut u8, num: u32, size: u64,
         operation: Option<ReduceOperation17>, state: *mut c_void, group: u8, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let operation = operation.ok_or(Status::ErrNullptr)?;
         let len = (num as usize).checked_mul(size as usize);

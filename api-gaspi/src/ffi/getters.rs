@@ -31,40 +31,40 @@ getters! {
 }
 
 procedures! {
-    fn gaspi_queue_num | pgaspi_queue_num(num: *mut u32) {
+    fn gaspi_queue_num | pgaspi_queue_num(num: *mut u32) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(num, process()?.queue_num()) }
     }
 
-    fn gaspi_queue_max | pgaspi_queue_max(max: *mut u32) {
+    fn gaspi_queue_max | pgaspi_queue_max(max: *mut u32) with process {
         process()?;
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(max, QUEUE_MAX) }
     }
 
-    fn gaspi_transfer_size_min | pgaspi_transfer_size_min(min: *mut u64) {
+    fn gaspi_transfer_size_min | pgaspi_transfer_size_min(min: *mut u64) with process {
         process()?;
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(min, 0) }
     }
 
-    fn gaspi_passive_transfer_size_max | pgaspi_passive_transfer_size_max(max: *mut u64) {
+    fn gaspi_passive_transfer_size_max | pgaspi_passive_transfer_size_max(max: *mut u64) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(max, u64::from(process()?.config().passive_transfer_size_max)) }
     }
 
-    fn gaspi_passive_transfer_size_min | pgaspi_passive_transfer_size_min(min: *mut u64) {
+    fn gaspi_passive_transfer_size_min | pgaspi_passive_transfer_size_min(min: *mut u64) with process {
         process()?;
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(min, 1) }
     }
 
-    fn gaspi_atomic_max | pgaspi_atomic_max(max: *mut u64) {
+    fn gaspi_atomic_max | pgaspi_atomic_max(max: *mut u64) with process {
         process()?;
         // SAFETY:
         // - null or valid, by the C contract.

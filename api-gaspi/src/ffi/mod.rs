@@ -8,7 +8,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::explain;
 use crate::status::{Result, SUCCESS, Status};
 
 mod collective;
@@ -33,68 +32,66 @@ pub use statistics::*;
 pub use threads::*;
 pub use transfer::*;
 
-/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds.
+/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds. The body gets the process by `process()`: of
+/// [`environment::process`](crate::environment::process), or, where nobody watches, what has been found already.
 macro_rules! procedures {
     ($(
         fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?)
-        $(moves $moved:ident($rank:expr, $bytes:expr))? $body:block
+        $(with $process:ident)? $(moves $moved:ident($rank:expr, $bytes:expr))? $body:block
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
-            $crate::ffi::procedures!(@ $name ($($arg)*) $(($moved, $rank, $bytes))? $body)
+            // A function with the same arguments, which stay where they are.
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn watched($($arg: $ty),*) -> i32 {
+                const NUMBER: Option<usize> = $crate::statistics::procedure(stringify!($name));
+                let moved = || {
+                    $($crate::statistics::moved($crate::statistics::Moved::$moved, $rank, $bytes);)?
+                };
+                let explained = |status| {
+                    $crate::explain::explain(stringify!($name), &[$((stringify!($arg), &$arg)),*], status);
+                };
+                $crate::watch::watched(NUMBER, || $body, moved, explained)
+            }
+            // SAFETY:
+            // - the caller's word.
+            $crate::ffi::procedures!(@ unsafe { watched($($arg),*) }, $($process)?, $body)
         }
 
         // A tool's own gaspi_x takes this one's place; nothing in the library relies on it.
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            // The body once more: a call between the two would copy all arguments.
-            $crate::ffi::procedures!(@ $name ($($arg)*) $(($moved, $rank, $bytes))? $body)
+            // SAFETY:
+            // - the caller's word. The body once more: a call between the two would copy all arguments.
+            $crate::ffi::procedures!(@ unsafe { $shifted($($arg),*) }, $($process)?, $body)
         }
     )*};
-    (@ $name:ident ($($arg:ident)*) $(($moved:ident, $rank:expr, $bytes:expr))? $body:block) => {{
-        let explain = move |status| {
-            $crate::explain::explain(stringify!($name), &[$((stringify!($arg), &$arg)),*], status);
-        };
-        const NUMBER: Option<usize> = $crate::statistics::procedure(stringify!($name));
-        if let Some(number) = NUMBER
-            && $crate::statistics::is_on()
-        {
-            let counted = || {
-                $crate::statistics::counted(number, || $body)?;
-                $($crate::statistics::moved($crate::statistics::Moved::$moved, $rank, $bytes);)?
-                Ok(())
-            };
-            return $crate::ffi::code_or(counted, explain);
+    (@ $watched:expr, , $body:block) => {{
+        if $crate::watch::is_on() {
+            return $watched;
         }
-        $crate::ffi::code_or(|| $body, explain)
+        $crate::ffi::code(|| $body)
+    }};
+    (@ $watched:expr, $process:ident, $body:block) => {{
+        let Some(here) = $crate::environment::unwatched() else {
+            return $watched;
+        };
+        let $process = || -> $crate::status::Result<&'static $crate::Process> { Ok(here) };
+        $crate::ffi::code(|| $body)
     }};
 }
 use procedures;
 
 /// Runs a procedure; a panic (which would be a defect of the library) becomes `GASPI_ERROR`.
 #[inline(always)]
-fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
-    code_or(procedure, |_| {})
-}
-
-/// The same; `explain`s what has gone wrong, where that is wanted.
-#[inline(always)]
-fn code_or(procedure: impl FnOnce() -> Result<()>, explain: impl FnOnce(Status)) -> i32 {
+pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
     match catch_unwind(AssertUnwindSafe(procedure)) {
         Ok(Ok(())) => SUCCESS,
-        Ok(Err(status)) => refuse(status, explain),
+        Ok(Err(status)) => status as i32,
         Err(_) => Status::Error as i32,
     }
-}
-
-#[cold]
-#[inline(never)]
-fn refuse(status: Status, explain: impl FnOnce(Status)) -> i32 {
-    if explain::is_wanted() {
-        let _ = catch_unwind(AssertUnwindSafe(|| explain(status)));
-    }
-    status as i32
 }
 
 /// Stores a result. Errors: [`Status::ErrNullptr`].

@@ -7,13 +7,13 @@ use crate::passive::Bytes;
 procedures! {
     fn gaspi_passive_send | pgaspi_passive_send(
         segment: u8, offset: u64, rank: u16, size: u64, timeout: u64,
-    ) moves Sent(rank, size) {
+    ) with process moves Sent(rank, size) {
         process()?.passive_send(Bytes { segment, offset, size }, rank, timeout)
     }
 
     fn gaspi_passive_receive | pgaspi_passive_receive(
         segment: u8, offset: u64, rank: *mut u16, size: u64, timeout: u64,
-    ) {
+    ) with process {
         given(rank)?;
         let sender = process()?.passive_receive(Bytes { segment, offset, size }, timeout)?;
         // SAFETY:
@@ -22,7 +22,7 @@ procedures! {
         Ok(())
     }
 
-    fn gaspi_passive_queue_purge | pgaspi_passive_queue_purge(_timeout: u64) {
+    fn gaspi_passive_queue_purge | pgaspi_passive_queue_purge(_timeout: u64) with process {
         process()?.passive_queue_purge();
         Ok(())
     }

@@ -27,31 +27,31 @@ procedures! {
         environment::term(timeout)
     }
 
-    fn gaspi_proc_num | pgaspi_proc_num(num: *mut u16) {
+    fn gaspi_proc_num | pgaspi_proc_num(num: *mut u16) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(num, process()?.num()) }
     }
 
-    fn gaspi_proc_rank | pgaspi_proc_rank(rank: *mut u16) {
+    fn gaspi_proc_rank | pgaspi_proc_rank(rank: *mut u16) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(rank, process()?.rank()) }
     }
 
-    fn gaspi_proc_kill | pgaspi_proc_kill(rank: u16, timeout: u64) {
+    fn gaspi_proc_kill | pgaspi_proc_kill(rank: u16, timeout: u64) with process {
         process()?.kill(rank, timeout)
     }
 
-    fn gaspi_proc_ping | pgaspi_proc_ping(rank: u16, _timeout: u64) {
+    fn gaspi_proc_ping | pgaspi_proc_ping(rank: u16, _timeout: u64) with process {
         process()?.ping(rank)
     }
 
-    fn gaspi_connect | pgaspi_connect(rank: u16, timeout: u64) {
+    fn gaspi_connect | pgaspi_connect(rank: u16, timeout: u64) with process {
         process()?.connect(rank, timeout)
     }
 
-    fn gaspi_disconnect | pgaspi_disconnect(rank: u16, timeout: u64) {
+    fn gaspi_disconnect | pgaspi_disconnect(rank: u16, timeout: u64) with process {
         process()?.disconnect(rank, timeout)
     }
 
@@ -61,20 +61,20 @@ procedures! {
         unsafe { put(initialized, u32::from(environment::initialized())) }
     }
 
-    fn gaspi_proc_local_rank | pgaspi_proc_local_rank(rank: *mut u16) {
+    fn gaspi_proc_local_rank | pgaspi_proc_local_rank(rank: *mut u16) with process {
         // All ranks of a job that `unipgas run` starts share the node.
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(rank, process()?.rank()) }
     }
 
-    fn gaspi_proc_local_num | pgaspi_proc_local_num(num: *mut u16) {
+    fn gaspi_proc_local_num | pgaspi_proc_local_num(num: *mut u16) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(num, process()?.num()) }
     }
 
-    fn gaspi_state_vec_get | pgaspi_state_vec_get(states: *mut i32) {
+    fn gaspi_state_vec_get | pgaspi_state_vec_get(states: *mut i32) with process {
         given(states)?;
         for (i, healthy) in process()?.states().into_iter().enumerate() {
             // SAFETY:
@@ -85,7 +85,7 @@ procedures! {
     }
 
     // The text's form: a pointer to the vector. Where the vector is null it is made, for the program to free.
-    fn gaspi_state_vec_get_17 | pgaspi_state_vec_get_17(states: *mut *mut i32) {
+    fn gaspi_state_vec_get_17 | pgaspi_state_vec_get_17(states: *mut *mut i32) with process {
         given(states)?;
         // SAFETY:
         // - valid by the C contract; what malloc gives is large enough for one entry a rank.

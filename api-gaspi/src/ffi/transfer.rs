@@ -73,7 +73,7 @@ procedures! {
     fn gaspi_write | pgaspi_write(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) moves Written(rank, size) {
+    ) with process moves Written(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.write(part, Post { rank, queue, timeout })
     }
@@ -81,7 +81,7 @@ procedures! {
     fn gaspi_read | pgaspi_read(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) moves Read(rank, size) {
+    ) with process moves Read(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read(part, Post { rank, queue, timeout })
     }
@@ -89,7 +89,7 @@ procedures! {
     fn gaspi_write_notify | pgaspi_write_notify(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, value: u32, queue: u8, timeout: u64,
-    ) moves Written(rank, size) {
+    ) with process moves Written(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         let notification = Notification { segment: segment_remote, id, value };
         process()?.write_notify(part, notification, Post { rank, queue, timeout })
@@ -98,14 +98,14 @@ procedures! {
     fn gaspi_read_notify | pgaspi_read_notify(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, queue: u8, timeout: u64,
-    ) moves Read(rank, size) {
+    ) with process moves Read(rank, size) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read_notify(part, id, Post { rank, queue, timeout })
     }
 
     fn gaspi_notify | pgaspi_notify(
         segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64,
-    ) {
+    ) with process {
         process()?.notify(Notification { segment, id, value }, Post { rank, queue, timeout })
     }
 
@@ -113,7 +113,7 @@ procedures! {
         num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
         segment_remote: *const u8, offset_remote: *const u64, size: *const u64, queue: u8,
         timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
@@ -125,7 +125,7 @@ procedures! {
         num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
         segment_remote: *const u8, offset_remote: *const u64, size: *const u64, segment: u8,
         id: u32, value: u32, queue: u8, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         let notification = Notification { segment, id, value };
@@ -142,7 +142,7 @@ procedures! {
         num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
         segment_remote: *const u8, offset_remote: *const u64, size: *const u64, queue: u8,
         timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
@@ -154,7 +154,7 @@ procedures! {
         num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
         segment_remote: *const u8, offset_remote: *const u64, size: *const u64, segment: u8,
         id: u32, queue: u8, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
@@ -166,13 +166,13 @@ procedures! {
         }
     }
 
-    fn gaspi_wait | pgaspi_wait(queue: u8, timeout: u64) {
+    fn gaspi_wait | pgaspi_wait(queue: u8, timeout: u64) with process {
         process()?.wait(queue, timeout)
     }
 
     fn gaspi_notify_waitsome | pgaspi_notify_waitsome(
         segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         given(first)?;
         // SAFETY:
@@ -180,7 +180,7 @@ procedures! {
         unsafe { put(first, process.notify_waitsome(segment, begin, num, timeout)?) }
     }
 
-    fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) {
+    fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) with process {
         let value = process()?.notify_reset(segment, id)?;
         if !old.is_null() {
             // SAFETY:
@@ -190,7 +190,7 @@ procedures! {
         Ok(())
     }
 
-    fn gaspi_queue_create | pgaspi_queue_create(queue: *mut u8, _timeout: u64) {
+    fn gaspi_queue_create | pgaspi_queue_create(queue: *mut u8, _timeout: u64) with process {
         let process = process()?;
         given(queue)?;
         // SAFETY:
@@ -198,23 +198,23 @@ procedures! {
         unsafe { put(queue, process.queue_create()?) }
     }
 
-    fn gaspi_queue_delete | pgaspi_queue_delete(queue: u8) {
+    fn gaspi_queue_delete | pgaspi_queue_delete(queue: u8) with process {
         process()?.queue_delete(queue)
     }
 
-    fn gaspi_queue_size | pgaspi_queue_size(queue: u8, size: *mut u32) {
+    fn gaspi_queue_size | pgaspi_queue_size(queue: u8, size: *mut u32) with process {
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(size, process()?.queue_size(queue)?) }
     }
 
-    fn gaspi_queue_purge | pgaspi_queue_purge(queue: u8, timeout: u64) {
+    fn gaspi_queue_purge | pgaspi_queue_purge(queue: u8, timeout: u64) with process {
         process()?.queue_purge(queue, timeout)
     }
 
     fn gaspi_atomic_fetch_add | pgaspi_atomic_fetch_add(
         segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         given(old)?;
         // SAFETY:
@@ -225,7 +225,7 @@ procedures! {
     fn gaspi_atomic_compare_swap | pgaspi_atomic_compare_swap(
         segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64,
         timeout: u64,
-    ) {
+    ) with process {
         let process = process()?;
         given(old)?;
         let place = Place { segment, offset, rank };

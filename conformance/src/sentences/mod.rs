@@ -1,6 +1,8 @@
 //! The normative sentences of the specifications, and what keeps each of them.
 
 mod fi_atomic;
+mod gaspi_chapters3to7;
+mod gaspi_chapters8to14;
 mod ircce;
 mod utofu_chapter2;
 mod utofu_chapter3;
@@ -78,6 +80,16 @@ pub struct Part {
 
 /// All of them.
 pub const PARTS: &[Part] = &[
+    Part {
+        title: "GASPI 17.1, chapters 3 to 7",
+        api: Api::Gaspi,
+        sentences: gaspi_chapters3to7::SENTENCES,
+    },
+    Part {
+        title: "GASPI 17.1, chapters 8 to 14",
+        api: Api::Gaspi,
+        sentences: gaspi_chapters8to14::SENTENCES,
+    },
     Part {
         title: "uTofu, chapter 2",
         api: Api::Utofu,
