@@ -108,7 +108,7 @@ impl Process {
                 Ok(value) => return Ok(value),
                 Err(Error::StaleRegion) if !again => {
                     again = true;
-                    import = self.world.import(rank, id, &call, deadline(timeout));
+                    import = self.import(rank, id, &call, deadline(timeout));
                 }
                 Err(error) => break error,
             }

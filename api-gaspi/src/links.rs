@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -20,6 +20,9 @@ const LINE: u8 = 2;
 const CLOSE: u8 = 3;
 const OPEN: u8 = 4;
 
+/// Texts that may be in parts at once; those of senders that have failed stay.
+const UNENDED: usize = 1024;
+
 /// Of a text in one message: with the head, and with what the engine needs of it.
 const PART: usize = LONGEST_MESSAGE - 64;
 /// Who does not take a text in this time is not waited for.
@@ -30,6 +33,10 @@ pub(crate) struct Links {
     shared: Arc<Shared>,
     /// Where the others take such messages.
     others: Box<[OnceLock<RemoteRegion>]>,
+    /// Ranks to which connections are closed here, and that have not been told.
+    untold: Mutex<Vec<u16>>,
+    /// Texts that have been sent.
+    texts: AtomicU32,
 }
 
 struct Shared {
@@ -38,8 +45,8 @@ struct Shared {
     closed: Box<[AtomicBool]>,
     /// What had been imported over connections that the other side has closed: to be released elsewhere.
     released: Mutex<Vec<Box<dyn Send>>>,
-    /// Parts of texts, by the rank that sends them.
-    parts: Mutex<HashMap<u16, Vec<u8>>>,
+    /// Parts of texts, by the rank that sends them, and its number for the text.
+    parts: Mutex<HashMap<(u16, u32), Vec<u8>>>,
     printer: Printer,
 }
 
@@ -47,11 +54,15 @@ struct Shared {
 struct Printer {
     texts: Mutex<Option<Sender<Vec<u8>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    ended: AtomicBool,
 }
 
 impl Printer {
     fn print(&self, text: Vec<u8>) {
         let mut texts = self.texts.lock();
+        if self.ended.load(Ordering::Relaxed) {
+            return put_out(&text);
+        }
         if texts.is_none() {
             let (sender, receiver) = channel::<Vec<u8>>();
             let started = own_thread::start("unipgas-print", move || {
@@ -70,7 +81,10 @@ impl Printer {
 
     /// Waits until all is printed.
     fn end(&self) {
-        *self.texts.lock() = None;
+        let mut texts = self.texts.lock();
+        self.ended.store(true, Ordering::Relaxed);
+        *texts = None;
+        drop(texts);
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
@@ -97,11 +111,17 @@ impl Handler for Shared {
         let rank = u16::from_le_bytes(*rank);
         match *what {
             TEXT | LINE => {
+                let Some((number, part)) = text.split_first_chunk::<4>() else {
+                    return Ok(());
+                };
+                let key = (rank, u32::from_le_bytes(*number));
                 let mut parts = self.parts.lock();
-                let so_far = parts.entry(rank).or_default();
-                so_far.extend_from_slice(text);
                 if *what == LINE {
-                    self.printer.print(std::mem::take(so_far));
+                    let mut whole = parts.remove(&key).unwrap_or_default();
+                    whole.extend_from_slice(part);
+                    self.printer.print(whole);
+                } else if parts.len() < UNENDED || parts.contains_key(&key) {
+                    parts.entry(key).or_default().extend_from_slice(part);
                 }
             }
             CLOSE => self.close(rank),
@@ -142,9 +162,12 @@ impl Links {
                 printer: Printer {
                     texts: Mutex::default(),
                     thread: Mutex::default(),
+                    ended: AtomicBool::new(false),
                 },
             }),
             others: ranks.map(|_| OnceLock::new()).collect(),
+            untold: Mutex::default(),
+            texts: AtomicU32::new(0),
         }
     }
 
@@ -158,6 +181,11 @@ impl Links {
     pub fn is_closed(&self, rank: u32) -> bool {
         let closed = self.shared.closed.get(rank as usize);
         closed.is_some_and(|closed| closed.load(Ordering::Acquire))
+    }
+
+    /// Whether it has been closed here, and the rank does not know yet.
+    pub fn is_untold(&self, rank: u16) -> bool {
+        self.untold.lock().contains(&rank)
     }
 
     /// Where memory may be released.
@@ -209,11 +237,13 @@ impl Links {
     /// Has a rank print a text. Errors: it does not take it.
     pub fn print(&self, by: &Telling<'_>, rank: u16, text: &[u8]) -> unipgas_core::Result<()> {
         let deadline = Deadline::after(PATIENCE);
+        let number = self.texts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+        let numbered = |part: &[u8]| [&number[..], part].concat();
         let (parts, last) = text.split_at(text.len().saturating_sub(1) / PART * PART);
         for part in parts.chunks(PART) {
-            self.tell(by, rank, TEXT, part, deadline)?;
+            self.tell(by, rank, TEXT, &numbered(part), deadline)?;
         }
-        self.tell(by, rank, LINE, last, deadline)
+        self.tell(by, rank, LINE, &numbered(last), deadline)
     }
 
     /// The connection to a rank is closed on both sides, at least on this one. Errors: those of the message to the rank.
@@ -225,10 +255,18 @@ impl Links {
     ) -> unipgas_core::Result<()> {
         self.shared.close(rank);
         self.release(by.world);
-        match u32::from(rank) == by.world.rank() {
-            true => Ok(()),
-            false => self.tell(by, rank, CLOSE, &[], deadline),
+        if u32::from(rank) == by.world.rank() {
+            return Ok(());
         }
+        if !self.is_untold(rank) {
+            self.untold.lock().push(rank);
+        }
+        let told = self.tell(by, rank, CLOSE, &[], deadline);
+        // Who has died need not be told any more.
+        if told != Err(Error::Timeout) {
+            self.untold.lock().retain(|untold| *untold != rank);
+        }
+        told
     }
 
     /// It is open again. Errors: likewise; then it stays closed.

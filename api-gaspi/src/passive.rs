@@ -1,7 +1,8 @@
 //! Passive communication (GASPI 17.1 §9): messages that any process may send, and one receives.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::driver::{Driven, Driver, Waits};
@@ -56,14 +57,18 @@ pub(crate) struct Passive {
 struct Messages {
     messenger: Messenger,
     driver: Arc<Driver>,
-    restless: AtomicBool,
+    /// Sends that no call waits for: their receivers may ask for the bytes.
+    unfinished: AtomicUsize,
+    /// Whether the progress thread knows that it has something to do.
+    restless: Mutex<bool>,
 }
 
 impl Messages {
     /// After each call.
     fn rest(&self) {
-        let restless = self.messenger.is_restless();
-        match (self.restless.swap(restless, Ordering::AcqRel), restless) {
+        let mut known = self.restless.lock();
+        let restless = self.messenger.is_restless() || self.unfinished.load(Ordering::Acquire) > 0;
+        match (std::mem::replace(&mut *known, restless), restless) {
             (false, true) => self.driver.more(),
             (true, false) => self.driver.fewer(1),
             _ => {}
@@ -73,7 +78,7 @@ impl Messages {
 
 impl Driven for Messages {
     fn drive(&self) {
-        if self.restless.load(Ordering::Acquire) {
+        if *self.restless.lock() {
             drop(self.messenger.advanced());
             self.rest();
         }
@@ -95,11 +100,12 @@ impl Passive {
         let messages = Arc::new(Messages {
             messenger: Messenger::new(world, NAME, Precedence::Posted, LANE)?,
             driver: driver.clone(),
-            restless: AtomicBool::new(false),
+            unfinished: AtomicUsize::new(0),
+            restless: Mutex::new(false),
         });
         messages.messenger.mailbox().handle_by(handler)?;
         let driven = Arc::downgrade(&messages) as Weak<dyn Driven>;
-        driver.enrol(driven, Waits::Never);
+        driver.enrol(driven, Waits::Maybe);
         Ok(Passive {
             messages,
             posted: AtomicU32::new(0),
@@ -123,6 +129,7 @@ impl Passive {
     ) -> Result<Option<SendTicket>> {
         let mut unfinished = self.unfinished.lock();
         if let Some(at) = unfinished.iter().position(|(known, _)| *known == request) {
+            self.messages.unfinished.fetch_sub(1, Ordering::AcqRel);
             return Ok(Some(unfinished.swap_remove(at).1));
         }
         drop(unfinished);
@@ -162,6 +169,7 @@ impl Passive {
         match sent {
             Err(Error::Timeout) => {
                 self.unfinished.lock().push((request, ticket));
+                self.messages.unfinished.fetch_add(1, Ordering::AcqRel);
                 return Err(Status::Timeout);
             }
             Err(_) => messenger.abandon_send(ticket),
@@ -177,8 +185,21 @@ impl Passive {
         let ended = unfinished.extract_if(.., |(request, _)| which(request));
         for (_, ticket) in ended {
             self.messenger().abandon_send(ticket);
+            self.messages.unfinished.fetch_sub(1, Ordering::AcqRel);
             self.posted.fetch_sub(1, Ordering::AcqRel);
         }
+        drop(unfinished);
+        self.messages.rest();
+    }
+
+    /// What has been received is told to those who have sent it, as far as they take it in this time.
+    pub fn tell_receipts(&self, longest: Duration) {
+        let messenger = self.messenger();
+        let engine = messenger.world().engine();
+        let _ = engine.wait_for(Deadline::after(longest), &mut || Ok(()), || {
+            drop(messenger.advanced());
+            (!messenger.is_restless()).then_some(())
+        });
     }
 
     /// The segment goes.
@@ -199,19 +220,21 @@ impl Passive {
             // SAFETY:
             // - the caller's word: it has ended, or has been taken back, before the call returns.
             let ticket = unsafe { messenger.mailbox().receive(pattern, buffer, capacity) };
-            let wait = |deadline| {
-                messenger.wait(deadline, Needs::Anyone, |mailbox| {
-                    mailbox.test_receive(ticket)
-                })
+            let wait = |deadline, needs: Needs<'_>| {
+                messenger.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))
             };
-            let received = match wait(deadline) {
+            let received = match wait(deadline, Needs::Anyone) {
                 Ok(received) => received,
                 Err(error) if messenger.mailbox().cancel_receive(ticket) => Err(error),
-                // What has been taken for it is not lost.
-                Err(_) => wait(Deadline::Never).unwrap_or_else(|error| {
-                    messenger.abandon_receive(ticket);
-                    Err(error)
-                }),
+                // What has been taken for it is not lost, as long as its sender lives.
+                Err(_) => {
+                    let source = messenger.mailbox().comes_from(ticket);
+                    let needs = source.as_slice();
+                    wait(Deadline::Never, Needs::Ranks(needs)).unwrap_or_else(|error| {
+                        messenger.abandon_receive(ticket);
+                        Err(error)
+                    })
+                }
             };
             match received {
                 // Its sender has given it up.
@@ -231,6 +254,10 @@ impl Process {
         self.check_rank(rank)?;
         self.check_open(rank.into()).map_err(from_engine)?;
         let local = self.passive_bytes(bytes)?;
+        // Before the mailbox is locked, where nobody else would get on.
+        self.world
+            .connect_within(rank.into(), deadline)
+            .map_err(from_engine)?;
         let request = Request { bytes, rank };
         // SAFETY:
         // - bytes of a segment, whose deletion forgets the request.

@@ -27,6 +27,9 @@ use crate::status::{Result, Status, code_of, from_engine};
 /// See [`Process::at_once_max`].
 const AT_ONCE: u64 = 16 << 10;
 
+/// At the end of a process, for those who have sent to it and take no receipt.
+const RECEIPTS: Duration = Duration::from_secs(1);
+
 /// Segment names.
 pub(crate) const SEGMENT_IDS: usize = 256;
 /// `GASPI_GROUP_ALL`.
@@ -192,6 +195,7 @@ impl Process {
         if late {
             return Err((self, Status::Timeout));
         }
+        self.passive.tell_receipts(RECEIPTS);
         self.passive_queue_purge();
         for id in 0..SEGMENT_IDS {
             let _ = self.segment_delete(id as u8);
@@ -237,7 +241,7 @@ impl Process {
     pub fn disconnect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         let deadline = deadline(timeout);
-        if self.links.is_closed(rank.into()) {
+        if self.links.is_closed(rank.into()) && !self.links.is_untold(rank) {
             return Ok(());
         }
         for queue in self.all_queues() {
@@ -331,11 +335,27 @@ impl Process {
         // - the result borrows the call, and self, which keeps the world.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
-            None => {
-                self.check_open(rank)?;
-                self.world.import(rank, id, call, deadline(timeout))
-            }
+            None => self.import(rank, id, call, deadline(timeout)),
         }
+    }
+
+    /// Looks again what `rank` has registered under the name. Errors: those of [`World::import`]; [`Error::PeerDead`]: the connection is closed.
+    #[cold]
+    pub(crate) fn import<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        call: &'a Call,
+        deadline: Deadline,
+    ) -> unipgas_core::Result<&'a Imported> {
+        self.check_open(rank)?;
+        let found = self.world.import(rank, id, call, deadline)?;
+        // Closed meanwhile: nobody may find it any more.
+        self.check_open(rank).inspect_err(|_| {
+            let closed = self.world.forget(rank).into_iter();
+            closed.for_each(|one| self.world.retire(one, 1));
+        })?;
+        Ok(found)
     }
 
     /// For waits that anyone could end.

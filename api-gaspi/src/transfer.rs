@@ -499,8 +499,7 @@ impl Process {
         if import.data.is_current() {
             return Ok(import);
         }
-        self.world
-            .import(rank, usize::from(segment), call, deadline(post.timeout))
+        self.import(rank, usize::from(segment), call, deadline(post.timeout))
             .map_err(from_engine)
     }
 
@@ -529,7 +528,7 @@ impl Process {
                     }
                     Err(Error::StaleRegion) if !again => {
                         again = true;
-                        import = self.world.import(rank, id, call, deadline(post.timeout));
+                        import = self.import(rank, id, call, deadline(post.timeout));
                     }
                     Err(error) => break error,
                 },

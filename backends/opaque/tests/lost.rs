@@ -78,11 +78,12 @@ fn lost(options: Options) {
     loses.put(&to_lost).unwrap();
     loses.put(&to_other).unwrap();
     // The second of these.
-    for _ in 0..3 {
-        let _ = loses.post(&to_lost);
-    }
+    let posted: Vec<Result<Outcome>> = (0..3).map(|_| loses.post(&to_lost)).collect();
     let ends = loses.ends();
-    assert_eq!(ends.last(), Some(&Err(Error::PeerDead)), "{ends:?}");
+    // Whoever is fast enough refuses it at once.
+    let refused = posted.contains(&Err(Error::PeerDead));
+    let ended = ends.last() == Some(&Err(Error::PeerDead));
+    assert!(refused || ended, "{posted:?} {ends:?}");
     assert_eq!(to_lost.peer.life(), Life::Dead);
     assert!(!to_lost.region.is_current());
     assert!(loses.put(&to_lost).is_err());

@@ -37,9 +37,22 @@ impl Mailbox {
         if !self.withdraw_send(ticket)
             && let Some(sending) = self.sends.get_mut(ticket.0 as usize)
         {
+            let (to, len) = (
+                sending.to,
+                sending.letter.as_ref().map(|letter| letter.head.len),
+            );
+            if let SendStage::Streaming { done, receive } = sending.stage
+                && len.is_some_and(|len| done < len)
+            {
+                // The receive has not ended, and waits for the rest.
+                self.take_away(ticket.0 as usize);
+                self.answer(to, Kind::Gone, receive, 0);
+                return;
+            }
             // The entry stays: the other side may still ask for the payload by this number, which must lead to no other send.
             sending.end(Err(Error::Timeout));
             sending.letter = None;
+            sending.given_up = true;
         }
     }
 

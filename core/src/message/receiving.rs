@@ -79,6 +79,14 @@ impl Mailbox {
             .is_some_and(|receiving| !matches!(receiving.stage, ReceiveStage::Posted))
     }
 
+    /// Whose message it is that has been found for the receive, and is on its way.
+    pub fn comes_from(&self, ticket: ReceiveTicket) -> Option<u32> {
+        match &self.receives.get(ticket.0 as usize)?.stage {
+            ReceiveStage::Coming(coming) => Some(coming.received.source),
+            ReceiveStage::Posted | ReceiveStage::Ended(_) => None,
+        }
+    }
+
     /// Takes a receive back that no message has been found for. Then the ticket means nothing.
     pub fn cancel_receive(&mut self, ticket: ReceiveTicket) -> bool {
         let Some(at) = self.posted.iter().position(|known| *known == ticket.0) else {
@@ -317,7 +325,7 @@ impl Mailbox {
                     self.answer(source, Kind::Stream, head.ticket, key as u64);
                 }
             }
-            Err(Error::Os(_)) => {
+            Err(Error::Os(_) | Error::Unreachable(_)) => {
                 // The kernel does not let us look into the sender: it has to send.
                 coming.from = None;
                 self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
@@ -345,7 +353,7 @@ impl Mailbox {
                 self.end_receive(key, Ok(received));
                 self.answer(source, Kind::Done, ticket, 0);
             }
-            Err(Error::Os(_)) => {
+            Err(Error::Os(_) | Error::Unreachable(_)) => {
                 coming.from = None;
                 self.answer(source, Kind::Stream, ticket, key as u64);
             }

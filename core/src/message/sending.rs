@@ -90,6 +90,7 @@ impl Mailbox {
             to,
             stage: SendStage::Waiting,
             letter: Some(Box::new(letter)),
+            given_up: false,
         };
         if sent {
             sending.went();
@@ -252,7 +253,7 @@ impl Mailbox {
         if sending.to != peer {
             return;
         }
-        let given_up = sending.is_given_up();
+        let given_up = sending.given_up;
         sending.end(Ok(()));
         if given_up || sending.is_detached() {
             self.take_away(ticket as usize);
@@ -264,7 +265,7 @@ impl Mailbox {
         let Some(sending) = self.sends.get_mut(head.ticket as usize) else {
             return;
         };
-        if sending.to == peer && sending.is_given_up() {
+        if sending.to == peer && sending.given_up {
             self.take_away(head.ticket as usize);
             self.answer(peer, Kind::Gone, head.extra as u32, 0);
         } else if sending.to == peer && sending.stage == SendStage::Announced {
@@ -422,7 +423,7 @@ impl Mailbox {
         }
     }
 
-    fn take_away(&mut self, key: usize) {
+    pub(super) fn take_away(&mut self, key: usize) {
         let letter = self.sends.remove(key).letter;
         self.unstage(letter.and_then(|letter| letter.staged));
     }

@@ -112,6 +112,8 @@ pub(super) struct Sending {
     pub stage: SendStage,
     /// What is needed of it after its announcement, or before there is room for that.
     pub letter: Option<Box<Letter>>,
+    /// Nobody asks what becomes of it, and its bytes may be gone; the other side has been told where they were.
+    pub given_up: bool,
 }
 
 pub(super) struct Letter {
@@ -296,6 +298,7 @@ impl Sending {
             to,
             stage: SendStage::Announced,
             letter: None,
+            given_up: false,
         }
     }
 
@@ -306,11 +309,6 @@ impl Sending {
             Some(Kind::Eager) => SendStage::Ended(Ok(())),
             _ => SendStage::Announced,
         };
-    }
-
-    /// Nobody asks what becomes of it, and its bytes may be gone; it had been offered.
-    pub fn is_given_up(&self) -> bool {
-        self.letter.is_none() && matches!(self.stage, SendStage::Ended(_))
     }
 
     pub fn is_detached(&self) -> bool {

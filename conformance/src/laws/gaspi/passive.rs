@@ -20,6 +20,8 @@ laws! {
         "without a matching receive a send does not return GASPI_SUCCESS, and with one it does";
     goes_on: "passive.send.timeout", "§9.2.1, §3.9", 3, [gaspi_passive_send, gaspi_passive_receive],
         "sends and receives with GASPI_TEST and short timeouts, repeated, bring each message once";
+    while_it_computes: "passive.sender-computes", "§9.2.2, §3.9", 2, [gaspi_passive_send, gaspi_passive_receive],
+        "what a call has sent that ran into its timeout is received while the sender makes no call, whatever its length";
     nobody_sends: "passive.receive.timeout", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
         "a receive that nothing has been sent for ends with GASPI_TIMEOUT, writes nothing, and takes nothing from the next one";
     own_rank: "passive.self", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive],
@@ -243,6 +245,29 @@ fn goes_on(ctx: &Ctx) -> Verdict {
         let mut from = u16::MAX;
         let code = c!(gaspi_passive_receive(0, 0, &mut from, 8, 20));
         ensure_eq!(code, TIMEOUT, "a receive after all messages");
+    }
+    barrier()
+}
+
+fn while_it_computes(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 1 << 16)?;
+    for len in [8, 1024, 1025, 5000, 40_000] {
+        barrier()?;
+        if ctx.rank == 0 {
+            memory.fill(len as u8);
+            let code = c!(gaspi_passive_send(0, 0, 1, len, TEST));
+            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
+        }
+        ctx.sync();
+        if ctx.rank == 1 {
+            memory.fill(0xee);
+            ensure_eq!(receive(0, 0, len)?, 0, "the rank of the sender");
+            memory.all(0, len as usize, len as u8, &format!("a message of {len}"))?;
+        }
+        ctx.sync();
+        if ctx.rank == 0 {
+            send(0, 0, 1, len)?;
+        }
     }
     barrier()
 }
