@@ -449,10 +449,14 @@ fn purged(ctx: &Ctx) -> Verdict {
                     gives!(Error, gaspi_passive_send(0, 32, 1, 8, TEST));
                     ok!(gaspi_passive_queue_purge(LONG));
                 }
+                ctx.sync();
                 memory.set(40, 99);
                 send(0, 40, 1, 8)?;
-            } else if ctx.rank == 1 {
-                drained(&memory)?;
+            } else {
+                ctx.sync();
+                if ctx.rank == 1 {
+                    drained(&memory)?;
+                }
             }
             barrier()
         },
