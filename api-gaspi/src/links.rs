@@ -43,6 +43,8 @@ struct Shared {
     world: Weak<World>,
     /// By rank.
     closed: Box<[AtomicBool]>,
+    /// Those that the other side has closed.
+    from_there: Box<[AtomicBool]>,
     /// What had been imported over connections that the other side has closed: to be released elsewhere.
     released: Mutex<Vec<Box<dyn Send>>>,
     /// Parts of texts, by the rank that sends them, and its number for the text.
@@ -124,7 +126,12 @@ impl Handler for Shared {
                     parts.entry(key).or_default().extend_from_slice(part);
                 }
             }
-            CLOSE => self.close(rank),
+            CLOSE => {
+                if let Some(closed) = self.from_there.get(usize::from(rank)) {
+                    closed.store(true, Ordering::Release);
+                }
+                self.close(rank);
+            }
             OPEN => self.open(rank),
             _ => {}
         }
@@ -144,8 +151,10 @@ impl Shared {
     }
 
     fn open(&self, rank: u16) {
-        if let Some(closed) = self.closed.get(usize::from(rank)) {
-            closed.store(false, Ordering::Release);
+        for closed in [&self.from_there, &self.closed] {
+            if let Some(closed) = closed.get(usize::from(rank)) {
+                closed.store(false, Ordering::Release);
+            }
         }
     }
 }
@@ -157,6 +166,7 @@ impl Links {
             shared: Arc::new(Shared {
                 world: Arc::downgrade(world),
                 closed: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
+                from_there: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
                 released: Mutex::default(),
                 parts: Mutex::default(),
                 printer: Printer {
@@ -261,7 +271,12 @@ impl Links {
         if !self.is_untold(rank) {
             self.untold.lock().push(rank);
         }
-        let told = self.tell(by, rank, CLOSE, &[], deadline);
+        let mut told = self.tell(by, rank, CLOSE, &[], deadline);
+        let from_there = &self.shared.from_there[usize::from(rank)];
+        if told.is_err() && from_there.load(Ordering::Acquire) {
+            // It has closed the connection itself meanwhile, and perhaps left.
+            told = Ok(());
+        }
         // Who has died need not be told any more.
         if told != Err(Error::Timeout) {
             self.untold.lock().retain(|untold| *untold != rank);
@@ -276,10 +291,13 @@ impl Links {
         rank: u16,
         deadline: Deadline,
     ) -> unipgas_core::Result<()> {
-        if u32::from(rank) != by.world.rank() {
-            self.tell(by, rank, OPEN, &[], deadline)?;
+        let told = match u32::from(rank) == by.world.rank() {
+            true => Ok(()),
+            false => self.tell(by, rank, OPEN, &[], deadline),
+        };
+        if told.is_ok() {
+            self.shared.open(rank);
         }
-        self.shared.open(rank);
-        Ok(())
+        told
     }
 }

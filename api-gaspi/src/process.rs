@@ -222,15 +222,14 @@ impl Process {
     pub fn connect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         let deadline = deadline(timeout);
-        let connection = (self.world)
-            .connect_within(u32::from(rank), deadline)
-            .map_err(from_engine)?;
-        if connection.life() == Life::Dead {
-            return Err(Status::Error);
+        match self.world.connect_within(u32::from(rank), deadline) {
+            Ok(connection) if connection.life() == Life::Dead => return Err(Status::Error),
+            Ok(_) => {}
+            Err(error) => return self.unless_left(rank, Err(error)),
         }
         if self.links.is_closed(rank.into()) {
             let opened = self.links.open(&self.telling(), rank, deadline);
-            opened.map_err(from_engine)?;
+            self.unless_left(rank, opened)?;
         }
         Ok(())
     }
@@ -252,7 +251,18 @@ impl Process {
             }
         }
         let closed = self.links.close(&self.telling(), rank, deadline);
-        closed.map_err(from_engine)
+        self.unless_left(rank, closed)
+    }
+
+    /// What has come of telling a rank something: nothing is wrong if it has left, or does so now.
+    fn unless_left(&self, rank: u16, told: unipgas_core::Result<()>) -> Result<()> {
+        match told {
+            // Nobody takes messages there any more.
+            Err(Error::StaleRegion | Error::Unsupported) => Ok(()),
+            Err(Error::Timeout) => Err(Status::Timeout),
+            Err(_) if self.world.lives_now(rank.into()) == Life::Left => Ok(()),
+            told => told.map_err(from_engine),
+        }
     }
 
     /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.
