@@ -80,6 +80,13 @@ fn learn(ctx: &Ctx, dead: u32) -> Verdict {
     }
 }
 
+/// A barrier that everybody has left: who is still in it when another dies gets the error there.
+fn all_here(ctx: &Ctx) -> Verdict {
+    barrier()?;
+    ctx.sync();
+    Ok(())
+}
+
 /// Dies a little later: what it has posted to the others before is its own until it has arrived.
 fn dies(ctx: &Ctx) -> ! {
     pause(NAP);
@@ -89,7 +96,7 @@ fn dies(ctx: &Ctx) -> ! {
 /// The last rank dies while the others are in `call`, which must end with an error. All learn who died.
 fn ends(ctx: &Ctx, what: &str, call: impl Fn() -> i32) -> Verdict {
     let victim = ctx.size - 1;
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == victim {
         dies(ctx);
     }
@@ -116,7 +123,7 @@ fn healthy_at_start(ctx: &Ctx) -> Verdict {
 }
 
 fn corrupt_after_death(ctx: &Ctx) -> Verdict {
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == 1 {
         dies(ctx);
     }
@@ -134,7 +141,7 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_never_comes(ctx: &Ctx) -> Verdict {
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == 0 {
         dies(ctx);
     }
@@ -197,7 +204,7 @@ fn create_ends(ctx: &Ctx) -> Verdict {
 fn wait_ends(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 1 << 20)?;
     memory.set(0, 5);
-    barrier()?;
+    all_here(ctx)?;
     let victim = ctx.size - 1;
     if ctx.rank == victim {
         dies(ctx);
@@ -237,7 +244,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
 
 fn wait_of_others(ctx: &Ctx) -> Verdict {
     segment(0, 4096)?;
-    barrier()?;
+    all_here(ctx)?;
     let victim = ctx.size - 1;
     if ctx.rank == victim {
         dies(ctx);
@@ -266,7 +273,7 @@ fn wait_of_others(ctx: &Ctx) -> Verdict {
 
 fn atomics_end(ctx: &Ctx) -> Verdict {
     segment(0, 8)?;
-    barrier()?;
+    all_here(ctx)?;
     let victim = ctx.size - 1;
     if ctx.rank == victim {
         dies(ctx);
@@ -364,7 +371,7 @@ fn other_groups_go_on(ctx: &Ctx) -> Verdict {
     if ctx.rank != victim {
         group = group_of(&[0, 1, 2])?;
     }
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == victim {
         dies(ctx);
     }
@@ -444,7 +451,7 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
 }
 
 fn ping_the_dead(ctx: &Ctx) -> Verdict {
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == 1 {
         dies(ctx);
     }
@@ -463,7 +470,7 @@ fn ping_the_dead(ctx: &Ctx) -> Verdict {
 fn term_without_the_dead(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(LONG));
     segment(0, 1 << 16)?;
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == 0 {
         dies(ctx);
     }

@@ -597,6 +597,7 @@ fn with_others(ctx: &Ctx) -> Verdict {
 fn send_ends(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     barrier()?;
+    ctx.sync();
     let victim = ctx.size - 1;
     if ctx.rank == victim {
         pause(20);
@@ -621,6 +622,7 @@ fn send_ends(ctx: &Ctx) -> Verdict {
 fn receive_ends(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 64)?;
     barrier()?;
+    ctx.sync();
     let victim = ctx.size - 1;
     if ctx.rank == victim {
         pause(20);

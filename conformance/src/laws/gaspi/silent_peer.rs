@@ -158,6 +158,8 @@ fn dead(ctx: &Ctx) -> Verdict {
     const MANY: u64 = 400;
     let memory = segment(0, 8)?;
     barrier()?;
+    // Who is still in a barrier when another dies gets the error there.
+    ctx.sync();
     match ctx.rank {
         0 => threads(2, |thread| {
             let mut before = 9;
