@@ -38,9 +38,10 @@ pub struct Args {
     /// Begins each line of output with the rank that wrote it
     #[arg(long)]
     tag: bool,
-    /// Lets the others go on when a process fails
-    #[arg(long)]
-    keep_going: bool,
+    /// Lets the others go on when a process fails; "where-possible": if the launcher of the hosts cannot do that, they end
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value_t = KeepGoing::Never,
+          default_missing_value = "always", hide_default_value = true)]
+    keep_going: KeepGoing,
     /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
@@ -60,6 +61,15 @@ Examples:
   unipgas run --hosts a,b -n 8 ./program
   unipgas run --hostfile FILE -n 8 --launcher-args \"--mca plm_rsh_agent rsh\" ./program
   unipgas run --hosts \"$SLURM_JOB_NODELIST\" -n 8 --dry-run ./program";
+
+/// Whether the others go on when a process fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KeepGoing {
+    #[value(hide = true)]
+    Never,
+    WherePossible,
+    Always,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Bind {
@@ -350,7 +360,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.backend = args.backend.or(environment.backend);
     launch.seed = args.seed.or(environment.seed);
     launch.bind = policy(args.bind);
-    launch.keep_going = args.keep_going;
+    launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = if args.tag {
         Output::Tag
     } else {

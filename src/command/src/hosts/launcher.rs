@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::list::Share;
-use crate::run::Bind;
+use crate::run::{Bind, KeepGoing};
 
 /// Whose launcher it is, which says how its options are spelt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct Job<'a> {
     pub shares: &'a [Share],
     pub bind: Bind,
     pub tag: bool,
-    pub keep_going: bool,
+    pub keep_going: KeepGoing,
     /// What the processes of all hosts must find in their environment, besides what the launcher gives them.
     pub variables: &'a [(String, OsString)],
     /// For srun: how it tells ranks, where that has to be said.
@@ -175,8 +175,8 @@ fn srun(job: &Job<'_>, words: &mut Words) {
     // Ranks as they are listed, not in the order in which the cluster knows its nodes.
     words.add(&["--distribution=arbitrary", "--export=ALL", "--input=0"]);
     words.add(&[match job.keep_going {
-        true => "--kill-on-bad-exit=0",
-        false => "--kill-on-bad-exit=1",
+        KeepGoing::Never => "--kill-on-bad-exit=1",
+        KeepGoing::WherePossible | KeepGoing::Always => "--kill-on-bad-exit=0",
     }]);
     match job.bind {
         // Clusters that cannot bind complain of "none" as well.
@@ -208,15 +208,16 @@ fn mpirun(kind: Kind, job: &Job<'_>, words: &mut Words) {
     words.add_if(job.tag && is_prte, &["--output", "tag"]);
     words.add_if(job.tag && !is_prte, &["--tag-output"]);
     let continuous: &[&str] = &["--runtime-options", "continuous"];
-    words.add_if(job.keep_going && is_prte, continuous);
-    words.add_if(job.keep_going && !is_prte, &["--enable-recovery"]);
+    let keep_going = job.keep_going != KeepGoing::Never;
+    words.add_if(keep_going && is_prte, continuous);
+    words.add_if(keep_going && !is_prte, &["--enable-recovery"]);
     for (name, _) in job.variables {
         words.add(&["-x", name]);
     }
 }
 
 fn hydra(job: &Job<'_>, words: &mut Words) -> Result<(), String> {
-    if job.keep_going {
+    if job.keep_going == KeepGoing::Always {
         return Err(
             "--keep-going: MPICH's launcher ends all when one fails; Open MPI's and srun can do it (--launcher)"
                 .into(),
@@ -316,7 +317,7 @@ mod tests {
         hosts: &'static [(&'static str, u32)],
         bind: Bind,
         tag: bool,
-        keep_going: bool,
+        keep_going: KeepGoing,
     }
 
     fn told(kind: Kind, wish: &Wish) -> Result<String, String> {
@@ -346,13 +347,13 @@ mod tests {
             hosts: &[("b", 2), ("a", 1)],
             bind: Bind::None,
             tag: false,
-            keep_going: false,
+            keep_going: KeepGoing::Never,
         };
         let full = Wish {
             hosts: &[("a", 1), ("b", 1), ("a", 1)],
             bind: Bind::Core,
             tag: true,
-            keep_going: true,
+            keep_going: KeepGoing::Always,
         };
         for (kind, of_plain, of_full) in [
             (
@@ -380,7 +381,7 @@ mod tests {
             }
         }
         let numa = Wish {
-            keep_going: false,
+            keep_going: KeepGoing::WherePossible,
             bind: Bind::Numa,
             ..full
         };

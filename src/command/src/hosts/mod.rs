@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use unipgas::core::job::launch::find_program;
 
-use crate::run::Bind;
+use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
 use launcher::{Job, Kind, Launcher, Machine};
 pub use list::Share;
@@ -42,7 +42,7 @@ pub struct Place {
 pub struct Program<'a> {
     pub bind: Bind,
     pub tag: bool,
-    pub keep_going: bool,
+    pub keep_going: KeepGoing,
     /// What the environment gets on all hosts.
     pub variables: Vec<(String, OsString)>,
     /// The program's file, and its arguments.
@@ -250,7 +250,7 @@ mod tests {
         let program = Program {
             bind: Bind::None,
             tag: false,
-            keep_going: false,
+            keep_going: KeepGoing::Never,
             variables: vec![("UNIPGAS_BACKEND".into(), "a b".into())],
             path: Path::new("./p"),
             args: &[],
