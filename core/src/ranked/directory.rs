@@ -4,7 +4,7 @@
 //! while they are at rest.
 
 use std::mem::{offset_of, size_of};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 use parking_lot::Mutex;
@@ -70,8 +70,13 @@ pub fn visibility_word(id: usize, rank: usize, ranks: usize) -> usize {
     BITS + 8 * (id * ranks.div_ceil(64) + rank / 64)
 }
 
+/// Offset of the word that holds which incarnation of rank `rank` the owner knows.
+pub fn incarnation_word(rank: usize, ranks: usize) -> usize {
+    BITS + 8 * REGION_IDS * ranks.div_ceil(64) + 4 * rank
+}
+
 fn directory_len(ranks: usize) -> usize {
-    BITS + 8 * REGION_IDS * ranks.div_ceil(64)
+    incarnation_word(ranks, ranks)
 }
 
 /// A listed thing, as read by a peer.
@@ -141,6 +146,12 @@ impl Directory {
         self.bits(visibility_word(id, rank, self.ranks))?
             .fetch_or(1 << (rank % 64), Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Which incarnation of `rank`, which must be below the number of ranks, this process knows.
+    pub fn incarnation(&self, rank: u32) -> Result<&AtomicU32> {
+        self.region
+            .word(incarnation_word(rank as usize, self.ranks))
     }
 
     /// Takes `id` off the list.

@@ -3,5 +3,6 @@
 pub mod central;
 pub mod directory;
 pub mod group;
+mod replacement;
 pub mod schedule;
 pub mod world;

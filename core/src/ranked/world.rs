@@ -2,12 +2,11 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::Zeroable;
 use once_cell::race::OnceBox;
-use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
 use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
@@ -39,7 +38,7 @@ const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
 /// How long an end may go unnoticed here once the memory has gone.
 const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
-const HEALTHY: u8 = 0;
+pub(super) const HEALTHY: u8 = 0;
 const LEFT: u8 = 1;
 const DEAD: u8 = 2;
 
@@ -79,9 +78,11 @@ impl Imports {
 
 /// What this process knows of a rank that it talks to.
 #[derive(Default)]
-struct PeerPlace {
-    connection: OnceCell<Connection>,
-    directory: OnceCell<RemoteRegion>,
+pub(super) struct PeerPlace {
+    /// Of which process the rest is.
+    pub incarnation: u32,
+    pub connection: Option<Connection>,
+    pub directory: Option<RemoteRegion>,
 }
 
 /// One rank's view of its job.
@@ -95,8 +96,10 @@ pub struct World {
     /// Where ranks of other hosts ask this process to end.
     _interrupts: Option<Region>,
     /// A rank that is never talked to costs a pointer here, too.
-    peers: Box<[OnceBox<PeerPlace>]>,
-    lives: Box<[AtomicU8]>,
+    peers: Box<[OnceBox<Mutex<PeerPlace>>]>,
+    pub(super) lives: Box<[AtomicU8]>,
+    /// Ranks that the program has been told to be dead.
+    pub(super) shown: Box<[AtomicBool]>,
     imports: Imports,
     /// The library's own traffic.
     service: Endpoint,
@@ -126,9 +129,10 @@ impl World {
     /// order at all ranks.
     pub fn join(engine: Engine, job: Job) -> Result<Self> {
         let mut joined = JOINED.lock();
+        let life_cycle = (joined.life_cycles + 1).max(job.bootstrap().first_cycle());
         // Where it fails nothing was told to anybody: the next try is the same life cycle.
-        let mut world = World::new(engine, job, joined.life_cycles + 1)?;
-        joined.life_cycles += 1;
+        let mut world = World::new(engine, job, life_cycle)?;
+        joined.life_cycles = life_cycle;
         joined.active += 1;
         world.joined = true;
         Ok(world)
@@ -154,6 +158,7 @@ impl World {
             _interrupts: interrupts,
             peers: (0..ranks).map(|_| OnceBox::new()).collect(),
             lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
+            shown: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
             service,
             limbo: Limbo::of_threads(),
@@ -179,9 +184,11 @@ impl World {
         connection.import(&key).map_err(|e| self.blame(rank, e))
     }
 
-    /// Waits until every rank of the job has published itself. Errors: [`Error::Timeout`] (call again), [`Error::RankDead`].
+    /// Waits until every rank of the job has published itself; a process that takes the place of a dead one does not wait for the dead.
+    /// Errors: [`Error::Timeout`] (call again), [`Error::RankDead`].
     pub fn meet(&self, deadline: Deadline) -> Result<()> {
-        self.job.fence(self.life_cycle, deadline)
+        self.job.fence(self.life_cycle, deadline)?;
+        self.know_who_is_there()
     }
 
     /// The engine.
@@ -209,28 +216,33 @@ impl World {
 
     /// Makes sure that `rank` can be communicated with; whatever needs a rank does so by itself, when it needs it first.
     /// Errors: [`Error::InvalidArgument`], [`Error::RankDead`] also for one that has left, [`Error::Unreachable`].
-    pub fn connect(&self, rank: u32) -> Result<&Connection> {
+    pub fn connect(&self, rank: u32) -> Result<Connection> {
         self.connect_within(rank, Deadline::Never)
     }
 
     /// As [`World::connect`]; [`Error::Timeout`] where the rank has to answer, and does not.
-    pub fn connect_within(&self, rank: u32, deadline: Deadline) -> Result<&Connection> {
-        let connection = &self.place(rank)?.connection;
+    pub fn connect_within(&self, rank: u32, deadline: Deadline) -> Result<Connection> {
+        let place = self.place(rank)?;
+        let incarnation = self.incarnation_of(rank);
         if self.life(rank) == Life::Dead {
             return Err(Error::RankDead(rank));
         }
-        if let Some(connection) = connection.get() {
-            return Ok(connection);
+        if let Some(connection) = &place.lock().connection {
+            return Ok(connection.clone());
         }
         let address = self.fetch_bundle(rank, "address")?;
-        // Not in the cell's care: who can wait for ever would hold up who cannot.
+        // Not under the lock: who can wait for ever would hold up who cannot.
         let deadline = deadline.not_before(FIRST_CONTACT);
         let new = self.engine.connect_within(&address, deadline);
         let new = new.map_err(|e| self.blame(rank, e))?;
-        Ok(connection.get_or_init(|| new))
+        let mut place = place.lock();
+        if place.incarnation != incarnation {
+            return Err(Error::RankDead(rank));
+        }
+        Ok(place.connection.get_or_insert(new).clone())
     }
 
-    fn place(&self, rank: u32) -> Result<&PeerPlace> {
+    pub(super) fn place(&self, rank: u32) -> Result<&Mutex<PeerPlace>> {
         let place = self
             .peers
             .get(rank as usize)
@@ -238,8 +250,9 @@ impl World {
         Ok(place.get_or_init(Box::default))
     }
 
-    fn connection(&self, rank: u32) -> Option<&Connection> {
-        self.peers.get(rank as usize)?.get()?.connection.get()
+    fn connection(&self, rank: u32) -> Option<Connection> {
+        let place = self.peers.get(rank as usize)?.get()?;
+        place.lock().connection.clone()
     }
 
     /// Other ranks that this one has connected to so far. Each costs a mapping and a descriptor, so they are few where ranks are many.
@@ -252,6 +265,8 @@ impl World {
 
     fn fetch_bundle(&self, rank: u32, what: &str) -> Result<Address> {
         let bytes = self.job.fetch(rank, what, self.life_cycle, Deadline::Now)?;
+        // It may be what the next process has published.
+        self.check_incarnation(rank)?;
         Bundle::from_bytes(&bytes)
     }
 
@@ -283,22 +298,33 @@ impl World {
         found.map_or(error, Error::RankDead)
     }
 
-    fn peer_directory(&self, rank: u32, deadline: Deadline) -> Result<&RemoteRegion> {
-        let directory = &self.place(rank)?.directory;
-        if let Some(directory) = directory.get() {
-            return Ok(directory);
+    fn peer_directory(&self, rank: u32, deadline: Deadline) -> Result<RemoteRegion> {
+        let place = self.place(rank)?;
+        let incarnation = self.incarnation_of(rank);
+        if let Some(directory) = &place.lock().directory {
+            return Ok(directory.clone());
         }
         let connection = self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, "directory")?;
         // As in `connect_within`.
         let imported = connection.import_within(&key, deadline);
         let imported = imported.map_err(|e| self.blame(rank, e))?;
-        Ok(directory.get_or_init(|| imported))
+        let mut place = place.lock();
+        if place.incarnation != incarnation {
+            return Err(Error::RankDead(rank));
+        }
+        Ok(place.directory.get_or_insert(imported).clone())
     }
 
     /// Reads at `offset` of the directory of `rank`.
-    fn read(&self, rank: u32, offset: usize, into: &mut [u8], deadline: Deadline) -> Result<()> {
-        let region = self.peer_directory(rank, deadline)?;
+    pub(super) fn read(
+        &self,
+        rank: u32,
+        offset: usize,
+        into: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<()> {
+        let region = &self.peer_directory(rank, deadline)?;
         let at = Remote { region, offset };
         self.service
             .read(&self.engine, at, into, deadline)
@@ -379,6 +405,7 @@ impl World {
         if id >= REGION_IDS {
             return Err(Error::StaleRegion);
         }
+        let incarnation = self.incarnation_of(rank);
         let deadline = deadline.not_before(FIRST_CONTACT);
         let entry: Option<RegionEntry> = self.read_entry(rank, region_entry(id), deadline)?;
         let mut bits = 0u64;
@@ -404,6 +431,12 @@ impl World {
             // - came from Box::into_raw above, and the swap gave it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
             self.limbo.retire(old, 1);
+        }
+        if self.incarnation_of(rank) != incarnation {
+            // Of the process before: nobody may find it any more.
+            let gone = self.forget(rank).into_iter();
+            gone.for_each(|one| self.limbo.retire(one, 1));
+            return Err(Error::RankDead(rank));
         }
         // SAFETY:
         // - just made; kept until the call is over.
@@ -527,7 +560,7 @@ impl World {
         for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
             let connection = self.connection(rank);
             if changed || connection.is_some() {
-                self.look_at(rank, connection);
+                self.look_at(rank, connection.as_ref());
             }
         }
         self.changes_seen.store(changes, Ordering::Release);
@@ -539,7 +572,11 @@ impl World {
             return;
         }
         let seen = connection.map_or(Life::Alive, Connection::life);
-        let told = self.job.bootstrap().state(rank).ok();
+        // The state is that of the process that is there now.
+        let told = match self.check_incarnation(rank) {
+            Ok(()) => self.job.bootstrap().state(rank).ok(),
+            Err(_) => Some(RankState::Dead),
+        };
         let life = match (seen, told) {
             (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
             (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
@@ -575,7 +612,14 @@ impl World {
         self.look(true);
         let known = self.deaths.load(Ordering::Acquire);
         self.acknowledged.store(known, Ordering::Release);
-        (0..self.size()).map(|rank| self.life(rank)).collect()
+        let told = |rank| {
+            let life = self.life(rank);
+            if life == Life::Dead {
+                self.shown[rank as usize].store(true, Ordering::Release);
+            }
+            life
+        };
+        (0..self.size()).map(told).collect()
     }
 
     /// Looks at the lives of the ranks if the launcher has seen another one die. Asks only what costs nothing.

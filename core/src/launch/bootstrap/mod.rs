@@ -85,6 +85,33 @@ pub trait Bootstrap: Send + Sync {
     /// [`Error::InvalidArgument`] for a rank that the job does not have.
     fn state(&self, rank: u32) -> Result<RankState>;
 
+    /// How many processes have had this rank before this one, which has taken the place of a dead one then.
+    fn incarnation(&self) -> u32 {
+        0
+    }
+
+    /// How many processes of `rank` have died.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a rank that the job does not have.
+    fn died(&self, rank: u32) -> Result<u32> {
+        Ok(u32::from(self.state(rank)? == RankState::Dead))
+    }
+
+    /// The last incarnation of `rank` that can be talked to: it has published all that the others need.
+    ///
+    /// # Errors
+    /// As [`died`](Self::died).
+    fn present(&self, rank: u32) -> Result<u32> {
+        let _ = rank;
+        Ok(0)
+    }
+
+    /// The cycle in which this process begins: that in which the process has died whose place it has taken.
+    fn first_cycle(&self) -> u32 {
+        1
+    }
+
     /// Looks for deaths that nobody tells of. System calls: not for fast paths.
     fn look(&self) {}
 

@@ -14,12 +14,14 @@ use crate::{Deadline, Error, Result};
 pub struct Ranked {
     board: Board,
     rank: u32,
+    incarnation: u32,
     /// Hosts that the ranks play, one after the other.
     hosts: u32,
 }
 
 impl Ranked {
-    /// Takes part as `rank`. Errors: [`Error::InvalidArgument`] for a rank that the job does not have.
+    /// Takes part as `rank`, in the place of a process that has died if one has. Errors: [`Error::InvalidArgument`] for a rank that the job does not have;
+    /// [`Error::Unreachable`]: another process has taken the place.
     pub fn new(board: Board, rank: u32) -> Result<Self> {
         if rank >= board.size() {
             return Err(Error::InvalidArgument(format!(
@@ -27,10 +29,20 @@ impl Ranked {
                 board.size()
             )));
         }
+        if board.state(rank)? == RankState::Dead && !board.begin_again(rank)? {
+            return Err(Error::Unreachable(format!(
+                "another process has just taken the place of rank {rank}"
+            )));
+        }
         board.set_pid(rank, std::process::id())?;
         board.set_state(rank, RankState::Joined)?;
         let hosts = host::played()?.map_or(1, |(hosts, _)| hosts);
-        Ok(Ranked { board, rank, hosts })
+        Ok(Ranked {
+            incarnation: board.died(rank)?,
+            board,
+            rank,
+            hosts,
+        })
     }
 }
 
@@ -86,7 +98,32 @@ impl Bootstrap for Ranked {
     }
 
     fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
-        fence(&self.board, self.rank, cycle, deadline, |_| true, || Ok(()))
+        if self.incarnation == 0 {
+            return fence(&self.board, self.rank, cycle, deadline, |_| true, || Ok(()));
+        }
+        self.board.set_present(self.rank, self.incarnation)?;
+        // Those that are dead now come later, or never.
+        let living = |rank| self.board.state(rank) != Ok(RankState::Dead);
+        fence(&self.board, self.rank, cycle, deadline, living, || Ok(()))
+    }
+
+    fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    fn died(&self, rank: u32) -> Result<u32> {
+        self.board.died(rank)
+    }
+
+    fn present(&self, rank: u32) -> Result<u32> {
+        self.board.present(rank)
+    }
+
+    fn first_cycle(&self) -> u32 {
+        match self.incarnation {
+            0 => 1,
+            _ => self.board.epoch(self.rank).unwrap_or(1).max(1),
+        }
     }
 
     fn deaths(&self) -> &AtomicU32 {

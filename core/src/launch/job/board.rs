@@ -19,6 +19,7 @@ use crate::{Error, Result, descriptor};
 
 mod lives;
 mod mirror;
+mod replacement;
 mod slot;
 
 pub use lives::RankState;
@@ -35,7 +36,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -67,6 +68,8 @@ const R_WANTED: usize = 12;
 const R_START: usize = 16;
 const R_AFAR: usize = 24;
 const R_ENDED: usize = 28;
+const R_DEATHS: usize = 32;
+const R_PRESENT: usize = 36;
 
 /// One attachment to the board of a job. Any number may exist in any number of processes.
 #[derive(Debug)]

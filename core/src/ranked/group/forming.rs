@@ -68,6 +68,10 @@ impl Forming {
             group: Some(Box::new(Group {
                 world: world.clone(),
                 members: members.into(),
+                incarnations: members
+                    .iter()
+                    .map(|rank| world.incarnation_of(*rank))
+                    .collect(),
                 name,
                 arena: Arena::new(arena)?,
                 peers: members.iter().map(|_| OnceBox::new()).collect(),
@@ -87,11 +91,10 @@ impl Forming {
         let engine = group.world.engine();
         let mut since = None;
         while let Some(member) = self.awaited.last() {
-            let rank = group.members[*member as usize];
             let (mut looks, mut pause) = (0, PAUSE.0);
             engine.wait(
                 deadline,
-                &mut || group.world.check_ranks(&[rank], &mut since),
+                &mut || group.check_one(*member, &mut since),
                 || {
                     looks += 1;
                     if looks > LOOKS {

@@ -90,7 +90,7 @@ impl Group {
         let mut since = None;
         engine.wait_for(
             deadline,
-            &mut || self.world.check_ranks(&self.members, &mut since),
+            &mut || self.check(&mut since),
             || {
                 let told = is_reached(own.load(Ordering::Acquire), number)
                     || mapped

@@ -93,6 +93,8 @@ struct Walk {
 pub struct Group {
     world: Arc<World>,
     members: Box<[u32]>,
+    /// Which processes the members are.
+    incarnations: Box<[u32]>,
     name: [u64; 2],
     arena: Arena,
     /// The members' arenas, as far as they have been needed: collectives touch a few of many.
@@ -239,6 +241,14 @@ impl Group {
             parts[..closed].iter().for_each(|part| part.open());
         }
         closed == parts.len()
+    }
+
+    /// Whether other processes have become one of the ranks since: the group is of no use any more.
+    pub fn is_outdated(&self) -> bool {
+        let replaced = self
+            .world
+            .first_replaced(&self.members, &self.incarnations);
+        replaced.is_some()
     }
 
     /// The ranks of the members, ascending.
@@ -562,7 +572,7 @@ impl Group {
         let mut since: Option<Instant> = None;
         self.world.engine().wait_for(
             deadline,
-            &mut || self.world.check_ranks(&self.members, &mut since),
+            &mut || self.check(&mut since),
             || {
                 let found = look();
                 if found.is_none() {
@@ -571,6 +581,18 @@ impl Group {
                 found
             },
         )
+    }
+
+    /// Errors: one of the members is not there any more.
+    fn check(&self, since: &mut Option<Instant>) -> Result<()> {
+        let world = &self.world;
+        world.check_processes(&self.members, &self.incarnations, since)
+    }
+
+    fn check_one(&self, member: u32, since: &mut Option<Instant>) -> Result<()> {
+        let one = member as usize..member as usize + 1;
+        let (ranks, incarnations) = (&self.members[one.clone()], &self.incarnations[one]);
+        self.world.check_processes(ranks, incarnations, since)
     }
 
     fn settle(&self, deadline: Deadline) -> Result<()> {

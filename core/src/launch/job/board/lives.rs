@@ -66,11 +66,15 @@ impl Board {
     }
 
     /// Marks `rank` dead and then counts it in [`deaths`](Board::deaths). The launcher does this when the process of a
-    /// rank has ended without having left the job. Once per rank: a second call changes nothing.
+    /// rank has ended without having left the job. Once per process: a second call changes nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn mark_dead(&self, rank: u32) -> Result<()> {
+        if self.state(rank)? != RankState::Dead {
+            // Before the state is seen, and another process begins in its place.
+            self.count_death(rank)?;
+        }
         let old = self
             .record(rank, R_STATE)?
             .swap(RankState::Dead as u32, Ordering::AcqRel);
@@ -83,7 +87,7 @@ impl Board {
         Ok(())
     }
 
-    /// How many ranks have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
+    /// How many processes have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
     #[inline]
     pub fn deaths(&self) -> u32 {
         self.death_count().load(Ordering::Relaxed)

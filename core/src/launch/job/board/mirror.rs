@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use super::{
-    Board, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_ENDED, R_EPOCH, R_STATE, RankState,
-    SLOTS_PER_RANK, slot::S_SEQ,
+    Board, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH, R_PRESENT,
+    R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
 
@@ -20,11 +20,15 @@ pub(in crate::launch::job) struct Told {
     state: u32,
     epoch: u32,
     ended: u32,
+    died: u32,
+    present: u32,
     slots: [u32; SLOTS_PER_RANK],
 }
 
-/// Rank, state, epoch, whether the process has ended: before what is published.
-const HEAD: usize = 16;
+/// Rank, state, epoch, whether the process has ended, how many have died, and which one is present: before what is published.
+const HEAD: usize = 24;
+/// More processes of a rank have not died.
+const MANY: u32 = 1 << 20;
 
 impl Board {
     /// From now on [`await_news`](Board::await_news) is told of whatever is written.
@@ -111,7 +115,9 @@ impl Board {
         // What follows was written before these.
         let mut now = Told {
             ended: word(R_ENDED).ok()?,
+            present: word(R_PRESENT).ok()?,
             state: word(R_STATE).ok()?,
+            died: word(R_DEATHS).ok()?,
             epoch: word(R_EPOCH).ok()?,
             slots: told.slots,
         };
@@ -142,7 +148,14 @@ impl Board {
             return None;
         }
         let mut bytes = Vec::with_capacity(HEAD);
-        for word in [rank, now.state, now.epoch, now.ended] {
+        for word in [
+            rank,
+            now.state,
+            now.epoch,
+            now.ended,
+            now.died,
+            now.present,
+        ] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (key, value) in published {
@@ -175,10 +188,23 @@ impl Board {
         true
     }
 
+    /// So many processes of `rank` have died, and it is in `state` now.
+    fn take_deaths(&self, rank: u32, died: u32, state: RankState) -> Result<()> {
+        while self.died(rank)? < died {
+            self.begin_again(rank)?;
+            self.mark_dead(rank)?;
+        }
+        match state {
+            RankState::Dead => self.mark_dead(rank),
+            _ => self.begin_again(rank).map(drop),
+        }
+    }
+
     fn take_some(&self, bytes: &[u8]) -> Option<()> {
         let (head, mut rest) = bytes.split_at_checked(HEAD)?;
         let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
         let (rank, state, epoch, ended) = (word(0)?, word(4)?, word(8)?, word(12)?);
+        let (died, present) = (word(16)?, word(20)?);
         if self.is_afar(rank) != Ok(true) {
             return None;
         }
@@ -198,14 +224,16 @@ impl Board {
             return None;
         }
         self.arrive(rank, epoch).ok()?;
+        let state = RankState::from_word(state);
+        self.take_deaths(rank, died.min(MANY), state).ok()?;
         if ended != 0 {
             self.set_ended(rank).ok()?;
         }
-        let state = RankState::from_word(state);
-        match state {
-            RankState::Dead => self.mark_dead(rank).ok()?,
-            _ if self.state(rank) != Ok(state) => self.set_state(rank, state).ok()?,
-            _ => {}
+        if self.state(rank) != Ok(state) {
+            self.set_state(rank, state).ok()?;
+        }
+        if self.present(rank) != Ok(present) {
+            self.set_present(rank, present).ok()?;
         }
         // Somebody may be waiting for what it has published, or for its next life cycle.
         self.ring();
@@ -243,6 +271,19 @@ mod tests {
         assert!(other.take(&home.give(1, &mut told).unwrap()));
         assert_eq!(other.fetch(1, "place").unwrap().unwrap(), b"there");
         assert_eq!((other.deaths(), other.is_gone(1)), (1, Ok(true)));
+        home.begin_again(1).unwrap();
+        home.set_state(1, RankState::Joined).unwrap();
+        assert!(other.take(&home.give(1, &mut told).unwrap()));
+        assert_eq!(other.state(1), Ok(RankState::Joined));
+        assert_eq!((other.died(1), other.present(1)), (Ok(1), Ok(0)));
+        home.mark_dead(1).unwrap();
+        home.begin_again(1).unwrap();
+        home.set_state(1, RankState::Joined).unwrap();
+        home.set_present(1, 2).unwrap();
+        assert!(other.take(&home.give(1, &mut told).unwrap()));
+        assert_eq!(other.state(1), Ok(RankState::Joined));
+        assert_eq!((other.deaths(), other.is_gone(1)), (2, Ok(false)));
+        assert_eq!((other.died(1), other.present(1)), (Ok(2), Ok(2)));
     }
 
     #[test]
