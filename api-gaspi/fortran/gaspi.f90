@@ -939,6 +939,13 @@ module gaspi_ext
       integer(gaspi_return_t) :: res
     end function gaspi_proc_local_num
 
+    function gaspi_proc_incarnation(incarnation) &
+        result(res) bind(C, name="gaspi_proc_incarnation")
+      import
+      integer(gaspi_number_t), intent(out) :: incarnation
+      integer(gaspi_return_t) :: res
+    end function gaspi_proc_incarnation
+
     function gaspi_proc_ping(rank, timeout_ms) &
         result(res) bind(C, name="gaspi_proc_ping")
       import

@@ -20,6 +20,12 @@ gaspi_return_t gaspi_proc_local_rank (gaspi_rank_t *local_rank);
 /** Number of processes on the node of this process. */
 gaspi_return_t gaspi_proc_local_num (gaspi_rank_t *local_num);
 
+/**
+ * How many processes have had the rank of this one before, in whose place it has been started (unipgas run --spares). Of unipgas alone; portable
+ * programs find it in the environment: UNIPGAS_INCARNATION, which is not set in a process that is the first.
+ */
+gaspi_return_t gaspi_proc_incarnation (gaspi_number_t *incarnation);
+
 /** Tests whether a process is alive. Errors: INV_RANK. GASPI_ERROR: it has died. */
 gaspi_return_t gaspi_proc_ping (gaspi_rank_t rank, gaspi_timeout_t timeout);
 

@@ -102,6 +102,7 @@ UNIPGAS_SHIFTED (statistic_counter_reset);
 UNIPGAS_SHIFTED (statistic_print_counters);
 UNIPGAS_SHIFTED (initialized);
 UNIPGAS_SHIFTED (proc_local_rank);
+UNIPGAS_SHIFTED (proc_incarnation);
 UNIPGAS_SHIFTED (proc_local_num);
 UNIPGAS_SHIFTED (proc_ping);
 UNIPGAS_SHIFTED (cpu_frequency);

@@ -109,11 +109,8 @@ pub fn init(timeout: u64) -> Result<()> {
             watch(watch::is_on());
             Ok(())
         }
-        Err(Status::Timeout) => Err(Status::Timeout),
-        Err(status) => {
-            phase.initialising = None;
-            Err(status)
-        }
+        // The next call goes on, also when a rank has died: another process may take its place.
+        Err(status) => Err(status),
     }
 }
 

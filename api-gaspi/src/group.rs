@@ -10,7 +10,7 @@ use unipgas_core::group::{Combine, Forming, PAYLOAD};
 use unipgas_core::limbo::Limbo;
 use unipgas_core::{Deadline, Error, Group};
 
-use crate::process::{GROUP_ALL, Process, deadline};
+use crate::process::{GROUP_ALL, Incarnation, Process, deadline};
 use crate::reduce::{Datatype, Operation, combine_elements};
 use crate::status::{Result, Status, from_engine};
 
@@ -60,23 +60,29 @@ impl GroupPlace {
         {
             return Err(Status::ErrActiveColl);
         }
-        self.committed.store(null_mut(), Ordering::Release);
-        self.reduced.store(0, Ordering::Relaxed);
-        if let GroupState::Committed(group) = std::mem::take(&mut *state) {
-            group.release();
-            limbo.retire(group, WEIGHT);
+        match std::mem::take(&mut *state) {
+            GroupState::Committed(group) => self.forget(group, limbo),
+            _ => self.reduced.store(0, Ordering::Relaxed),
         }
         Ok(())
+    }
+
+    /// A group that has been closed is nobody's any more.
+    fn forget(&self, group: Box<Group>, limbo: &Limbo) {
+        self.committed.store(null_mut(), Ordering::Release);
+        self.reduced.store(0, Ordering::Relaxed);
+        group.release();
+        limbo.retire(group, WEIGHT);
     }
 }
 
 /// A group's share of what is worth freeing: it has about 2 kB.
 const WEIGHT: usize = 8;
 
-/// The ranks' hash: with a count of the groups that the same ranks have formed, it is what members know a group by.
-fn fingerprint(members: &[u32]) -> u64 {
+/// The hash of the processes: with a count of the groups that the same ones have formed, it is what members know a group by.
+fn fingerprint(processes: &[Incarnation]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    members.hash(&mut hasher);
+    processes.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -127,7 +133,7 @@ impl Process {
     }
 
     /// Establishes a group (§6.3.3). Errors: [`Status::Timeout`]: call again; [`Status::ErrInvGroup`]; [`Status::ErrInvRank`] if this
-    /// process is not in it. A committed group is left as it is.
+    /// process is not in it. A committed group is left as it is, but if other processes have taken the places of members: then it is formed anew.
     pub fn group_commit(&self, group: u8, timeout: u64) -> Result<()> {
         self.commit_group(group, deadline(timeout))
     }
@@ -144,7 +150,16 @@ impl Process {
         }
     }
 
+    /// One whose members have not met, since other processes have taken the places of some, is to be committed.
     pub(crate) fn conclude_group(&self, group: u8) -> Result<()> {
+        let mut state = self.place(group)?.state();
+        if let GroupState::Forming(members, forming) = &*state
+            && forming.is_outdated()
+        {
+            *state = GroupState::Open(members.clone());
+            return Ok(());
+        }
+        drop(state);
         self.form(group, Forming::conclude)
     }
 
@@ -164,14 +179,21 @@ impl Process {
             return Err(Status::ErrInvRank);
         }
         let mut forming = match std::mem::take(&mut *state) {
-            GroupState::Committed(done) => {
+            GroupState::Committed(done) if !done.is_outdated() => {
                 *state = GroupState::Committed(done);
                 return Ok(());
             }
-            GroupState::Forming(_, forming) => forming,
-            GroupState::Free | GroupState::Open(_) => {
+            GroupState::Forming(_, forming) if !forming.is_outdated() => forming,
+            before => {
+                if let GroupState::Committed(done) = before {
+                    if !done.close() {
+                        *state = GroupState::Committed(done);
+                        return Err(Status::ErrActiveColl);
+                    }
+                    place.forget(done, &self.limbo);
+                }
                 *state = GroupState::Open(members.clone());
-                let name = [fingerprint(&members), self.nth_group_of(&members)];
+                let name = self.name_of_next(&members);
                 Box::new(Forming::new(&self.world, &members, name).map_err(from_engine)?)
             }
         };
@@ -324,12 +346,15 @@ impl Process {
         })
     }
 
-    /// How many groups of exactly these members this process has begun to form before; the same at all of them, since they
-    /// commit their common groups in the same order (§6.3.3).
-    fn nth_group_of(&self, members: &[u32]) -> u64 {
+    /// What the next group of exactly these members is called; the same at all of them, since they commit their common groups in the same
+    /// order (§6.3.3), and a process that has taken the place of another one begins with none.
+    fn name_of_next(&self, members: &[u32]) -> [u64; 2] {
+        let known = |rank: &u32| (*rank, self.world.incarnation_of(*rank));
+        let processes: Box<[_]> = members.iter().map(known).collect();
+        let print = fingerprint(&processes);
         let mut counts = self.group_counts.lock();
-        let count = counts.entry(members.into()).or_insert(0u64);
+        let count = counts.entry(processes).or_insert(0u64);
         *count += 1;
-        *count
+        [print, *count]
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Links {
     shared: Arc<Shared>,
     /// Where the others take such messages.
-    others: Box<[OnceLock<RemoteRegion>]>,
+    others: Box<[Mutex<Option<RemoteRegion>>]>,
     /// Ranks to which connections are closed here, and that have not been told.
     untold: Mutex<Vec<u16>>,
     /// Texts that have been sent.
@@ -175,7 +175,7 @@ impl Links {
                     ended: AtomicBool::new(false),
                 },
             }),
-            others: ranks.map(|_| OnceLock::new()).collect(),
+            others: ranks.map(|_| Mutex::default()).collect(),
             untold: Mutex::default(),
             texts: AtomicU32::new(0),
         }
@@ -196,6 +196,19 @@ impl Links {
     /// Whether it has been closed here, and the rank does not know yet.
     pub fn is_untold(&self, rank: u16) -> bool {
         self.untold.lock().contains(&rank)
+    }
+
+    /// Another process has become the rank: connections to it are open, and what is known of the one before goes.
+    pub fn renew(&self, rank: u16) {
+        if let Some(place) = self.others.get(usize::from(rank)) {
+            *place.lock() = None;
+        }
+        self.untold.lock().retain(|untold| *untold != rank);
+        self.shared
+            .parts
+            .lock()
+            .retain(|(from, _), _| *from != rank);
+        self.shared.open(rank);
     }
 
     /// Where memory may be released.
@@ -231,11 +244,12 @@ impl Links {
     ) -> unipgas_core::Result<()> {
         let place = self.others.get(usize::from(rank));
         let place = place.ok_or_else(|| Error::InvalidArgument("no such rank".into()))?;
-        let region = match place.get() {
+        let known = place.lock().clone();
+        let region = &match known {
             Some(region) => region,
             None => {
                 let found = by.world.published_region(rank.into(), by.name)?;
-                place.get_or_init(|| found)
+                place.lock().insert(found).clone()
             }
         };
         let me = (by.world.rank() as u16).to_le_bytes();

@@ -207,6 +207,12 @@ impl Passive {
         self.end(|request| request.bytes.segment == segment);
     }
 
+    /// Another process has become the rank: requests to the one before end, and its messages are lost. False: one is still being received.
+    pub fn renew(&self, rank: u16) -> bool {
+        self.end(|request| request.rank == rank);
+        self.messenger().mailbox().renew(rank.into())
+    }
+
     /// # Safety
     /// `capacity` bytes at `buffer` are valid for writes during the call.
     unsafe fn receive(
@@ -257,6 +263,9 @@ impl Process {
         // Before the mailbox is locked, where nobody else would get on.
         self.world
             .connect_within(rank.into(), deadline)
+            .map_err(from_engine)?;
+        self.world
+            .await_welcome(rank.into(), deadline)
             .map_err(from_engine)?;
         let request = Request { bytes, rank };
         // SAFETY:

@@ -45,6 +45,9 @@ pub fn deadline(timeout: u64) -> Deadline {
     }
 }
 
+/// A rank, and which of its processes.
+pub(crate) type Incarnation = (u32, u32);
+
 /// An initialised GASPI process. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any
 /// thread, but for [`Process::term`].
 pub struct Process {
@@ -67,7 +70,8 @@ pub struct Process {
     pub(crate) groups: Box<[GroupPlace]>,
     /// Deleted groups, which calls may still be reading.
     pub(crate) limbo: Limbo,
-    pub(crate) group_counts: Mutex<HashMap<Box<[u32]>, u64>>,
+    /// How many groups of these processes there have been.
+    pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
     /// Atomics whose calls have run into their timeouts.
     pub(crate) unfinished: Unfinished<(Place, Asked)>,
@@ -83,6 +87,8 @@ pub struct Process {
 pub struct Initialising {
     world: Arc<World>,
     process: Option<Box<Process>>,
+    /// The group of all with the others.
+    builds: bool,
 }
 
 impl Initialising {
@@ -95,13 +101,16 @@ impl Initialising {
         let world = World::join(engine, job).map_err(|e| tell(&e, code_of(&e)))?;
         let world = Arc::new(world);
         let process = Process::new(&world, *config)?;
-        if config.build_infrastructure != 0 {
+        // The others have met without a process that takes the place of a dead one.
+        let builds = config.build_infrastructure != 0 && process.incarnation() == 0;
+        if builds {
             // Before the ranks meet: then all are there.
             process.begin_group(GROUP_ALL)?;
         }
         Ok(Initialising {
             world,
             process: Some(Box::new(process)),
+            builds,
         })
     }
 
@@ -110,7 +119,7 @@ impl Initialising {
         let deadline = deadline(timeout);
         self.world.meet(deadline).map_err(from_engine)?;
         let process = self.process.as_ref().ok_or(Status::ErrInited)?;
-        if process.config.build_infrastructure != 0 {
+        if self.builds {
             // Programs of release 1.6 use the group of all without committing it. Connections are made when they are needed.
             process.conclude_group(GROUP_ALL)?;
         }
@@ -174,6 +183,18 @@ impl Process {
         self.world.size() as u16
     }
 
+    /// Number of this process among those of its host.
+    pub fn local_rank(&self) -> u16 {
+        let bootstrap = self.world.job().bootstrap();
+        let before = (0..self.world.rank()).filter(|rank| bootstrap.shares_host(*rank));
+        before.count() as u16
+    }
+
+    /// Number of processes on this process's host.
+    pub fn local_num(&self) -> u16 {
+        self.world.job().neighbours() as u16
+    }
+
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.config
@@ -208,9 +229,17 @@ impl Process {
         Ok(())
     }
 
+    /// How many processes have had this rank before; not 0: this one has taken the place of a dead one (§5.3.1).
+    pub fn incarnation(&self) -> u32 {
+        self.world.incarnation_of(self.world.rank())
+    }
+
     /// The health of every process as this one knows it, by rank: true is healthy (§5.5.2). Waits that end because a process has died
-    /// do so until this has been called.
+    /// do so until this has been called. A rank that it has told to be dead is healthy again when another process has taken its place.
     pub fn states(&self) -> Vec<bool> {
+        for rank in self.world.returned() {
+            self.welcome(rank);
+        }
         self.world
             .lives()
             .into_iter()
@@ -218,9 +247,23 @@ impl Process {
             .collect()
     }
 
+    /// From now on `rank` is the process that has taken the dead one's place; not yet, while a message of that one is being received.
+    fn welcome(&self, rank: u32) {
+        self.unfinished
+            .forget(|(place, _)| u32::from(place.rank) == rank);
+        self.links.renew(rank as u16);
+        if self.passive.renew(rank as u16) {
+            // It may have died meanwhile.
+            let _ = self.world.welcome(rank);
+        }
+    }
+
     /// Builds the communication infrastructure to `rank` (§5.4.1).
     pub fn connect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
+        if self.world.has_returned(rank.into()) {
+            self.welcome(rank.into());
+        }
         let deadline = deadline(timeout);
         match self.world.connect_within(u32::from(rank), deadline) {
             Ok(connection) if connection.life() == Life::Dead => return Err(Status::Error),

@@ -106,6 +106,7 @@ pub const EXTENSIONS: &[&str] = &[
     "gaspi_print_affinity_mask",
     "gaspi_printf",
     "gaspi_printf_to",
+    "gaspi_proc_incarnation",
     "gaspi_proc_local_num",
     "gaspi_proc_local_rank",
     "gaspi_proc_ping",

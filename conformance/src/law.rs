@@ -59,6 +59,8 @@ pub struct Law {
     pub ordering: bool,
     /// A process dies on purpose: the law runs in a job of its own, whose survivors go on. The body says by [`Ctx::dies`] who.
     pub needs_kill: bool,
+    /// With [`needs_kill`](Law::needs_kill): other processes take the places of those that die, and run the body as well.
+    pub replaces: bool,
     /// Works on one host only.
     pub one_host: bool,
     /// Takes a link between hosts down ([`Ctx::cuts`]): runs only where that can be done, in a job of its own.
@@ -94,6 +96,7 @@ impl Law {
             procedures,
             ordering: false,
             needs_kill: false,
+            replaces: false,
             one_host: false,
             needs_cut: false,
             kills_launcher: false,

@@ -107,11 +107,7 @@ impl Place {
         let mut looks = Looks::new();
         let mut yields = 0;
         loop {
-            let seen = self.board.fetch(rank, TURN)?;
-            let seen = seen.and_then(|bytes| bytes.try_into().ok());
-            if seen.is_some_and(|bytes| u64::from_le_bytes(bytes) >= turn)
-                || self.board.state(rank)? == RankState::Dead
-            {
+            if self::turn(&self.board, rank) >= turn || self.board.state(rank)? == RankState::Dead {
                 return Ok(());
             }
             meanwhile();
@@ -146,6 +142,13 @@ impl Place {
             let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
         }
     }
+}
+
+/// How often a rank has met the others.
+pub(crate) fn turn(board: &Board, rank: u32) -> u64 {
+    let told = board.fetch(rank, TURN).ok().flatten();
+    told.and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 impl fmt::Debug for Place {

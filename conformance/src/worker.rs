@@ -105,6 +105,7 @@ fn work(args: &[String]) -> Result<bool, String> {
         let count = made.as_ref().map_or(board.size(), |_| 1);
         Seats::map(&file, count)?.take(rank);
     }
+    let turn = crate::place::turn(&board, rank);
     if let Some(wish) = closed::wish()? {
         closed::close(wish);
     }
@@ -113,7 +114,11 @@ fn work(args: &[String]) -> Result<bool, String> {
         clock: number(clock)?,
         log: Arc::new(Log(file)),
         board: Arc::new(board),
-        turns: (0..threads.max(1)).map(|_| Arc::default()).collect(),
+        turns: match threads {
+            // Who takes the place of another one has met the others as often as that had.
+            0 => vec![Arc::new(AtomicU64::new(turn))],
+            _ => (0..threads).map(|_| Arc::default()).collect(),
+        },
         rank,
         threads: threads > 0,
         life_cycle: 0,

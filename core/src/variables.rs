@@ -23,13 +23,17 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 27] = [
+pub const VARIABLES: [Variable; 28] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
         "the rank of this process, set by unipgas run",
     ),
     variable("UNIPGAS_SIZE", "number of processes, set by unipgas run"),
+    variable(
+        "UNIPGAS_INCARNATION",
+        "how many processes have had the rank before, set by unipgas run --spares for those that take the places of others",
+    ),
     variable(
         "UNIPGAS_BIND",
         "what processes are bound to, set by unipgas run",

@@ -62,16 +62,21 @@ procedures! {
     }
 
     fn gaspi_proc_local_rank | pgaspi_proc_local_rank(rank: *mut u16) with process {
-        // All ranks of a job that `unipgas run` starts share the node.
         // SAFETY:
         // - null or valid, by the C contract.
-        unsafe { put(rank, process()?.rank()) }
+        unsafe { put(rank, process()?.local_rank()) }
     }
 
     fn gaspi_proc_local_num | pgaspi_proc_local_num(num: *mut u16) with process {
         // SAFETY:
         // - null or valid, by the C contract.
-        unsafe { put(num, process()?.num()) }
+        unsafe { put(num, process()?.local_num()) }
+    }
+
+    fn gaspi_proc_incarnation | pgaspi_proc_incarnation(incarnation: *mut u32) with process {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        unsafe { put(incarnation, process()?.incarnation()) }
     }
 
     fn gaspi_state_vec_get | pgaspi_state_vec_get(states: *mut i32) with process {

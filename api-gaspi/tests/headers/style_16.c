@@ -73,6 +73,7 @@ extensions (void)
   CHECK (gaspi_initialized (&number));
   CHECK (gaspi_proc_local_rank (&rank));
   CHECK (gaspi_proc_local_num (&rank));
+  CHECK (gaspi_proc_incarnation (&number));
   CHECK (gaspi_cpu_frequency (&frequency));
   CHECK (gaspi_numa_socket (&socket));
   CHECK (gaspi_set_socket_affinity (socket));

@@ -5,7 +5,7 @@ use super::{Sentence, by, not, test, unseen};
 const DUTY: &str = "a duty of the program, which nothing here depends on";
 const PLACE: &str = "where memory lies no procedure tells";
 const FIXED: &str =
-    "a job has the processes that it began with; the survivors of a failure form new groups";
+    "a job has as many ranks as it began with; a process can only take the place of a dead one";
 
 #[rustfmt::skip]
 pub(super) const SENTENCES: &[Sentence] = &[
@@ -133,9 +133,11 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5.3.1", "with it passive communication with all is set up", &["gaspi.passive.send", "gaspi.passive.anyone"]),
     not("5.3.1", "without it no communication is set up", "connections are made by their first use, with it and without it; GASPI_GROUP_ALL is to be committed then"),
     test("5.3.1", "ranks follow the places in the list of hosts: the first one is rank 0", "packaging/run-hosts"),
-    not("5.3.1", "a process on another host can take the place of one that has failed", FIXED),
+    by("5.3.1", "another process can take the place of one that has failed: it has its rank", &["gaspi.replaced.state", "gaspi.replaced.twice", "gaspi.replaced.two", "gaspi.replaced.any-moment"]),
+    by("5.3.1", "it registers with the others, to whom it is healthy then", &["gaspi.replaced.state", "gaspi.replaced.not-before", "gaspi.replaced.segment", "gaspi.replaced.passive"]),
     not("5.3.1", "further processes that are started register with those that run", FIXED),
-    not("5.3.1", "then GASPI_GROUP_ALL is no longer valid for these, and gaspi_proc_num changes", FIXED),
+    by("5.3.1", "then GASPI_GROUP_ALL is no longer valid for these", &["gaspi.replaced.group-all", "gaspi.replaced.group"]),
+    not("5.3.1", "and gaspi_proc_num changes", FIXED),
     by("5.3.1", "the configuration is changed before the call", &["gaspi.config.late"]),
     by("5.3.1", "success: the application has been started on all hosts", &["gaspi.process.init.timeout", "gaspi.process.init"]),
     by("5.3.1", "success with build_infrastructure: communication can be used", &["gaspi.process.init", "gaspi.group.all"]),
@@ -215,7 +217,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("6.1", "only after that it can be used for collective operations", &["gaspi.group.uncommitted"]),
     by("6.1", "the number of groups of a process has a limit, which can be set before initialisation", &["gaspi.config.in-force", "gaspi.config.honoured", "gaspi.group.max"]),
     by("6.1", "after a failure a group is established again, by those that are alive", &["gaspi.failure.survivors", "gaspi.failure.any-moment"]),
-    not("6.1", "with a new process in the place of the failed one", FIXED),
+    by("6.1", "with a new process in the place of the failed one", &["gaspi.replaced.group", "gaspi.replaced.group-all"]),
     test("6.2.1", "groups have a type of their own", "api-gaspi/tests/layout.rs"),
     by("6.2.2", "GASPI_GROUP_ALL is the group of all processes", &["gaspi.group.all", "gaspi.process.no-infrastructure"]),
     by("6.2.2", "it is for collective operations of all", &["gaspi.barrier.all-in", "gaspi.allreduce.operations"]),

@@ -260,6 +260,11 @@ impl<Key: PartialEq> Unfinished<Key> {
         Some(list.remove(at).1)
     }
 
+    /// Those that `which` says are nobody's any more.
+    pub fn forget(&self, which: impl Fn(&Key) -> bool) {
+        self.0.lock().retain(|(key, _)| !which(key));
+    }
+
     /// Keeps one.
     pub fn keep(&self, key: Key, awaited: Awaited) {
         let mut list = self.0.lock();

@@ -270,6 +270,14 @@ impl Mailbox {
         true
     }
 
+    /// Another process has become `peer`: what is left of the one before goes, also messages of it that nobody has received. False: one of
+    /// them is still being received.
+    pub fn renew(&mut self, peer: u32) -> bool {
+        self.bury(peer);
+        self.arrivals.retain(|arrival| arrival.source != peer);
+        self.release(peer)
+    }
+
     /// The context of puts to a peer.
     #[inline(always)]
     pub(super) fn context(&self, peer: u32) -> u64 {

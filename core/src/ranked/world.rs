@@ -247,7 +247,12 @@ impl World {
             .peers
             .get(rank as usize)
             .ok_or_else(|| no_such_rank(rank, self.size()))?;
-        Ok(place.get_or_init(Box::default))
+        Ok(place.get_or_init(|| {
+            Box::new(Mutex::new(PeerPlace {
+                incarnation: self.incarnation_of(rank),
+                ..PeerPlace::default()
+            }))
+        }))
     }
 
     fn connection(&self, rank: u32) -> Option<Connection> {

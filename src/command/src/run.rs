@@ -42,6 +42,9 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value_t = KeepGoing::Never,
           default_missing_value = "always", hide_default_value = true)]
     keep_going: KeepGoing,
+    /// Starts another process in the place of one that fails, up to K times: its rank is joined again (GASPI)
+    #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
+    spares: u32,
     /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
@@ -95,13 +98,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 10] = [
+const WITH_VALUE: [&str; 11] = [
     "-n",
     "--np",
     "--backend",
     "--seed",
     "--bind",
     "--timeout",
+    "--spares",
     "--hosts",
     "--hostfile",
     "--launcher",
@@ -311,6 +315,9 @@ fn variables_of(
                 .into(),
         );
     }
+    if args.spares > 0 {
+        return Err("--spares is for processes of this host".into());
+    }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);
     check_chaos(backend.map(String::as_str))?;
@@ -360,6 +367,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.backend = args.backend.or(environment.backend);
     launch.seed = args.seed.or(environment.seed);
     launch.bind = policy(args.bind);
+    launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = if args.tag {
         Output::Tag

@@ -228,6 +228,23 @@ fn keep_going_lets_the_others_finish() {
 }
 
 #[test]
+fn spares_take_the_places_of_those_that_fail() {
+    let script = "echo $UNIPGAS_RANK:$UNIPGAS_INCARNATION; [ $UNIPGAS_RANK = 1 ] && [ ${UNIPGAS_INCARNATION:-0} -lt 2 ] && exit 5; exit 0";
+    let output = shell(&["-n", "2", "--spares", "2"], script);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(sorted(&out(&output)), ["0:", "1:", "1:1", "1:2"]);
+    assert!(
+        err(&output).contains("takes its place, spares left: 0"),
+        "{}",
+        err(&output)
+    );
+    // One too few: a failure like any other.
+    let output = shell(&["-n", "2", "--spares=1"], script);
+    assert_eq!(output.status.code(), Some(5), "{}", err(&output));
+    assert_eq!(sorted(&out(&output)), ["0:", "1:", "1:1"]);
+}
+
+#[test]
 fn tag_labels_whole_lines_of_both_streams() {
     let script = "printf 'a\\nb %s' $UNIPGAS_RANK; echo oops >&2";
     let output = shell(&["-n", "2", "--tag"], script);

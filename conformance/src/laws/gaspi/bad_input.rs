@@ -53,6 +53,7 @@ fn null_results(_: &Ctx) -> Verdict {
     gives!(ErrNullptr, gaspi_proc_num(null_mut()));
     gives!(ErrNullptr, gaspi_proc_local_rank(null_mut()));
     gives!(ErrNullptr, gaspi_proc_local_num(null_mut()));
+    gives!(ErrNullptr, gaspi_proc_incarnation(null_mut()));
     gives!(ErrNullptr, gaspi_initialized(null_mut()));
     gives!(ErrNullptr, gaspi_config_get(null_mut()));
     gives!(ErrNullptr, gaspi_state_vec_get(null_mut()));

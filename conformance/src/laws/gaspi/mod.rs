@@ -19,6 +19,7 @@ mod notify;
 mod passive;
 mod process;
 mod queue;
+mod replacement;
 mod segment;
 mod segment_bind;
 mod segment_create;
@@ -55,6 +56,7 @@ pub fn laws() -> Vec<&'static Law> {
         collective_user::laws(),
         environment::laws(),
         failure::laws(),
+        replacement::laws(),
         dead_peer::laws(),
         silent_peer::laws(),
         link::laws(),

@@ -317,6 +317,7 @@ fn nothing_but_noinit() -> Verdict {
     gives!(ErrNoinit, gaspi_proc_num(&mut small));
     gives!(ErrNoinit, gaspi_proc_local_rank(&mut small));
     gives!(ErrNoinit, gaspi_proc_local_num(&mut small));
+    gives!(ErrNoinit, gaspi_proc_incarnation(&mut number));
     gives!(ErrNoinit, gaspi_proc_ping(0, TEST));
     gives!(ErrNoinit, gaspi_proc_kill(0, TEST));
     gives!(ErrNoinit, gaspi_connect(0, TEST));

@@ -111,6 +111,11 @@ impl Forming {
         self.conclude()
     }
 
+    /// Whether other processes have become members since.
+    pub fn is_outdated(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.is_outdated())
+    }
+
     /// The group, where all members have met since they began to form it: nobody has to be waited for, or connected to.
     pub fn conclude(&mut self) -> Result<Group> {
         self.group

@@ -88,21 +88,17 @@ impl Group {
         };
         let mapped = release.region.is_direct();
         let mut since = None;
-        engine.wait_for(
-            deadline,
-            &mut || self.check(&mut since),
-            || {
-                let told = is_reached(own.load(Ordering::Acquire), number)
-                    || mapped
-                        && self
-                            .endpoint
-                            .load(engine, release)
-                            .is_ok_and(|seen| is_reached(seen as u32, number));
-                if !told {
-                    self.endpoint.report();
-                }
-                told.then_some(())
-            },
-        )
+        engine.wait_for(deadline, &mut || self.check(&mut since), || {
+            let told = is_reached(own.load(Ordering::Acquire), number)
+                || mapped
+                    && self
+                        .endpoint
+                        .load(engine, release)
+                        .is_ok_and(|seen| is_reached(seen as u32, number));
+            if !told {
+                self.endpoint.report();
+            }
+            told.then_some(())
+        })
     }
 }

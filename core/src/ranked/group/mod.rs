@@ -245,9 +245,7 @@ impl Group {
 
     /// Whether other processes have become one of the ranks since: the group is of no use any more.
     pub fn is_outdated(&self) -> bool {
-        let replaced = self
-            .world
-            .first_replaced(&self.members, &self.incarnations);
+        let replaced = self.world.first_replaced(&self.members, &self.incarnations);
         replaced.is_some()
     }
 
@@ -570,17 +568,15 @@ impl Group {
     #[inline]
     fn await_one<T>(&self, deadline: Deadline, look: impl Fn() -> Option<T>) -> Result<T> {
         let mut since: Option<Instant> = None;
-        self.world.engine().wait_for(
-            deadline,
-            &mut || self.check(&mut since),
-            || {
+        self.world
+            .engine()
+            .wait_for(deadline, &mut || self.check(&mut since), || {
                 let found = look();
                 if found.is_none() {
                     self.endpoint.report();
                 }
                 found
-            },
-        )
+            })
     }
 
     /// Errors: one of the members is not there any more.

@@ -148,14 +148,7 @@ impl Board {
             return None;
         }
         let mut bytes = Vec::with_capacity(HEAD);
-        for word in [
-            rank,
-            now.state,
-            now.epoch,
-            now.ended,
-            now.died,
-            now.present,
-        ] {
+        for word in [rank, now.state, now.epoch, now.ended, now.died, now.present] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (key, value) in published {

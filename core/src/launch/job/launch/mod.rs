@@ -84,6 +84,8 @@ pub struct Launch {
     pub bind: BindPolicy,
     /// Whether the other ranks go on when one has failed.
     pub keep_going: bool,
+    /// How many processes may take the places of those that fail, one after the other.
+    pub spares: u32,
     /// Where output goes.
     pub output: Output,
     /// After this time the job is ended.
@@ -153,9 +155,9 @@ pub struct RankOutcome {
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// By rank; of a job on several hosts those that were on this one.
+    /// By rank; of a job on several hosts those that were on this one. Where spares have taken the places of others, those that were there last.
     pub ranks: Vec<RankOutcome>,
-    /// The rank that was the first to fail.
+    /// The rank that was the first to fail with no spare for it.
     pub first_failure: Option<u32>,
     /// The job was ended because its time was over.
     pub timed_out: bool,
@@ -225,6 +227,7 @@ impl Launch {
             seed: None,
             bind: BindPolicy::None,
             keep_going: false,
+            spares: 0,
             output: Output::Inherit,
             timeout: None,
             keeper: None,

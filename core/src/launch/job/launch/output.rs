@@ -12,7 +12,7 @@ const LONGEST: usize = 64 * 1024;
 /// One end of a rank's standard output or error.
 pub(super) struct Stream {
     pub rank: u32,
-    is_stderr: bool,
+    pub is_stderr: bool,
     file: Option<std::fs::File>,
     /// Captured: everything; tagged: the line that is not complete yet.
     bytes: Vec<u8>,

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
@@ -76,6 +77,7 @@ fn executable(path: &Path) -> bool {
 
 /// The process that is a rank.
 pub(super) struct Process {
+    pub rank: u32,
     pub child: Child,
     pub pidfd: OwnedFd,
     pub exit: Option<Exit>,
@@ -106,7 +108,7 @@ impl Process {
 pub(super) struct Starter<'a> {
     launch: &'a Launch,
     path: PathBuf,
-    token: String,
+    board: Arc<Board>,
     cpus: Vec<CpuSet>,
     mask: libc::sigset_t,
     open_files: Rlimit,
@@ -115,14 +117,14 @@ pub(super) struct Starter<'a> {
 
 impl<'a> Starter<'a> {
     /// `mask` is the signal mask that the ranks are to have.
-    pub fn new(launch: &'a Launch, board: &Board, mask: libc::sigset_t) -> Result<Self> {
+    pub fn new(launch: &'a Launch, board: &Arc<Board>, mask: libc::sigset_t) -> Result<Self> {
         let path =
             find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
         let open_files = raise_open_files(launch)?;
         Ok(Starter {
             launch,
             path,
-            token: board.token(),
+            board: board.clone(),
             cpus: spread(launch.bind, launch.size)?,
             mask,
             open_files,
@@ -137,10 +139,14 @@ impl<'a> Starter<'a> {
             .arg0(&launch.program)
             .args(&launch.args)
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
-            .env("UNIPGAS_JOB", &self.token)
+            .env("UNIPGAS_JOB", self.board.token())
             .env("UNIPGAS_RANK", rank.to_string())
             .env("UNIPGAS_SIZE", launch.size.to_string())
             .env("UNIPGAS_BIND", launch.bind.name());
+        match self.board.died(rank) {
+            Ok(died @ 1..) => command.env("UNIPGAS_INCARNATION", died.to_string()),
+            _ => command.env_remove("UNIPGAS_INCARNATION"),
+        };
         if let Some(backend) = &launch.backend {
             command.env("UNIPGAS_BACKEND", backend);
         }
@@ -185,6 +191,7 @@ impl<'a> Starter<'a> {
         let mut child = command.spawn().map_err(|e| self.cannot_start(rank, &e))?;
         match descriptor::process(Pid::from_child(&child)) {
             Ok(pidfd) => Ok(Process {
+                rank,
                 child,
                 pidfd,
                 exit: None,
@@ -229,7 +236,8 @@ fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
         3
     };
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |list| list.count() as u64);
-    let needed = u64::from(launch.size) * each + open + 32;
+    let processes = u64::from(launch.size) + u64::from(launch.spares);
+    let needed = processes * each + open + 32;
     if before.current.is_none_or(|current| current >= needed) {
         return Ok(before);
     }

@@ -31,11 +31,14 @@ const STREAM: u64 = 1 << 40;
 struct Job<'a> {
     launch: &'a Launch,
     board: Arc<Board>,
+    starter: Starter<'a>,
     epoll: OwnedFd,
-    /// The ranks that are started here, ascending: those of `processes`.
+    /// The ranks that are started here, ascending.
     here: Vec<u32>,
     mirror: Option<Mirror>,
+    /// Their processes, and those that have taken their places.
     processes: Vec<Process>,
+    spares: u32,
     streams: Vec<Stream>,
     running: usize,
     first_failure: Option<u32>,
@@ -82,8 +85,10 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let mut job = Job {
         launch,
         board,
+        starter,
         epoll,
         processes: Vec::with_capacity(here.len()),
+        spares: launch.spares,
         here,
         mirror,
         streams: Vec::new(),
@@ -98,7 +103,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         output_lost: false,
     };
     let seen_through = job
-        .start(&starter, inbox.as_ref())
+        .start(inbox.as_ref())
         .and_then(|()| job.watch(inbox.as_ref()));
     if seen_through.is_err() {
         job.kill_all();
@@ -124,7 +129,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
 }
 
 impl Job<'_> {
-    fn start(&mut self, starter: &Starter<'_>, inbox: Option<&Inbox>) -> Result<()> {
+    fn start(&mut self, inbox: Option<&Inbox>) -> Result<()> {
         if let Some(inbox) = inbox {
             self.add(inbox.fd(), SIGNALS)?;
         }
@@ -134,26 +139,40 @@ impl Job<'_> {
         if let Some(part) = &self.launch.part {
             self.add(part.input(), OTHER_HOSTS)?;
         }
-        for (place, rank) in self.here.clone().into_iter().enumerate() {
+        for rank in self.here.clone() {
             self.tell_progress(Instant::now());
-            let mut process = starter.start(rank)?;
-            self.running += 1;
-            let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
-            let pid = process.child.id();
-            self.processes.push(process);
-            self.board.set_pid(rank, pid)?;
-            self.add(self.processes[place].pidfd.as_fd(), place as u64)?;
-            for (is_stderr, fd) in [
-                (false, out.map(OwnedFd::from)),
-                (true, err.map(OwnedFd::from)),
-            ] {
-                if let Some(fd) = fd {
-                    self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
-                    self.streams.push(Stream::new(rank, is_stderr, fd)?);
-                }
-            }
+            self.start_rank(rank)?;
         }
         Ok(())
+    }
+
+    /// Gives the pid.
+    fn start_rank(&mut self, rank: u32) -> Result<u32> {
+        let mut process = self.starter.start(rank)?;
+        self.running += 1;
+        let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
+        let (place, pid) = (self.processes.len(), process.child.id());
+        self.processes.push(process);
+        self.board.set_pid(rank, pid)?;
+        self.add(self.processes[place].pidfd.as_fd(), place as u64)?;
+        for (is_stderr, fd) in [
+            (false, out.map(OwnedFd::from)),
+            (true, err.map(OwnedFd::from)),
+        ] {
+            if let Some(fd) = fd {
+                self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
+                self.streams.push(Stream::new(rank, is_stderr, fd)?);
+            }
+        }
+        Ok(pid)
+    }
+
+    /// The process that is `rank`, or was it last.
+    fn process_of(&self, rank: u32) -> Option<&Process> {
+        self.processes
+            .iter()
+            .rev()
+            .find(|process| process.rank == rank)
     }
 
     fn add(&self, fd: impl AsFd, token: u64) -> Result<()> {
@@ -268,10 +287,10 @@ impl Job<'_> {
         {
             match asked {
                 Asked::End(rank) => {
-                    if let Ok(place) = self.here.binary_search(&rank) {
+                    if let Some(process) = self.process_of(rank) {
                         // The rank is one of the board's.
                         let _ = self.board.want_end(rank);
-                        self.processes[place].signal(Signal::INT);
+                        process.signal(Signal::INT);
                     }
                 }
                 Asked::Signal(signal) => {
@@ -292,8 +311,8 @@ impl Job<'_> {
     }
 
     fn reap(&mut self, place: usize) {
-        let rank = self.here[place];
         let process = &mut self.processes[place];
+        let rank = process.rank;
         if process.exit.is_some() {
             return;
         }
@@ -314,10 +333,18 @@ impl Job<'_> {
             let _ = self.board.mark_dead(rank);
         }
         // Its last words come before the line that says how it ended.
-        let rank_streams = self.streams.iter_mut().skip(2 * place).take(2);
-        rank_streams.for_each(|stream| stream.pump(self.launch.output));
+        let streams = self.streams.iter_mut();
+        let of_rank = streams.filter(|stream| stream.rank == rank);
+        of_rank.for_each(|stream| stream.pump(self.launch.output));
         self.look_at_output();
-        if exit.success() || self.ending.is_some() || self.board.end_is_wanted(rank) {
+        if exit.success() || self.ending.is_some() {
+            return;
+        }
+        let failed = format!("rank {rank} (pid {pid}) {exit}");
+        if self.spares > 0 && !left_properly && self.replace(rank, &failed) {
+            return;
+        }
+        if self.board.end_is_wanted(rank) {
             return;
         }
         self.first_failure.get_or_insert(rank);
@@ -326,9 +353,36 @@ impl Job<'_> {
             (_, true) => "; the others go on",
             (_, false) => "; ending the others",
         };
-        self.say(format_args!("rank {rank} (pid {pid}) {exit}{others}"));
+        self.say(format_args!("{failed}{others}"));
         if self.running > 0 && !self.launch.keep_going {
             self.end_all();
+        }
+    }
+
+    /// Starts a spare in the place of a dead rank, of whose end `failed` tells.
+    fn replace(&mut self, rank: u32, failed: &str) -> bool {
+        let wanted = self.board.end_is_wanted(rank);
+        // The rank is one of the board's. Somebody may have started a process by hand.
+        if self.board.begin_again(rank) != Ok(true) {
+            return true;
+        }
+        match self.start_rank(rank) {
+            Ok(pid) => {
+                self.spares -= 1;
+                let left = self.spares;
+                self.say(format_args!(
+                    "{failed}; process {pid} takes its place, spares left: {left}"
+                ));
+                true
+            }
+            Err(error) => {
+                let _ = self.board.mark_dead(rank);
+                if wanted {
+                    let _ = self.board.want_end(rank);
+                }
+                self.say(format_args!("no spare for rank {rank}: {error}"));
+                false
+            }
         }
     }
 
@@ -383,12 +437,10 @@ impl Job<'_> {
     }
 
     fn outcome(self, name: JobMark) -> Outcome {
-        let mut ranks: Vec<RankOutcome> = self
-            .processes
-            .iter()
-            .zip(&self.here)
-            .map(|(process, rank)| RankOutcome {
-                rank: *rank,
+        let last = self.here.iter().filter_map(|rank| self.process_of(*rank));
+        let mut ranks: Vec<RankOutcome> = last
+            .map(|process| RankOutcome {
+                rank: process.rank,
                 pid: process.child.id(),
                 exit: process.exit.unwrap_or(Exit::Signal(libc::SIGKILL)),
                 stdout: Vec::new(),
@@ -396,15 +448,17 @@ impl Job<'_> {
             })
             .collect();
         if self.launch.output == Output::Capture {
-            // Two streams a rank: output, then error.
-            for (index, stream) in self.streams.into_iter().enumerate() {
-                let place = &mut ranks[index / 2];
-                let bytes = stream.into_bytes();
-                if index % 2 == 0 {
-                    place.stdout = bytes
+            for stream in self.streams {
+                let Ok(place) = ranks.binary_search_by_key(&stream.rank, |one| one.rank) else {
+                    continue;
+                };
+                let (place, is_stderr) = (&mut ranks[place], stream.is_stderr);
+                let all = if is_stderr {
+                    &mut place.stderr
                 } else {
-                    place.stderr = bytes
-                }
+                    &mut place.stdout
+                };
+                all.extend(stream.into_bytes());
             }
         }
         Outcome {

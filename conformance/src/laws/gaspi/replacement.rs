@@ -1,0 +1,643 @@
+//! §5.3.1: a process that takes the place of a dead one.
+
+use std::time::Duration;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    told_first: "replaced.state", "§5.3.1, §5.5.2", 3, [gaspi_state_vec_get, gaspi_proc_rank, gaspi_proc_num, gaspi_proc_incarnation] + needs_kill + replaces,
+        "a process that takes the place of a killed one has its rank; to the others it is corrupt before it is healthy again, for as long as they do not ask";
+    not_before: "replaced.not-before", "§5.5.1", 3, [gaspi_write, gaspi_barrier, gaspi_wait, gaspi_proc_ping, gaspi_connect] + needs_kill + replaces,
+        "nothing reaches the new process from a process that has not been told of the death";
+    group_all: "replaced.group-all", "§5.3.1, §6.3.3", 4, [gaspi_group_commit, gaspi_barrier, gaspi_allreduce] + needs_kill + replaces,
+        "GASPI_GROUP_ALL fails until all have committed it again, and then has the new process in it";
+    new_group: "replaced.group", "§6.3.3", 4, [gaspi_group_create, gaspi_group_add, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,
+        "a group of all ranks that is made anew has the new process in it; one without it goes on";
+    segments: "replaced.segment", "§5.3.1, §7.2", 3,
+        [gaspi_segment_create, gaspi_segment_register, gaspi_read, gaspi_write_notify, gaspi_notify_waitsome, gaspi_atomic_fetch_add, gaspi_queue_purge] + needs_kill + replaces,
+        "the new process reads what a neighbour has kept for it, and its segments are used like those of the one before";
+    passive: "replaced.passive", "§9.2", 3, [gaspi_passive_send, gaspi_passive_receive] + needs_kill + replaces,
+        "passive messages go to and from the new process; what the old one has sent, and nobody has received, is lost";
+    twice: "replaced.twice", "§5.3.1", 3, [gaspi_state_vec_get, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
+        "the process that has taken the place of a killed one is killed, and another one takes its place";
+    two_at_once: "replaced.two", "§5.3.1", 4, [gaspi_state_vec_get, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,
+        "two processes are killed at once, and two others take their places";
+    by_call: "replaced.proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
+        "another process takes the place of one that gaspi_proc_kill has ended";
+    before_init: "replaced.init", "§5.3.1", 3, [gaspi_proc_init, gaspi_barrier] + needs_kill + replaces + bare,
+        "a process is killed before gaspi_proc_init; with the one that takes its place the others come through that";
+    any_moment: "replaced.any-moment", "§5.3.1, §5.5.1", 4,
+        [gaspi_state_vec_get, gaspi_queue_purge, gaspi_group_commit, gaspi_write_notify, gaspi_notify_waitsome, gaspi_allreduce, gaspi_read] + needs_kill + replaces + ordering,
+        "a process is killed at a moment of the seed's choice; the others go back to what was kept, and with the one that takes its place come to the same end";
+}
+
+fn incarnation() -> Result<u32, String> {
+    let mut incarnation = u32::MAX;
+    ok!(gaspi_proc_incarnation(&mut incarnation));
+    Ok(incarnation)
+}
+
+/// All are healthy again. `dead` have been seen to be corrupt before, by one that has been there all the time.
+fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
+    let mut seen = vec![false; ctx.size as usize];
+    let mut looks = Looks::for_the("new process");
+    loop {
+        let mut states = vec![9i32; ctx.size as usize];
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        for (rank, state) in states.iter().enumerate() {
+            seen[rank] |= *state == 1;
+        }
+        let known = dead.iter().all(|rank| seen[*rank as usize]);
+        if states.iter().all(|state| *state == 0) && known {
+            return Ok(());
+        }
+        looks.pause(Duration::from_millis(1));
+    }
+}
+
+/// All commit the group of all again.
+fn together() -> Verdict {
+    ok!(gaspi_group_commit(ALL, LONG));
+    barrier()
+}
+
+fn sum(group: u8, mine: u64) -> Result<u64, String> {
+    let mut sum = 0u64;
+    ok!(gaspi_allreduce(
+        (&raw const mine).cast(),
+        (&raw mut sum).cast(),
+        1,
+        2,
+        5,
+        group,
+        LONG
+    ));
+    Ok(sum)
+}
+
+/// The last rank is killed after a barrier; true in the process that takes its place.
+fn last_dies(ctx: &Ctx) -> Result<bool, String> {
+    if incarnation()? > 0 {
+        return Ok(true);
+    }
+    barrier()?;
+    ctx.sync();
+    if ctx.rank == ctx.size - 1 {
+        ctx.dies();
+    }
+    Ok(false)
+}
+
+/// The error by which a survivor learns of the death.
+fn barrier_fails() -> Verdict {
+    let code = c!(gaspi_barrier(ALL, BLOCK));
+    ensure!(
+        is_error(code),
+        "a barrier with a killed process gave {}",
+        code_name(code)
+    );
+    Ok(())
+}
+
+fn told_first(ctx: &Ctx) -> Verdict {
+    let (mut rank, mut num) = (9, 9);
+    let new = last_dies(ctx)?;
+    ok!(gaspi_proc_rank(&mut rank));
+    ok!(gaspi_proc_num(&mut num));
+    ensure_eq!(
+        (u32::from(rank), u32::from(num)),
+        (ctx.rank, ctx.size),
+        "rank and number"
+    );
+    ensure_eq!(incarnation()?, u32::from(new), "the incarnation");
+    let last = ctx.size as usize - 1;
+    if new {
+        ctx.tell(b"here");
+        all_healthy(ctx, &[])?;
+    } else {
+        // The new one is there, and nobody has asked.
+        let mut looks = Looks::for_the("new process");
+        while ctx.told(last as u32).is_none() {
+            looks.pause(Duration::from_millis(1));
+        }
+        let mut states = vec![9i32; ctx.size as usize];
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        let mut expected = vec![0; ctx.size as usize];
+        expected[last] = 1;
+        ensure_eq!(states, expected, "the first state vector");
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        ensure_eq!(states, vec![0; ctx.size as usize], "the second one");
+        ok!(gaspi_proc_ping(last as u16, LONG));
+    }
+    together()
+}
+
+fn not_before(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    let new = incarnation()? > 0;
+    let memory = if new {
+        ok!(gaspi_segment_alloc(0, 64, 0));
+        for rank in 0..last as u16 {
+            ok!(gaspi_segment_register(0, rank, LONG));
+        }
+        memory(0, 64)?
+    } else {
+        segment(0, 64)?
+    };
+    last_dies(ctx)?;
+    if new {
+        ctx.tell(b"here");
+        let mut looks = Looks::for_the("survivors");
+        for rank in 0..last {
+            while ctx.told(rank).is_none() {
+                looks.pause(Duration::from_millis(1));
+            }
+        }
+        ensure_eq!(memory.get(8), 0, "what reached the new process");
+    } else {
+        let mut looks = Looks::for_the("new process");
+        while ctx.told(last).is_none() {
+            looks.pause(Duration::from_millis(1));
+        }
+        memory.set(8, 7);
+        let to = last as u16;
+        for (what, code) in [
+            ("gaspi_proc_ping", c!(gaspi_proc_ping(to, LONG))),
+            ("gaspi_connect", c!(gaspi_connect(to, LONG))),
+        ] {
+            ensure!(is_error(code), "{what} gave {}", code_name(code));
+        }
+        let posted = c!(gaspi_write(0, 8, to, 0, 8, 8, 1, LONG));
+        let waited = c!(gaspi_wait(1, LONG));
+        ensure!(
+            is_error(posted) || is_error(waited),
+            "gaspi_write gave {}, gaspi_wait {}",
+            code_name(posted),
+            code_name(waited)
+        );
+        barrier_fails()?;
+        ctx.tell(b"tried");
+    }
+    all_healthy(
+        ctx,
+        if new {
+            &[]
+        } else {
+            std::slice::from_ref(&last)
+        },
+    )?;
+    together()?;
+    if !new {
+        ok!(gaspi_queue_purge(1, LONG));
+        ok!(gaspi_write(
+            0,
+            8,
+            last as u16,
+            0,
+            16 + 8 * u64::from(ctx.rank),
+            8,
+            1,
+            LONG
+        ));
+        flush(1)?;
+    }
+    barrier()?;
+    if new {
+        ensure_eq!(
+            (memory.get(8), memory.get(16), memory.get(24)),
+            (0, 7, 7),
+            "what has come"
+        );
+    }
+    Ok(())
+}
+
+fn group_all(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    let new = last_dies(ctx)?;
+    if new {
+        gives!(ErrInvGroup, gaspi_barrier(ALL, LONG));
+    } else {
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+        barrier_fails()?;
+    }
+    together()?;
+    for round in 1..20 {
+        let expected = u64::from(ctx.size * (ctx.size - 1) / 2) * round;
+        ensure_eq!(sum(ALL, round * u64::from(ctx.rank))?, expected, "the sum");
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn new_group(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    let survivors = match incarnation()? == 0 && ctx.rank != last {
+        true => Some(group_of(&(0..last as u16).collect::<Vec<_>>())?),
+        false => None,
+    };
+    if !last_dies(ctx)? {
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+    }
+    let group = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
+    ensure_eq!(sum(group, 3)?, 3 * u64::from(ctx.size), "the sum over all");
+    if let Some(survivors) = survivors {
+        ensure_eq!(
+            sum(survivors, 3)?,
+            3 * u64::from(last),
+            "the sum over the survivors"
+        );
+        ok!(gaspi_group_delete(survivors));
+    }
+    ok!(gaspi_barrier(group, LONG));
+    ok!(gaspi_group_delete(group));
+    Ok(())
+}
+
+fn segments(ctx: &Ctx) -> Verdict {
+    const KEPT: u64 = 64;
+    let last = ctx.size - 1;
+    let new = incarnation()? > 0;
+    let memory = if new {
+        ok!(gaspi_segment_alloc(0, 128, 0));
+        memory(0, 128)?
+    } else {
+        segment(0, 128)?
+    };
+    if !new && ctx.rank == last {
+        // What it wants kept goes to rank 0.
+        memory.set(0, 4711);
+        ok!(gaspi_write(0, 0, 0, 0, KEPT, 8, 0, LONG));
+        flush(0)?;
+    }
+    if !last_dies(ctx)? {
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+        ok!(gaspi_queue_purge(0, LONG));
+    } else {
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_segment_register(0, rank, LONG));
+        }
+        ok!(gaspi_read(0, 0, 0, 0, KEPT, 8, 0, LONG));
+        flush(0)?;
+        ensure_eq!(memory.get(0), 4711, "what was kept");
+    }
+    together()?;
+    // Everybody to everybody.
+    memory.set(8, u64::from(ctx.rank) + 1);
+    barrier()?;
+    for to in 0..ctx.size as u16 {
+        let at = 16 + 8 * u64::from(ctx.rank);
+        ok!(gaspi_write_notify(0, 8, to, 0, at, 8, ctx.rank, 5, 0, LONG));
+        let mut old = 0;
+        ok!(gaspi_atomic_fetch_add(0, 56, to, 1, &mut old, LONG));
+    }
+    for from in 0..ctx.size {
+        ensure_eq!(notified(0, from)?, 5, "the notification");
+        ensure_eq!(
+            memory.get(16 + 8 * from as usize),
+            u64::from(from) + 1,
+            "the bytes"
+        );
+    }
+    flush(0)?;
+    barrier()?;
+    ensure_eq!(
+        memory.get(56),
+        u64::from(ctx.size),
+        "the sum of the atomics"
+    );
+    Ok(())
+}
+
+fn passive(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    let new = incarnation()? > 0;
+    ok!(gaspi_segment_alloc(0, 4096, 0));
+    let memory = memory(0, 4096)?;
+    if !new && ctx.rank == last {
+        memory.set(0, 13);
+        // Too early for anyone to receive it.
+        for to in 0..last as u16 {
+            gives!(Timeout, gaspi_passive_send(0, 0, to, 8, TEST));
+        }
+    }
+    if !last_dies(ctx)? {
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+    }
+    together()?;
+    for round in 0..40u64 {
+        let mut from = 9;
+        if new {
+            for _ in 0..last {
+                ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
+                ensure_eq!(
+                    memory.get(0),
+                    100 * u64::from(from) + round,
+                    "what a survivor has sent"
+                );
+            }
+            for to in 0..last as u16 {
+                memory.set(0, round);
+                ok!(gaspi_passive_send(
+                    0,
+                    0,
+                    to,
+                    if round % 2 == 0 { 8 } else { 1024 },
+                    LONG
+                ));
+            }
+        } else {
+            memory.set(0, 100 * u64::from(ctx.rank) + round);
+            ok!(gaspi_passive_send(0, 0, last as u16, 1024, LONG));
+            ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
+            ensure_eq!(
+                (u32::from(from), memory.get(0)),
+                (last, round),
+                "what the new process has sent"
+            );
+        }
+    }
+    barrier()
+}
+
+fn twice(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    for death in 0..2 {
+        if incarnation()? == death && ctx.rank == last {
+            if death > 0 {
+                together()?;
+            } else {
+                barrier()?;
+            }
+            ctx.sync();
+            ctx.dies();
+        }
+        if ctx.rank != last {
+            barrier()?;
+            ctx.sync();
+            barrier_fails()?;
+            all_healthy(ctx, &[last])?;
+            ok!(gaspi_group_commit(ALL, LONG));
+        }
+    }
+    if ctx.rank == last {
+        ok!(gaspi_group_commit(ALL, LONG));
+        ensure_eq!(incarnation()?, 2, "the incarnation");
+    }
+    barrier()
+}
+
+fn two_at_once(ctx: &Ctx) -> Verdict {
+    let dead = [1, ctx.size - 1];
+    if incarnation()? == 0 {
+        barrier()?;
+        ctx.sync();
+        if dead.contains(&ctx.rank) {
+            ctx.dies();
+        }
+        barrier_fails()?;
+        all_healthy(ctx, &dead)?;
+    } else {
+        // Whether the other one was there before this one is chance.
+        all_healthy(ctx, &[])?;
+    }
+    together()?;
+    ensure_eq!(sum(ALL, 2)?, 2 * u64::from(ctx.size), "the sum");
+    Ok(())
+}
+
+fn by_call(ctx: &Ctx) -> Verdict {
+    let last = ctx.size - 1;
+    if incarnation()? == 0 {
+        barrier()?;
+        if ctx.rank == last {
+            ctx.may_die();
+        }
+        ctx.sync();
+        if ctx.rank == 0 {
+            ok!(gaspi_proc_kill(last as u16, LONG));
+        }
+        if ctx.rank == last {
+            loop {
+                pause(1000);
+            }
+        }
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+    }
+    together()?;
+    ensure_eq!(sum(ALL, 1)?, u64::from(ctx.size), "the sum");
+    Ok(())
+}
+
+fn before_init(ctx: &Ctx) -> Verdict {
+    let first = std::env::var_os("UNIPGAS_INCARNATION").is_none();
+    if first && ctx.rank == 2 {
+        ctx.dies();
+    }
+    // It may see the death before the new process is there.
+    let mut looks = Looks::for_the("new process");
+    while c!(gaspi_proc_init(LONG)) != SUCCESS {
+        looks.pause(Duration::from_millis(1));
+    }
+    together()?;
+    ensure_eq!(sum(ALL, 1)?, u64::from(ctx.size), "the sum");
+    ctx.sync();
+    ok!(gaspi_proc_term(LONG));
+    Ok(())
+}
+
+/// Steps of the computation, and how often all keep what they have.
+const STEPS: u64 = 60;
+const OFTEN: u64 = 10;
+
+/// Where a rank has its value, what its left neighbour has told it, its state that is kept (twice, in turn: step and value), and that of its
+/// left neighbour.
+const VALUE: usize = 0;
+const HALO: usize = 8;
+const OWN: usize = 16;
+const KEPT: usize = 48;
+
+/// One step: values go round, and are mixed.
+fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
+    let right = ((ctx.rank + 1) % ctx.size) as u16;
+    let done = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
+    done(c!(gaspi_write_notify(
+        0,
+        VALUE as u64,
+        right,
+        0,
+        HALO as u64,
+        8,
+        0,
+        at as u32 + 1,
+        0,
+        BLOCK
+    )))?;
+    let (mut first, mut value) = (0, 0);
+    done(c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK)))?;
+    done(c!(gaspi_notify_reset(0, 0, &mut value)))?;
+    done(c!(gaspi_wait(0, BLOCK)))?;
+    memory.set(VALUE, mix(memory.get(VALUE), memory.get(HALO), at));
+    if at.is_multiple_of(OFTEN) {
+        let place = (at / OFTEN % 2) as usize * 16;
+        memory.set(OWN + place, at + 1);
+        memory.set(OWN + place + 8, memory.get(VALUE));
+        // The value first: a process may be killed between the two.
+        for word in [8, 0] {
+            let (from, to) = ((OWN + place + word) as u64, (KEPT + place + word) as u64);
+            done(c!(gaspi_write(0, from, right, 0, to, 8, 0, BLOCK)))?;
+            done(c!(gaspi_wait(0, BLOCK)))?;
+        }
+    }
+    // Nobody is more than a step ahead.
+    done(c!(gaspi_barrier(ALL, BLOCK)))
+}
+
+fn mix(own: u64, left: u64, at: u64) -> u64 {
+    own.wrapping_mul(31).wrapping_add(left).rotate_left(7) ^ at
+}
+
+/// What all come to without a death.
+fn expected(ranks: u32) -> Vec<u64> {
+    let mut values: Vec<u64> = (1..=u64::from(ranks)).collect();
+    for at in 0..STEPS {
+        let before = values.clone();
+        for rank in 0..values.len() {
+            let left = before[(rank + values.len() - 1) % values.len()];
+            values[rank] = mix(before[rank], left, at);
+        }
+    }
+    values
+}
+
+fn any_moment(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(0);
+    let victim = random.below(u64::from(ctx.size)) as u32;
+    let moment = 1 + random.below(STEPS - 2);
+    let pause_before = random.below(400);
+    let new = incarnation()? > 0;
+    let memory = if new {
+        ok!(gaspi_segment_alloc(0, 128, 0));
+        memory(0, 128)?
+    } else {
+        segment(0, 128)?
+    };
+    let mut at = 0;
+    if new {
+        at = go_back(ctx, &memory, true)?;
+    } else {
+        memory.set(VALUE, u64::from(ctx.rank) + 1);
+        memory.set(OWN + 24, memory.get(VALUE));
+        let right = ((ctx.rank + 1) % ctx.size) as u16;
+        ok!(gaspi_write(
+            0,
+            OWN as u64 + 16,
+            right,
+            0,
+            KEPT as u64 + 16,
+            16,
+            0,
+            LONG
+        ));
+        flush(0)?;
+        barrier()?;
+        ctx.sync();
+    }
+    while at < STEPS {
+        if !new && ctx.rank == victim && at == moment {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(pause_before));
+                    ctx.dies();
+                });
+                let mut at = at;
+                // The others do not come to the end without it.
+                while at < STEPS - 1 && step(ctx, &memory, at).is_ok() {
+                    at += 1;
+                }
+                loop {
+                    std::thread::park();
+                }
+            });
+        }
+        match step(ctx, &memory, at) {
+            Ok(()) => at += 1,
+            Err(code) => {
+                ensure!(is_error(code), "a step gave {}", code_name(code));
+                all_healthy(ctx, &[victim])?;
+                at = go_back(ctx, &memory, false)?;
+            }
+        }
+    }
+    ensure_eq!(
+        memory.get(VALUE),
+        expected(ctx.size)[ctx.rank as usize],
+        "the value at the end"
+    );
+    Ok(())
+}
+
+/// All go back to the last step that all have kept.
+fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
+    if new {
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_segment_register(0, rank, LONG));
+        }
+    }
+    repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, LONG)))?;
+    together()?;
+    let mut value = 0;
+    ok!(gaspi_notify_reset(0, 0, &mut value));
+    if new {
+        // From its right neighbour.
+        let right = ((ctx.rank + 1) % ctx.size) as u16;
+        ok!(gaspi_read(
+            0,
+            OWN as u64,
+            right,
+            0,
+            KEPT as u64,
+            32,
+            0,
+            LONG
+        ));
+        flush(0)?;
+    }
+    let newest = u64::from(memory.get(OWN) < memory.get(OWN + 16));
+    let mine = memory.get(OWN + 16 * newest as usize);
+    let mut all = 0u64;
+    ok!(gaspi_allreduce(
+        (&raw const mine).cast(),
+        (&raw mut all).cast(),
+        1,
+        0,
+        5,
+        ALL,
+        LONG
+    ));
+    let place = (0..2).find(|nth| memory.get(OWN + 16 * nth) == all);
+    let place = place.ok_or_else(|| format!("nothing of step {all} is kept"))?;
+    memory.set(VALUE, memory.get(OWN + 16 * place + 8));
+    // What the left neighbour keeps here is kept anew, too.
+    let right = ((ctx.rank + 1) % ctx.size) as u16;
+    ok!(gaspi_write(
+        0,
+        OWN as u64,
+        right,
+        0,
+        KEPT as u64,
+        32,
+        0,
+        LONG
+    ));
+    flush(0)?;
+    barrier()?;
+    Ok(all)
+}

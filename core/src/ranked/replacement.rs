@@ -1,0 +1,143 @@
+//! Processes that take the place of dead ones, as the others see them.
+//!
+//! A death is never covered up: operations with the rank fail until this process has been [told](World::lives) that it is dead, and has then
+//! [welcomed](World::welcome) the process that is there now. A group remains that of the processes that have formed it.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::directory::incarnation_word;
+use super::world::{HEALTHY, PeerPlace, World};
+use crate::{Deadline, Error, Result};
+
+impl World {
+    /// Which process of `rank` this one knows: how many had the rank before. For the own rank, how many had it before this one.
+    pub fn incarnation_of(&self, rank: u32) -> u32 {
+        if rank == self.rank() {
+            return self.job().bootstrap().incarnation();
+        }
+        let known = self.directory().incarnation(rank);
+        known.map_or(0, |known| known.load(Ordering::Acquire))
+    }
+
+    /// Errors: [`Error::RankDead`]: the process that this one knows as `rank` has died.
+    pub(super) fn check_incarnation(&self, rank: u32) -> Result<()> {
+        if rank != self.rank() && self.job().bootstrap().died(rank)? > self.incarnation_of(rank) {
+            return Err(Error::RankDead(rank));
+        }
+        Ok(())
+    }
+
+    /// Those who are there when the ranks meet are known, whoever was before them.
+    pub(super) fn know_who_is_there(&self) -> Result<()> {
+        let bootstrap = self.job().bootstrap();
+        self.directory()
+            .incarnation(self.rank())?
+            .store(bootstrap.incarnation(), Ordering::Release);
+        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            let present = bootstrap.present(rank)?;
+            if present > 0 && bootstrap.died(rank)? <= present {
+                self.know(rank, present)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The process that is there now, if this one has been told that the rank was dead.
+    fn replacement(&self, rank: u32) -> Option<u32> {
+        let bootstrap = self.job().bootstrap();
+        let shown = self.shown.get(rank as usize)?.load(Ordering::Acquire);
+        let present = bootstrap.present(rank).ok()?;
+        let lives = || bootstrap.died(rank).is_ok_and(|died| died <= present);
+        (shown && present > self.incarnation_of(rank) && lives()).then_some(present)
+    }
+
+    /// Ranks that this process has been told to be dead, and that other processes have become since. What is known of the old ones goes
+    /// first; then they can be [welcomed](World::welcome).
+    pub fn returned(&self) -> Vec<u32> {
+        let others = (0..self.size()).filter(|rank| *rank != self.rank());
+        others
+            .filter(|rank| self.replacement(*rank).is_some())
+            .collect()
+    }
+
+    /// Whether `rank` is one of the [returned](World::returned).
+    pub fn has_returned(&self, rank: u32) -> bool {
+        rank != self.rank() && self.replacement(rank).is_some()
+    }
+
+    /// From now on `rank` is the process that is there now. What has been imported from the one before is released.
+    ///
+    /// # Errors
+    /// [`Error::RankDead`]: it is not one of the [returned](World::returned), or no more.
+    pub fn welcome(&self, rank: u32) -> Result<()> {
+        let incarnation = self.replacement(rank).ok_or(Error::RankDead(rank))?;
+        for one in self.forget(rank) {
+            self.retire(one, 1);
+        }
+        self.know(rank, incarnation)
+    }
+
+    fn know(&self, rank: u32, incarnation: u32) -> Result<()> {
+        let mut place = self.place(rank)?.lock();
+        *place = PeerPlace {
+            incarnation,
+            ..PeerPlace::default()
+        };
+        self.directory()
+            .incarnation(rank)?
+            .store(incarnation, Ordering::Release);
+        self.shown[rank as usize].store(false, Ordering::Release);
+        self.lives[rank as usize].store(HEALTHY, Ordering::Release);
+        drop(place);
+        tracing::info!(
+            rank,
+            incarnation,
+            "a process has taken the place of a dead one"
+        );
+        Ok(())
+    }
+
+    /// Waits until `rank` knows this process, if another one had its rank before: what it still has of that one must go first.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; [`Error::RankDead`].
+    pub fn await_welcome(&self, rank: u32, deadline: Deadline) -> Result<()> {
+        let own = self.incarnation_of(self.rank());
+        if own == 0 || rank == self.rank() {
+            return Ok(());
+        }
+        let mut since: Option<Instant> = None;
+        let at = incarnation_word(self.rank() as usize, self.size() as usize);
+        self.engine().wait(
+            deadline,
+            &mut || self.check_ranks(&[rank], &mut since),
+            || {
+                let mut known = 0u32;
+                self.read(rank, at, bytemuck::bytes_of_mut(&mut known), deadline)?;
+                Ok((known >= own).then_some(()))
+            },
+        )
+    }
+
+    /// [`World::check_ranks`] for the processes that were `ranks` when they had these `incarnations`.
+    pub fn check_processes(
+        &self,
+        ranks: &[u32],
+        incarnations: &[u32],
+        since: &mut Option<Instant>,
+    ) -> Result<()> {
+        self.check_ranks(ranks, since)?;
+        match self.first_replaced(ranks, incarnations) {
+            Some(rank) => Err(Error::RankDead(rank)),
+            None => Ok(()),
+        }
+    }
+
+    /// One of the ranks that is another process now.
+    pub(super) fn first_replaced(&self, ranks: &[u32], incarnations: &[u32]) -> Option<u32> {
+        let mut pairs = ranks.iter().zip(incarnations);
+        let found = pairs.find(|(rank, incarnation)| self.incarnation_of(**rank) != **incarnation);
+        found.map(|(rank, _)| *rank)
+    }
+}
