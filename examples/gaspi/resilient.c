@@ -1,0 +1,360 @@
+/*
+ * Heat in a rod that survives the death of processes: unipgas run -n 4 --spares 2 resilient
+ *
+ * resilient [CELLS [STEPS [DEATHS [SEED]]]]
+ *
+ * Each process has a part of the cells. Now and then all keep a checkpoint: each writes its own into the memory of its right neighbour. At steps
+ * that the seed tells, processes kill themselves; without spares DEATHS must be 0. Whatever call fails then, the survivors wait until another
+ * process has taken the dead one's place. That one reads its checkpoint from the right neighbour, all go back to the last step that all have
+ * kept, and go on. At the end rank 0 does the same work alone: the cells must agree to the last bit. A process that is alone has nobody who
+ * keeps anything for it, and does not die.
+ */
+#define _DEFAULT_SOURCE
+#include "success_or_die.h"
+
+#include <GASPI_Ext.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum
+{
+  FIELDS = 0,
+  KEPT = 1,
+  ALL_CELLS = 2,
+  QUEUE = 0
+};
+
+/* Notifications: a halo cell has come, from either side. */
+enum
+{
+  FROM_LEFT = 0,
+  FROM_RIGHT = 1
+};
+
+/* Steps between two checkpoints. */
+enum
+{
+  OFTEN = 20
+};
+
+/* A checkpoint: the step that follows it, and the cells behind. Two are kept in turn, so that one is always whole. */
+typedef struct
+{
+  long step;
+  double cells[];
+} checkpoint_t;
+
+typedef struct
+{
+  gaspi_rank_t rank, processes;
+  long all_cells, steps, deaths, seed;
+  long first, cells;      /* of this process */
+  double *field;          /* with a halo cell at each end */
+  char *own, *neighbours; /* two checkpoints each: of this process, and of its left neighbour */
+  long recovered;         /* deaths so far */
+} rod_t;
+
+/* Calls of a step: when one fails the step has failed. */
+#define TRY(call) \
+  do \
+    { \
+      const gaspi_return_t code = (call); \
+      if (code != GASPI_SUCCESS) \
+        return code; \
+    } \
+  while (0)
+
+static long
+first_of (const rod_t *rod, long rank)
+{
+  return rod->all_cells * rank / rod->processes;
+}
+
+/* All have room for the longest part. */
+static gaspi_size_t
+bytes_of_checkpoint (const rod_t *rod)
+{
+  return sizeof (checkpoint_t) + (gaspi_size_t) (rod->all_cells / rod->processes + 1) * sizeof (double);
+}
+
+static checkpoint_t *
+checkpoint (const rod_t *rod, char *of, long which)
+{
+  return (checkpoint_t *) (of + (gaspi_size_t) which * bytes_of_checkpoint (rod));
+}
+
+static gaspi_rank_t
+right_of (const rod_t *rod)
+{
+  return (gaspi_rank_t) ((rod->rank + 1) % rod->processes);
+}
+
+/* The nth death: after which step, and whose. */
+static long
+drawn (const rod_t *rod, long nth, long *victim)
+{
+  unsigned long random = (unsigned long) (rod->seed * 1000 + nth) * 6364136223846793005UL + 1442695040888963407UL;
+  random ^= random >> 29;
+  random *= 0xbf58476d1ce4e5b9UL;
+  random ^= random >> 32;
+  *victim = (long) (random % rod->processes);
+  /* Each in a share of the steps of its own. */
+  const long share = rod->steps / rod->deaths;
+  return nth * share + (long) (random / rod->processes % (unsigned long) share);
+}
+
+static double
+next_value (double left, double own, double right)
+{
+  return own + 0.25 * (left - own + (right - own));
+}
+
+/* One end of the rod is hot, the other one cold. */
+static gaspi_return_t
+exchange (const rod_t *rod)
+{
+  const gaspi_size_t cell = sizeof (double);
+  double *field = rod->field;
+  const int has_left = rod->rank > 0, has_right = rod->rank + 1 < rod->processes;
+  if (!has_left)
+    field[0] = 1.0;
+  if (!has_right)
+    field[rod->cells + 1] = 0.0;
+  if (has_left)
+    {
+      const long left_cells = rod->first - first_of (rod, rod->rank - 1);
+      TRY (gaspi_write_notify (FIELDS, cell, rod->rank - 1, FIELDS, (gaspi_offset_t) (left_cells + 1) * cell, cell, FROM_RIGHT,
+                               1, QUEUE, GASPI_BLOCK));
+    }
+  if (has_right)
+    TRY (gaspi_write_notify (FIELDS, (gaspi_offset_t) rod->cells * cell, rod->rank + 1, FIELDS, 0, cell, FROM_LEFT, 1, QUEUE,
+                             GASPI_BLOCK));
+  for (int missing = has_left + has_right; missing > 0; missing--)
+    {
+      gaspi_notification_id_t id;
+      gaspi_notification_t value;
+      TRY (gaspi_notify_waitsome (FIELDS, FROM_LEFT, 2, &id, GASPI_BLOCK));
+      TRY (gaspi_notify_reset (FIELDS, id, &value));
+    }
+  return gaspi_wait (QUEUE, GASPI_BLOCK);
+}
+
+/* Writes a checkpoint to the right neighbour: the cells, and when they are there the step. */
+static gaspi_return_t
+send_checkpoint (const rod_t *rod, long which)
+{
+  const gaspi_size_t size = bytes_of_checkpoint (rod);
+  const gaspi_offset_t from = (gaspi_offset_t) which * size, to = (gaspi_offset_t) (2 + which) * size;
+  const gaspi_size_t head = sizeof (checkpoint_t);
+  TRY (gaspi_write (KEPT, from + head, right_of (rod), KEPT, to + head, (gaspi_size_t) rod->cells * sizeof (double), QUEUE,
+                    GASPI_BLOCK));
+  TRY (gaspi_wait (QUEUE, GASPI_BLOCK));
+  TRY (gaspi_write (KEPT, from, right_of (rod), KEPT, to, head, QUEUE, GASPI_BLOCK));
+  return gaspi_wait (QUEUE, GASPI_BLOCK);
+}
+
+static void
+keep (const rod_t *rod, long next_step, long which)
+{
+  checkpoint_t *own = checkpoint (rod, rod->own, which);
+  memcpy (own->cells, rod->field + 1, (size_t) rod->cells * sizeof (double));
+  own->step = next_step;
+}
+
+static gaspi_return_t
+step (const rod_t *rod, long at)
+{
+  TRY (exchange (rod));
+  double left = rod->field[0];
+  for (long cell = 1; cell <= rod->cells; cell++)
+    {
+      const double own = rod->field[cell];
+      rod->field[cell] = next_value (left, own, rod->field[cell + 1]);
+      left = own;
+    }
+  if ((at + 1) % OFTEN == 0)
+    {
+      const long which = (at + 1) / OFTEN % 2;
+      keep (rod, at + 1, which);
+      TRY (send_checkpoint (rod, which));
+    }
+  /* Nobody is more than a step ahead. */
+  return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
+}
+
+static void
+allocate (rod_t *rod)
+{
+  const gaspi_size_t fields = (gaspi_size_t) (rod->all_cells / rod->processes + 3) * sizeof (double);
+  SUCCESS_OR_DIE (gaspi_segment_alloc (FIELDS, fields, GASPI_MEM_INITIALIZED));
+  SUCCESS_OR_DIE (gaspi_segment_alloc (KEPT, 4 * bytes_of_checkpoint (rod), GASPI_MEM_INITIALIZED));
+  for (gaspi_rank_t rank = 0; rank < rod->processes; rank++)
+    {
+      SUCCESS_OR_DIE (gaspi_segment_register (FIELDS, rank, GASPI_BLOCK));
+      SUCCESS_OR_DIE (gaspi_segment_register (KEPT, rank, GASPI_BLOCK));
+    }
+  gaspi_pointer_t field, kept;
+  SUCCESS_OR_DIE (gaspi_segment_ptr (FIELDS, &field));
+  SUCCESS_OR_DIE (gaspi_segment_ptr (KEPT, &kept));
+  rod->field = field;
+  rod->own = kept;
+  rod->neighbours = rod->own + 2 * bytes_of_checkpoint (rod);
+}
+
+/* Waits until other processes are where the dead were. */
+static void
+await_replacement (const rod_t *rod)
+{
+  gaspi_state_vector_t states = malloc (rod->processes * sizeof *states);
+  int dead = 1, seen = 0;
+  while (states != NULL && (dead || !seen))
+    {
+      SUCCESS_OR_DIE (gaspi_state_vec_get (states));
+      dead = 0;
+      for (gaspi_rank_t rank = 0; rank < rod->processes; rank++)
+        dead |= states[rank] == GASPI_STATE_CORRUPT;
+      seen |= dead;
+      usleep (1000);
+    }
+  free (states);
+}
+
+static long
+reduce (long own, gaspi_operation_t operation)
+{
+  long all = 0;
+  SUCCESS_OR_DIE (gaspi_allreduce (&own, &all, 1, operation, GASPI_TYPE_LONG, GASPI_GROUP_ALL, GASPI_BLOCK));
+  return all;
+}
+
+/* All go back to the last step that all have kept; gives that. */
+static long
+go_back (rod_t *rod, int is_new)
+{
+  gaspi_notification_t value;
+  const gaspi_size_t size = bytes_of_checkpoint (rod);
+  /* A request that was on its way to the dead one has failed. */
+  SUCCESS_OR_DIE (gaspi_queue_purge (QUEUE, GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_group_commit (GASPI_GROUP_ALL, GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_notify_reset (FIELDS, FROM_LEFT, &value));
+  SUCCESS_OR_DIE (gaspi_notify_reset (FIELDS, FROM_RIGHT, &value));
+  if (is_new)
+    {
+      SUCCESS_OR_DIE (gaspi_read (KEPT, 0, right_of (rod), KEPT, 2 * size, 2 * size, QUEUE, GASPI_BLOCK));
+      SUCCESS_OR_DIE (gaspi_wait (QUEUE, GASPI_BLOCK));
+    }
+  rod->recovered = reduce (rod->recovered + !is_new, GASPI_OP_MAX);
+  const long kept[] = { checkpoint (rod, rod->own, 0)->step, checkpoint (rod, rod->own, 1)->step };
+  const long at = reduce (kept[0] > kept[1] ? kept[0] : kept[1], GASPI_OP_MIN);
+  const long which = at / OFTEN % 2;
+  if (kept[which] != at)
+    {
+      fprintf (stderr, "rank %d has kept nothing of step %ld\n", rod->rank, at);
+      exit (EXIT_FAILURE);
+    }
+  memcpy (rod->field + 1, checkpoint (rod, rod->own, which)->cells, (size_t) rod->cells * sizeof (double));
+  /* The new process has to keep its left neighbour's, too. */
+  const gaspi_return_t sent = send_checkpoint (rod, which);
+  SUCCESS_OR_DIE (sent);
+  SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  return at;
+}
+
+/* What one process comes to alone, beside what all have come to. */
+static int
+agrees (const rod_t *rod, const double *found)
+{
+  double *field = calloc ((size_t) rod->all_cells + 2, sizeof *field);
+  if (field == NULL)
+    return 0;
+  field[0] = 1.0;
+  for (long at = 0; at < rod->steps; at++)
+    {
+      double left = field[0];
+      for (long cell = 1; cell <= rod->all_cells; cell++)
+        {
+          const double own = field[cell];
+          field[cell] = next_value (left, own, field[cell + 1]);
+          left = own;
+        }
+    }
+  const int same = memcmp (field + 1, found, (size_t) rod->all_cells * sizeof *found) == 0;
+  free (field);
+  return same;
+}
+
+int
+main (int argc, char *argv[])
+{
+  rod_t rod = { .all_cells = 4000, .steps = 400, .deaths = 2, .seed = 1 };
+  gaspi_number_t incarnation;
+  SUCCESS_OR_DIE (gaspi_proc_init (GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_proc_rank (&rod.rank));
+  SUCCESS_OR_DIE (gaspi_proc_num (&rod.processes));
+  SUCCESS_OR_DIE (gaspi_proc_incarnation (&incarnation));
+  if ((argc > 1 && !parse_number (argv[1], rod.processes, 100000000, &rod.all_cells))
+      || (argc > 2 && !parse_number (argv[2], 2 * OFTEN, 1000000, &rod.steps))
+      || (argc > 3 && !parse_number (argv[3], 0, rod.steps / OFTEN, &rod.deaths))
+      || (argc > 4 && !parse_number (argv[4], 0, 1000000, &rod.seed)) || argc > 5)
+    {
+      if (rod.rank == 0)
+        fprintf (stderr, "usage: resilient [CELLS [STEPS [DEATHS [SEED]]]]\n");
+      return EXIT_FAILURE;
+    }
+  if (rod.processes == 1)
+    rod.deaths = 0;
+  rod.first = first_of (&rod, rod.rank);
+  rod.cells = first_of (&rod, rod.rank + 1) - rod.first;
+  allocate (&rod);
+  long at;
+  if (incarnation > 0)
+    at = go_back (&rod, 1);
+  else
+    {
+      /* The beginning is kept as well. Its place says step 0 already. */
+      SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+      at = 0;
+      keep (&rod, 0, 0);
+      SUCCESS_OR_DIE (send_checkpoint (&rod, 0));
+      SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+    }
+  while (at < rod.steps)
+    {
+      long victim = -1;
+      if (rod.recovered < rod.deaths && at == drawn (&rod, rod.recovered, &victim) && victim == rod.rank)
+        {
+          printf ("rank %d dies before step %ld\n", rod.rank, at);
+          fflush (stdout);
+          raise (SIGKILL);
+        }
+      const gaspi_return_t code = step (&rod, at);
+      if (code == GASPI_SUCCESS)
+        {
+          at++;
+          continue;
+        }
+      await_replacement (&rod);
+      at = go_back (&rod, 0);
+      if (rod.rank == 0)
+        printf ("%ld of %ld have died; going on with step %ld\n", rod.recovered, rod.deaths, at);
+    }
+  /* All cells to rank 0. */
+  SUCCESS_OR_DIE (gaspi_segment_create (ALL_CELLS, (gaspi_size_t) rod.all_cells * sizeof (double), GASPI_GROUP_ALL, GASPI_BLOCK,
+                                        GASPI_MEM_INITIALIZED));
+  POST (QUEUE, gaspi_write (FIELDS, sizeof (double), 0, ALL_CELLS, (gaspi_offset_t) rod.first * sizeof (double),
+                            (gaspi_size_t) rod.cells * sizeof (double), QUEUE, GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_wait (QUEUE, GASPI_BLOCK));
+  SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  int right = 1;
+  if (rod.rank == 0)
+    {
+      gaspi_pointer_t found;
+      SUCCESS_OR_DIE (gaspi_segment_ptr (ALL_CELLS, &found));
+      right = agrees (&rod, found);
+      printf ("resilient: %ld cells, %ld steps, %ld deaths: %s\n", rod.all_cells, rod.steps, rod.recovered,
+              right ? "the same as one process alone" : "WRONG");
+    }
+  leave ();
+  return right ? EXIT_SUCCESS : EXIT_FAILURE;
+}
