@@ -300,6 +300,7 @@ main (int argc, char *argv[])
     {
       if (rod.rank == 0)
         fprintf (stderr, "usage: resilient [CELLS [STEPS [DEATHS [SEED]]]]\n");
+      leave ();
       return EXIT_FAILURE;
     }
   if (rod.processes == 1)

@@ -17,6 +17,7 @@ pub(crate) mod kit;
 mod link;
 mod notify;
 mod passive;
+mod points;
 mod process;
 mod queue;
 mod replacement;
@@ -56,6 +57,7 @@ pub fn laws() -> Vec<&'static Law> {
         collective_user::laws(),
         environment::laws(),
         failure::laws(),
+        points::laws(),
         replacement::laws(),
         dead_peer::laws(),
         silent_peer::laws(),

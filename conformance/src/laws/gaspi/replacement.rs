@@ -33,14 +33,14 @@ laws! {
         "a process is killed at a moment of the seed's choice; the others go back to what was kept, and with the one that takes its place come to the same end";
 }
 
-fn incarnation() -> Result<u32, String> {
+pub(super) fn incarnation() -> Result<u32, String> {
     let mut incarnation = u32::MAX;
     ok!(gaspi_proc_incarnation(&mut incarnation));
     Ok(incarnation)
 }
 
 /// All are healthy again. `dead` have been seen to be corrupt before, by one that has been there all the time.
-fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
+pub(super) fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
     let mut seen = vec![false; ctx.size as usize];
     let mut looks = Looks::for_the("new process");
     loop {
@@ -58,7 +58,7 @@ fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
 }
 
 /// All commit the group of all again.
-fn together() -> Verdict {
+pub(super) fn together() -> Verdict {
     ok!(gaspi_group_commit(ALL, LONG));
     barrier()
 }

@@ -94,7 +94,8 @@ impl Forming {
             let (mut looks, mut pause) = (0, PAUSE.0);
             engine.wait(
                 deadline,
-                &mut || group.check_one(*member, &mut since),
+                // Also of those that are not waited for here: who has seen one die gives up, and lists nothing any more.
+                &mut || group.check(&mut since),
                 || {
                     looks += 1;
                     if looks > LOOKS {

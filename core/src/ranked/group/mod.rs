@@ -585,12 +585,6 @@ impl Group {
         world.check_processes(&self.members, &self.incarnations, since)
     }
 
-    fn check_one(&self, member: u32, since: &mut Option<Instant>) -> Result<()> {
-        let one = member as usize..member as usize + 1;
-        let (ranks, incarnations) = (&self.members[one.clone()], &self.incarnations[one]);
-        self.world.check_processes(ranks, incarnations, since)
-    }
-
     fn settle(&self, deadline: Deadline) -> Result<()> {
         if !self.world.engine().is_driven() {
             return Ok(());
