@@ -125,6 +125,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	done
 	@packaging/on-strict "$(STAGE)" raw --says FI_MR_RAW && packaging/on-strict "$(STAGE)" norm --says FI_RM_DISABLED
 	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
+	@$(STEP) "deaths and replacements on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --law gaspi.killed,gaspi.replaced --seeds 1
 	@$(STEP) "laws of networks on libfabric 2.x" packaging/with-libfabric2 \
 	    packaging/on-ofi "$(STAGE)" --backend ofi --api core --law transport --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
@@ -133,6 +134,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
 	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
+	@$(STEP) "deaths and replacements on two hosts" packaging/on-hosts "$(STAGE)" --law gaspi.killed,gaspi.replaced --seeds 1
 	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1
 	@$(STEP) "a launcher that is killed" packaging/on-hosts "$(STAGE)" --law .link.launcher --seeds 1
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
