@@ -145,19 +145,28 @@ pub(crate) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64
 }
 
-/// The sum over all ranks of one number, by gaspi_allreduce.
-pub(crate) fn sum_of_all(value: u64) -> Result<u64, String> {
-    let mut sum = 0u64;
+/// `GASPI_OP_MIN` and `GASPI_OP_SUM`.
+pub(crate) const MIN: u32 = 0;
+pub(crate) const SUM: u32 = 2;
+
+/// One number of each member of a group, reduced by gaspi_allreduce.
+pub(crate) fn reduced(group: u8, operation: u32, value: u64) -> Result<u64, String> {
+    let mut all = 0u64;
     ok!(gaspi_allreduce(
         (&raw const value).cast(),
-        (&raw mut sum).cast(),
+        (&raw mut all).cast(),
         1,
-        2,
+        operation,
         5,
-        ALL,
+        group,
         LONG
     ));
-    Ok(sum)
+    Ok(all)
+}
+
+/// The sum over all ranks of one number.
+pub(crate) fn sum_of_all(value: u64) -> Result<u64, String> {
+    reduced(ALL, SUM, value)
 }
 
 /// Calls a procedure until it gives something other than a timeout; as long as anything moves. Gives the code and the number of

@@ -63,20 +63,6 @@ pub(super) fn together() -> Verdict {
     barrier()
 }
 
-fn sum(group: u8, mine: u64) -> Result<u64, String> {
-    let mut sum = 0u64;
-    ok!(gaspi_allreduce(
-        (&raw const mine).cast(),
-        (&raw mut sum).cast(),
-        1,
-        2,
-        5,
-        group,
-        LONG
-    ));
-    Ok(sum)
-}
-
 /// The last rank is killed after a barrier; true in the process that takes its place.
 fn last_dies(ctx: &Ctx) -> Result<bool, String> {
     if incarnation()? > 0 {
@@ -227,7 +213,11 @@ fn group_all(ctx: &Ctx) -> Verdict {
     together()?;
     for round in 1..20 {
         let expected = u64::from(ctx.size * (ctx.size - 1) / 2) * round;
-        ensure_eq!(sum(ALL, round * u64::from(ctx.rank))?, expected, "the sum");
+        ensure_eq!(
+            sum_of_all(round * u64::from(ctx.rank))?,
+            expected,
+            "the sum"
+        );
         barrier()?;
     }
     Ok(())
@@ -244,10 +234,14 @@ fn new_group(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[last])?;
     }
     let group = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
-    ensure_eq!(sum(group, 3)?, 3 * u64::from(ctx.size), "the sum over all");
+    ensure_eq!(
+        reduced(group, SUM, 3)?,
+        3 * u64::from(ctx.size),
+        "the sum over all"
+    );
     if let Some(survivors) = survivors {
         ensure_eq!(
-            sum(survivors, 3)?,
+            reduced(survivors, SUM, 3)?,
             3 * u64::from(last),
             "the sum over the survivors"
         );
@@ -408,7 +402,7 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[])?;
     }
     together()?;
-    ensure_eq!(sum(ALL, 2)?, 2 * u64::from(ctx.size), "the sum");
+    ensure_eq!(sum_of_all(2)?, 2 * u64::from(ctx.size), "the sum");
     Ok(())
 }
 
@@ -432,7 +426,7 @@ fn by_call(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[last])?;
     }
     together()?;
-    ensure_eq!(sum(ALL, 1)?, u64::from(ctx.size), "the sum");
+    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "the sum");
     Ok(())
 }
 
@@ -447,7 +441,7 @@ fn before_init(ctx: &Ctx) -> Verdict {
         looks.pause(Duration::from_millis(1));
     }
     together()?;
-    ensure_eq!(sum(ALL, 1)?, u64::from(ctx.size), "the sum");
+    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "the sum");
     ctx.sync();
     ok!(gaspi_proc_term(LONG));
     Ok(())
@@ -612,16 +606,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     }
     let newest = u64::from(memory.get(OWN) < memory.get(OWN + 16));
     let mine = memory.get(OWN + 16 * newest as usize);
-    let mut all = 0u64;
-    ok!(gaspi_allreduce(
-        (&raw const mine).cast(),
-        (&raw mut all).cast(),
-        1,
-        0,
-        5,
-        ALL,
-        LONG
-    ));
+    let all = reduced(ALL, MIN, mine)?;
     let place = (0..2).find(|nth| memory.get(OWN + 16 * nth) == all);
     let place = place.ok_or_else(|| format!("nothing of step {all} is kept"))?;
     memory.set(VALUE, memory.get(OWN + 16 * place + 8));

@@ -54,7 +54,12 @@ pub struct Program<'a> {
 const PREFIXES: [&str; 3] = ["UNIPGAS_", "UTOFU_", "FI_"];
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Those of one job, which is not this one.
-const OF_A_JOB: [&str; 3] = ["UNIPGAS_JOB", "UNIPGAS_RANK", "UNIPGAS_SIZE"];
+const OF_A_JOB: [&str; 4] = [
+    "UNIPGAS_JOB",
+    "UNIPGAS_RANK",
+    "UNIPGAS_SIZE",
+    "UNIPGAS_INCARNATION",
+];
 
 impl Place {
     /// The shares of the hosts, if any are named.
