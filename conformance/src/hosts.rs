@@ -3,6 +3,7 @@
 //! On each host a *part* of the job runs: this program, started by a remote shell, which starts the ranks there as it would start all on one
 //! host, and passes on what they tell.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas::core::job::launch::{self, Exit, Keeper, Part};
+use unipgas::core::job::launch::{self, Exit, Keeper, Part, Rules, Then, Told, shell_line};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -114,10 +115,12 @@ impl Hosts {
             words.push(job.column.name.into());
             words.push(job.runner.limit.as_secs().to_string().into());
             words.extend(job.item_args());
-            (team.names[number].clone(), words)
+            let name = team.names[number].clone();
+            let shell = [self.shell.clone(), name.clone().into()];
+            (name, [&shell[..], &[shell_line(&words)]].concat())
         };
         let commands: Vec<_> = (0..team.count).map(command).collect();
-        let parts = launch::Hosts::start(&self.shell, &commands);
+        let parts = launch::Hosts::start(commands);
         team.parts = Some(parts.map_err(|e| e.to_string())?);
         Ok(team)
     }
@@ -148,37 +151,60 @@ impl Team<'_> {
         let parts = self.parts()?;
         let seats = Seats::map(&files.seats, self.ranks)?;
         let whole = Mutex::new(Ended::default());
-        let homes: Vec<usize> = (0..self.ranks as usize)
-            .map(|rank| rank % self.count)
-            .collect();
-        let heard = |number: usize, kind: u8, bytes: &[u8]| match kind {
-            LINES => self.lines(&files.log, number, bytes),
-            SITTING => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
-            launch::LOST => {
-                let here = (0..).zip(&homes).filter(|(_, home)| **home == number);
-                for (rank, _) in here {
-                    self.lose(rank, files, &seats, &mut whole.lock());
+        let ends = Mutex::new(BTreeMap::new());
+        let homes = (0..self.ranks as usize).map(|rank| rank % self.count);
+        let rules = Rules {
+            homes: homes.collect(),
+            keep_going: self.law.needs_kill,
+            spares: self.law.spares(),
+        };
+        let heard = |told: Told<'_>| match told {
+            Told::Own {
+                host,
+                kind: LINES,
+                bytes,
+            } => self.lines(&files.log, host, bytes),
+            Told::Own {
+                kind: SITTING,
+                bytes,
+                ..
+            } => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
+            Told::Lost {
+                host, ranks, then, ..
+            } => {
+                for rank in ranks {
+                    ends.lock().insert(*rank, Exit::Signal(libc::SIGKILL));
+                    self.lose(*rank, then, files, &seats);
                 }
-                let left = self.left_at(number);
+                let left = self.left_at(host);
                 let mut whole = whole.lock();
                 whole.left = whole.left.take().or(left);
             }
-            _ => {
+            Told::Own { bytes, .. } => {
                 let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
                     return parts.kill();
                 };
-                if ended.first_failure.is_some() && !self.law.needs_kill {
-                    parts.end();
-                }
                 let mut whole = whole.lock();
-                whole.first_failure = whole.first_failure.or(ended.first_failure);
                 whole.left = whole.left.take().or(ended.left);
                 whole.ranks.extend(ended.ranks);
             }
+            Told::Ended { rank, exit, .. } => drop(ends.lock().insert(rank, exit)),
+            _ => {}
         };
-        let ended = parts.run(&homes, self.law.needs_kill, heard);
-        ended.map_err(|e| e.to_string())?;
+        let ended = parts.run(rules, heard);
+        let first_failure = ended.map_err(|e| e.to_string())?;
         let mut whole = whole.into_inner();
+        whole.first_failure = first_failure;
+        // Of those on a lost host, nobody has told the last words.
+        for (rank, exit) in ends.into_inner() {
+            if whole.ranks.iter().all(|end| end.rank != rank) {
+                whole.ranks.push(RankEnd {
+                    rank,
+                    exit,
+                    last_words: String::new(),
+                });
+            }
+        }
         whole.ranks.sort_by_key(|end| end.rank);
         match whole.ranks.len() == self.ranks as usize {
             true => Ok(whole),
@@ -187,20 +213,14 @@ impl Team<'_> {
     }
 
     /// The launcher of the rank's host has been killed, and the rank with it.
-    fn lose(&self, rank: u32, files: &Files, seats: &Seats, whole: &mut Ended) {
-        if whole.ranks.iter().any(|end| end.rank == rank) {
-            return;
+    fn lose(&self, rank: u32, then: Then, files: &Files, seats: &Seats) {
+        if !matches!(then, Then::Replaced { .. }) {
+            // Nobody waits for it any more.
+            seats.put(Sitting {
+                mark: ENDED,
+                ..seats.get(rank)
+            });
         }
-        whole.ranks.push(RankEnd {
-            rank,
-            exit: Exit::Signal(libc::SIGKILL),
-            last_words: String::new(),
-        });
-        // Nobody waits for it any more.
-        seats.put(Sitting {
-            mark: ENDED,
-            ..seats.get(rank)
-        });
         if self.law.kills_launcher {
             self.write(&files.log, format!("dies {rank} 0 0 \n").as_bytes());
         }

@@ -19,9 +19,6 @@ use crate::runner::Runner;
 use crate::stall::{Seats, Stall};
 use crate::worker::Item;
 
-/// Processes that may take the places of others, where a law is about that.
-const SPARES: u32 = 4;
-
 /// Items that are run by the same processes.
 pub(crate) struct Job<'a> {
     pub runner: &'a Runner,
@@ -132,10 +129,7 @@ impl Job<'_> {
         launch.backend = Some(self.column.backend.into());
         launch.seed = Some(self.items[0].first);
         launch.keep_going = self.items[0].law.needs_kill;
-        launch.spares = match self.items[0].law.replaces {
-            true => SPARES,
-            false => 0,
-        };
+        launch.spares = self.items[0].law.spares();
         launch.output = Output::Capture;
         launch
     }

@@ -106,6 +106,16 @@ impl Law {
     }
 }
 
+impl Law {
+    /// How many processes may take the places of others.
+    pub(crate) fn spares(&self) -> u32 {
+        match self.replaces {
+            true => 4,
+            false => 0,
+        }
+    }
+}
+
 /// What a body is given.
 #[derive(Debug, Clone)]
 pub struct Ctx {

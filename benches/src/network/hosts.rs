@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::job::launch::{self, Keeper, Launch, Output, Part};
+use unipgas_core::job::launch::{self, Keeper, Launch, Output, Part, Rules, Told};
 
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
@@ -242,25 +242,35 @@ impl Hosts {
             words.push(myself()?);
             words.extend(worker_args(order));
             words.push(format!("--part={number}/{count}/{}", limit.as_secs()).into());
-            Ok((self.names[number].clone(), words))
+            let name = self.names[number].clone();
+            let shell = [shell.to_owned(), name.clone().into()];
+            Ok((name, [&shell[..], &[launch::shell_line(&words)]].concat()))
         };
         let commands: Result<Vec<_>, String> = (0..count).map(command).collect();
-        let parts = launch::Hosts::start(shell, &commands?).map_err(|e| e.to_string())?;
-        let homes: Vec<usize> = (0..size as usize).map(|rank| rank % count).collect();
+        let parts = launch::Hosts::start(commands?).map_err(|e| e.to_string())?;
+        let rules = Rules {
+            homes: (0..size as usize).map(|rank| rank % count).collect(),
+            ..Rules::default()
+        };
+        // The first to fail is the reason of the others.
         let failure = Mutex::new(None);
-        let ended = parts.run(&homes, false, |_, kind, bytes| {
-            if kind == END && !bytes.is_empty() {
-                // The first to fail is the reason of the others.
-                failure
-                    .lock()
-                    .get_or_insert(String::from_utf8_lossy(bytes).into_owned());
-                parts.end();
+        let fail = |why: String| {
+            failure.lock().get_or_insert(why);
+            parts.end();
+        };
+        let ended = parts.run(rules, |told| match told {
+            Told::Own {
+                kind: END, bytes, ..
+            } if !bytes.is_empty() => fail(String::from_utf8_lossy(bytes).into_owned()),
+            Told::Lost { host, status, .. } => {
+                fail(format!("host {} is lost: {status}", parts.name(host)));
             }
+            _ => {}
         });
         let failure = failure.into_inner();
         match failure {
             Some(why) => Err(why),
-            None => ended.map_err(|e| e.to_string()),
+            None => ended.map(drop).map_err(|e| e.to_string()),
         }
     }
 

@@ -33,6 +33,9 @@ enum Cli {
     /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
     #[command(disable_help_flag = true)]
     Bench(Passed),
+    /// Starts the ranks of a host, as the launcher of the whole says on standard input
+    #[command(hide = true)]
+    Part,
 }
 
 /// Arguments that are somebody else's to read.
@@ -60,11 +63,12 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(2, &one_line(&error)),
     };
-    if !matches!(cli, Cli::Run(_)) {
+    if !matches!(cli, Cli::Run(_) | Cli::Part) {
         restore_pipe_signal();
     }
     match cli {
         Cli::Run(args) => run::run(args),
+        Cli::Part => hosts::part(),
         Cli::Cc(passed) => cc::run(cc::Language::C, None, passed.args),
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, None, passed.args),
         Cli::Info(args) => info::run(&args),

@@ -12,14 +12,15 @@ use unipgas::core::{Error, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
 
-use crate::hosts::Share;
+use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};
 use crate::stats::{self, Form, Records};
-use crate::{fail, hosts};
+use crate::{fail, hosts, shown};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
 /// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
-/// the launcher of the cluster does so on the hosts that are named.
+/// the launcher of the cluster does so on the hosts that are named, or
+/// this command itself, by ssh.
 #[derive(clap::Args)]
 #[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES)]
 pub struct Args {
@@ -48,7 +49,7 @@ pub struct Args {
     /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
-    /// Ends the job after this time, with status 124; not on several hosts
+    /// Ends the job after this time, with status 124; on several hosts with --launcher ssh
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -247,7 +248,15 @@ pub fn run(args: Args) -> ExitCode {
     };
     if let Some(shares) = &shares {
         if !args.place.stays_here(shares) {
-            return elsewhere(&args, &environment, processes, &program, shares);
+            return match args.place.way(args.spares > 0) {
+                Ok(Way::Launcher(launcher)) => {
+                    elsewhere(&args, &environment, processes, &program, shares, &launcher)
+                }
+                Ok(Way::Shell(shell)) => {
+                    by_shell(args, environment, processes, &program, shares, &shell)
+                }
+                Err(why) => fail(2, &why),
+            };
         }
         if let Some(shown) = args.place.show_stay(processes) {
             return shown;
@@ -286,6 +295,7 @@ fn elsewhere(
     processes: u32,
     program: &Path,
     shares: &[Share],
+    launcher: &Launcher,
 ) -> ExitCode {
     match variables_of(args, environment, processes) {
         Ok(variables) => {
@@ -297,10 +307,46 @@ fn elsewhere(
                 path: program,
                 args: &args.program[1..],
             };
-            args.place.hand_over(shares, &program)
+            args.place.hand_over(launcher, shares, &program)
         }
         Err(why) => fail(2, &why),
     }
+}
+
+/// The job on other hosts, by a launcher of ours on each.
+fn by_shell(
+    args: Args,
+    environment: Environment,
+    processes: u32,
+    program: &Path,
+    shares: &[Share],
+    shell: &Shell,
+) -> ExitCode {
+    let places = match args.place.places(shares, shell) {
+        Ok(places) => places,
+        Err(why) => return fail(2, &why),
+    };
+    if args.place.is_dry() {
+        return shown(&hosts::lines(&places));
+    }
+    let backend = args.backend.as_ref().or(environment.backend.as_ref());
+    let seed = args.seed.or(environment.seed);
+    let checked = check_mpi(program, processes, &args)
+        .and_then(|_| check_chaos_afar(backend.map(String::as_str), seed));
+    if let Err(why) = checked {
+        return fail(2, &why);
+    }
+    let form = args.stats;
+    let launch = launch(args, processes, environment);
+    hosts::run(launch, &places, program, form)
+}
+
+fn check_chaos_afar(backend: Option<&str>, seed: Option<u64>) -> Result<(), String> {
+    check_chaos(backend)?;
+    if backend == Some("chaos") && seed.is_none() {
+        return Err("on several hosts --backend chaos needs a --seed, the same for all".into());
+    }
+    Ok(())
 }
 
 /// What the options mean to the processes of other hosts, as variables. Errors: an option that means nothing there.
@@ -311,19 +357,13 @@ fn variables_of(
 ) -> Result<Vec<(String, OsString)>, String> {
     if args.timeout.is_some() {
         return Err(
-            "--timeout is for processes of this host: put timeout(1) before unipgas run --hosts"
+            "--timeout: put timeout(1) before unipgas run --hosts, where another launcher starts the processes"
                 .into(),
         );
     }
-    if args.spares > 0 {
-        return Err("--spares is for processes of this host".into());
-    }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);
-    check_chaos(backend.map(String::as_str))?;
-    if backend.is_some_and(|name| name == "chaos") && seed.is_none() {
-        return Err("on several hosts --backend chaos needs a --seed, the same for all".into());
-    }
+    check_chaos_afar(backend.map(String::as_str), seed)?;
     let bind = policy(args.bind).name();
     let shape = tofu_shape(processes, &environment.tofu);
     let set = [
@@ -400,7 +440,10 @@ fn carry_out(mut launch: Launch, linked: &Links, form: Option<Form>) -> u8 {
         Err(error) => return told(1, &error.to_string()),
     };
     if let Some((records, form)) = records.zip(form) {
-        records.tell(form, processes);
+        match records.text() {
+            Ok(text) => form.tell(&text, processes),
+            Err(why) => tell(&why),
+        }
     }
     let status = u8::try_from(outcome.status()).unwrap_or(1);
     match outcome.seed {

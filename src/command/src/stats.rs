@@ -71,16 +71,21 @@ impl Records {
         ]
     }
 
-    /// Tells what has come.
-    pub fn tell(mut self, form: Form, processes: u32) {
+    /// What has come. Errors: a line.
+    pub fn text(mut self) -> Result<String, String> {
         let mut text = String::new();
         let read = self
             .0
             .rewind()
             .and_then(|()| self.0.read_to_string(&mut text));
-        if let Err(error) = read {
-            return tell(&format!("the statistics cannot be read: {error}"));
-        }
+        read.map_err(|error| format!("the statistics cannot be read: {error}"))?;
+        Ok(text)
+    }
+}
+
+impl Form {
+    /// Tells what the ranks have left, a record a line.
+    pub fn tell(self, text: &str, processes: u32) {
         let mut lines: Vec<(u32, &str)> = Vec::new();
         let mut records = Vec::new();
         for line in text.lines() {
@@ -91,7 +96,7 @@ impl Records {
         }
         lines.sort_by_key(|(rank, _)| *rank);
         records.sort_by_key(|record| record.rank);
-        match form {
+        match self {
             Form::Json => lines.iter().for_each(|(_, line)| eprintln!("{line}")),
             Form::Table => eprint!("{}", table(&records)),
         }

@@ -1,7 +1,8 @@
-//! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes.
+//! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes, or a launcher of ours on each.
 
 mod launcher;
 mod list;
+mod shell;
 
 use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -9,12 +10,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use unipgas::core::job::launch::find_program;
+use unipgas::core::job::launch::{self, find_program};
 
 use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
-use launcher::{Job, Kind, Launcher, Machine};
+pub use launcher::Launcher;
+use launcher::{Job, Kind, Machine};
 pub use list::Share;
+pub use shell::{Shell, part, run, shown as lines};
 
 const HEADING: &str = "On several hosts";
 
@@ -27,7 +30,8 @@ pub struct Place {
     /// A file with a host on each line, also as host:4 or host slots=4
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     hostfile: Option<PathBuf>,
-    /// The launcher, a name or path; without this option srun in an allocation of Slurm, else prterun, mpirun, mpiexec
+    /// The launcher, a name or path; without this option srun in an allocation of Slurm, else prterun, mpirun, mpiexec. Or a remote shell, ssh or
+    /// rsh: no other launcher need be there then; so it is without this option where none is, and with --spares
     #[arg(long, help_heading = HEADING, value_name = "NAME")]
     launcher: Option<OsString>,
     /// Words for the launcher, as "--mca plm_rsh_agent rsh"
@@ -36,6 +40,14 @@ pub struct Place {
     /// Shows the command line of the launcher, and starts nothing
     #[arg(long, help_heading = HEADING)]
     dry_run: bool,
+}
+
+/// By whom the processes are started.
+pub enum Way {
+    /// The launcher of the cluster.
+    Launcher(Launcher),
+    /// Ours, by a remote shell.
+    Shell(Shell),
 }
 
 /// What is started on them.
@@ -102,14 +114,71 @@ impl Place {
         self.dry_run.then(|| shown(&text))
     }
 
+    /// Who starts the processes; `spares`: some of them are to take the places of others, which no other launcher does.
+    ///
+    /// Errors: one line.
+    pub fn way(&self, spares: bool) -> Result<Way, String> {
+        let wish = self.launcher.as_deref();
+        if let Some(shell) = wish.and_then(Shell::named) {
+            return Ok(Way::Shell(shell));
+        }
+        let machine = Machine {
+            find: &|name| find_program(name).map_err(|e| e.to_string()),
+            version: &|path| said(path, &["--version"]),
+            allocation: std::env::var_os("SLURM_JOB_ID").is_some_and(|id| !id.is_empty()),
+        };
+        let found = launcher::choose(wish, &machine);
+        let ssh = || find_program("ssh".as_ref()).is_ok();
+        match found {
+            Ok(Launcher {
+                kind: Kind::Srun,
+                name,
+                ..
+            }) if spares => Ok(Way::Shell(Shell::Srun(name))),
+            Ok(launcher) if spares && wish.is_some() => Err(format!(
+                "--spares: {} starts no process in the place of another one; --launcher ssh does",
+                launcher.name.display()
+            )),
+            Ok(launcher) if !spares => Ok(Way::Launcher(launcher)),
+            Err(why) if wish.is_some() => Err(why),
+            Ok(_) | Err(_) if ssh() => Ok(Way::Shell(Shell::Remote("ssh".into()))),
+            Ok(_) => Err("--spares on several hosts needs ssh".into()),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The user's words for the launcher, or for the remote shell.
+    fn more(&self) -> Result<Vec<String>, String> {
+        let more = self.launcher_args.as_deref().unwrap_or_default();
+        shlex::split(more)
+            .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))
+    }
+
+    /// How each host is reached.
+    ///
+    /// Errors: one line.
+    pub fn places(&self, shares: &[Share], shell: &Shell) -> Result<Vec<launch::Place>, String> {
+        shell::places(shares, shell, &self.more()?, is_here)
+    }
+
+    /// Whether nothing is to be started.
+    pub fn is_dry(&self) -> bool {
+        self.dry_run
+    }
+
     /// Becomes the launcher, which gets all signals then and whose status is that of the job. Returns where it cannot.
-    pub fn hand_over(&self, shares: &[Share], program: &Program<'_>) -> ExitCode {
-        let (launcher, words) = match self.command(shares, program) {
-            Ok(command) => command,
+    pub fn hand_over(
+        &self,
+        launcher: &Launcher,
+        shares: &[Share],
+        program: &Program<'_>,
+    ) -> ExitCode {
+        let words = match self.command(launcher, shares, program) {
+            Ok(words) => words,
             Err(why) => return fail(2, &why),
         };
         if self.dry_run {
-            return shown(&line(program, &launcher, &words));
+            return shown(&line(program, launcher, &words));
         }
         let mut command = Command::new(&launcher.path);
         command.arg0(&launcher.name).args(words);
@@ -126,18 +195,11 @@ impl Place {
 
     fn command(
         &self,
+        launcher: &Launcher,
         shares: &[Share],
         program: &Program<'_>,
-    ) -> Result<(Launcher, Vec<OsString>), String> {
-        let more = self.launcher_args.as_deref().unwrap_or_default();
-        let more = shlex::split(more)
-            .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))?;
-        let machine = Machine {
-            find: &|name| find_program(name).map_err(|e| e.to_string()),
-            version: &|path| said(path, &["--version"]),
-            allocation: std::env::var_os("SLURM_JOB_ID").is_some_and(|id| !id.is_empty()),
-        };
-        let launcher = launcher::choose(self.launcher.as_deref(), &machine)?;
+    ) -> Result<Vec<OsString>, String> {
+        let more = self.more()?;
         let protocol = match launcher.kind {
             Kind::Srun if std::env::var_os("SLURM_MPI_TYPE").is_none() => {
                 launcher::slurm_protocol(&said(&launcher.path, &["--mpi=list"]))
@@ -156,8 +218,7 @@ impl Place {
             more: &more,
             program: &words,
         };
-        let words = launcher::arguments(launcher.kind, &job)?;
-        Ok((launcher, words))
+        launcher::arguments(launcher.kind, &job)
     }
 }
 

@@ -42,6 +42,12 @@ impl Board {
         Ok(())
     }
 
+    /// Says that `rank` runs on this host now. Errors: a rank that the job does not have.
+    pub(in crate::launch::job) fn set_here(&self, rank: u32) -> Result<()> {
+        self.record(rank, R_AFAR)?.store(0, Ordering::Release);
+        Ok(())
+    }
+
     /// Whether `rank` runs on another host: its pid is none here.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use parking_lot::Mutex;
 
+use super::Exit;
 use crate::{Error, Result};
 
 /// No frame is longer.
@@ -20,9 +21,147 @@ pub(super) const SIGNAL: u8 = 2;
 /// The job is to be ended.
 pub(super) const END_ALL: u8 = 3;
 /// The launcher of a rank's host has ended, and tells nothing of it any more.
-pub const LOST: u8 = 4;
+pub(super) const LOST: u8 = 4;
+/// Which ranks are on a host, and what its launcher has to know: its first frame.
+pub(super) const BEGIN: u8 = 5;
+/// Another process is to be started, as this rank.
+pub(super) const START: u8 = 6;
+/// No process takes the place of this rank.
+pub(super) const GIVEN_UP: u8 = 7;
+/// No process runs any more, and none will.
+pub(super) const OVER: u8 = 8;
+/// A process has ended: [`End`].
+pub(super) const ENDED: u8 = 9;
+/// A rank, and why no process could be started as it.
+pub(super) const CANNOT: u8 = 10;
+/// What a rank has written: a byte that is 1 for standard error, then the bytes.
+pub(super) const OUTPUT: u8 = 11;
+/// So many bytes of it have been written, and a bit for each of both that nobody reads any more.
+pub(super) const WRITTEN: u8 = 12;
+/// Standard input of rank 0; nothing: its end.
+pub(super) const INPUT: u8 = 13;
+/// Rank 0 has taken it, and there is room for more.
+pub(super) const TAKEN: u8 = 14;
 /// Frames of this kind and higher are the user's.
 pub const OWN: u8 = 16;
+
+/// How the process of a rank has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    pub rank: u32,
+    pub pid: u32,
+    pub exit: Exit,
+    /// It had left the job before, by a call.
+    pub left: bool,
+    /// Somebody has asked for its end, by a call.
+    pub wanted: bool,
+}
+
+impl End {
+    pub fn to_bytes(self) -> Vec<u8> {
+        let (kind, number) = match self.exit {
+            Exit::Code(code) => (0, code),
+            Exit::Signal(signal) => (1, signal),
+        };
+        let mut bytes = Vec::new();
+        for word in [self.rank, self.pid, number as u32] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend([kind, u8::from(self.left), u8::from(self.wanted)]);
+        bytes
+    }
+
+    /// `None` for what is none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<End> {
+        let (words, flags) = bytes.as_chunks::<4>();
+        let [rank, pid, number] = *words else {
+            return None;
+        };
+        let [kind, left, wanted] = *flags else {
+            return None;
+        };
+        let number = i32::from_le_bytes(number);
+        Some(End {
+            rank: u32::from_le_bytes(rank),
+            pid: u32::from_le_bytes(pid),
+            exit: match kind {
+                0 => Exit::Code(number),
+                _ => Exit::Signal(number),
+            },
+            left: left != 0,
+            wanted: wanted != 0,
+        })
+    }
+}
+
+/// What the launcher of a part is told first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Begin {
+    /// The ranks on its host.
+    pub here: Vec<u32>,
+    /// What the callers of both have agreed upon.
+    pub plan: Vec<u8>,
+}
+
+impl Begin {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = (self.here.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(self.here.iter().flat_map(|rank| rank.to_le_bytes()));
+        bytes.extend_from_slice(&self.plan);
+        bytes
+    }
+
+    /// `None` for what is none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Begin> {
+        let (count, rest) = rank_of(bytes)?;
+        let (here, plan) = rest.split_at_checked((count as usize).checked_mul(4)?)?;
+        let (here, _) = here.as_chunks::<4>();
+        Some(Begin {
+            here: here.iter().map(|rank| u32::from_le_bytes(*rank)).collect(),
+            plan: plan.to_vec(),
+        })
+    }
+}
+
+/// The first frame alone: what follows stays to be read. `None`: there is none.
+pub(super) fn first(pipe: &OwnedFd) -> Result<Option<(u8, Vec<u8>)>> {
+    let cannot = |e| Error::os("cannot hear the job's other launchers", e);
+    let mut frames = Frames::default();
+    let mut wanted = HEAD;
+    loop {
+        let mut block = vec![0; wanted];
+        match rustix::io::read(pipe, &mut block) {
+            Ok(0) => return Ok(None),
+            Ok(n) => frames.add(&block[..n]),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(e) => return Err(cannot(e)),
+        }
+        if let Some(frame) = frames.next()? {
+            return Ok(Some(frame));
+        }
+        wanted = frames.missing();
+    }
+}
+
+/// Payload of [`WRITTEN`].
+pub(super) fn to_written(bytes: usize, closed: [bool; 2]) -> Vec<u8> {
+    let mut payload = (bytes as u32).to_le_bytes().to_vec();
+    payload.extend(closed.map(u8::from));
+    payload
+}
+
+/// Bytes, and which of standard output and error nobody reads any more.
+pub(super) fn written(payload: &[u8]) -> Option<(usize, [bool; 2])> {
+    let (bytes, closed) = rank_of(payload)?;
+    let closed = <[u8; 2]>::try_from(closed).ok()?;
+    Some((bytes as usize, closed.map(|one| one != 0)))
+}
+
+/// The rank at the beginning of a frame, and the rest.
+pub(super) fn rank_of(payload: &[u8]) -> Option<(u32, &[u8])> {
+    let (rank, rest) = payload.split_first_chunk()?;
+    Some((u32::from_le_bytes(*rank), rest))
+}
 
 /// One end of a pipe; its threads may send at the same time.
 #[derive(Debug)]
@@ -58,6 +197,17 @@ pub(super) struct Frames(Vec<u8>);
 impl Frames {
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
+    }
+
+    /// How many bytes the next one wants yet; at least one.
+    fn missing(&self) -> usize {
+        match self.0.first_chunk::<4>() {
+            Some(len) => {
+                let whole = HEAD + (u32::from_le_bytes(*len) as usize).min(LONGEST);
+                whole.saturating_sub(self.0.len()).max(1)
+            }
+            None => HEAD - self.0.len(),
+        }
     }
 
     /// The next whole one. Errors: [`Error::InvalidArgument`] for what can be none.
@@ -101,5 +251,40 @@ mod tests {
         assert_eq!(seen, [(NEWS, Vec::new()), (OWN, b"hello".to_vec())]);
         frames.add(&[0xff; HEAD]);
         assert!(frames.next().is_err(), "no such length");
+    }
+
+    #[test]
+    fn the_first_frame_is_read_alone() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let sender = Sender::new(writer);
+        let begin = Begin {
+            here: vec![1, 3],
+            plan: b"plan".to_vec(),
+        };
+        sender.send(BEGIN, &begin.to_bytes()).unwrap();
+        sender.send(OVER, b"").unwrap();
+        let (kind, payload) = first(&reader).unwrap().unwrap();
+        assert_eq!((kind, Begin::from_bytes(&payload)), (BEGIN, Some(begin)));
+        assert_eq!(Begin::from_bytes(&payload[..8]), None);
+        assert_eq!(first(&reader).unwrap(), Some((OVER, Vec::new())));
+        drop(sender);
+        assert_eq!(first(&reader).unwrap(), None);
+        let told = to_written(7, [false, true]);
+        assert_eq!(written(&told), Some((7, [false, true])));
+    }
+
+    #[test]
+    fn an_end_comes_as_it_was_told() {
+        for exit in [Exit::Code(-1), Exit::Signal(9)] {
+            let end = End {
+                rank: 3,
+                pid: 77,
+                exit,
+                left: false,
+                wanted: true,
+            };
+            assert_eq!(End::from_bytes(&end.to_bytes()), Some(end));
+            assert_eq!(End::from_bytes(&end.to_bytes()[1..]), None);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
 
+mod course;
+mod forward;
 mod frames;
 mod hosts;
 mod keeper;
@@ -10,6 +12,7 @@ mod progress;
 mod signals;
 mod stragglers;
 mod watch;
+mod whole;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,12 +20,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use frames::{LOST, OWN};
-pub use hosts::Hosts;
+pub use course::{Others, Rules, Then};
+pub use frames::OWN;
+pub use hosts::{Hosts, Told, shell_line};
 pub use keeper::{Keeper, keep};
 pub use part::Part;
 pub use process::{ProgramError, find_program};
 pub use signals::signal_name;
+pub use whole::Place;
 
 use crate::job::board::MAX_SIZE;
 use crate::{Error, Result};
@@ -50,6 +55,12 @@ impl BindPolicy {
             BindPolicy::Core => "core",
             BindPolicy::Numa => "numa",
         }
+    }
+
+    /// The one that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [BindPolicy::None, BindPolicy::Core, BindPolicy::Numa];
+        all.into_iter().find(|policy| policy.name() == name)
     }
 }
 
@@ -234,6 +245,11 @@ impl Launch {
             part: None,
             foreground: false,
         }
+    }
+
+    /// Whether it tells on standard error what becomes of the job: that of a part does not, the launcher of the whole does.
+    fn tells(&self) -> bool {
+        self.foreground && self.part.is_none()
     }
 
     /// Starts the job and returns when all of its processes have ended. The processes die with the calling *thread*, which

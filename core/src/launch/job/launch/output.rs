@@ -3,31 +3,47 @@
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
-use super::Output;
+use super::Part;
 use crate::{Error, Result};
 
 /// A line longer than this, in bytes, is passed on in parts.
 const LONGEST: usize = 64 * 1024;
+
+/// Where it goes.
+#[derive(Debug, Clone)]
+pub(super) enum Sink {
+    /// It is kept.
+    Kept,
+    /// To the launcher's own standard output and error.
+    Own,
+    /// To the launcher of the whole, for its own.
+    Whole(Part),
+}
 
 /// One end of a rank's standard output or error.
 pub(super) struct Stream {
     pub rank: u32,
     pub is_stderr: bool,
     file: Option<std::fs::File>,
-    /// Captured: everything; tagged: the line that is not complete yet.
+    sink: Sink,
+    /// Whole lines, each with the rank before it.
+    tag: bool,
+    /// Kept: everything; tagged: the line that is not complete yet.
     bytes: Vec<u8>,
     /// Why it cannot be passed on any more, unless its reader has gone.
     pub failure: Option<std::io::Error>,
 }
 
 impl Stream {
-    pub fn new(rank: u32, is_stderr: bool, fd: OwnedFd) -> Result<Stream> {
+    pub fn new(rank: u32, is_stderr: bool, fd: OwnedFd, sink: Sink, tag: bool) -> Result<Stream> {
         rustix::io::ioctl_fionbio(&fd, true)
             .map_err(|e| Error::os("cannot set up a rank's output", e))?;
         Ok(Stream {
             rank,
             is_stderr,
             file: Some(fd.into()),
+            sink,
+            tag,
             bytes: Vec::new(),
             failure: None,
         })
@@ -37,45 +53,75 @@ impl Stream {
         self.bytes
     }
 
-    /// Takes what there is, at most some blocks of it so that no rank keeps the others waiting.
-    pub fn pump(&mut self, output: Output) {
+    /// Takes what there is, at most some blocks of it so that no rank keeps the others waiting. How many bytes have been passed on.
+    pub fn pump(&mut self) -> usize {
         let mut block = [0u8; 16 * 1024];
+        let mut passed = 0;
         for _ in 0..16 {
-            let Some(file) = &mut self.file else { return };
+            let Some(file) = &mut self.file else { break };
             match file.read(&mut block) {
-                Ok(0) => self.close(output),
+                Ok(0) => passed += self.close(),
                 Ok(n) => {
                     self.bytes.extend_from_slice(&block[..n]);
-                    if output == Output::Tag && !self.pass_lines(false) {
+                    match self.pass_on(false) {
+                        Some(n) => passed += n,
                         // Nothing is read any more: closing lets the rank know, as it would without a label.
-                        self.file = None;
+                        None => self.shut(),
                     }
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(_) => self.close(output),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(_) => passed += self.close(),
             }
         }
+        passed
     }
 
     /// Takes what is left and closes. Processes that the rank has left behind may still hold the other end, and write:
     /// what a pipe holds is less than what one call takes.
-    pub fn finish(&mut self, output: Output) {
-        self.pump(output);
+    pub fn finish(&mut self) {
+        self.pump();
         if self.file.is_some() {
-            self.close(output);
+            self.close();
         }
     }
 
-    fn close(&mut self, output: Output) {
+    /// Nobody reads any more.
+    pub fn shut(&mut self) {
         self.file = None;
-        if output == Output::Tag {
-            self.pass_lines(true);
+    }
+
+    fn close(&mut self) -> usize {
+        self.file = None;
+        self.pass_on(true).unwrap_or(0)
+    }
+
+    /// Passes on what can be: where lines are tagged, the complete ones, and at the end of all the rest too. How many bytes; `None`: that is
+    /// not possible any more.
+    fn pass_on(&mut self, at_end: bool) -> Option<usize> {
+        if matches!(self.sink, Sink::Kept) {
+            return Some(0);
+        }
+        let text = match self.tag {
+            true => self.tagged(at_end),
+            false => std::mem::take(&mut self.bytes),
+        };
+        if text.is_empty() {
+            return Some(0);
+        }
+        match self.write(&text) {
+            Ok(()) => Some(text.len()),
+            Err(error) => {
+                // A reader that has gone, such as `head`, has read enough.
+                if error.kind() != std::io::ErrorKind::BrokenPipe {
+                    self.failure = Some(error);
+                }
+                None
+            }
         }
     }
 
-    /// Writes the complete lines, and at the end of all the rest too. False when that is not possible any more.
-    fn pass_lines(&mut self, at_end: bool) -> bool {
+    fn tagged(&mut self, at_end: bool) -> Vec<u8> {
         let mut end = self
             .bytes
             .iter()
@@ -84,34 +130,36 @@ impl Stream {
         if at_end || self.bytes.len() - end > LONGEST {
             end = self.bytes.len();
         }
-        if end == 0 {
-            return true;
-        }
-        let mut text = Vec::with_capacity(end + 64);
+        let mut text = Vec::new();
         for line in self.bytes[..end].split_inclusive(|&b| b == b'\n') {
             // Writing to a vector does not fail.
             let _ = write!(text, "[{}] ", self.rank);
             text.extend_from_slice(line);
         }
-        if text.last() != Some(&b'\n') {
+        if text.last().is_some_and(|&last| last != b'\n') {
             text.push(b'\n');
         }
         self.bytes.drain(..end);
-        let written = if self.is_stderr {
-            std::io::stderr().lock().write_all(&text)
-        } else {
-            let mut out = std::io::stdout().lock();
-            out.write_all(&text).and_then(|()| out.flush())
-        };
-        match written {
-            Ok(()) => true,
-            Err(error) => {
-                // A reader that has gone, such as `head`, has read enough.
-                if error.kind() != std::io::ErrorKind::BrokenPipe {
-                    self.failure = Some(error);
-                }
-                false
-            }
+        text
+    }
+
+    fn write(&self, text: &[u8]) -> std::io::Result<()> {
+        match &self.sink {
+            Sink::Kept => Ok(()),
+            Sink::Own => write_own(self.is_stderr, text),
+            // Without one to tell, the job is killed.
+            Sink::Whole(part) => part
+                .tell_output(self.is_stderr, text)
+                .map_err(|_| std::io::ErrorKind::BrokenPipe.into()),
         }
     }
+}
+
+/// To this process's own standard output, or error.
+pub(super) fn write_own(is_stderr: bool, text: &[u8]) -> std::io::Result<()> {
+    if is_stderr {
+        return std::io::stderr().lock().write_all(text);
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(text).and_then(|()| out.flush())
 }

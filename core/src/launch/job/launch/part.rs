@@ -1,14 +1,18 @@
 //! A launcher that has some of a job's ranks on its host, and tells the launchers of the others what becomes of them.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use super::frames::{self, Frames, Sender};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::frames::{self, End, Frames, Sender};
 use crate::job::Board;
 use crate::job::board::Told;
-use crate::{Result, own_thread};
+use crate::{Error, Result, own_thread};
 
 /// Which ranks are on this host, and the pipes by which the launcher of the whole talks to this one: see [`Hosts`](super::Hosts). When the
 /// one that is read ends, the ranks here are killed.
@@ -29,7 +33,19 @@ impl Part {
         }
     }
 
-    /// The ranks on this host.
+    /// As the launcher of the whole says first, with what else it says: see [`Launch::run_on`](super::Launch::run_on).
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]: it does not.
+    pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(Part, Vec<u8>)> {
+        let none = || Error::Unreachable("the launcher of the whole says nothing".into());
+        let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
+        let begin = (kind == frames::BEGIN).then(|| frames::Begin::from_bytes(&payload));
+        let begin = begin.flatten().ok_or_else(none)?;
+        Ok((Part::new(begin.here, input, output), begin.plan))
+    }
+
+    /// The ranks on this host, at first.
     pub fn here(&self) -> &[u32] {
         &self.here
     }
@@ -38,13 +54,34 @@ impl Part {
     /// before.
     ///
     /// # Errors
-    /// [`Error::Os`](crate::Error::Os) where it has ended; [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 16 MiB and more.
+    /// [`Error::Os`] where it has ended; [`Error::InvalidArgument`] for 16 MiB and more.
     pub fn send(&self, kind: u8, bytes: &[u8]) -> Result<()> {
         self.output.send(kind, bytes)
     }
 
-    pub(super) fn input(&self) -> BorrowedFd<'_> {
-        self.input.as_fd()
+    /// Without one to tell, the other pipe is closed, too, and that ends the job: here and below.
+    pub(super) fn tell_end(&self, end: End) {
+        let _ = self.send(frames::ENDED, &end.to_bytes());
+    }
+
+    pub(super) fn tell_cannot(&self, rank: u32, why: &Error) {
+        let mut payload = rank.to_le_bytes().to_vec();
+        payload.extend_from_slice(why.to_string().as_bytes());
+        let _ = self.send(frames::CANNOT, &payload);
+    }
+
+    pub(super) fn tell_output(&self, is_stderr: bool, text: &[u8]) -> Result<()> {
+        for block in text.chunks(64 << 10) {
+            let mut payload = Vec::with_capacity(1 + block.len());
+            payload.push(u8::from(is_stderr));
+            payload.extend_from_slice(block);
+            self.send(frames::OUTPUT, &payload)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_taken(&self) -> Result<()> {
+        self.send(frames::TAKEN, &[])
     }
 }
 
@@ -56,6 +93,16 @@ pub(super) enum Asked {
     Signal(i32),
     /// The end of the job.
     EndAll,
+    /// Another process, as this rank.
+    Start(u32),
+    /// Nobody takes the place of this rank: it has failed.
+    GivenUp(u32),
+    /// Nothing more: no process of the job runs any more.
+    Over,
+    /// So many bytes of output have been written; where nobody reads any more.
+    Written(usize, [bool; 2]),
+    /// Input for rank 0.
+    Input(Vec<u8>),
     /// Everything at once: it has ended, or makes no sense.
     Kill,
 }
@@ -63,10 +110,16 @@ pub(super) enum Asked {
 /// A board kept the same as those of the other hosts.
 pub(super) struct Mirror {
     board: Arc<Board>,
-    part: Part,
     over: Arc<AtomicBool>,
     teller: Option<JoinHandle<()>>,
-    frames: Frames,
+    heard: Arc<Heard>,
+}
+
+/// What has been asked for, and not yet been done. It is read by a thread of its own, which waits for nothing else: two launchers that both
+/// have much to tell would wait for each other.
+struct Heard {
+    asked: Mutex<Vec<Asked>>,
+    bell: OwnedFd,
 }
 
 impl Mirror {
@@ -80,46 +133,95 @@ impl Mirror {
             let (board, part, over) = (board.clone(), part.clone(), over.clone());
             own_thread::start("job-mirror", move || tell(&board, &part, &over))?
         };
-        Ok(Mirror {
+        let mut mirror = Mirror {
             board: board.clone(),
-            part: part.clone(),
             over,
             teller: Some(teller),
-            frames: Frames::default(),
-        })
+            heard: Arc::new(Heard {
+                asked: Mutex::default(),
+                bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                    .map_err(|e| Error::os("cannot watch the job's other launchers", e))?,
+            }),
+        };
+        mirror.hear(part)?;
+        Ok(mirror)
     }
 
-    /// There is something to read, or the other end is closed: what is asked for.
-    pub fn hear(&mut self) -> Vec<Asked> {
-        let mut block = [0; 64 << 10];
-        match rustix::io::read(&self.part.input, &mut block) {
-            Ok(0) => return vec![Asked::Kill],
-            Ok(n) => self.frames.add(&block[..n]),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return vec![Asked::Kill],
-        }
-        let mut asked = Vec::new();
-        loop {
-            asked.push(match self.frames.next() {
-                Ok(None) => return asked,
-                Ok(Some((frames::NEWS, news))) if self.board.take(&news) => continue,
-                Ok(Some((frames::END_ALL, _))) => Asked::EndAll,
-                Ok(Some((kind @ (frames::END | frames::SIGNAL | frames::LOST), word))) => {
-                    let Ok(word) = <[u8; 4]>::try_from(word) else {
-                        asked.push(Asked::Kill);
-                        continue;
-                    };
-                    match kind {
-                        frames::END => Asked::End(u32::from_le_bytes(word)),
-                        frames::SIGNAL => Asked::Signal(i32::from_le_bytes(word)),
-                        _ if self.board.lose(u32::from_le_bytes(word)) => continue,
-                        _ => Asked::Kill,
-                    }
+    /// The thread ends with the pipe, or with all: nobody waits for it.
+    fn hear(&mut self, part: &Part) -> Result<()> {
+        let (board, heard, input) = (self.board.clone(), self.heard.clone(), part.input.clone());
+        own_thread::start("job-orders", move || {
+            let mut frames = Frames::default();
+            loop {
+                let came = read_frames(&input, &mut frames);
+                let asked = came.map(|frames| understand(&board, frames));
+                let asked = asked.unwrap_or_else(|| vec![Asked::Kill]);
+                let last = asked
+                    .iter()
+                    .any(|one| matches!(one, Asked::Kill | Asked::Over));
+                heard.asked.lock().extend(asked);
+                // It only fails where it is readable anyway.
+                let _ = rustix::io::write(&heard.bell, &1u64.to_ne_bytes());
+                if last {
+                    return;
                 }
-                Ok(Some(_)) | Err(_) => Asked::Kill,
-            });
-        }
+            }
+        })
+        .map(drop)
     }
+
+    /// Is readable when something is [asked](Mirror::asked) for.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.heard.bell.as_fd()
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        let mut count = [0; 8];
+        // Before looking: what comes now rings again.
+        let _ = rustix::io::read(&self.heard.bell, &mut count);
+        std::mem::take(&mut *self.heard.asked.lock())
+    }
+}
+
+/// Whole frames; `None`: there are no more, or they make no sense.
+fn read_frames(input: &OwnedFd, frames: &mut Frames) -> Option<Vec<(u8, Vec<u8>)>> {
+    let mut block = [0; 64 << 10];
+    match rustix::io::read(input, &mut block) {
+        Ok(0) => return None,
+        Ok(n) => frames.add(&block[..n]),
+        Err(rustix::io::Errno::INTR) => {}
+        Err(_) => return None,
+    }
+    let mut whole = Vec::new();
+    while let Some(frame) = frames.next().ok()? {
+        whole.push(frame);
+    }
+    Some(whole)
+}
+
+/// What is news goes to the board.
+fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked> {
+    let mut asked = Vec::new();
+    for (kind, payload) in frames {
+        let word = <[u8; 4]>::try_from(payload.as_slice()).map(u32::from_le_bytes);
+        asked.push(match (kind, word) {
+            (frames::NEWS, _) if board.take(&payload) => continue,
+            (frames::LOST, Ok(rank)) if board.lose(rank) => continue,
+            (frames::END, Ok(rank)) => Asked::End(rank),
+            (frames::SIGNAL, Ok(signal)) => Asked::Signal(signal as i32),
+            (frames::END_ALL, _) => Asked::EndAll,
+            (frames::START, Ok(rank)) => Asked::Start(rank),
+            (frames::GIVEN_UP, Ok(rank)) => Asked::GivenUp(rank),
+            (frames::OVER, _) => Asked::Over,
+            (frames::WRITTEN, _) => match frames::written(&payload) {
+                Some((bytes, closed)) => Asked::Written(bytes, closed),
+                None => Asked::Kill,
+            },
+            (frames::INPUT, _) => Asked::Input(payload),
+            _ => Asked::Kill,
+        });
+    }
+    asked
 }
 
 impl Drop for Mirror {
@@ -135,23 +237,25 @@ impl Drop for Mirror {
 
 /// Tells what is new of the ranks here, and whose end is wanted elsewhere, until all is over.
 fn tell(board: &Board, part: &Part, over: &AtomicBool) {
-    let mut told = vec![Told::default(); part.here.len()];
+    let mut told: BTreeMap<u32, Told> = BTreeMap::new();
     let mut wanted = vec![false; board.size() as usize];
     loop {
         let last = over.load(Ordering::Acquire);
         let seen = board.news();
         let mut send = || -> Result<()> {
-            for (rank, told) in part.here.iter().zip(&mut told) {
-                if let Some(news) = board.give(*rank, told) {
-                    part.output.send(frames::NEWS, &news)?;
-                }
-            }
             for rank in 0..board.size() {
-                let wanted = &mut wanted[rank as usize];
-                if board.is_afar(rank)? && board.end_is_wanted(rank) && !*wanted {
-                    *wanted = true;
-                    part.output.send(frames::END, &rank.to_le_bytes())?;
+                if !board.is_afar(rank)? {
+                    if let Some(news) = board.give(rank, told.entry(rank).or_default()) {
+                        part.send(frames::NEWS, &news)?;
+                    }
+                    continue;
                 }
+                let wanted = &mut wanted[rank as usize];
+                let is_wanted = board.end_is_wanted(rank);
+                if is_wanted && !*wanted {
+                    part.send(frames::END, &rank.to_le_bytes())?;
+                }
+                *wanted = is_wanted;
             }
             Ok(())
         };

@@ -153,10 +153,16 @@ impl<'a> Starter<'a> {
         if let Some(seed) = launch.seed {
             command.env("UNIPGAS_SEED", seed.to_string());
         }
-        if rank != 0 || !launch.foreground {
-            command.stdin(Stdio::null());
+        match (rank, &launch.part) {
+            (0, Some(_)) if launch.output != Output::Capture => {
+                command.stdin(Stdio::piped());
+            }
+            (0, None) if launch.foreground => {}
+            _ => {
+                command.stdin(Stdio::null());
+            }
         }
-        if launch.output != Output::Inherit {
+        if launch.output != Output::Inherit || launch.part.is_some() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let cpus = (!self.cpus.is_empty()).then(|| self.cpus[rank as usize % self.cpus.len()]);
@@ -230,10 +236,9 @@ impl Starter<'_> {
 /// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.
 fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
-    let each = if launch.output == Output::Inherit {
-        1
-    } else {
-        3
+    let each = match (&launch.output, &launch.part) {
+        (Output::Inherit, None) => 1,
+        _ => 3,
     };
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |list| list.count() as u64);
     let processes = u64::from(launch.size) + u64::from(launch.spares);

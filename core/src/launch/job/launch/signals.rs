@@ -1,8 +1,12 @@
 //! Signals that the launcher gets and hands on.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::{Error, Result};
+
+/// Two interrupts closer than this are one that came on two ways.
+pub(super) const ONE_KEYPRESS: Duration = Duration::from_millis(100);
 
 const FORWARDED: [i32; 6] = [
     libc::SIGHUP,

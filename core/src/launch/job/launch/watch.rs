@@ -3,25 +3,24 @@
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
-use super::output::Stream;
+use super::forward::{Feeder, Forwarder};
+use super::frames::End;
+use super::output::{Sink, Stream};
 use super::part::{Asked, Mirror};
 use super::process::{Process, Starter};
 use super::progress::Progress;
-use super::signals::{self, Inbox};
+use super::signals::{self, Inbox, ONE_KEYPRESS};
 use super::stragglers::{Haste, end_children};
-use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, RankOutcome};
+use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
 use crate::descriptor::Reserved;
 use crate::job::{Board, RankState};
 use crate::{Error, Result};
-
-/// Two interrupts closer than this are one that came on two ways.
-const ONE_KEYPRESS: Duration = Duration::from_millis(100);
 
 const SIGNALS: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;
@@ -35,7 +34,8 @@ struct Job<'a> {
     epoll: OwnedFd,
     /// The ranks that are started here, ascending.
     here: Vec<u32>,
-    mirror: Option<Mirror>,
+    /// Of a job on several hosts.
+    abroad: Option<Abroad<'a>>,
     /// Their processes, and those that have taken their places.
     processes: Vec<Process>,
     spares: u32,
@@ -54,15 +54,38 @@ struct Job<'a> {
     output_lost: bool,
 }
 
+/// What a part has to do with the launcher of the whole.
+struct Abroad<'a> {
+    part: &'a Part,
+    mirror: Mirror,
+    /// What the ranks write and read, unless it is captured.
+    forwarder: Option<Forwarder>,
+    feeder: Option<Feeder>,
+    /// Nothing more will be asked for.
+    over: bool,
+}
+
+impl<'a> Abroad<'a> {
+    fn begin(part: &'a Part, launch: &Launch, board: &Arc<Board>) -> Result<Self> {
+        let forwards = launch.output != Output::Capture;
+        Ok(Abroad {
+            part,
+            mirror: Mirror::start(part, board)?,
+            forwarder: forwards.then(Forwarder::start).transpose()?,
+            feeder: forwards.then(|| Feeder::start(part)).transpose()?,
+            over: false,
+        })
+    }
+}
+
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
     // The descriptor is what the ranks open; whoever gets the outcome keeps it.
     let (board, descriptor) = Board::create(launch.size)?;
     let board = Arc::new(board);
-    let mirror = match &launch.part {
-        Some(part) => Some(Mirror::start(part, &board)?),
-        None => None,
-    };
+    let part = launch.part.as_ref();
+    let abroad = part.map(|part| Abroad::begin(part, launch, &board));
+    let abroad = abroad.transpose()?;
     let here = launch
         .part
         .as_ref()
@@ -90,14 +113,14 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         processes: Vec::with_capacity(here.len()),
         spares: launch.spares,
         here,
-        mirror,
+        abroad,
         streams: Vec::new(),
         running: 0,
         first_failure: None,
         timed_out: false,
         ending: None,
         first_interrupt: None,
-        progress: launch.foreground.then(|| Progress::new(Instant::now())),
+        progress: launch.tells().then(|| Progress::new(Instant::now())),
         deserted: false,
         joined: false,
         output_lost: false,
@@ -115,12 +138,10 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
             Haste::Ask
         });
     }
-    for stream in &mut job.streams {
-        stream.finish(launch.output);
-    }
+    job.streams.iter_mut().for_each(Stream::finish);
     job.look_at_output();
     // The last of the ranks here is told before anything that the caller tells.
-    job.mirror = None;
+    job.abroad = None;
     let name = JobMark {
         token: job.board.token(),
         _descriptor: Arc::new(descriptor),
@@ -136,8 +157,8 @@ impl Job<'_> {
         if let Some(keeper) = &self.launch.keeper {
             self.add(keeper.as_fd(), KEEPER)?;
         }
-        if let Some(part) = &self.launch.part {
-            self.add(part.input(), OTHER_HOSTS)?;
+        if let Some(abroad) = &self.abroad {
+            self.add(abroad.mirror.bell(), OTHER_HOSTS)?;
         }
         for rank in self.here.clone() {
             self.tell_progress(Instant::now());
@@ -151,20 +172,46 @@ impl Job<'_> {
         let mut process = self.starter.start(rank)?;
         self.running += 1;
         let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
+        let input = process.child.stdin.take();
         let (place, pid) = (self.processes.len(), process.child.id());
         self.processes.push(process);
         self.board.set_pid(rank, pid)?;
         self.add(self.processes[place].pidfd.as_fd(), place as u64)?;
+        if let Some((input, feeder)) = input.zip(self.feeder()) {
+            feeder.becomes(input);
+        }
         for (is_stderr, fd) in [
             (false, out.map(OwnedFd::from)),
             (true, err.map(OwnedFd::from)),
         ] {
             if let Some(fd) = fd {
-                self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
-                self.streams.push(Stream::new(rank, is_stderr, fd)?);
+                self.add_output(rank, is_stderr, fd)?;
             }
         }
         Ok(pid)
+    }
+
+    fn add_output(&mut self, rank: u32, is_stderr: bool, fd: OwnedFd) -> Result<()> {
+        let tag = self.launch.output == Output::Tag;
+        let forwarder = self.abroad.as_ref().and_then(|abroad| {
+            let sink = Sink::Whole(abroad.part.clone());
+            abroad.forwarder.as_ref().zip(Some(sink))
+        });
+        if let Some((forwarder, sink)) = forwarder {
+            return forwarder.add(fd, |fd| Stream::new(rank, is_stderr, fd, sink, tag));
+        }
+        self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
+        let sink = match self.launch.output {
+            Output::Capture => Sink::Kept,
+            _ => Sink::Own,
+        };
+        self.streams
+            .push(Stream::new(rank, is_stderr, fd, sink, tag)?);
+        Ok(())
+    }
+
+    fn feeder(&self) -> Option<&Feeder> {
+        self.abroad.as_ref()?.feeder.as_ref()
     }
 
     /// The process that is `rank`, or was it last.
@@ -191,7 +238,7 @@ impl Job<'_> {
             .timeout
             .and_then(|limit| Instant::now().checked_add(limit));
         let mut events = Vec::with_capacity(64);
-        while self.running > 0 {
+        while self.running > 0 || self.abroad.as_ref().is_some_and(|abroad| !abroad.over) {
             let end_of_time = end.filter(|_| !self.timed_out);
             let progress = self.progress.as_ref().and_then(Progress::next);
             let next = [self.ending, end_of_time, progress]
@@ -238,7 +285,7 @@ impl Job<'_> {
 
     fn pump(&mut self, index: usize) {
         // An end of file also makes the descriptor readable; closing it takes it out of the epoll.
-        self.streams[index].pump(self.launch.output);
+        self.streams[index].pump();
         self.look_at_output();
     }
 
@@ -279,12 +326,8 @@ impl Job<'_> {
 
     /// The launcher of the whole wants something.
     fn hear(&mut self) {
-        for asked in self
-            .mirror
-            .iter_mut()
-            .flat_map(Mirror::hear)
-            .collect::<Vec<_>>()
-        {
+        let asked = self.abroad.as_ref().map(|abroad| abroad.mirror.asked());
+        for asked in asked.into_iter().flatten() {
             match asked {
                 Asked::End(rank) => {
                     if let Some(process) = self.process_of(rank) {
@@ -299,14 +342,47 @@ impl Job<'_> {
                     }
                 }
                 Asked::EndAll => self.end_all(),
-                Asked::Kill => {
-                    if let Some(part) = &self.launch.part {
-                        // What has ended stays readable.
-                        let _ = epoll::delete(&self.epoll, part.input());
+                Asked::Start(rank) => self.take_in(rank),
+                Asked::GivenUp(rank) => {
+                    self.first_failure.get_or_insert(rank);
+                }
+                Asked::Written(bytes, closed) => {
+                    let forwarder = self.abroad.as_ref().and_then(|one| one.forwarder.as_ref());
+                    forwarder
+                        .into_iter()
+                        .for_each(|forwarder| forwarder.written(bytes, closed));
+                }
+                Asked::Input(bytes) => {
+                    if let Some(feeder) = self.feeder() {
+                        feeder.feed(bytes);
                     }
+                }
+                Asked::Over => self.is_over(),
+                Asked::Kill => {
+                    self.is_over();
                     self.desert();
                 }
             }
+        }
+    }
+
+    fn is_over(&mut self) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.over = true;
+        }
+    }
+
+    /// Another process is started as a rank, which was here or on a host that is lost.
+    fn take_in(&mut self, rank: u32) {
+        // The ranks are the board's.
+        let _ = self.board.set_here(rank);
+        if let Err(at) = self.here.binary_search(&rank) {
+            self.here.insert(at, rank);
+        }
+        if let Err(error) = self.start_again(rank)
+            && let Some(abroad) = &self.abroad
+        {
+            abroad.part.tell_cannot(rank, &error);
         }
     }
 
@@ -335,8 +411,24 @@ impl Job<'_> {
         // Its last words come before the line that says how it ended.
         let streams = self.streams.iter_mut();
         let of_rank = streams.filter(|stream| stream.rank == rank);
-        of_rank.for_each(|stream| stream.pump(self.launch.output));
+        of_rank.for_each(|stream| {
+            stream.pump();
+        });
         self.look_at_output();
+        if let Some(abroad) = &self.abroad {
+            abroad
+                .forwarder
+                .iter()
+                .for_each(|forwarder| forwarder.drain(rank));
+            // What comes then, the launcher of the whole decides.
+            return abroad.part.tell_end(End {
+                rank,
+                pid,
+                exit,
+                left: left_properly,
+                wanted: self.board.end_is_wanted(rank),
+            });
+        }
         if exit.success() || self.ending.is_some() {
             return;
         }
@@ -361,13 +453,10 @@ impl Job<'_> {
 
     /// Starts a spare in the place of a dead rank, of whose end `failed` tells.
     fn replace(&mut self, rank: u32, failed: &str) -> bool {
-        let wanted = self.board.end_is_wanted(rank);
-        // The rank is one of the board's. Somebody may have started a process by hand.
-        if self.board.begin_again(rank) != Ok(true) {
-            return true;
-        }
-        match self.start_rank(rank) {
-            Ok(pid) => {
+        match self.start_again(rank) {
+            // Somebody has started a process by hand.
+            Ok(None) => true,
+            Ok(Some(pid)) => {
                 self.spares -= 1;
                 let left = self.spares;
                 self.say(format_args!(
@@ -376,14 +465,26 @@ impl Job<'_> {
                 true
             }
             Err(error) => {
-                let _ = self.board.mark_dead(rank);
-                if wanted {
-                    let _ = self.board.want_end(rank);
-                }
                 self.say(format_args!("no spare for rank {rank}: {error}"));
                 false
             }
         }
+    }
+
+    /// Its pid; `None`: the rank is not dead.
+    fn start_again(&mut self, rank: u32) -> Result<Option<u32>> {
+        let wanted = self.board.end_is_wanted(rank);
+        if !self.board.begin_again(rank)? {
+            return Ok(None);
+        }
+        let started = self.start_rank(rank);
+        if started.is_err() {
+            self.board.mark_dead(rank)?;
+            if wanted {
+                self.board.want_end(rank)?;
+            }
+        }
+        started.map(Some)
     }
 
     /// Nobody waits for the job any more.
@@ -430,7 +531,7 @@ impl Job<'_> {
     }
 
     fn say(&self, text: std::fmt::Arguments<'_>) {
-        if self.launch.foreground {
+        if self.launch.tells() {
             // With standard error closed there is nobody to tell.
             let _ = writeln!(std::io::stderr(), "unipgas: {text}");
         }

@@ -1,0 +1,344 @@
+//! What becomes of a job on several hosts when processes end: who takes the place of whom, and when all is over.
+
+use super::frames::End;
+
+/// How a job takes the ends of its processes.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The number of the host, from 0, on which each rank begins.
+    pub homes: Vec<usize>,
+    /// Whether the other ranks go on when one has failed.
+    pub keep_going: bool,
+    /// How many processes may take the places of others.
+    pub spares: u32,
+}
+
+/// What the launchers of the hosts are to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// This host, to start another process as this rank.
+    Start { host: usize, rank: u32 },
+    /// This host, that no process takes the place of this rank.
+    GiveUp { host: usize, rank: u32 },
+    /// All, that the process of this rank was on a host that is lost.
+    Lost { rank: u32 },
+    /// All, to end their ranks.
+    EndAll,
+    /// All, that nothing runs any more.
+    Over,
+}
+
+/// What comes after the end of a process, or of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing: it was time, or had been asked for.
+    Nothing,
+    /// Other processes take their places; so many more can.
+    Replaced {
+        /// Spares that are left.
+        left: u32,
+    },
+    /// It is a failure.
+    Failed(Others),
+}
+
+/// What a failure means for the other ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// None runs any more.
+    None,
+    /// They go on.
+    GoOn,
+    /// They are ended.
+    End,
+}
+
+/// Where the processes of a job are, and which of them run.
+#[derive(Debug)]
+pub(super) struct Course {
+    rules: Rules,
+    lost: Vec<bool>,
+    runs: Vec<bool>,
+    running: usize,
+    ending: bool,
+    pub first_failure: Option<u32>,
+    pub orders: Vec<Order>,
+}
+
+impl Course {
+    pub fn new(rules: Rules, hosts: usize) -> Self {
+        let size = rules.homes.len();
+        Course {
+            rules,
+            lost: vec![false; hosts],
+            runs: vec![true; size],
+            running: size,
+            ending: false,
+            first_failure: None,
+            orders: Vec::new(),
+        }
+    }
+
+    /// The host of a rank that there is.
+    pub fn home(&self, rank: u32) -> Option<usize> {
+        self.rules.homes.get(rank as usize).copied()
+    }
+
+    /// Whether nothing runs any more.
+    pub fn is_over(&self) -> bool {
+        self.running == 0
+    }
+
+    /// The ranks that run on a host.
+    pub fn running_at(&self, host: usize) -> Vec<u32> {
+        let homes = (0u32..).zip(&self.rules.homes);
+        let here = homes.filter(|(rank, home)| **home == host && self.runs[*rank as usize]);
+        here.map(|(rank, _)| rank).collect()
+    }
+
+    /// From now on no end is a failure, and no process takes the place of another one.
+    pub fn end(&mut self) {
+        if !std::mem::replace(&mut self.ending, true) {
+            self.orders.push(Order::EndAll);
+        }
+    }
+
+    /// A process has ended on the host where it was. `None`: it did not run there.
+    pub fn ended(&mut self, host: usize, end: &End) -> Option<Then> {
+        if self.home(end.rank) != Some(host) || !self.stop(end.rank) {
+            return None;
+        }
+        let then = if end.exit.success() || self.ending {
+            Then::Nothing
+        } else if !end.left && self.rules.spares > 0 {
+            self.start(host, end.rank);
+            Then::Replaced {
+                left: self.rules.spares,
+            }
+        } else if end.wanted {
+            Then::Nothing
+        } else {
+            self.fail(end.rank)
+        };
+        self.look();
+        Some(then)
+    }
+
+    /// A host could not start a process. `None`: it was not told to.
+    pub fn cannot(&mut self, host: usize, rank: u32) -> Option<Then> {
+        if self.home(rank) != Some(host) || !self.stop(rank) {
+            return None;
+        }
+        self.rules.spares += 1;
+        let then = match self.ending {
+            true => Then::Nothing,
+            false => self.fail(rank),
+        };
+        self.look();
+        Some(then)
+    }
+
+    /// A host is lost, with the ranks that run there. The other hosts have spares for all of them, or for as many as there are.
+    pub fn lose(&mut self, host: usize) -> Then {
+        self.lost[host] = true;
+        let ranks = self.running_at(host);
+        for rank in &ranks {
+            self.stop(*rank);
+            self.orders.push(Order::Lost { rank: *rank });
+        }
+        let mut then = Then::Nothing;
+        if !self.ending {
+            let enough = self.rules.spares as usize >= ranks.len();
+            for rank in ranks {
+                let other = self
+                    .least_busy()
+                    .filter(|_| self.rules.spares > 0 && (enough || self.rules.keep_going));
+                then = match (other, then) {
+                    (Some(other), Then::Nothing | Then::Replaced { .. }) => {
+                        self.start(other, rank);
+                        Then::Replaced {
+                            left: self.rules.spares,
+                        }
+                    }
+                    _ => self.fail(rank),
+                };
+            }
+        }
+        self.look();
+        then
+    }
+
+    /// The host with the fewest processes of those that are left.
+    fn least_busy(&self) -> Option<usize> {
+        let left = (0..self.lost.len()).filter(|host| !self.lost[*host]);
+        left.min_by_key(|host| self.running_at(*host).len())
+    }
+
+    fn start(&mut self, host: usize, rank: u32) {
+        self.rules.spares -= 1;
+        self.rules.homes[rank as usize] = host;
+        self.runs[rank as usize] = true;
+        self.running += 1;
+        self.orders.push(Order::Start { host, rank });
+    }
+
+    fn fail(&mut self, rank: u32) -> Then {
+        self.first_failure.get_or_insert(rank);
+        let host = self.rules.homes[rank as usize];
+        if !self.lost[host] {
+            self.orders.push(Order::GiveUp { host, rank });
+        }
+        Then::Failed(match (self.running, self.rules.keep_going) {
+            (0, _) => Others::None,
+            (_, true) => Others::GoOn,
+            (_, false) => {
+                self.end();
+                Others::End
+            }
+        })
+    }
+
+    /// Whether it did run.
+    fn stop(&mut self, rank: u32) -> bool {
+        let ran = std::mem::replace(&mut self.runs[rank as usize], false);
+        self.running -= usize::from(ran);
+        ran
+    }
+
+    fn look(&mut self) {
+        if self.running == 0 {
+            self.orders.push(Order::Over);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Exit;
+    use super::*;
+
+    fn course(keep_going: bool, spares: u32) -> Course {
+        let rules = Rules {
+            homes: vec![0, 1, 0, 1],
+            keep_going,
+            spares,
+        };
+        Course::new(rules, 2)
+    }
+
+    fn end(rank: u32, exit: Exit) -> End {
+        End {
+            rank,
+            pid: 7,
+            exit,
+            left: exit == Exit::Code(0),
+            wanted: false,
+        }
+    }
+
+    fn orders(course: &mut Course) -> Vec<Order> {
+        std::mem::take(&mut course.orders)
+    }
+
+    const KILLED: Exit = Exit::Signal(9);
+
+    #[test]
+    fn a_failure_ends_the_others() {
+        let mut course = course(false, 0);
+        assert_eq!(
+            course.ended(1, &end(1, KILLED)),
+            Some(Then::Failed(Others::End))
+        );
+        assert_eq!(course.ended(1, &end(1, KILLED)), None, "once");
+        assert_eq!(course.ended(0, &end(3, KILLED)), None, "it is elsewhere");
+        assert_eq!(course.ended(0, &end(9, KILLED)), None, "no rank");
+        let given_up = Order::GiveUp { host: 1, rank: 1 };
+        assert_eq!(orders(&mut course), [given_up, Order::EndAll]);
+        for rank in [0, 2, 3] {
+            let host = rank as usize % 2;
+            assert_eq!(course.ended(host, &end(rank, KILLED)), Some(Then::Nothing));
+        }
+        assert_eq!(orders(&mut course), [Order::Over]);
+        assert_eq!(course.first_failure, Some(1));
+    }
+
+    #[test]
+    fn a_spare_begins_where_the_dead_one_was() {
+        let mut course = course(false, 1);
+        let replaced = Then::Replaced { left: 0 };
+        assert_eq!(course.ended(1, &end(3, KILLED)), Some(replaced));
+        assert_eq!(orders(&mut course), [Order::Start { host: 1, rank: 3 }]);
+        assert_eq!(
+            course.ended(1, &end(3, KILLED)),
+            Some(Then::Failed(Others::End))
+        );
+        assert_eq!(course.first_failure, Some(3));
+    }
+
+    #[test]
+    fn who_has_left_or_is_not_wanted_any_more_is_no_failure() {
+        let mut course = course(false, 0);
+        let wanted = End {
+            wanted: true,
+            ..end(0, Exit::Signal(2))
+        };
+        assert_eq!(course.ended(0, &wanted), Some(Then::Nothing));
+        for rank in [1, 2, 3] {
+            let ended = course.ended(rank as usize % 2, &end(rank, Exit::Code(0)));
+            assert_eq!(ended, Some(Then::Nothing));
+        }
+        assert_eq!(orders(&mut course), [Order::Over]);
+        assert_eq!(course.first_failure, None);
+    }
+
+    #[test]
+    fn the_ranks_of_a_lost_host_go_on_elsewhere() {
+        let mut course = course(false, 3);
+        assert_eq!(course.lose(1), Then::Replaced { left: 1 });
+        assert_eq!(
+            orders(&mut course),
+            [
+                Order::Lost { rank: 1 },
+                Order::Lost { rank: 3 },
+                Order::Start { host: 0, rank: 1 },
+                Order::Start { host: 0, rank: 3 },
+            ]
+        );
+        assert_eq!(course.running_at(0), [0, 1, 2, 3]);
+        assert_eq!(course.lose(0), Then::Failed(Others::End), "no host is left");
+        assert_eq!(course.first_failure, Some(0));
+        assert!(course.is_over());
+    }
+
+    #[test]
+    fn with_too_few_spares_a_lost_host_is_a_failure() {
+        let mut course = course(false, 1);
+        assert_eq!(course.lose(1), Then::Failed(Others::End));
+        let mut going_on = course_of_three();
+        assert_eq!(going_on.lose(1), Then::Failed(Others::GoOn));
+        assert_eq!(going_on.first_failure, Some(3));
+        assert_eq!(
+            orders(&mut going_on)[2..],
+            [Order::Start { host: 2, rank: 1 }]
+        );
+    }
+
+    fn course_of_three() -> Course {
+        let rules = Rules {
+            homes: vec![0, 1, 0, 1],
+            keep_going: true,
+            spares: 1,
+        };
+        Course::new(rules, 3)
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_a_failure() {
+        let mut course = course(true, 1);
+        course.ended(1, &end(3, KILLED));
+        assert_eq!(course.cannot(1, 3), Some(Then::Failed(Others::GoOn)));
+        assert_eq!(course.cannot(1, 3), None);
+        let replaced = Some(Then::Replaced { left: 0 });
+        assert_eq!(course.ended(0, &end(2, KILLED)), replaced, "it is left");
+    }
+}

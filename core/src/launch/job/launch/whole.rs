@@ -1,0 +1,432 @@
+//! The launcher of a job on several hosts: it sees the job through as [`Launch::run`] does on one.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{self, Receiver, Sender};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::Signal;
+
+use super::course::{Others, Rules, Then};
+use super::frames::Begin;
+use super::hosts::{Hosts, Told};
+use super::output::write_own;
+use super::progress::Progress;
+use super::signals::{Inbox, ONE_KEYPRESS};
+use super::{Exit, JobMark, Launch, Outcome, RankOutcome};
+use crate::job::Board;
+use crate::{Error, Result, own_thread};
+
+/// Bytes of standard input that are on the way at a time.
+const BLOCK: usize = 64 << 10;
+
+/// A host, and which ranks begin there.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its name, for messages.
+    pub host: String,
+    /// The ranks, ascending.
+    pub here: Vec<u32>,
+    /// What starts the launcher there, which begins with [`Part::open`](super::Part::open): a whole command line.
+    pub command: Vec<OsString>,
+}
+
+/// What is written to this process's output, by one thread.
+enum Print {
+    Output(usize, bool, Vec<u8>),
+    Said(String),
+    Over,
+}
+
+/// What has come out, in the end.
+struct Seen {
+    ranks: Vec<RankOutcome>,
+    first_failure: Option<u32>,
+}
+
+/// What the threads of a launcher share.
+struct Shared<'a> {
+    launch: &'a Launch,
+    hosts: &'a Hosts,
+    board: &'a Board,
+    print: Sender<Print>,
+    timed_out: AtomicBool,
+}
+
+impl Launch {
+    /// Runs the job on these hosts, whose launchers are given `plan`: what they have to know to start the ranks there. Its options for
+    /// output and the environment are theirs. What they send of their callers' own goes to `heard`, with the number of the place.
+    ///
+    /// # Errors
+    /// As [`run`](Launch::run); [`Error::Unreachable`]: the launcher on a host could not be started.
+    pub fn run_on(
+        &self,
+        places: &[Place],
+        plan: &[u8],
+        mut heard: impl FnMut(usize, u8, &[u8]),
+    ) -> Result<Outcome> {
+        let homes = homes(self.size, places)?;
+        let (board, descriptor) = Board::create(self.size)?;
+        for rank in 0..self.size {
+            board.set_afar(rank)?;
+        }
+        // Before there is another thread.
+        let inbox = Inbox::open()?;
+        let commands = places
+            .iter()
+            .map(|place| (place.host.clone(), place.command.clone()));
+        let hosts = Hosts::start(commands.collect())?;
+        for (number, place) in places.iter().enumerate() {
+            let begin = Begin {
+                here: place.here.clone(),
+                plan: plan.to_vec(),
+            };
+            hosts.begin(number, &begin);
+        }
+        let rules = Rules {
+            homes,
+            keep_going: self.keep_going,
+            spares: self.spares,
+        };
+        let (print, printed) = channel::unbounded();
+        let shared = Shared {
+            launch: self,
+            hosts: &hosts,
+            board: &board,
+            print,
+            timed_out: AtomicBool::new(false),
+        };
+        let taken = feed(hosts.feeder())?;
+        let over = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|e| Error::os("cannot watch the job (eventfd)", e))?;
+        let (seen, output_lost) = std::thread::scope(|scope| {
+            let printing = scope.spawn(|| print_all(&hosts, &printed));
+            let watching = scope.spawn(|| shared.watch(&inbox, &over));
+            let seen = shared.see(rules, &taken, &mut heard);
+            // It only fails where it is readable anyway.
+            let _ = rustix::io::write(&over, &1u64.to_ne_bytes());
+            let _ = watching.join();
+            // The printer is there until it has this.
+            let _ = shared.print.send(Print::Over);
+            (seen, printing.join().unwrap_or(true))
+        });
+        let seen = seen?;
+        Ok(Outcome {
+            ranks: seen.ranks,
+            first_failure: seen.first_failure,
+            timed_out: shared.timed_out.load(Ordering::Acquire),
+            output_lost,
+            joined: board.joined() > 0,
+            seed: self.seed,
+            job: JobMark {
+                token: board.token(),
+                _descriptor: Arc::new(descriptor),
+            },
+        })
+    }
+}
+
+/// Errors: a rank that is at no place, or at two.
+fn homes(size: u32, places: &[Place]) -> Result<Vec<usize>> {
+    let mut homes = vec![None; size as usize];
+    for (number, place) in places.iter().enumerate() {
+        for rank in &place.here {
+            let home = homes.get_mut(*rank as usize);
+            match home {
+                Some(home) if home.is_none() => *home = Some(number),
+                _ => {
+                    return Err(Error::InvalidArgument(format!(
+                        "rank {rank} is not on one host, of {size} ranks"
+                    )));
+                }
+            }
+        }
+    }
+    let homes: Option<Vec<usize>> = homes.into_iter().collect();
+    homes.ok_or_else(|| Error::InvalidArgument("a rank is on no host".into()))
+}
+
+impl Shared<'_> {
+    fn say(&self, text: String) {
+        // The printer is there as long as this is.
+        let _ = self.print.send(Print::Said(text));
+    }
+
+    fn see(
+        &self,
+        rules: Rules,
+        taken: &Sender<()>,
+        own: &mut dyn FnMut(usize, u8, &[u8]),
+    ) -> Result<Seen> {
+        let mut ranks: Vec<RankOutcome> = Vec::new();
+        let mut set = |rank: u32, pid: u32, exit: Exit| {
+            let one = RankOutcome {
+                rank,
+                pid,
+                exit,
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+            };
+            match ranks.binary_search_by_key(&rank, |one| one.rank) {
+                Ok(at) => ranks[at] = one,
+                Err(at) => ranks.insert(at, one),
+            }
+        };
+        let first_failure = self.hosts.run(rules, |told| match told {
+            Told::Ended {
+                host,
+                rank,
+                pid,
+                exit,
+                then,
+            } => {
+                set(rank, pid, exit);
+                self.tell_end(
+                    &format!(
+                        "rank {rank} (pid {pid} on {}) {exit}",
+                        self.hosts.name(host)
+                    ),
+                    "another process takes its place",
+                    then,
+                );
+                if rank == 0 {
+                    // What the old one has not taken, it never will.
+                    let _ = taken.send(());
+                }
+            }
+            Told::Lost {
+                host,
+                status,
+                ranks,
+                then,
+            } => {
+                for rank in ranks {
+                    set(*rank, 0, Exit::Signal(libc::SIGKILL));
+                }
+                if ranks.contains(&0) {
+                    let _ = taken.send(());
+                }
+                let name = self.hosts.name(host);
+                self.tell_end(
+                    &format!("host {name} is lost ({status}), with {}", listed(ranks)),
+                    "processes of other hosts take their places",
+                    then,
+                );
+            }
+            Told::Cannot { rank, why, then } => {
+                self.tell_end(&format!("no spare for rank {rank}: {why}"), "", then);
+            }
+            Told::Output {
+                host,
+                is_stderr,
+                bytes,
+            } => {
+                // As in `say`.
+                let _ = self
+                    .print
+                    .send(Print::Output(host, is_stderr, bytes.to_vec()));
+            }
+            Told::Taken => {
+                // Standard input may be over.
+                let _ = taken.send(());
+            }
+            Told::News(news) => {
+                self.board.take(news);
+            }
+            Told::Own { host, kind, bytes } => own(host, kind, bytes),
+        })?;
+        Ok(Seen {
+            ranks,
+            first_failure,
+        })
+    }
+
+    fn tell_end(&self, what: &str, replaced: &str, then: Then) {
+        let then = match then {
+            Then::Nothing => return,
+            Then::Replaced { left } => format!("; {replaced}, spares left: {left}"),
+            Then::Failed(Others::None) => String::new(),
+            Then::Failed(Others::GoOn) => "; the others go on".into(),
+            Then::Failed(Others::End) => "; ending the others".into(),
+        };
+        self.say(format!("{what}{then}"));
+    }
+
+    /// Signals, the end of the time, and of who waits for the job; a word about a start that takes long.
+    fn watch(&self, inbox: &Inbox, over: &OwnedFd) {
+        let mut end = self
+            .launch
+            .timeout
+            .and_then(|limit| Instant::now().checked_add(limit));
+        let mut progress = Progress::new(Instant::now());
+        let mut keeper = self.launch.keeper.as_ref();
+        let mut first_interrupt = None;
+        loop {
+            let next = [end, progress.next()].into_iter().flatten().min();
+            let timeout = next.map(|at| to_timespec(at.saturating_duration_since(Instant::now())));
+            let mut fds = vec![
+                PollFd::new(over, PollFlags::IN),
+                PollFd::from_borrowed_fd(inbox.fd(), PollFlags::IN),
+            ];
+            fds.extend(
+                keeper.map(|keeper| PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)),
+            );
+            // Interrupted: everything is looked at again.
+            let _ = poll(&mut fds, timeout.as_ref());
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            if ready[0] {
+                return;
+            }
+            if ready.get(2) == Some(&true) {
+                keeper = None;
+                self.hosts.kill();
+            }
+            while let Some(arrived) = inbox.next() {
+                self.hand_on(arrived.signal, &mut first_interrupt);
+            }
+            let now = Instant::now();
+            if let Some(joined) = progress.news(self.board, now) {
+                let size = self.launch.size;
+                self.say(format!(
+                    "{joined} of {size} ranks have joined the job so far"
+                ));
+            }
+            if end.is_some_and(|at| now >= at) {
+                end = None;
+                self.timed_out.store(true, Ordering::Release);
+                let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
+                self.say(format!(
+                    "the job did not end within {seconds} s (--timeout); ending it"
+                ));
+                self.hosts.end();
+            }
+        }
+    }
+
+    /// The processes are in no process group of the terminal.
+    fn hand_on(&self, signal: i32, first_interrupt: &mut Option<Instant>) {
+        if signal == libc::SIGINT {
+            let now = Instant::now();
+            if first_interrupt.is_some_and(|first| now.duration_since(first) > ONE_KEYPRESS) {
+                self.say("interrupted again; killing the job".into());
+                return self.hosts.kill();
+            }
+            if first_interrupt.replace(now).is_some() {
+                return;
+            }
+        }
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            self.hosts.signal(signal);
+        }
+    }
+}
+
+/// `rank 1` or `ranks 1, 2`.
+fn listed(ranks: &[u32]) -> String {
+    let all: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    match ranks {
+        [] => "no rank any more".into(),
+        [rank] => format!("rank {rank}"),
+        _ => format!("ranks {}", all.join(", ")),
+    }
+}
+
+fn to_timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+/// Writes everything in the order in which it has come. Whether output was lost.
+fn print_all(hosts: &Hosts, printed: &Receiver<Print>) -> bool {
+    let mut closed = [false; 2];
+    let mut lost = false;
+    for print in printed {
+        match print {
+            Print::Over => break,
+            // With standard error closed there is nobody to tell.
+            Print::Said(text) => drop(writeln!(std::io::stderr(), "unipgas: {text}")),
+            Print::Output(host, is_stderr, bytes) => {
+                let closed_one = &mut closed[usize::from(is_stderr)];
+                if !*closed_one && let Err(error) = write_own(is_stderr, &bytes) {
+                    *closed_one = true;
+                    // A reader that has gone, such as `head`, has read enough.
+                    if error.kind() != std::io::ErrorKind::BrokenPipe {
+                        lost = true;
+                        let _ = writeln!(
+                            std::io::stderr(),
+                            "unipgas: cannot pass on the output of the job: {error}"
+                        );
+                    }
+                }
+                hosts.written(host, bytes.len(), closed);
+            }
+        }
+    }
+    lost
+}
+
+/// Reads standard input for rank 0, a block at a time: the next one when something comes from who is given.
+fn feed(give: impl Fn(Vec<u8>) + Send + 'static) -> Result<Sender<()>> {
+    let (taken, more) = channel::unbounded();
+    // It may be reading when all is over: nobody waits for it.
+    own_thread::start("job-input", move || {
+        let mut block = vec![0; BLOCK];
+        loop {
+            wait_for_foreground();
+            match std::io::stdin().lock().read(&mut block) {
+                Ok(n @ 1..) => give(block[..n].to_vec()),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                // At the end, and where there is none.
+                Ok(0) | Err(_) => return give(Vec::new()),
+            }
+            if more.recv().is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(taken)
+}
+
+/// Who reads from a terminal in the background is stopped.
+fn wait_for_foreground() {
+    let stdin = std::io::stdin();
+    while let Ok(group) = rustix::termios::tcgetpgrp(&stdin)
+        && group != rustix::process::getpgrp()
+    {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rank_is_on_one_host() {
+        let place = |here: &[u32]| Place {
+            host: "h".into(),
+            here: here.to_vec(),
+            command: Vec::new(),
+        };
+        let found = |places: &[&[u32]]| {
+            let places: Vec<Place> = places.iter().map(|here| place(here)).collect();
+            homes(3, &places)
+        };
+        assert_eq!(found(&[&[0, 2], &[1]]), Ok(vec![0, 1, 0]));
+        for wrong in [&[&[0u32, 2][..]][..], &[&[0, 1, 2], &[1]], &[&[0, 1, 2, 3]]] {
+            assert!(found(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_listed() {
+        assert_eq!(listed(&[3]), "rank 3");
+        assert_eq!(listed(&[0, 3]), "ranks 0, 3");
+    }
+}

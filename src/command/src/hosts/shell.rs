@@ -1,0 +1,322 @@
+//! A job on several hosts without a launcher of theirs: this process is it, and reaches the hosts by a remote shell.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use unipgas::core::job::Launch;
+use unipgas::core::job::launch::{BindPolicy, Keeper, OWN, Output, Part, Place, keep, shell_line};
+use unipgas::core::{Error, tell};
+
+use super::list::Share;
+use crate::fail;
+use crate::stats::{Form, Records};
+
+/// What a launcher of a host has to be told to start the ranks there.
+#[derive(Debug, Serialize, Deserialize)]
+struct Plan {
+    size: u32,
+    directory: PathBuf,
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    backend: Option<String>,
+    seed: Option<u64>,
+    bind: String,
+    tag: bool,
+    stats: bool,
+}
+
+/// What the ranks of a host have counted.
+const STATISTICS: u8 = OWN;
+
+/// How the hosts are reached.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Shell {
+    /// As ssh is called: `ssh WORDS HOST LINE`.
+    Remote(OsString),
+    /// In an allocation of Slurm.
+    Srun(OsString),
+}
+
+impl Shell {
+    /// If the name is that of a remote shell.
+    pub fn named(name: &OsStr) -> Option<Shell> {
+        let file = Path::new(name).file_name();
+        let is_shell = file.is_some_and(|file| file == "ssh" || file == "rsh");
+        is_shell.then(|| Shell::Remote(name.to_owned()))
+    }
+
+    /// The command line by which `line` is carried out on `host`.
+    fn command(&self, host: &str, more: &[String], line: OsString) -> Vec<OsString> {
+        let (program, own): (_, &[&str]) = match self {
+            Shell::Remote(name) if Path::new(name).file_name() == Some(OsStr::new("ssh")) => {
+                // A host that does not answer for so long is lost.
+                let alive = ["ServerAliveInterval=10", "ServerAliveCountMax=3"];
+                (name, &["-o", alive[0], "-o", alive[1]])
+            }
+            Shell::Remote(name) => (name, &[]),
+            // Unbuffered: what it carries are no lines.
+            Shell::Srun(name) => (
+                name,
+                &[
+                    "--overlap",
+                    "-N1",
+                    "-n1",
+                    "--mpi=none",
+                    "--unbuffered",
+                    "--export=ALL",
+                ],
+            ),
+        };
+        let mut words = vec![program.clone()];
+        words.extend(own.iter().map(OsString::from));
+        words.extend(more.iter().map(OsString::from));
+        match self {
+            Shell::Remote(_) => words.push(host.into()),
+            Shell::Srun(_) => words.extend(["-w", host, "sh", "-c"].map(OsString::from)),
+        }
+        words.push(line);
+        words
+    }
+}
+
+/// Whose ranks are where, and how each host is reached. A host comes once, whatever the order of the shares. Errors: a line.
+pub fn places(
+    shares: &[Share],
+    shell: &Shell,
+    more: &[String],
+    is_here: impl Fn(&str) -> bool,
+) -> Result<Vec<Place>, String> {
+    let myself =
+        std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
+    let line = || shell_line(&[myself.clone().into(), "part".into()]);
+    let mut places: Vec<Place> = Vec::new();
+    let mut rank = 0;
+    for share in shares {
+        let here = rank..rank + share.processes;
+        rank = here.end;
+        match places.iter_mut().find(|place| place.host == share.host) {
+            Some(place) => place.here.extend(here),
+            None => places.push(Place {
+                host: share.host.clone(),
+                here: here.collect(),
+                command: match is_here(&share.host) {
+                    true => vec!["sh".into(), "-c".into(), line()],
+                    false => shell.command(&share.host, more, line()),
+                },
+            }),
+        }
+    }
+    Ok(places)
+}
+
+/// What would be started, a line for each host.
+pub fn shown(places: &[Place]) -> String {
+    let line = |place: &Place| {
+        let words = place.command.iter().map(|word| word.to_string_lossy());
+        let quoted = words.map(|word| {
+            shlex::try_quote(&word).map_or_else(|_| word.to_string(), |word| word.into_owned())
+        });
+        quoted.collect::<Vec<_>>().join(" ") + "\n"
+    };
+    places.iter().map(line).collect()
+}
+
+/// Names of variables that are those of a host, a session, or another job.
+const OF_A_HOST: [&str; 14] = [
+    "_",
+    "DISPLAY",
+    "HOME",
+    "HOST",
+    "HOSTNAME",
+    "LOGNAME",
+    "MAIL",
+    "OLDPWD",
+    "PWD",
+    "SHELL",
+    "SHLVL",
+    "TERM",
+    "USER",
+    "XAUTHORITY",
+];
+const OF_A_SESSION: [&str; 8] = [
+    "DBUS_",
+    "PMI_",
+    "PMIX_",
+    "SLURM_",
+    "SSH_",
+    "TMUX",
+    "XDG_",
+    "OMPI_COMM_",
+];
+
+/// The environment that goes along: as other launchers do it, nearly all.
+fn environment() -> impl Iterator<Item = (OsString, OsString)> {
+    let goes = |name: &str| {
+        !OF_A_HOST.contains(&name)
+            && !OF_A_SESSION.iter().any(|prefix| name.starts_with(prefix))
+            && !super::OF_A_JOB.contains(&name)
+    };
+    std::env::vars_os().filter(move |(name, _)| name.to_str().is_none_or(goes))
+}
+
+/// Sees the job through, on these hosts.
+pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form>) -> ExitCode {
+    let directory = match std::env::current_dir() {
+        Ok(directory) => directory,
+        Err(error) => return fail(2, &format!("cannot tell the directory: {error}")),
+    };
+    let plan = Plan {
+        size: launch.size,
+        directory,
+        program: path.into(),
+        args: launch.args.clone(),
+        env: environment().chain(launch.env.clone()).collect(),
+        backend: launch.backend.clone(),
+        seed: launch.seed,
+        bind: launch.bind.name().into(),
+        tag: launch.output == Output::Tag,
+        stats: stats.is_some(),
+    };
+    let plan = match serde_json::to_vec(&plan) {
+        Ok(plan) => plan,
+        Err(error) => return fail(2, &format!("this job cannot be told to others: {error}")),
+    };
+    let kept = keep(|keeper| {
+        launch.keeper = Some(keeper);
+        let mut records = String::new();
+        let outcome = launch.run_on(places, &plan, |_, kind, bytes| {
+            if kind == STATISTICS {
+                records += &String::from_utf8_lossy(bytes);
+            }
+        });
+        match outcome {
+            Ok(outcome) => {
+                if let Some(form) = stats {
+                    form.tell(&records, launch.size);
+                }
+                u8::try_from(outcome.status()).unwrap_or(1)
+            }
+            Err(error) => {
+                tell(&error.to_string());
+                1
+            }
+        }
+    });
+    match kept {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+/// `unipgas part`: the launcher of one host, whose standard input and output lead to the launcher of the whole.
+pub fn part() -> ExitCode {
+    // The terminal's signals are for the launcher of the whole, which tells all hosts.
+    let _ = rustix::process::setpgid(None, None);
+    let kept = keep(|keeper| {
+        let seen = begin().and_then(|(part, plan)| see(part, plan, keeper));
+        seen.unwrap_or_else(|error| {
+            let host = rustix::system::uname();
+            tell(&format!("{}: {error}", host.nodename().to_string_lossy()));
+            2
+        })
+    });
+    unipgas::core::rendezvous::sweep();
+    match kept {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+fn begin() -> Result<(Part, Plan), Error> {
+    let own = |fd: std::io::Result<OwnedFd>| {
+        fd.map_err(|e| Error::os("no pipe to the launcher of the whole", e))
+    };
+    let input = own(std::io::stdin().as_fd().try_clone_to_owned())?;
+    let output = own(std::io::stdout().as_fd().try_clone_to_owned())?;
+    let (part, plan) = Part::open(input, output)?;
+    let plan = serde_json::from_slice(&plan);
+    let plan = plan.map_err(|error| {
+        Error::InvalidArgument(format!(
+            "the unipgas of the launcher is another version: {error}"
+        ))
+    })?;
+    Ok((part, plan))
+}
+
+fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
+    std::env::set_current_dir(&plan.directory)
+        .map_err(|e| Error::os(&format!("no directory {}", plan.directory.display()), e))?;
+    let records = plan.stats.then(Records::new).transpose();
+    let records = records.map_err(Error::Os)?;
+    let mut launch = Launch::new(plan.size, plan.program);
+    launch.args = plan.args;
+    launch.env = plan.env;
+    launch
+        .env
+        .extend(records.iter().flat_map(Records::variables));
+    launch.backend = plan.backend;
+    launch.seed = plan.seed;
+    launch.bind = BindPolicy::named(&plan.bind).unwrap_or_default();
+    launch.output = match plan.tag {
+        true => Output::Tag,
+        false => Output::Inherit,
+    };
+    launch.keeper = Some(keeper);
+    launch.part = Some(part.clone());
+    launch.foreground = true;
+    launch.run()?;
+    if let Some(records) = records {
+        part.send(STATISTICS, records.text().map_err(Error::Os)?.as_bytes())?;
+    }
+    // What the ranks have written went by frames: nothing is left in a buffer.
+    let _ = std::io::stdout().flush();
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(host: &str, processes: u32) -> Share {
+        Share {
+            host: host.into(),
+            processes,
+        }
+    }
+
+    #[test]
+    fn a_host_has_one_launcher_for_all_its_ranks() {
+        let shares = [share("a", 2), share("b", 1), share("a", 1)];
+        let shell = Shell::named(OsStr::new("/x/ssh")).unwrap();
+        let more = ["-p".to_owned(), "22".to_owned()];
+        let found = places(&shares, &shell, &more, |host| host == "b").unwrap();
+        assert_eq!((&found[0].here, &found[1].here), (&vec![0, 1, 3], &vec![2]));
+        let words: Vec<_> = found[0]
+            .command
+            .iter()
+            .map(|w| w.to_str().unwrap())
+            .collect();
+        assert_eq!(words[0], "/x/ssh");
+        assert_eq!(words[5..8], ["-p", "22", "a"]);
+        assert!(words[8].ends_with(" 'part'"), "{words:?}");
+        assert_eq!(found[1].command[..2], ["sh", "-c"]);
+        assert_eq!(shown(&found).lines().count(), 2);
+    }
+
+    #[test]
+    fn remote_shells_are_known_by_their_names() {
+        for (name, known) in [
+            ("ssh", true),
+            ("/opt/rsh", true),
+            ("mpirun", false),
+            ("", false),
+        ] {
+            assert_eq!(Shell::named(OsStr::new(name)).is_some(), known, "{name}");
+        }
+    }
+}
