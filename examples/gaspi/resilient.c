@@ -1,13 +1,17 @@
 /*
- * Heat in a rod that survives the death of processes: unipgas run -n 4 --spares 2 resilient
+ * Heat in a rod that survives the death of processes and hosts:
  *
- * resilient [CELLS [STEPS [DEATHS [SEED]]]]
+ *   unipgas run -n 4 --spares 2 resilient
+ *   unipgas run --hosts a,b,c -n 6 --spares 2 --launcher ssh resilient 4000 400 1 1 host
  *
- * Each process has a part of the cells. Now and then all keep a checkpoint: each writes its own into the memory of its right neighbour. At steps
- * that the seed tells, processes kill themselves; without spares DEATHS must be 0. Whatever call fails then, the survivors wait until another
- * process has taken the dead one's place. That one reads its checkpoint from the right neighbour, all go back to the last step that all have
- * kept, and go on. At the end rank 0 does the same work alone: the cells must agree to the last bit. A process that is alone has nobody who
- * keeps anything for it, and does not die.
+ * resilient [CELLS [STEPS [DEATHS [SEED [WHAT]]]]]
+ *
+ * Each process has a part of the cells. Now and then all keep a checkpoint: each writes its own into the memory of its keeper, a process of
+ * another host where there is one. At steps that the seed tells, a process kills itself, or with the word "host" the launcher of its host, with
+ * which all processes there end; without spares DEATHS must be 0. Whatever call fails then, the survivors wait until other processes have taken
+ * the places of the dead. Those read their checkpoints from their keepers, all go back to the last step that all have kept, and go on. Should
+ * somebody die meanwhile, this begins again. At the end rank 0 does the same work alone: the cells must agree to the last bit. A process that is
+ * alone has nobody who keeps anything for it, and does not die.
  */
 #define _DEFAULT_SOURCE
 #include "success_or_die.h"
@@ -51,7 +55,8 @@ typedef struct
   long all_cells, steps, deaths, seed;
   long first, cells;      /* of this process */
   double *field;          /* with a halo cell at each end */
-  char *own, *neighbours; /* two checkpoints each: of this process, and of its left neighbour */
+  char *own;              /* two checkpoints of this process, and two of the one whose keeper it is */
+  long far;               /* from a process to its keeper, in ranks */
   long recovered;         /* deaths so far */
 } rod_t;
 
@@ -85,9 +90,9 @@ checkpoint (const rod_t *rod, char *of, long which)
 }
 
 static gaspi_rank_t
-right_of (const rod_t *rod)
+keeper_of (const rod_t *rod)
 {
-  return (gaspi_rank_t) ((rod->rank + 1) % rod->processes);
+  return (gaspi_rank_t) ((rod->rank + rod->far) % rod->processes);
 }
 
 /* The nth death: after which step, and whose. */
@@ -140,17 +145,17 @@ exchange (const rod_t *rod)
   return gaspi_wait (QUEUE, GASPI_BLOCK);
 }
 
-/* Writes a checkpoint to the right neighbour: the cells, and when they are there the step. */
+/* Writes a checkpoint to the keeper: the cells, and when they are there the step. */
 static gaspi_return_t
 send_checkpoint (const rod_t *rod, long which)
 {
   const gaspi_size_t size = bytes_of_checkpoint (rod);
   const gaspi_offset_t from = (gaspi_offset_t) which * size, to = (gaspi_offset_t) (2 + which) * size;
   const gaspi_size_t head = sizeof (checkpoint_t);
-  TRY (gaspi_write (KEPT, from + head, right_of (rod), KEPT, to + head, (gaspi_size_t) rod->cells * sizeof (double), QUEUE,
+  TRY (gaspi_write (KEPT, from + head, keeper_of (rod), KEPT, to + head, (gaspi_size_t) rod->cells * sizeof (double), QUEUE,
                     GASPI_BLOCK));
   TRY (gaspi_wait (QUEUE, GASPI_BLOCK));
-  TRY (gaspi_write (KEPT, from, right_of (rod), KEPT, to, head, QUEUE, GASPI_BLOCK));
+  TRY (gaspi_write (KEPT, from, keeper_of (rod), KEPT, to, head, QUEUE, GASPI_BLOCK));
   return gaspi_wait (QUEUE, GASPI_BLOCK);
 }
 
@@ -189,17 +194,22 @@ allocate (rod_t *rod)
   const gaspi_size_t fields = (gaspi_size_t) (rod->all_cells / rod->processes + 3) * sizeof (double);
   SUCCESS_OR_DIE (gaspi_segment_alloc (FIELDS, fields, GASPI_MEM_INITIALIZED));
   SUCCESS_OR_DIE (gaspi_segment_alloc (KEPT, 4 * bytes_of_checkpoint (rod), GASPI_MEM_INITIALIZED));
-  for (gaspi_rank_t rank = 0; rank < rod->processes; rank++)
-    {
-      SUCCESS_OR_DIE (gaspi_segment_register (FIELDS, rank, GASPI_BLOCK));
-      SUCCESS_OR_DIE (gaspi_segment_register (KEPT, rank, GASPI_BLOCK));
-    }
   gaspi_pointer_t field, kept;
   SUCCESS_OR_DIE (gaspi_segment_ptr (FIELDS, &field));
   SUCCESS_OR_DIE (gaspi_segment_ptr (KEPT, &kept));
   rod->field = field;
   rod->own = kept;
-  rod->neighbours = rod->own + 2 * bytes_of_checkpoint (rod);
+}
+
+static gaspi_return_t
+offer (const rod_t *rod)
+{
+  for (gaspi_rank_t rank = 0; rank < rod->processes; rank++)
+    {
+      TRY (gaspi_segment_register (FIELDS, rank, GASPI_BLOCK));
+      TRY (gaspi_segment_register (KEPT, rank, GASPI_BLOCK));
+    }
+  return GASPI_SUCCESS;
 }
 
 /* Waits until other processes are where the dead were. */
@@ -220,45 +230,80 @@ await_replacement (const rod_t *rod)
   free (states);
 }
 
-static long
-reduce (long own, gaspi_operation_t operation)
+static gaspi_return_t
+reduce (long *value, gaspi_operation_t operation)
 {
-  long all = 0;
-  SUCCESS_OR_DIE (gaspi_allreduce (&own, &all, 1, operation, GASPI_TYPE_LONG, GASPI_GROUP_ALL, GASPI_BLOCK));
-  return all;
+  const long own = *value;
+  return gaspi_allreduce (&own, value, 1, operation, GASPI_TYPE_LONG, GASPI_GROUP_ALL, GASPI_BLOCK);
 }
 
-/* All go back to the last step that all have kept; gives that. */
-static long
-go_back (rod_t *rod, int is_new)
+/* As many ranks as a host has: the keeper is on another one, unless there is none. */
+static gaspi_return_t
+agree_on_keepers (rod_t *rod)
+{
+  gaspi_rank_t neighbours;
+  TRY (gaspi_proc_local_num (&neighbours));
+  /* Those that have come later do as the others. */
+  if (rod->far == 0 && rod->recovered == 0)
+    rod->far = neighbours < rod->processes ? neighbours : 1;
+  return reduce (&rod->far, GASPI_OP_MAX);
+}
+
+/* All go back to the last step that all have kept. */
+static gaspi_return_t
+go_back (rod_t *rod, int is_new, long *at)
 {
   gaspi_notification_t value;
   const gaspi_size_t size = bytes_of_checkpoint (rod);
+  if (is_new)
+    TRY (offer (rod));
   /* A request that was on its way to the dead one has failed. */
-  SUCCESS_OR_DIE (gaspi_queue_purge (QUEUE, GASPI_BLOCK));
-  SUCCESS_OR_DIE (gaspi_group_commit (GASPI_GROUP_ALL, GASPI_BLOCK));
-  SUCCESS_OR_DIE (gaspi_notify_reset (FIELDS, FROM_LEFT, &value));
-  SUCCESS_OR_DIE (gaspi_notify_reset (FIELDS, FROM_RIGHT, &value));
+  TRY (gaspi_queue_purge (QUEUE, GASPI_BLOCK));
+  TRY (gaspi_group_commit (GASPI_GROUP_ALL, GASPI_BLOCK));
+  TRY (gaspi_notify_reset (FIELDS, FROM_LEFT, &value));
+  TRY (gaspi_notify_reset (FIELDS, FROM_RIGHT, &value));
+  TRY (reduce (&rod->recovered, GASPI_OP_MAX));
+  TRY (agree_on_keepers (rod));
   if (is_new)
     {
-      SUCCESS_OR_DIE (gaspi_read (KEPT, 0, right_of (rod), KEPT, 2 * size, 2 * size, QUEUE, GASPI_BLOCK));
-      SUCCESS_OR_DIE (gaspi_wait (QUEUE, GASPI_BLOCK));
+      TRY (gaspi_read (KEPT, 0, keeper_of (rod), KEPT, 2 * size, 2 * size, QUEUE, GASPI_BLOCK));
+      TRY (gaspi_wait (QUEUE, GASPI_BLOCK));
     }
-  rod->recovered = reduce (rod->recovered + !is_new, GASPI_OP_MAX);
   const long kept[] = { checkpoint (rod, rod->own, 0)->step, checkpoint (rod, rod->own, 1)->step };
-  const long at = reduce (kept[0] > kept[1] ? kept[0] : kept[1], GASPI_OP_MIN);
-  const long which = at / OFTEN % 2;
-  if (kept[which] != at)
+  *at = kept[0] > kept[1] ? kept[0] : kept[1];
+  TRY (reduce (at, GASPI_OP_MIN));
+  const long which = *at / OFTEN % 2;
+  if (kept[which] != *at)
     {
-      fprintf (stderr, "rank %d has kept nothing of step %ld\n", rod->rank, at);
+      fprintf (stderr, "rank %d has kept nothing of step %ld: its keeper has died, too\n", rod->rank, *at);
       exit (EXIT_FAILURE);
     }
   memcpy (rod->field + 1, checkpoint (rod, rod->own, which)->cells, (size_t) rod->cells * sizeof (double));
-  /* The new process has to keep its left neighbour's, too. */
-  const gaspi_return_t sent = send_checkpoint (rod, which);
-  SUCCESS_OR_DIE (sent);
-  SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  /* The new processes are keepers, too. */
+  TRY (send_checkpoint (rod, which));
+  return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
+}
+
+static long
+recover (rod_t *rod, int is_new)
+{
+  long at;
+  rod->recovered += !is_new;
+  while (go_back (rod, is_new, &at) != GASPI_SUCCESS)
+    await_replacement (rod);
   return at;
+}
+
+static gaspi_return_t
+begin (rod_t *rod)
+{
+  TRY (offer (rod));
+  TRY (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+  TRY (agree_on_keepers (rod));
+  /* The beginning is kept as well. Its place says step 0 already. */
+  keep (rod, 0, 0);
+  TRY (send_checkpoint (rod, 0));
+  return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
 }
 
 /* What one process comes to alone, beside what all have come to. */
@@ -287,6 +332,7 @@ agrees (const rod_t *rod, const double *found)
 int
 main (int argc, char *argv[])
 {
+  int hosts_die = 0;
   rod_t rod = { .all_cells = 4000, .steps = 400, .deaths = 2, .seed = 1 };
   gaspi_number_t incarnation;
   SUCCESS_OR_DIE (gaspi_proc_init (GASPI_BLOCK));
@@ -296,10 +342,11 @@ main (int argc, char *argv[])
   if ((argc > 1 && !parse_number (argv[1], rod.processes, 100000000, &rod.all_cells))
       || (argc > 2 && !parse_number (argv[2], 2 * OFTEN, 1000000, &rod.steps))
       || (argc > 3 && !parse_number (argv[3], 0, rod.steps / OFTEN, &rod.deaths))
-      || (argc > 4 && !parse_number (argv[4], 0, 1000000, &rod.seed)) || argc > 5)
+      || (argc > 4 && !parse_number (argv[4], 0, 1000000, &rod.seed))
+      || (argc > 5 && !(hosts_die = strcmp (argv[5], "host") == 0) && strcmp (argv[5], "process") != 0) || argc > 6)
     {
       if (rod.rank == 0)
-        fprintf (stderr, "usage: resilient [CELLS [STEPS [DEATHS [SEED]]]]\n");
+        fprintf (stderr, "usage: resilient [CELLS [STEPS [DEATHS [SEED [process|host]]]]]\n");
       leave ();
       return EXIT_FAILURE;
     }
@@ -308,18 +355,11 @@ main (int argc, char *argv[])
   rod.first = first_of (&rod, rod.rank);
   rod.cells = first_of (&rod, rod.rank + 1) - rod.first;
   allocate (&rod);
-  long at;
+  long at = 0;
   if (incarnation > 0)
-    at = go_back (&rod, 1);
+    at = recover (&rod, 1);
   else
-    {
-      /* The beginning is kept as well. Its place says step 0 already. */
-      SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
-      at = 0;
-      keep (&rod, 0, 0);
-      SUCCESS_OR_DIE (send_checkpoint (&rod, 0));
-      SUCCESS_OR_DIE (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
-    }
+    SUCCESS_OR_DIE (begin (&rod));
   while (at < rod.steps)
     {
       long victim = -1;
@@ -327,7 +367,11 @@ main (int argc, char *argv[])
         {
           printf ("rank %d dies before step %ld\n", rod.rank, at);
           fflush (stdout);
-          raise (SIGKILL);
+          if (hosts_die)
+            kill (getppid (), SIGKILL);
+          else
+            raise (SIGKILL);
+          pause ();
         }
       const gaspi_return_t code = step (&rod, at);
       if (code == GASPI_SUCCESS)
@@ -336,7 +380,7 @@ main (int argc, char *argv[])
           continue;
         }
       await_replacement (&rod);
-      at = go_back (&rod, 0);
+      at = recover (&rod, 0);
       if (rod.rank == 0)
         printf ("%ld of %ld have died; going on with step %ld\n", rod.recovered, rod.deaths, at);
     }
