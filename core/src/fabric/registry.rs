@@ -36,7 +36,7 @@ impl Opening {
     /// For a process of `job`.
     pub fn of(job: &Job) -> Self {
         Opening {
-            other_hosts: job.neighbours() < job.size(),
+            other_hosts: job.bootstrap().spans_hosts(),
             ..Opening::on_one_host(job.neighbours() as usize)
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::kit::*;
+use crate::kit::Sides;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -24,6 +25,9 @@ laws! {
         "the process that has taken the place of a killed one is killed, and another one takes its place";
     two_at_once: "replaced.two", "§5.3.1", 4, [gaspi_state_vec_get, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,
         "two processes are killed at once, and two others take their places";
+    with_host: "replaced.host", "§5.3.1", 4,
+        [gaspi_state_vec_get, gaspi_group_commit, gaspi_segment_create, gaspi_write_notify, gaspi_notify_waitsome] + needs_kill + kills_launcher + replaces,
+        "the launcher of a host is killed; processes of another host take the places of its ranks, and one of those that dies is replaced, too";
     by_call: "replaced.proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
         "another process takes the place of one that gaspi_proc_kill has ended";
     before_init: "replaced.init", "§5.3.1", 3, [gaspi_proc_init, gaspi_barrier] + needs_kill + replaces + bare,
@@ -404,6 +408,73 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
     together()?;
     ensure_eq!(sum_of_all(2)?, 2 * u64::from(ctx.size), "the sum");
     Ok(())
+}
+
+fn with_host(ctx: &Ctx) -> Verdict {
+    // Who comes later has not been there to meet the others.
+    let dead = match incarnation()? {
+        0 => {
+            let sides = Sides::find(ctx)?;
+            barrier()?;
+            ctx.sync();
+            sides.kill_launcher(ctx);
+            barrier_fails()?;
+            sides.lost().to_vec()
+        }
+        _ => Vec::new(),
+    };
+    all_healthy(ctx, &dead)?;
+    let mut first = true;
+    loop {
+        together()?;
+        round(ctx)?;
+        let last = ctx.size - 1;
+        // The second death is that of the last rank, which lives on a host that is not its own.
+        let deaths = sum_of_all(incarnation()?.into())?;
+        if deaths == 3 {
+            return Ok(());
+        }
+        ensure_eq!(deaths, 2, "the incarnations of all");
+        ensure!(first, "the last rank has not died");
+        first = false;
+        if ctx.rank == last {
+            ctx.dies();
+        }
+        barrier_fails()?;
+        all_healthy(ctx, &[last])?;
+    }
+}
+
+/// Each tells its neighbour its rank, by a segment that all make.
+fn round(ctx: &Ctx) -> Verdict {
+    let memory = segment(7, 64)?;
+    memory.set(0, u64::from(ctx.rank) + 1);
+    let (right, left) = (
+        (ctx.rank + 1) % ctx.size,
+        (ctx.rank + ctx.size - 1) % ctx.size,
+    );
+    ok!(gaspi_write_notify(
+        7,
+        0,
+        right as u16,
+        7,
+        8,
+        8,
+        0,
+        ctx.rank + 1,
+        1,
+        LONG
+    ));
+    flush(1)?;
+    ensure_eq!(
+        notified(7, 0)?,
+        left + 1,
+        "the left neighbour's notification"
+    );
+    ensure_eq!(memory.get(8), u64::from(left) + 1, "what it has written");
+    barrier()?;
+    ok!(gaspi_segment_delete(7));
+    barrier()
 }
 
 fn by_call(ctx: &Ctx) -> Verdict {

@@ -41,6 +41,11 @@ pub trait Bootstrap: Send + Sync {
     /// Ranks on this host, this one included.
     fn neighbours(&self) -> u32;
 
+    /// Whether the job has, or has had, ranks on other hosts. All ranks say the same, at any time.
+    fn spans_hosts(&self) -> bool {
+        self.neighbours() < self.size()
+    }
+
     /// CPUs that the ranks of this host share.
     fn cpus(&self) -> u32;
 
@@ -189,7 +194,7 @@ pub fn traces() -> Vec<(&'static str, String)> {
 pub fn beyond_this_host(job: &JobName) -> Result<Option<Arc<dyn Bootstrap>>> {
     if neighbours(job)?.is_none_or(|here| job.size() != Some(here)) && job.rank().is_some() {
         let bootstrap = from_env()?;
-        if bootstrap.neighbours() < bootstrap.size() {
+        if bootstrap.spans_hosts() {
             return Ok(Some(bootstrap));
         }
     }

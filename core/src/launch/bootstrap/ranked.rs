@@ -81,6 +81,10 @@ impl Bootstrap for Ranked {
         ranks.filter(|rank| self.shares_host(*rank)).count() as u32
     }
 
+    fn spans_hosts(&self) -> bool {
+        self.hosts > 1 || self.board.spans_hosts()
+    }
+
     fn cpus(&self) -> u32 {
         self.board.cpus()
     }

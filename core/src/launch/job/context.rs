@@ -81,7 +81,7 @@ impl Job {
     /// Whether arrivals of so many ranks are counted at one place: all ranks are on a host that is [`crowded`](Job::crowded) with these.
     /// All ranks say the same, whatever hosts they are on.
     pub fn gathers(&self, ranks: u32) -> bool {
-        self.neighbours() == self.size() && self.crowded(ranks)
+        !self.bootstrap.spans_hosts() && self.crowded(ranks)
     }
 
     /// How many ranks are known to have died. One relaxed load.

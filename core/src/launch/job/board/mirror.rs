@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use super::{
-    Board, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH, R_PRESENT,
-    R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
+    Board, H_MIRRORED, H_NEWS, H_SPANS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH,
+    R_PRESENT, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
 
@@ -38,6 +38,7 @@ impl Board {
 
     /// Says that `rank` runs on another host. Before any rank starts. Errors: a rank that the job does not have.
     pub(in crate::launch::job) fn set_afar(&self, rank: u32) -> Result<()> {
+        self.word(H_SPANS).store(1, Ordering::Relaxed);
         self.record(rank, R_AFAR)?.store(1, Ordering::Release);
         Ok(())
     }
@@ -54,6 +55,11 @@ impl Board {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
     pub fn is_afar(&self, rank: u32) -> Result<bool> {
         Ok(self.record(rank, R_AFAR)?.load(Ordering::Acquire) != 0)
+    }
+
+    /// Whether ranks have begun on another host.
+    pub(crate) fn spans_hosts(&self) -> bool {
+        self.word(H_SPANS).load(Ordering::Relaxed) != 0
     }
 
     /// Number of ranks on this host.
@@ -121,10 +127,10 @@ impl Board {
         // What follows was written before these.
         let mut now = Told {
             ended: word(R_ENDED).ok()?,
-            present: word(R_PRESENT).ok()?,
             state: word(R_STATE).ok()?,
             died: word(R_DEATHS).ok()?,
             epoch: word(R_EPOCH).ok()?,
+            present: word(R_PRESENT).ok()?,
             slots: told.slots,
         };
         let dead = RankState::from_word(now.state) == RankState::Dead;
@@ -222,6 +228,10 @@ impl Board {
         if !rest.is_empty() {
             return None;
         }
+        // Who sees that it has come to a fence sees which process that was.
+        if self.present(rank) != Ok(present) {
+            self.set_present(rank, present).ok()?;
+        }
         self.arrive(rank, epoch).ok()?;
         let state = RankState::from_word(state);
         self.take_deaths(rank, died.min(MANY), state).ok()?;
@@ -230,9 +240,6 @@ impl Board {
         }
         if self.state(rank) != Ok(state) {
             self.set_state(rank, state).ok()?;
-        }
-        if self.present(rank) != Ok(present) {
-            self.set_present(rank, present).ok()?;
         }
         // Somebody may be waiting for what it has published, or for its next life cycle.
         self.ring();

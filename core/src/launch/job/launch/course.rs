@@ -305,7 +305,11 @@ mod tests {
             ]
         );
         assert_eq!(course.running_at(0), [0, 1, 2, 3]);
-        assert_eq!(course.lose(0), Then::Failed(Others::End), "no host is left");
+        assert_eq!(
+            course.lose(0),
+            Then::Failed(Others::None),
+            "no host is left"
+        );
         assert_eq!(course.first_failure, Some(0));
         assert!(course.is_over());
     }
