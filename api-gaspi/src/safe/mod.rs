@@ -22,8 +22,6 @@
 //! use unipgas::gaspi::Operation;
 //! use unipgas::gaspi::safe::{Error, Gaspi, Notification, Timeout};
 //!
-//! const FROM_LEFT: u32 = 0;
-//! const FROM_RIGHT: u32 = 1;
 //! const LEN: usize = 1000;
 //!
 //! unipgas::init();
@@ -32,7 +30,8 @@
 //! let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
 //! let all = gaspi.group_all();
 //!
-//! // The halo: one value from each side, for steps with even and with odd numbers. Neighbours write there.
+//! // The halo: a value from the left and one from the right, for even and for odd steps, as a neighbour may be a step ahead. The notification
+//! // with the same number says that it is there.
 //! let halo = all.create_segment::<f64>(0, 4)?;
 //! // The part, twice. Nobody else sees it, so these are plain slices.
 //! let (mut now, mut next) = (gaspi.buffer::<f64>(LEN)?, gaspi.buffer::<f64>(LEN)?);
@@ -40,21 +39,23 @@
 //! let mut queue = gaspi.queue()?;
 //!
 //! for step in 0..100 {
-//!     let even = 2 * (step % 2);
+//!     let from_left = 2 * (step % 2);
+//!     let from_right = from_left + 1;
 //!     queue.scope(|q| {
-//!         // The ends, to the neighbours; the notification comes when the value is there.
-//!         let to_left = halo.remote(left).at(even + 1);
-//!         q.write_notify(now.slice(..1), to_left, Notification::plain(FROM_RIGHT))?;
-//!         let to_right = halo.remote(right).at(even);
-//!         q.write_notify(now.slice(LEN - 1..), to_right, Notification::plain(FROM_LEFT))?;
+//!         // The ends, to the neighbours.
+//!         for (part, neighbour, at) in [(0..1, left, from_right), (LEN - 1..LEN, right, from_left)] {
+//!             let there = halo.remote(neighbour).at(at);
+//!             q.write_notify(now.slice(part), there, Notification::plain(at as u32))?;
+//!         }
 //!         // Meanwhile the inner part. `now` may be read: requests do, too.
 //!         for i in 1..LEN - 1 {
 //!             next[i] = (now[i - 1] + now[i] + now[i + 1]) / 3.0;
 //!         }
-//!         halo.notifications(FROM_LEFT..FROM_LEFT + 1).wait(Timeout::Block)?;
-//!         halo.notifications(FROM_RIGHT..FROM_RIGHT + 1).wait(Timeout::Block)?;
-//!         next[0] = (halo.get(even) + now[0] + now[1]) / 3.0;
-//!         next[LEN - 1] = (now[LEN - 2] + now[LEN - 1] + halo.get(even + 1)) / 3.0;
+//!         for id in [from_left as u32, from_right as u32] {
+//!             halo.notifications(id..id + 1).wait(Timeout::Block)?;
+//!         }
+//!         next[0] = (halo.get(from_left) + now[0] + now[1]) / 3.0;
+//!         next[LEN - 1] = (now[LEN - 2] + now[LEN - 1] + halo.get(from_right)) / 3.0;
 //!         Ok::<(), Error>(())
 //!     })?;
 //!     // The requests are complete, and nothing is borrowed any more.
