@@ -11,6 +11,10 @@ use unipgas::gaspi::safe::{
 };
 use unipgas::gaspi::{Config, Operation, Status, statistics};
 
+#[allow(dead_code, reason = "it has a main function")]
+#[path = "../examples/heat.rs"]
+mod heat;
+
 /// Tells a process which test it is a rank of.
 const TEST: &str = "UNIPGAS_GASPI_SAFE_TEST";
 
@@ -73,6 +77,7 @@ ranks! {
     threads(2);
     again_and_again(2);
     counted(1);
+    the_example(4);
     a_rank_dies(3) where |outcome| {
         let ends: Vec<_> = outcome.ranks.iter().map(|rank| rank.exit).collect();
         ends[..2] == [Exit::Code(0); 2] && ends[2] != Exit::Code(0)
@@ -112,7 +117,7 @@ mod bodies {
                 let come = segment.notifications(5..10).wait(Timeout::Block)?;
                 assert_eq!(come, Notification::new(7, value));
                 held = segment.get(99);
-                Ok::<_, Error>(())
+                Ok(())
             })?;
             assert_eq!(held, left << 32 | round << 16 | 99);
             assert!(segment.slice(..10).iter().all(|value| value == 0));
@@ -150,7 +155,7 @@ mod bodies {
                 }
             };
             assert_eq!(elements.as_slice().to_vec(), [theirs; 6]);
-            Ok::<_, Error>(())
+            Ok(())
         })?;
         assert_eq!(room[..], [theirs; 10]);
 
@@ -185,7 +190,7 @@ mod bodies {
         queue.scope(|q| {
             q.write(posted.as_slice().slice(..2), there.at(16))?;
             free.fill([8; 3]);
-            Ok::<_, Error>(())
+            Ok(())
         })?;
         all.barrier()?;
         assert_eq!(segment.get(16), theirs);
@@ -442,7 +447,7 @@ mod bodies {
             let listed = q.write_list_notify(&two[..1], segment.remote(me), one(0));
             assert_eq!(status(listed), Some(Status::ErrInvRank));
             assert_eq!(q.posted(), 0);
-            Ok::<_, Error>(())
+            Ok(())
         })?;
         let notifications = segment.notifications(3..3);
         assert_eq!(
@@ -636,6 +641,14 @@ mod bodies {
             (1, 1)
         );
         Ok(())
+    }
+
+    pub fn the_example() -> Result<(), Box<dyn std::error::Error>> {
+        heat::compare(heat::Problem {
+            rows: 11,
+            columns: 5,
+            steps: 40,
+        })
     }
 
     pub fn a_rank_dies() -> Result<()> {

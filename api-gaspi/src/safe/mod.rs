@@ -56,7 +56,7 @@
 //!         }
 //!         next[0] = (halo.get(from_left) + now[0] + now[1]) / 3.0;
 //!         next[LEN - 1] = (now[LEN - 2] + now[LEN - 1] + halo.get(from_right)) / 3.0;
-//!         Ok::<(), Error>(())
+//!         Ok(())
 //!     })?;
 //!     // The requests are complete, and nothing is borrowed any more.
 //!     std::mem::swap(&mut now, &mut next);

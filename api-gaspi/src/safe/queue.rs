@@ -3,7 +3,7 @@
 use super::gaspi::Gaspi;
 use super::scope::Scope;
 use super::timeout::Timeout;
-use super::{Error, Result, counted};
+use super::{Result, counted};
 use crate::statistics::procedure;
 
 /// Where requests are posted (§8.5), by one [scope](Queue::scope) at a time. Requests of several queues do not wait for each other.
@@ -50,6 +50,8 @@ impl<'g> Queue<'g> {
     /// Runs `work`, which posts requests by the scope that it is given, and waits until all of them are complete on this side, whatever `work` has done
     /// (`gaspi_wait`, §8.2.3). What they read and write is borrowed until then.
     ///
+    /// Errors of the program's own are a part of what `work` gives: `queue.scope(|q| Ok(own(q)))?`.
+    ///
     /// That a write is complete here does not mean that it has arrived: a notification says so there.
     ///
     /// ```
@@ -81,7 +83,7 @@ impl<'g> Queue<'g> {
     /// gaspi.queue()?.scope(|q| {
     ///     q.write(source.slice(..), there)?;
     ///     source[0] = 2.0;
-    ///     Ok::<(), Error>(())
+    ///     Ok(())
     /// })
     /// ```
     ///
@@ -93,7 +95,7 @@ impl<'g> Queue<'g> {
     /// gaspi.queue()?.scope(|q| {
     ///     q.write(segment.slice(..2), there)?;
     ///     segment.set(1, 2.0);
-    ///     Ok::<(), Error>(())
+    ///     Ok(())
     /// })
     /// ```
     ///
@@ -107,7 +109,7 @@ impl<'g> Queue<'g> {
     /// gaspi.queue()?.scope(|q| {
     ///     q.read(room.slice_mut(..), there)?;
     ///     assert_eq!(room[0], 1.0);
-    ///     Ok::<(), Error>(())
+    ///     Ok(())
     /// })
     /// ```
     ///
@@ -119,7 +121,7 @@ impl<'g> Queue<'g> {
     /// gaspi.queue()?.scope(|q| {
     ///     q.write(segment.slice(..), there)?;
     ///     drop(segment);
-    ///     Ok::<(), Error>(())
+    ///     Ok(())
     /// })
     /// ```
     ///
@@ -134,12 +136,12 @@ impl<'g> Queue<'g> {
     /// ```
     ///
     /// # Errors
-    /// Those of `work`; else [`Error::Failed`] if a request has failed: then it is not known which ones have been carried out
+    /// Those of `work`; else [`Failed`](super::Error::Failed) if a request has failed: then it is not known which ones have been carried out
     /// ([`Gaspi::states`] tells whether a process has died).
-    pub fn scope<'env, R, E: From<Error>>(
+    pub fn scope<'env, R>(
         &'env mut self,
-        work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, E>,
-    ) -> Result<R, E> {
+        work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
         let queue: &'env Queue<'g> = self;
         let scope = Scope::new(queue.gaspi, queue.id, queue.timeout);
         let end = End(queue);

@@ -197,7 +197,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// let sum = gaspi.queue()?.scope(|q| {
     ///     let reading = q.read_notify(room.slice_mut(..), there, 0)?;
     ///     let elements = reading.wait()?;
-    ///     Ok::<u32, Error>(elements.as_slice().iter().sum())
+    ///     Ok(elements.as_slice().iter().sum::<u32>())
     /// })?;
     /// assert_eq!((sum, &room[..]), (7, &[0, 7][..]));
     /// # Ok::<(), Error>(())
