@@ -121,8 +121,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
                 q.write_notify(row, there, Notification::plain(at as u32))
             };
             let read = |at: usize, row: &mut [f64]| -> Result<()> {
-                let id = at as u32;
-                halo.notifications(id..id + 1).wait(Timeout::Block)?;
+                halo.notification(at as u32).wait(Timeout::Block)?;
                 halo.slice(at * columns..).slice(..columns).copy_to(row);
                 Ok(())
             };

@@ -33,6 +33,7 @@ fn is_rank(test: &str, size: u32, judge: fn(&Outcome) -> bool) -> bool {
         launch.backend = Some(backend.into());
         launch.seed = Some(1);
         launch.keep_going = true;
+        launch.spares = u32::from(test == "another_process_takes_the_place");
         launch.output = Output::Capture;
         let outcome = launch.run().expect("the job starts");
         assert!(judge(&outcome), "{test} on {backend}: {}", told(&outcome));
@@ -78,6 +79,7 @@ ranks! {
     again_and_again(2);
     counted(1);
     the_example(4);
+    another_process_takes_the_place(3);
     a_rank_dies(3) where |outcome| {
         let ends: Vec<_> = outcome.ranks.iter().map(|rank| rank.exit).collect();
         ends[..2] == [Exit::Code(0); 2] && ends[2] != Exit::Code(0)
@@ -167,7 +169,7 @@ mod bodies {
                 there,
                 one(1),
             )?;
-            segment.notifications(1..2).wait(Timeout::Block)
+            segment.notification(1).wait(Timeout::Block)
         })?;
         assert_eq!(
             segment.slice(11..16).to_vec(),
@@ -256,7 +258,7 @@ mod bodies {
         let segment = all.create_segment::<u8>(0, 1)?;
         let mut queue = gaspi.queue()?;
         let mut tell = |id| queue.scope(|q| q.notify(segment.remote(1), one(id)));
-        let told = |id| segment.notifications(id..id + 1).wait(Timeout::Block);
+        let told = |id| segment.notification(id).wait(Timeout::Block);
         fn begun<R>(pending: &mut Pending<'_, R>) {
             for _ in 0..3 {
                 assert!(pending.poll(Timeout::Test).is_ok_and(|done| done.is_none()));
@@ -388,7 +390,7 @@ mod bodies {
             (0..10).try_for_each(|_| q.write_list(&list[..3]))?;
             q.notify(there, one(0))
         })?;
-        segment.notifications(0..1).wait(Timeout::Block)?;
+        segment.notification(0).wait(Timeout::Block)?;
         assert!(segment.slice(..).iter().eq(0..1000));
         all.barrier()
     }
@@ -484,7 +486,7 @@ mod bodies {
         assert_eq!(status(gaspi.queue()), Some(Status::ErrInvNum));
         drop(queues);
         gaspi.queue()?;
-        let left = segment.notifications(0..1);
+        let left = segment.notification(0);
         all.barrier()?;
         segment.delete()?;
         assert_eq!(status(left.wait(Timeout::Block)), Some(Status::ErrInvSeg));
@@ -498,7 +500,7 @@ mod bodies {
         let there = segment.remote(1 - gaspi.rank());
         let mut source = gaspi.buffer::<u32>(3)?;
         let mut queue = gaspi.queue()?;
-        let arrived = |id| segment.notifications(id..id + 1).wait(Timeout::Block);
+        let arrived = |id| segment.notification(id).wait(Timeout::Block);
 
         source[0] = 1;
         let failed = queue.scope(|q| {
@@ -651,6 +653,38 @@ mod bodies {
         })
     }
 
+    pub fn another_process_takes_the_place() -> Result<()> {
+        let gaspi = Gaspi::init()?;
+        let all = gaspi.group_all();
+        if gaspi.incarnation() == 0 {
+            let segment = all.create_segment::<u8>(0, 1)?;
+            if gaspi.rank() == 2 {
+                // When the others have no need of it any more.
+                segment.notification(0).wait(Timeout::Block)?;
+                segment.notification(1).wait(Timeout::Block)?;
+                std::process::abort();
+            }
+            let here = one(gaspi.rank().into());
+            // Whether it still says that it has been told is no matter.
+            let _ = gaspi.queue()?.scope(|q| q.notify(segment.remote(2), here));
+            // Dead first, and healthy when the other process is there.
+            assert_eq!(all.barrier(), Err(Error::Failed));
+            assert!(!gaspi.states()[2]);
+            while !gaspi.states()[2] {
+                std::thread::yield_now();
+            }
+        } else {
+            assert_eq!(gaspi.rank(), 2);
+            assert_eq!(all.barrier(), Err(Error::Refused(Status::ErrInvGroup)));
+        }
+        all.commit()?;
+        let segment = all.create_segment::<u64>(1, 1)?;
+        segment.remote(2).fetch_add(1)?;
+        all.barrier()?;
+        assert_eq!(segment.get(0), if gaspi.rank() == 2 { 3 } else { 0 });
+        all.barrier()
+    }
+
     pub fn a_rank_dies() -> Result<()> {
         let gaspi = Gaspi::init()?;
         let all = gaspi.group_all();
@@ -660,13 +694,13 @@ mod bodies {
         match gaspi.rank() {
             // When the other one is past its barrier, too.
             0 => {
-                segment.notifications(0..1).wait(Timeout::Block)?;
+                segment.notification(0).wait(Timeout::Block)?;
                 gaspi.kill(2, Timeout::Block)?;
             }
             1 => queue.scope(|q| q.notify(segment.remote(0), one(0)))?,
             _ => {
                 // Until it is killed.
-                let _ = segment.notifications(0..1).wait(Timeout::Block);
+                let _ = segment.notification(0).wait(Timeout::Block);
                 std::process::abort();
             }
         }

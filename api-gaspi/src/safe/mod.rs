@@ -51,9 +51,8 @@
 //!         for i in 1..LEN - 1 {
 //!             next[i] = (now[i - 1] + now[i] + now[i + 1]) / 3.0;
 //!         }
-//!         for id in [from_left as u32, from_right as u32] {
-//!             halo.notifications(id..id + 1).wait(Timeout::Block)?;
-//!         }
+//!         halo.notification(from_left as u32).wait(Timeout::Block)?;
+//!         halo.notification(from_right as u32).wait(Timeout::Block)?;
 //!         next[0] = (halo.get(from_left) + now[0] + now[1]) / 3.0;
 //!         next[LEN - 1] = (now[LEN - 2] + now[LEN - 1] + halo.get(from_right)) / 3.0;
 //!         Ok(())

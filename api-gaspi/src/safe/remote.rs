@@ -41,6 +41,9 @@ impl<T> std::fmt::Debug for Remote<'_, T> {
 
 impl<'g, T: Element> Remote<'g, T> {
     pub(super) fn new(gaspi: &'g Gaspi, rank: u16, segment: u8) -> Self {
+        const {
+            assert!(size_of::<T>() > 0, "elements have bytes");
+        }
         Remote {
             gaspi,
             rank,

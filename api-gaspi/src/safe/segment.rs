@@ -161,6 +161,11 @@ impl<'g, T: Element> Segment<'g, T> {
         Notifications::new(self.0.gaspi(), self.id(), ids)
     }
 
+    /// The one with this number.
+    pub fn notification(&self, id: u32) -> Notifications<'g> {
+        self.notifications(id..id.saturating_add(1))
+    }
+
     /// Elements to look at, and to write to other processes. Panics where the range is out of bounds.
     #[inline]
     #[track_caller]
