@@ -41,6 +41,15 @@ impl Drop for End<'_, '_> {
     }
 }
 
+/// Ends the process when it is dropped.
+struct Abort;
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
 impl<'g> Queue<'g> {
     /// How long a request waits at most while it is posted: for room in the queue, or until its rank has been found. Without this, as long as it takes.
     pub fn set_timeout(&mut self, timeout: impl Into<Timeout>) {
@@ -155,11 +164,13 @@ impl<'g> Queue<'g> {
 
     /// Waits for the end of all requests. After a failure the queue is as new (`gaspi_queue_purge`, §8.5.4).
     fn finish(&self) -> Result<()> {
+        // A panic of the library's own must not get past requests that are still under way.
+        let bomb = Abort;
         let process = self.gaspi.process();
         let wait = || process.wait(self.id, u64::MAX);
         let waited = counted(const { procedure("gaspi_wait") }, wait);
-        if waited.is_err() {
-            process.queue_purge(self.id, u64::MAX)?;
+        if waited.is_ok() || process.queue_purge(self.id, u64::MAX).is_ok() {
+            std::mem::forget(bomb);
         }
         Ok(waited?)
     }

@@ -196,6 +196,22 @@ impl<'g, T: Element> Segment<'g, T> {
 
     /// The elements as a slice, for computations in place.
     ///
+    /// ```
+    /// # use unipgas::gaspi::safe::{Error, Gaspi};
+    /// # unipgas::init();
+    /// # let gaspi = Gaspi::init()?;
+    /// # let all = gaspi.group_all();
+    /// let segment = all.create_segment::<f64>(0, 1000)?;
+    /// // All write to each other here.
+    /// all.barrier()?;
+    /// // SAFETY:
+    /// // - what has been written was notified or waited for before the barrier; nobody writes before the next one.
+    /// let sum: f64 = unsafe { segment.as_slice() }.iter().sum();
+    /// all.barrier()?;
+    /// # assert_eq!(sum, 0.0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Safety
     /// As long as the slice is there, no process writes the segment, not by atomic operations either, and this one does not by operations on its
     /// own rank. So the writers must know: by a barrier, or since they wait for a notification that this process sends later.
@@ -220,6 +236,18 @@ impl<T: Cell> Segment<'_, T> {
     /// An element as an atomic of the CPU, to be changed while it is shared with other threads, or to be looked at until another process has written it.
     /// Other processes see what is written here. Whether their [`fetch_add`](Remote::fetch_add) is atomic against
     /// operations by it depends on the network: within a host it is. Panics where the index is out of bounds.
+    ///
+    /// ```
+    /// # use unipgas::gaspi::safe::{Error, Gaspi};
+    /// # use std::sync::atomic::Ordering;
+    /// # unipgas::init();
+    /// # let gaspi = Gaspi::init()?;
+    /// let segment = gaspi.segment::<u64>(0, 8)?;
+    /// let next = segment.remote(0).at(5);
+    /// assert_eq!((next.fetch_add(2)?, next.compare_swap(2, 10)?), (0, 2));
+    /// assert_eq!(segment.atomic(5).load(Ordering::Acquire), 10);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[track_caller]
     pub fn atomic(&self, index: usize) -> &T::Atomic {
         assert!(
