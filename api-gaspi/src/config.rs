@@ -33,6 +33,9 @@ pub struct Config {
 // SAFETY:
 // - `user_defined` is a value that the program gave and gets back; nobody here follows it.
 unsafe impl Send for Config {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Config {}
 
 /// `gaspi_dev_config_t`: 32 bytes.
 #[derive(Debug, Clone, Copy)]

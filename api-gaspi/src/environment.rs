@@ -30,12 +30,15 @@ struct Phase {
     initialising: Option<Initialising>,
     /// Shutting down, but something is still under way.
     terminating: Option<Box<Process>>,
+    /// A program in Rust holds the process itself.
+    occupied: bool,
 }
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
     config: None,
     initialising: None,
     terminating: None,
+    occupied: false,
 });
 
 /// The process, in its working phase. Errors: [`Status::ErrNoinit`].
@@ -90,7 +93,7 @@ pub fn set_config(config: Config) -> Result<()> {
 pub fn init(timeout: u64) -> Result<()> {
     started();
     let mut phase = PHASE.lock();
-    if initialized() || phase.terminating.is_some() {
+    if initialized() || phase.terminating.is_some() || phase.occupied {
         return Err(Status::ErrInited);
     }
     if phase.initialising.is_none() {
@@ -135,6 +138,26 @@ pub fn term(timeout: u64) -> Result<()> {
             phase.terminating = Some(process);
             Err(status)
         }
+    }
+}
+
+/// Keeps the C interface from being initialised.
+pub(crate) struct Occupied(());
+
+/// A program in Rust makes a process of its own. Errors: [`Status::ErrInited`]: there is one already.
+pub(crate) fn occupy() -> Result<Occupied> {
+    let mut phase = PHASE.lock();
+    let c = initialized() || phase.initialising.is_some() || phase.terminating.is_some();
+    if c || phase.occupied {
+        return Err(Status::ErrInited);
+    }
+    phase.occupied = true;
+    Ok(Occupied(()))
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        PHASE.lock().occupied = false;
     }
 }
 

@@ -1,7 +1,10 @@
-//! GASPI 17.1 on the unipgas engine, in C ([`ffi`], the headers in `include/`) and in Rust ([`Process`]).
+//! GASPI 17.1 on the unipgas engine, in C ([`ffi`], the headers in `include/`) and in Rust ([`safe`]).
 //!
 //! This crate translates: names of segments, queues, groups and notifications to the engine's regions, endpoints, groups and
 //! words, and the engine's errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`.
+//!
+//! [`Process`] has the procedures as they are in C, with names of segments, offsets and milliseconds; both interfaces stand on it. Programs
+//! in Rust begin at [`safe`].
 
 mod affinity;
 pub mod atomics;
@@ -15,6 +18,7 @@ pub mod passive;
 pub mod process;
 mod queue;
 pub mod reduce;
+pub mod safe;
 pub mod segment;
 pub mod statistics;
 pub mod status;

@@ -114,7 +114,7 @@ pub fn is_on() -> bool {
 
 /// Runs a procedure, and counts it if it succeeds; its time in any case.
 #[cold]
-pub fn counted(number: usize, run: impl FnOnce() -> Result<()>) -> Result<()> {
+pub fn counted<R>(number: usize, run: impl FnOnce() -> Result<R>) -> Result<R> {
     let level = LEVEL.load(Ordering::Relaxed);
     let start = (level >= TIMES).then(Instant::now);
     let result = run();

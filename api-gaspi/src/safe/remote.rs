@@ -1,0 +1,164 @@
+//! Memory of other processes.
+
+use std::marker::PhantomData;
+
+use super::gaspi::Gaspi;
+use super::pending::Pending;
+use super::segment::FIRST_PRIVATE;
+use super::{Element, Result, counted};
+use crate::atomics::Place;
+use crate::statistics::procedure;
+use crate::status::{self, Status};
+
+/// A place in a segment of another process, or of this one: the rank, the segment's name, and an index. Where it leads is looked at when it is used.
+///
+/// That it is of elements `T` is this process's view. Elements have no invalid values, so that another one is a mistake, but no danger.
+pub struct Remote<'g, T> {
+    gaspi: &'g Gaspi,
+    rank: u16,
+    segment: u8,
+    index: usize,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Remote<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Remote<'_, T> {}
+
+impl<T> std::fmt::Debug for Remote<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote")
+            .field("rank", &self.rank)
+            .field("segment", &self.segment)
+            .field("index", &self.index)
+            .finish()
+    }
+}
+
+impl<'g, T: Element> Remote<'g, T> {
+    pub(super) fn new(gaspi: &'g Gaspi, rank: u16, segment: u8) -> Self {
+        const {
+            assert!(size_of::<T>() > 0, "elements have bytes");
+        }
+        Remote {
+            gaspi,
+            rank,
+            segment,
+            index: 0,
+            elements: PhantomData,
+        }
+    }
+
+    /// So many elements further.
+    #[must_use = "the place itself does not move"]
+    pub fn at(self, index: usize) -> Self {
+        Remote {
+            index: self.index.saturating_add(index),
+            ..self
+        }
+    }
+
+    /// Whose memory it is.
+    pub fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// The segment's name.
+    pub fn segment(&self) -> u8 {
+        self.segment
+    }
+
+    /// Elements before it in the segment.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Elements of the whole segment.
+    ///
+    /// # Errors
+    /// [`ErrInvRank`](Status::ErrInvRank); [`ErrInvSeg`](Status::ErrInvSeg): there is none that this process may use.
+    pub fn segment_len(&self) -> Result<usize> {
+        let bytes = self
+            .gaspi
+            .process()
+            .segment_size(self.checked()?.segment, self.rank)?;
+        Ok(bytes as usize / size_of::<T>())
+    }
+
+    /// Errors: it is a buffer of this process, whose memory is changed by who has it only.
+    #[inline(always)]
+    pub(super) fn checked(&self) -> status::Result<Place> {
+        if self.segment >= FIRST_PRIVATE && self.rank == self.gaspi.rank() {
+            return Err(Status::ErrInvSeg);
+        }
+        Ok(Place {
+            segment: self.segment,
+            // What is too large for an offset is out of bounds.
+            offset: self.index.saturating_mul(size_of::<T>()) as u64,
+            rank: self.rank,
+        })
+    }
+}
+
+impl<'g> Remote<'g, u64> {
+    /// Adds to the value, and gives what was there before (`gaspi_atomic_fetch_add`, §10.2.1). It wraps around.
+    ///
+    /// # Errors
+    /// [`ErrInvRank`](Status::ErrInvRank), [`ErrInvSeg`](Status::ErrInvSeg), [`ErrInvRemOff`](Status::ErrInvRemOff) by the place;
+    /// [`Failed`](super::Error::Failed): the process has died.
+    pub fn fetch_add(self, value: u64) -> Result<u64> {
+        Ok(self.adding(value)(u64::MAX)?)
+    }
+
+    /// The same with time-outs.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Remote::fetch_add).
+    pub fn begin_fetch_add(self, value: u64) -> Result<Pending<'g, u64>> {
+        Pending::begin(self.adding(value))
+    }
+
+    fn adding(self, value: u64) -> impl FnMut(u64) -> status::Result<u64> + Send + 'g {
+        move |timeout| {
+            let add = || {
+                let place = self.checked()?;
+                self.gaspi.process().fetch_add(place, value, timeout)
+            };
+            counted(const { procedure("gaspi_atomic_fetch_add") }, add)
+        }
+    }
+
+    /// Replaces the value by `new` if it is `expected`; gives what was there before (`gaspi_atomic_compare_swap`, §10.2.2).
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Remote::fetch_add).
+    pub fn compare_swap(self, expected: u64, new: u64) -> Result<u64> {
+        Ok(self.swapping(expected, new)(u64::MAX)?)
+    }
+
+    /// The same with time-outs.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Remote::fetch_add).
+    pub fn begin_compare_swap(self, expected: u64, new: u64) -> Result<Pending<'g, u64>> {
+        Pending::begin(self.swapping(expected, new))
+    }
+
+    fn swapping(
+        self,
+        expected: u64,
+        new: u64,
+    ) -> impl FnMut(u64) -> status::Result<u64> + Send + 'g {
+        move |timeout| {
+            let swap = || {
+                let (process, place) = (self.gaspi.process(), self.checked()?);
+                process.compare_swap(place, expected, new, timeout)
+            };
+            counted(const { procedure("gaspi_atomic_compare_swap") }, swap)
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The safe interface, in jobs of several processes: of this program, which each test starts again with its own name.
+
+mod failures;
+mod together;
+mod transfers;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use unipgas::core::job::launch::{Exit, Launch, Outcome, Output};
+use unipgas::gaspi::ffi::gaspi_proc_init;
+use unipgas::gaspi::safe::{
+    Buffer, Error, Gaspi, Group, Notification, Pending, Queue, Reducible, Remote, Result, Scope,
+    Segment, Slice, SliceMut, Timeout,
+};
+use unipgas::gaspi::{Config, Operation, Status, statistics};
+
+#[allow(dead_code, reason = "it has a main function")]
+#[path = "../../examples/heat.rs"]
+mod heat;
+
+/// Tells a process which test it is a rank of.
+const TEST: &str = "UNIPGAS_GASPI_SAFE_TEST";
+
+/// Whether this process is a rank of the test; else starts `size` of them on each of the backends, and judges how they have ended.
+fn is_rank(test: &str, size: u32, judge: fn(&Outcome) -> bool) -> bool {
+    if std::env::var_os(TEST).is_some_and(|name| name == test) {
+        unipgas::init();
+        return true;
+    }
+    for backend in ["shm", "opaque", "chaos"] {
+        let mut launch = Launch::new(size, std::env::current_exe().expect("this program"));
+        launch.args = ["--exact", test, "--nocapture", "--test-threads=1"]
+            .map(Into::into)
+            .to_vec();
+        launch.env = vec![(TEST.into(), test.into())];
+        launch.backend = Some(backend.into());
+        launch.seed = Some(1);
+        launch.keep_going = true;
+        launch.spares = u32::from(test == "another_process_takes_the_place");
+        launch.output = Output::Capture;
+        let outcome = launch.run().expect("the job starts");
+        assert!(judge(&outcome), "{test} on {backend}: {}", told(&outcome));
+    }
+    false
+}
+
+fn told(outcome: &Outcome) -> String {
+    let ranks = outcome.ranks.iter().map(|rank| {
+        let (out, err) = (&rank.stdout, &rank.stderr);
+        let text = [out, err].map(|text| String::from_utf8_lossy(text).into_owned());
+        format!("rank {} {}\n{}", rank.rank, rank.exit, text.concat())
+    });
+    ranks.collect()
+}
+
+macro_rules! ranks {
+    ($($module:ident::$name:ident($size:literal) $(where $judge:expr)?;)*) => {$(
+        #[test]
+        fn $name() {
+            let judge: fn(&Outcome) -> bool = ranks!(@ $($judge)?);
+            if is_rank(stringify!($name), $size, judge) {
+                $module::$name().expect("every call succeeds");
+            }
+        }
+    )*};
+    (@) => { Outcome::success };
+    (@ $judge:expr) => { $judge };
+}
+
+ranks! {
+    transfers::ring(3);
+    transfers::lists_and_reads(2);
+    together::collectives(4);
+    together::a_collective_goes_on(2);
+    transfers::atomics(3);
+    transfers::messages(3);
+    transfers::a_full_queue_is_waited_for(2);
+    failures::what_is_refused(2);
+    failures::scopes_end(2);
+    transfers::threads(2);
+    together::again_and_again(2);
+    together::counted(1);
+    together::the_example(4);
+    failures::another_process_takes_the_place(3);
+    failures::a_rank_dies(3) where |outcome| {
+        let ends: Vec<_> = outcome.ranks.iter().map(|rank| rank.exit).collect();
+        ends[..2] == [Exit::Code(0); 2] && ends[2] != Exit::Code(0)
+    };
+}
+
+fn one(id: u32) -> Notification {
+    Notification::plain(id)
+}
