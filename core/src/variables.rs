@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 28] = [
+pub const VARIABLES: [Variable; 29] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -39,6 +39,10 @@ pub const VARIABLES: [Variable; 28] = [
         "what processes are bound to, set by unipgas run",
     ),
     variable("UNIPGAS_BACKEND", "the backend: --backend"),
+    variable(
+        "UNIPGAS_LAUNCHER",
+        "the launcher, or remote shell, of unipgas run for other hosts: --launcher",
+    ),
     variable(
         "UNIPGAS_NETWORKS",
         "what reaches other hosts, the preferred one first, with commas between them; none (the first that can be used)",

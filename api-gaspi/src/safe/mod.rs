@@ -119,7 +119,6 @@ mod scope;
 mod segment;
 mod slice;
 mod timeout;
-mod words;
 
 pub use buffer::Buffer;
 pub use error::{Error, Result};

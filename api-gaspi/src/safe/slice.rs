@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
 
-use super::{Element, words};
+use unipgas_core::words;
+
+use super::Element;
 
 /// Elements of a [`Segment`](super::Segment) or a [`Buffer`](super::Buffer) that nobody in this process changes meanwhile: what is written to other
 /// processes. Other processes may change those of a segment at any time; so elements are copied out, and no `&[T]` is there.

@@ -8,3 +8,4 @@ pub mod lines;
 pub(crate) mod prefetch;
 pub mod user_memory;
 pub mod userfaultfd;
+pub mod words;

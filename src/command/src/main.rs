@@ -3,6 +3,7 @@
 mod cc;
 mod hosts;
 mod info;
+mod join;
 mod mpi;
 mod run;
 mod stats;

@@ -15,7 +15,7 @@ use unipgas::utofu::shape::{MAX_NODES, Shape};
 use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};
 use crate::stats::{self, Form, Records};
-use crate::{fail, hosts, shown};
+use crate::{fail, hosts, join, shown};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
 /// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
@@ -46,6 +46,12 @@ pub struct Args {
     /// Starts another process in the place of one that fails, up to K times: its rank is joined again (GASPI)
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     spares: u32,
+    /// Starts PROGRAM as this rank, whose process has died, of a --job that runs on this host with --keep-going (GASPI)
+    #[arg(long, value_name = "R", conflicts_with_all = ["processes", "spares", "hosts", "hostfile", "backend", "seed"])]
+    rank: Option<u32>,
+    /// The job of --rank: the process id of its launcher or of one of its processes
+    #[arg(long, value_name = "PID", conflicts_with_all = ["processes", "spares", "hosts", "hostfile"])]
+    job: Option<u32>,
     /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
@@ -99,7 +105,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 11] = [
+const WITH_VALUE: [&str; 13] = [
     "-n",
     "--np",
     "--backend",
@@ -107,6 +113,8 @@ const WITH_VALUE: [&str; 11] = [
     "--bind",
     "--timeout",
     "--spares",
+    "--rank",
+    "--job",
     "--hosts",
     "--hostfile",
     "--launcher",
@@ -221,6 +229,16 @@ pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
 pub fn run(args: Args) -> ExitCode {
+    match (args.rank, args.job) {
+        (Some(rank), Some(pid)) => return take_place(args, rank, pid),
+        (None, None) => {}
+        _ => {
+            return fail(
+                2,
+                "--rank and --job go together: unipgas run --rank R --job PID ./program",
+            );
+        }
+    }
     let shares = match args.place.shares(args.processes) {
         Ok(shares) => shares,
         Err(why) => return fail(2, &why),
@@ -272,19 +290,53 @@ pub fn run(args: Args) -> ExitCode {
         Err(why) => return fail(2, &why),
     };
     let form = args.stats;
-    let mut launch = launch(args, processes, environment);
+    let launch = launch(args, processes, environment);
     if let Err(why) = check_chaos(launch.backend.as_deref()) {
         return fail(2, &why);
     }
+    see_through(launch, &linked, form)
+}
+
+fn see_through(mut launch: Launch, linked: &Links, form: Option<Form>) -> ExitCode {
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
-        carry_out(launch, &linked, form)
+        carry_out(launch, linked, form)
     });
     // Processes that were killed had no time to.
     unipgas::core::rendezvous::sweep();
     match kept {
         Ok(status) => ExitCode::from(status),
         Err(error) => fail(1, &error.to_string()),
+    }
+}
+
+/// One process, in the place of a dead one of a job that is there.
+fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
+    let (join, variables) = match join::find(pid, rank) {
+        Ok(found) => found,
+        Err(why) => return fail(2, &why),
+    };
+    match find_program(&args.program[0]) {
+        Ok(_) => {}
+        Err(error @ ProgramError::NotFound(_)) => return fail(127, &error.to_string()),
+        Err(error) => return fail(126, &error.to_string()),
+    }
+    let mut words = args.program.into_iter();
+    let mut launch = Launch::new(1, words.next().unwrap_or_default());
+    launch.args = words.collect();
+    launch.env = variables;
+    launch.bind = policy(args.bind);
+    launch.timeout = args.timeout;
+    launch.output = output(args.tag);
+    launch.joins = Some(join);
+    launch.foreground = true;
+    see_through(launch, &Links::NoMpi, args.stats)
+}
+
+fn output(tag: bool) -> Output {
+    match tag {
+        true => Output::Tag,
+        false => Output::Inherit,
     }
 }
 
@@ -409,11 +461,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.bind = policy(args.bind);
     launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
-    launch.output = if args.tag {
-        Output::Tag
-    } else {
-        Output::Inherit
-    };
+    launch.output = output(args.tag);
     launch.timeout = args.timeout;
     launch.foreground = true;
     launch

@@ -281,6 +281,170 @@ fn the_process_becomes_the_launcher() {
     assert_eq!(child.wait().unwrap().signal(), Some(15));
 }
 
+/// A remote shell whose hosts are all this one; it says on standard error which one was meant.
+const RSH: &str = "echo \"to $1\" >&2\nshift\nexec sh -c \"$*\"";
+
+fn with_rsh(name: &str) -> (Launchers, String) {
+    let here = Launchers::new(name, &[("mpirun", OPEN_MPI)]);
+    let file = here.0.join("rsh");
+    std::fs::write(&file, format!("#!/bin/sh\n{RSH}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rsh = file.to_str().unwrap().to_owned();
+    (here, rsh)
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_remote_shell_is_enough() {
+    let (here, rsh) = with_rsh("shell");
+    let run = |more: &[&str]| {
+        let args = [&HOSTS[..], &["--launcher", &rsh], more].concat();
+        here.command(&args)
+            .env("OTHER", "its")
+            .current_dir("/")
+            .output()
+            .unwrap()
+    };
+    let script = "echo $UNIPGAS_RANK/$UNIPGAS_SIZE $OTHER $PWD; echo oops >&2";
+    let output = run(&["-n", "3", "--tag", "sh", "-c", script]);
+    let expected = ["[0] 0/3 its /", "[1] 1/3 its /", "[2] 2/3 its /"];
+    assert_eq!(sorted(&out(&output)), expected, "{}", err(&output));
+    let told = err(&output);
+    let expected = [
+        "[0] oops",
+        "[1] oops",
+        "[2] oops",
+        "to a.invalid",
+        "to b.invalid",
+    ];
+    assert_eq!(sorted(&told), expected);
+    assert!(output.status.success());
+    // A failure ends the others, and its status is that of the job.
+    let script = "[ $UNIPGAS_RANK = 2 ] && exit 5; exec sleep 600";
+    let output = run(&["-n", "3", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(5), "{}", err(&output));
+    let told = err(&output);
+    assert!(
+        told.contains("on b.invalid) exited with status 5; ending the others"),
+        "{told}"
+    );
+    // With a spare it is none.
+    let script =
+        "[ $UNIPGAS_RANK = 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] && exit 5; echo $UNIPGAS_RANK";
+    let output = run(&["-n", "3", "--spares", "1", "sh", "-c", script]);
+    assert_eq!(sorted(&out(&output)), ["0", "1", "2"], "{}", err(&output));
+    assert!(output.status.success());
+    let output = run(&[
+        "-n",
+        "3",
+        "--keep-going",
+        "--spares",
+        "0",
+        "sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(sorted(&out(&output)), ["0", "1"], "{}", err(&output));
+    assert_eq!(output.status.code(), Some(5));
+    let output = run(&["-n", "2", "--timeout", "0.2", "sleep", "600"]);
+    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    let output = run(&["-n", "2", "--dry-run", "sh"]);
+    let lines = out(&output);
+    let expected = format!("{rsh} a.invalid ");
+    assert!(
+        lines.starts_with(&expected) && lines.lines().count() == 2,
+        "{lines}"
+    );
+}
+
+#[test]
+fn bytes_go_through_a_remote_shell_as_they_are() {
+    let (here, rsh) = with_rsh("bytes");
+    let mut command = here.command(&[&HOSTS[..], &["-n", "2", "cat"]].concat());
+    command
+        .env("UNIPGAS_LAUNCHER", &rsh)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let sent: Vec<u8> = (0..1_000_000u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
+    let mut input = child.stdin.take().unwrap();
+    let writer = {
+        let sent = sent.clone();
+        std::thread::spawn(move || std::io::Write::write_all(&mut input, &sent))
+    };
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.stdout == sent, "{} bytes came", output.stdout.len());
+    assert!(output.status.success());
+}
+
+#[test]
+fn the_ranks_of_a_lost_host_go_on_elsewhere() {
+    let (here, rsh) = with_rsh("lost");
+    let run = |spares: &str| {
+        let go = here.0.join(format!("go-{spares}"));
+        // The launcher is the parent of a rank.
+        let script = format!(
+            "echo $UNIPGAS_RANK:$UNIPGAS_INCARNATION; [ $UNIPGAS_RANK -ge 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] || exit 0; \
+             until [ -e {} ]; do sleep 0.01; done; [ $UNIPGAS_RANK = 2 ] && kill -9 $PPID; exec sleep 600",
+            go.display()
+        );
+        let options = ["-n", "4", "--launcher", &rsh, "--spares", spares];
+        let args = [&HOSTS[..], &options, &["sh", "-c", &script]].concat();
+        let mut child = here
+            .command(&args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut lines = std::io::BufRead::lines(lines).map(Result::unwrap);
+        // All have begun, and the launcher has heard of it.
+        let mut said: Vec<String> = lines.by_ref().take(4).collect();
+        std::fs::write(&go, "").unwrap();
+        said.extend(lines);
+        said.sort_unstable();
+        (said, child.wait_with_output().unwrap())
+    };
+    let (said, output) = run("2");
+    let all = ["0:", "1:", "2:", "2:1", "3:", "3:1"];
+    assert_eq!(said, all, "{}", err(&output));
+    assert!(output.status.success());
+    let told = err(&output);
+    let expected = "with ranks 2, 3; processes of other hosts take their places, spares left: 0";
+    assert!(told.contains(expected), "{told}");
+    let (said, output) = run("1");
+    assert_eq!(said, ["0:", "1:", "2:", "3:"], "{}", err(&output));
+    assert_eq!(output.status.code(), Some(137), "{}", err(&output));
+    let told = err(&output);
+    assert!(told.contains("host b.invalid is lost"), "{told}");
+}
+
+#[test]
+fn signals_reach_the_ranks_of_a_remote_shell() {
+    let (here, rsh) = with_rsh("signals");
+    let script = "trap 'echo got it; exit 0' USR1; echo ready; while :; do sleep 0.01; done";
+    let args = [
+        &HOSTS[..],
+        &["-n", "2", "--launcher", &rsh, "sh", "-c", script],
+    ]
+    .concat();
+    let mut child = here.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!([next(), next()], ["ready", "ready"]);
+    kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+    assert_eq!([next(), next()], ["got it", "got it"]);
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn what_cannot_be_is_said_in_a_line() {
     let mpi = Launchers::new("refused", &[("mpirun", OPEN_MPI)]);
@@ -292,14 +456,24 @@ fn what_cannot_be_is_said_in_a_line() {
         (
             &none,
             two(&[]),
-            "install one on all hosts, as Debian's openmpi-bin or mpich",
+            "of the others on all hosts, as Debian's openmpi-bin or mpich",
         ),
         (&strange, two(&[]), "mpirun is none of srun, prterun"),
         (&mpi, two(&["--launcher", "mpiexec"]), "mpiexec"),
         (
             &mpi,
             two(&["--timeout", "5"]),
-            "--timeout is for processes of this host",
+            "--timeout: put timeout(1) before",
+        ),
+        (
+            &mpi,
+            two(&["--launcher", "mpirun", "--spares", "1"]),
+            "mpirun starts no process in the place of another one; --launcher ssh does",
+        ),
+        (
+            &mpi,
+            two(&["--spares", "1"]),
+            "--spares on several hosts needs ssh",
         ),
         (&mpi, two(&["--backend", "chaos"]), "needs a --seed"),
         (&mpi, two(&["--backend", "pigeon"]), "no backend \"pigeon\""),

@@ -245,6 +245,55 @@ fn spares_take_the_places_of_those_that_fail() {
 }
 
 #[test]
+fn a_process_that_is_started_by_hand_takes_the_place_of_a_dead_one() {
+    let script = "[ $UNIPGAS_RANK = 1 ] && exit 5; read line; echo $UNIPGAS_RANK $line";
+    let mut job = unipgas(&["run", "-n", "2", "--keep-going", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    let mut errors = BufReader::new(job.stderr.take().unwrap());
+    errors.read_line(&mut told).unwrap();
+    assert!(told.contains("status 5; the others go on"), "{told}");
+    let pid = job.id().to_string();
+    let as_rank =
+        |rank: &str, script: &str| run(&["--rank", rank, "--job", &pid, "sh", "-c", script]);
+    let script = "echo $UNIPGAS_RANK/$UNIPGAS_SIZE:$UNIPGAS_INCARNATION";
+    for (again, status) in [(1, 6), (2, 0)] {
+        let output = as_rank("1", &format!("{script}; exit {status}"));
+        assert_eq!(out(&output), format!("1/2:{again}\n"), "{}", err(&output));
+        assert_eq!(output.status.code(), Some(status));
+    }
+    for (rank, why) in [("0", "has not died"), ("2", "not in a job of 2")] {
+        let output = as_rank(rank, "echo wrong");
+        assert_eq!(output.status.code(), Some(2), "{}", out(&output));
+        assert!(err(&output).contains(why), "{}", err(&output));
+    }
+    job.stdin.take().unwrap().write_all(b"on\n").unwrap();
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(out(&output), "0 on\n");
+    assert_eq!(
+        output.status.code(),
+        Some(5),
+        "that of the process that failed"
+    );
+    let output = as_rank("1", "echo wrong");
+    assert!(
+        err(&output).contains("is no launcher of a job"),
+        "{}",
+        err(&output)
+    );
+    let output = run(&["--rank", "1", "true"]);
+    assert!(
+        err(&output).contains("--rank and --job go together"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
 fn tag_labels_whole_lines_of_both_streams() {
     let script = "printf 'a\\nb %s' $UNIPGAS_RANK; echo oops >&2";
     let output = shell(&["-n", "2", "--tag"], script);

@@ -65,8 +65,8 @@ pub fn choose(wish: Option<&OsStr>, machine: &Machine<'_>) -> Result<Launcher, S
         }
     }
     Err(stranger.unwrap_or_else(|| {
-        "no launcher for several hosts is here (srun in an allocation of Slurm, prterun, mpirun, mpiexec): install one on all \
-         hosts, as Debian's openmpi-bin or mpich"
+        "no launcher for several hosts is here (srun in an allocation of Slurm, prterun, mpirun, mpiexec, or ssh): install ssh, or one \
+         of the others on all hosts, as Debian's openmpi-bin or mpich"
             .into()
     }))
 }

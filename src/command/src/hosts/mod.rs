@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use unipgas::core::job::launch::{self, find_program};
+use unipgas::core::variables;
 
 use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
@@ -30,8 +31,8 @@ pub struct Place {
     /// A file with a host on each line, also as host:4 or host slots=4
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     hostfile: Option<PathBuf>,
-    /// The launcher, a name or path; without this option srun in an allocation of Slurm, else prterun, mpirun, mpiexec. Or a remote shell, ssh or
-    /// rsh: no other launcher need be there then; so it is without this option where none is, and with --spares
+    /// The launcher, a name or path; without this option (and UNIPGAS_LAUNCHER) srun in an allocation of Slurm, else prterun, mpirun, mpiexec. Or a
+    /// remote shell, ssh or rsh, by which this command starts the processes itself; so it is where no launcher is, and with --spares
     #[arg(long, help_heading = HEADING, value_name = "NAME")]
     launcher: Option<OsString>,
     /// Words for the launcher, as "--mca plm_rsh_agent rsh"
@@ -118,7 +119,13 @@ impl Place {
     ///
     /// Errors: one line.
     pub fn way(&self, spares: bool) -> Result<Way, String> {
-        let wish = self.launcher.as_deref();
+        let named = match &self.launcher {
+            Some(name) => Some(name.clone()),
+            None => variables::get("UNIPGAS_LAUNCHER")
+                .map_err(|e| e.to_string())?
+                .map(OsString::from),
+        };
+        let wish = named.as_deref();
         if let Some(shell) = wish.and_then(Shell::named) {
             return Ok(Way::Shell(shell));
         }

@@ -42,6 +42,8 @@ pub(super) const WRITTEN: u8 = 12;
 pub(super) const INPUT: u8 = 13;
 /// Rank 0 has taken it, and there is room for more.
 pub(super) const TAKEN: u8 = 14;
+/// The ranks of a host have been started.
+pub(super) const STARTED: u8 = 15;
 /// Frames of this kind and higher are the user's.
 pub const OWN: u8 = 16;
 

@@ -343,6 +343,8 @@ impl Watch<'_> {
                     bytes,
                 });
             }
+            // As whatever else it tells, it says that the launcher could do its work.
+            frames::STARTED => {}
             frames::TAKEN => heard(Told::Taken),
             OWN.. => heard(Told::Own {
                 host,

@@ -29,6 +29,7 @@ pub use process::{ProgramError, find_program};
 pub use signals::signal_name;
 pub use whole::Place;
 
+use crate::job::Board;
 use crate::job::board::MAX_SIZE;
 use crate::{Error, Result};
 
@@ -103,12 +104,23 @@ pub struct Launch {
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
     pub keeper: Option<Keeper>,
+    /// The job is there already, and this is about one of its ranks, which is dead: `size` is not looked at.
+    pub joins: Option<Join>,
     /// The job has ranks on other hosts, with launchers of their own: this one starts those that are here.
     pub part: Option<Part>,
     /// The launcher is a process of its own, as `unipgas run` is: standard input goes to rank 0, signals are forwarded,
     /// failures are told on standard error, and what the ranks have started ends with the job. Off: input is empty, and
     /// the calling process's signals and other children are left alone.
     pub foreground: bool,
+}
+
+/// A place in a job whose process has died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    /// What the job's ranks have been told as UNIPGAS_JOB.
+    pub token: String,
+    /// The rank.
+    pub rank: u32,
 }
 
 /// How a process ended.
@@ -187,7 +199,7 @@ pub struct Outcome {
 pub struct JobMark {
     token: String,
     /// Its number is a part of the name.
-    _descriptor: Arc<OwnedFd>,
+    _descriptor: Option<Arc<OwnedFd>>,
 }
 
 impl JobMark {
@@ -242,6 +254,7 @@ impl Launch {
             output: Output::Inherit,
             timeout: None,
             keeper: None,
+            joins: None,
             part: None,
             foreground: false,
         }
@@ -256,9 +269,13 @@ impl Launch {
     /// therefore stays here until then.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a size or program that cannot be, [`Error::Exhausted`] and [`Error::Os`] when the
-    /// machine cannot start so many processes; those already started have been killed then.
+    /// [`Error::InvalidArgument`] for a size or program that cannot be, and for the rank of a process that has not died, [`Error::Exhausted`] and [`Error::Os`] when the
+    /// machine cannot start so many processes; those already started have been killed then. [`Error::Unreachable`]: there is no job to
+    /// [join](Launch::joins).
     pub fn run(mut self) -> Result<Outcome> {
+        if let Some(join) = &self.joins {
+            self.size = Board::attach(&join.token)?.size();
+        }
         if self.size == 0 || self.size > MAX_SIZE {
             return Err(Error::InvalidArgument(format!(
                 "a job has 1 to {MAX_SIZE} processes, not {}",

@@ -60,6 +60,10 @@ impl Part {
     }
 
     /// Without one to tell, the other pipe is closed, too, and that ends the job: here and below.
+    pub(super) fn tell_started(&self) {
+        let _ = self.send(frames::STARTED, &[]);
+    }
+
     pub(super) fn tell_end(&self, end: End) {
         let _ = self.send(frames::ENDED, &end.to_bytes());
     }
@@ -240,8 +244,9 @@ fn tell(board: &Board, part: &Part, over: &AtomicBool) {
     let mut told: BTreeMap<u32, Told> = BTreeMap::new();
     let mut wanted = vec![false; board.size() as usize];
     loop {
-        let last = over.load(Ordering::Acquire);
+        // Before looking whether all is over: what comes after that ends the sleep.
         let seen = board.news();
+        let last = over.load(Ordering::Acquire);
         let mut send = || -> Result<()> {
             for rank in 0..board.size() {
                 if !board.is_afar(rank)? {

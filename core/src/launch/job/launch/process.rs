@@ -157,7 +157,7 @@ impl<'a> Starter<'a> {
             (0, Some(_)) if launch.output != Output::Capture => {
                 command.stdin(Stdio::piped());
             }
-            (0, None) if launch.foreground => {}
+            (rank, None) if launch.foreground && (rank == 0 || launch.joins.is_some()) => {}
             _ => {
                 command.stdin(Stdio::null());
             }

@@ -81,15 +81,22 @@ impl<'a> Abroad<'a> {
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
     // The descriptor is what the ranks open; whoever gets the outcome keeps it.
-    let (board, descriptor) = Board::create(launch.size)?;
+    let (board, descriptor) = match &launch.joins {
+        Some(join) => (Board::attach(&join.token)?, None),
+        None => {
+            let (board, descriptor) = Board::create(launch.size)?;
+            (board, Some(Arc::new(descriptor)))
+        }
+    };
     let board = Arc::new(board);
     let part = launch.part.as_ref();
     let abroad = part.map(|part| Abroad::begin(part, launch, &board));
     let abroad = abroad.transpose()?;
-    let here = launch
-        .part
-        .as_ref()
-        .map_or_else(|| (0..launch.size).collect(), |part| part.here().to_vec());
+    let here = match (&launch.part, &launch.joins) {
+        (Some(part), _) => part.here().to_vec(),
+        (None, Some(join)) => vec![join.rank],
+        (None, None) => (0..launch.size).collect(),
+    };
     let inbox = if launch.foreground {
         Some(Inbox::open()?)
     } else {
@@ -120,7 +127,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         timed_out: false,
         ending: None,
         first_interrupt: None,
-        progress: launch.tells().then(|| Progress::new(Instant::now())),
+        progress: (launch.tells() && launch.joins.is_none()).then(|| Progress::new(Instant::now())),
         deserted: false,
         joined: false,
         output_lost: false,
@@ -144,7 +151,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     job.abroad = None;
     let name = JobMark {
         token: job.board.token(),
-        _descriptor: Arc::new(descriptor),
+        _descriptor: descriptor,
     };
     seen_through.map(|()| job.outcome(name))
 }
@@ -160,11 +167,30 @@ impl Job<'_> {
         if let Some(abroad) = &self.abroad {
             self.add(abroad.mirror.bell(), OTHER_HOSTS)?;
         }
+        if let Some(join) = &self.launch.joins {
+            return self.take_place(join.rank);
+        }
         for rank in self.here.clone() {
             self.tell_progress(Instant::now());
             self.start_rank(rank)?;
         }
+        if let Some(abroad) = &self.abroad {
+            abroad.part.tell_started();
+        }
         Ok(())
+    }
+
+    /// Of a job that another launcher has started.
+    fn take_place(&mut self, rank: u32) -> Result<()> {
+        if self.board.is_afar(rank)? {
+            return Err(Error::InvalidArgument(format!(
+                "rank {rank} of that job is on another host: start it there"
+            )));
+        }
+        let taken = self.start_again(rank)?;
+        taken.map(drop).ok_or_else(|| {
+            Error::InvalidArgument(format!("the process that is rank {rank} has not died"))
+        })
     }
 
     /// Gives the pid.

@@ -124,7 +124,7 @@ impl Launch {
             seed: self.seed,
             job: JobMark {
                 token: board.token(),
-                _descriptor: Arc::new(descriptor),
+                _descriptor: Some(Arc::new(descriptor)),
             },
         })
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::Element;
+use bytemuck::Pod;
 
 trait Word: Copy {
     /// # Safety
@@ -43,11 +43,11 @@ words! { u8: AtomicU8; u16: AtomicU16; u32: AtomicU32; u64: AtomicU64; }
 /// Copies elements out.
 ///
 /// # Safety
-/// `from` leads to `to.len()` elements of a segment.
+/// `from` leads to `to.len()` elements; all concurrent accesses of this process are atomic, and of their words.
 #[inline]
-pub(super) unsafe fn load<T: Element>(from: *const T, to: &mut [T]) {
+pub unsafe fn load<T: Pod>(from: *const T, to: &mut [T]) {
     #[inline(always)]
-    unsafe fn by<W: Word, T: Element>(from: *const T, to: &mut [T]) {
+    unsafe fn by<W: Word, T: Pod>(from: *const T, to: &mut [T]) {
         let (from, words) = (from.cast::<W>(), size_of_val(to) / size_of::<W>());
         let to = to.as_mut_ptr().cast::<W>();
         for at in 0..words {
@@ -71,11 +71,11 @@ pub(super) unsafe fn load<T: Element>(from: *const T, to: &mut [T]) {
 /// Copies elements in.
 ///
 /// # Safety
-/// `to` leads to `from.len()` elements of a segment.
+/// As [`load`]: `to` leads to `from.len()` elements.
 #[inline]
-pub(super) unsafe fn store<T: Element>(from: &[T], to: *mut T) {
+pub unsafe fn store<T: Pod>(from: &[T], to: *mut T) {
     #[inline(always)]
-    unsafe fn by<W: Word, T: Element>(from: &[T], to: *mut T) {
+    unsafe fn by<W: Word, T: Pod>(from: &[T], to: *mut T) {
         let (to, words) = (to.cast::<W>(), size_of_val(from) / size_of::<W>());
         let from = from.as_ptr().cast::<W>();
         for at in 0..words {
@@ -100,7 +100,7 @@ pub(super) unsafe fn store<T: Element>(from: &[T], to: *mut T) {
 mod tests {
     use super::*;
 
-    fn both_ways<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
+    fn both_ways<T: Pod + PartialEq + std::fmt::Debug>(values: &[T]) {
         let mut place = vec![T::zeroed(); values.len()];
         let mut back = place.clone();
         // SAFETY:
