@@ -1,6 +1,7 @@
 //! §6 and §11: groups and collective operations.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use unipgas_core::Error;
 use unipgas_core::group::PAYLOAD;
@@ -47,12 +48,15 @@ unsafe fn buffers<R>(
         .filter(|len| *len <= PAYLOAD)
         .ok_or(Status::ErrInvSize)?;
     // Programs do pass one buffer for both: the input is taken before the result is written.
-    let mut input = [0u8; PAYLOAD];
+    let mut input = [MaybeUninit::<u8>::uninit(); PAYLOAD];
     // SAFETY:
-    // - `len` bytes at each by the caller's word.
+    // - `len` bytes at each by the caller's word, as many of which are copied as are used.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, input.as_mut_ptr(), len);
-        run(&input[..len], std::slice::from_raw_parts_mut(receive, len))
+        std::ptr::copy_nonoverlapping(send, input.as_mut_ptr().cast(), len);
+        run(
+            std::slice::from_raw_parts(input.as_ptr().cast(), len),
+            std::slice::from_raw_parts_mut(receive, len),
+        )
     }
 }
 

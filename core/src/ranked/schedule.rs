@@ -35,6 +35,10 @@ pub enum Step {
         /// The buffer.
         slot: u32,
     },
+    /// Put the own value aside: the one of another member is held next.
+    Keep,
+    /// Combine what was put aside with the value that this member holds.
+    CombineKept,
     /// Count this member in at member 0's counter, and wait until the last one has counted itself in: `slot` tells.
     Meet {
         /// The flag.
@@ -128,6 +132,29 @@ pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     }
 }
 
+/// An all-reduce of few members on fewer cores: each sends its value to all others, and combines all in the order of the members, so that
+/// all get the same bits. Each runs once to send and once to see that all have, whatever the order in which the system lets them run;
+/// rounds would have each wait for the right one, and once a round.
+pub fn flat_allreduce(me: u32, n: u32) -> Schedule {
+    let mut steps: Vec<Step> = (1..n)
+        .map(|distance| Step::Send {
+            to: (me + distance) % n,
+            slot: me,
+        })
+        .collect();
+    if me > 0 {
+        steps.extend([Step::Keep, Step::Take { slot: 0 }]);
+    }
+    steps.extend((1..n).map(|slot| match slot == me {
+        true => Step::CombineKept,
+        false => Step::Combine { slot },
+    }));
+    Schedule {
+        steps: steps.into(),
+        slots: n,
+    }
+}
+
 /// In a binomial tree of `n` with root 0 the parent differs in the lowest set bit; the children in the zero bits below it.
 fn low_bit(me: u32, n: u32) -> u32 {
     if me == 0 {
@@ -192,6 +219,7 @@ mod tests {
         let n = schedules.len();
         let mut at = vec![0; n];
         let mut held: Vec<u64> = (0..n as u32).map(start).collect();
+        let mut kept = vec![0; n];
         let mut flags: HashMap<(u32, u32), u64> = HashMap::new();
         let mut met = 0;
         let mut idle = 0;
@@ -229,6 +257,15 @@ mod tests {
                     }
                     None => false,
                 },
+                Step::Keep => {
+                    kept[me] = held[me];
+                    true
+                }
+                Step::CombineKept => {
+                    assert_eq!(held[me] & kept[me], 0, "combined twice");
+                    held[me] |= kept[me];
+                    true
+                }
                 Step::Meet { slot } => {
                     if flags.insert((me as u32, slot + 1000), 0).is_none() {
                         met += 1;
@@ -250,10 +287,31 @@ mod tests {
     #[test]
     fn every_member_gets_every_contribution_once() {
         for n in 1..=33u32 {
-            let schedules: Vec<_> = (0..n).map(|me| doubling_allreduce(me, n)).collect();
-            for order in 0..5 {
-                let all = (1u64 << n) - 1;
-                assert_eq!(run(&schedules, |me| 1 << me, order), vec![all; n as usize]);
+            for shape in [doubling_allreduce, flat_allreduce] {
+                let schedules: Vec<_> = (0..n).map(|me| shape(me, n)).collect();
+                for order in 0..5 {
+                    let all = (1u64 << n) - 1;
+                    assert_eq!(run(&schedules, |me| 1 << me, order), vec![all; n as usize]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn few_members_combine_in_one_order() {
+        for n in 1..=9u32 {
+            for me in 0..n {
+                let mut order = Vec::new();
+                for step in &flat_allreduce(me, n).steps {
+                    match step {
+                        Step::Take { slot } | Step::Combine { slot } => order.push(*slot),
+                        Step::CombineKept => order.push(me),
+                        _ => {}
+                    }
+                }
+                // Member 0 begins with its own value.
+                let first = u32::from(me == 0);
+                assert_eq!(order, (first..n).collect::<Vec<_>>(), "{me} of {n}");
             }
         }
     }

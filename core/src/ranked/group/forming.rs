@@ -62,6 +62,7 @@ impl Forming {
                 tells: None,
                 passed: 0,
                 held: Vec::new(),
+                kept: Vec::new(),
             })
         });
         Ok(Forming {
@@ -135,6 +136,10 @@ fn first_needed(step: &Step) -> Option<u32> {
     match step {
         Step::Signal { to, .. } | Step::Send { to, .. } => Some(*to),
         Step::Meet { .. } => Some(0),
-        Step::Await { .. } | Step::Combine { .. } | Step::Take { .. } => None,
+        Step::Await { .. }
+        | Step::Combine { .. }
+        | Step::Take { .. }
+        | Step::Keep
+        | Step::CombineKept => None,
     }
 }

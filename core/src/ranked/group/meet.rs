@@ -3,13 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{COUNTER, Group, RELEASE, Walk, is_reached};
+use super::{COUNTER, FEW, Group, RELEASE, Walk, is_reached};
 use crate::op::Remote;
 use crate::schedule::children;
 use crate::{AtomicOp, Deadline, Error, Result};
-
-/// Members up to which the last one tells all others itself: the fewer wake after each other, the sooner.
-const FEW: u32 = 16;
 
 impl Group {
     pub(super) fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {

@@ -20,11 +20,14 @@ use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion};
 use crate::schedule::{
-    Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier, doubling_allreduce,
+    Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier,
+    doubling_allreduce, flat_allreduce,
 };
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
+/// Members that each know all others, where they are on fewer cores: the fewer wake after each other, the sooner.
+const FEW: u32 = 16;
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
 /// Flags and counters have cache lines (pairs of them) of their own.
@@ -87,6 +90,8 @@ struct Walk {
     /// Children that it has told.
     passed: usize,
     held: Vec<u8>,
+    /// The own value, where that of another member is held first.
+    kept: Vec<u8>,
 }
 
 /// A formed group. Dropping it frees its memory.
@@ -194,7 +199,11 @@ fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
         )
     };
     let barrier_slots = dissemination_barrier(me, n).slots.max(1);
-    let reduce = doubling_allreduce(me, n);
+    let reduce = if gathers && n <= FEW {
+        flat_allreduce(me, n)
+    } else {
+        doubling_allreduce(me, n)
+    };
     let reduce_slots = reduce.slots;
     let broadcast_slots = binomial_broadcast(me, n, 0).slots;
     let all = [
@@ -431,6 +440,11 @@ impl Group {
                 walk.held.copy_from_slice(incoming);
                 Ok(())
             }
+            Step::Keep => {
+                walk.kept.clone_from(&walk.held);
+                Ok(())
+            }
+            Step::CombineKept => combine(&mut walk.held, &walk.kept),
             Step::Meet { slot } => self.meet(walk, area.flag(slot), deadline),
         }
     }
