@@ -30,6 +30,8 @@ pub enum Metric {
     Register,
     /// One hop of a chain of puts that start each other, in ns.
     Relay,
+    /// One-way latency of a passive message of GASPI, whose sender learns that it has been received, in ns: half a ping-pong.
+    Passive,
     /// One-way latency of a message whose sender learns that it has been received, in ns: half a ping-pong.
     Message,
     /// Bytes per ns of such messages, one at a time.
@@ -64,7 +66,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 27] = [
+    pub const ALL: [Metric; 28] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
@@ -77,6 +79,7 @@ impl Metric {
         Metric::ProcessVm,
         Metric::Register,
         Metric::Relay,
+        Metric::Passive,
         Metric::Message,
         Metric::MessageBandwidth,
         Metric::Tagged,
@@ -109,6 +112,7 @@ impl Metric {
             Metric::ProcessVm => "process_vm_writev",
             Metric::Register => "register",
             Metric::Relay => "relay",
+            Metric::Passive => "passive",
             Metric::Message => "message",
             Metric::MessageBandwidth => "message_bandwidth",
             Metric::Tagged => "tagged",
@@ -135,6 +139,7 @@ impl Metric {
             | Metric::FetchAdd
             | Metric::ProcessVm
             | Metric::Relay
+            | Metric::Passive
             | Metric::Message
             | Metric::Tagged
             | Metric::FiFetchAdd
@@ -221,6 +226,7 @@ impl Metric {
             Metric::Relay => {
                 "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"
             }
+            Metric::Passive => "passive message of 8 bytes, one way (core: the engine's message)",
             Metric::Message => {
                 "message with its receipt, one way (limit: data and flag in two cache lines)"
             }
@@ -333,6 +339,7 @@ pub fn all(quick: bool) -> Vec<Case> {
         &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }],
     );
     add(Metric::Relay, 2, &[8]);
+    add(Metric::Passive, 2, &[8]);
     for processes in [2, 4, 8] {
         add(Metric::Barrier, processes, &[0]);
         add(Metric::Allreduce, processes, &[8]);

@@ -223,6 +223,10 @@ fn judge(
         Target::AtLeastProvider(f) => provider.map(|p| value >= f * p),
         Target::AtMost(v) => Some(value <= v),
         Target::AtLeast(v) => Some(value >= v),
+        Target::AtMostOf(name, f) => {
+            let column = columns.iter().find(|(column, _)| column == name);
+            column.map(|(_, other)| value <= f * other)
+        }
         Target::AheadOfPeers(f) => ahead(best(columns, more, is_peer), f),
         Target::AheadOf(name, f) => ahead(best(columns, more, |family| family == name), f),
     }

@@ -13,6 +13,8 @@ pub enum Target {
     AtMostProvider(f64),
     /// Value at least this multiple of the provider's own.
     AtLeastProvider(f64),
+    /// Value at most this multiple of this column's.
+    AtMostOf(&'static str, f64),
     /// Better than the best peer by at least this factor.
     AheadOfPeers(f64),
     /// Better than this peer by at least this factor.
@@ -32,6 +34,7 @@ impl Target {
             Target::AtLeastLimit(f) => format!("at least {f:.2} x {limit}"),
             Target::AtMostProvider(f) => format!("at most {f:.2} x the provider's own"),
             Target::AtLeastProvider(f) => format!("at least {f:.2} x the provider's own"),
+            Target::AtMostOf(column, f) => format!("at most {f:.2} x {column}"),
             Target::AheadOfPeers(1.0) => "ahead of every peer".into(),
             Target::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
             Target::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
@@ -43,7 +46,10 @@ impl Target {
 
 fn limit_words(case: Case) -> &'static str {
     match case.metric {
-        Metric::PutNotice | Metric::Message | Metric::Tagged => "the bare two-line exchange",
+        Metric::PutNotice | Metric::Message | Metric::Passive | Metric::Tagged => {
+            "the bare two-line exchange"
+        }
+        Metric::Allreduce => "the best bare sum",
         Metric::MessageBandwidth => "the best copy",
         Metric::Multicast => "the loop of blocking sends",
         Metric::OneLine | Metric::Relay => "the bare one-line exchange",
@@ -84,9 +90,13 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::FetchAdd, _, _, "core") => vec![AtMostLimit(2.0)],
         (Metric::FetchAdd, _, _, "gaspi") => vec![AtMostLimit(4.0), AheadOfPeers(1.0)],
         (Metric::PutRate, _, 8, "core") => vec![AheadOfPeers(1.2)],
+        (Metric::PutRate, _, 8, "gaspi") => vec![AtLeast(150.0)],
+        (Metric::Passive, _, 8, "gaspi") => vec![AtMostOf("core", 1.3)],
+        (Metric::Allreduce, _, 8, "gaspi") => vec![AtMostLimit(1.4)],
         (Metric::Bandwidth, _, b, "core" | "gaspi") if b == MIB => vec![AtLeastLimit(0.97)],
         (Metric::Bandwidth, _, b, "core" | "gaspi") if b == 64 * MIB => vec![AtLeastLimit(1.2)],
-        (Metric::Barrier, 2, _, "core" | "gaspi") => vec![AtMostLimit(1.2)],
+        (Metric::Barrier, 2, _, "core") => vec![AtMostLimit(1.2)],
+        (Metric::Barrier, 2, _, "gaspi") => vec![AtMostLimit(1.3)],
         (Metric::Barrier, 8, _, "core" | "gaspi") => {
             vec![AtMostLimit(1.5), AheadOf("openmpi", 2.0)]
         }

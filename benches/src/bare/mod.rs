@@ -62,7 +62,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         // The cost of a small registration is that of system calls; only large ones are compared with a copy.
         Metric::Register if case.bytes >= 1 << 20 => one(copy::private),
         Metric::Start => one(kernel::start),
-        Metric::Message | Metric::Tagged => vec![
+        Metric::Message | Metric::Passive | Metric::Tagged => vec![
             Body {
                 api: "bare/tight",
                 run: exchange::short_message,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::group::{Forming, Group};
+use unipgas_core::message::{Envelope, Lane, Messenger, Mode, Pattern, Precedence};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::{Deadline, Endpoint, Engine, Region, RegionKey, RemoteRegion, Rights, World};
 
@@ -29,6 +30,7 @@ pub struct Core {
     region: Region,
     remote: Option<RemoteRegion>,
     group: Group,
+    messenger: Messenger,
     round: Cell<u32>,
 }
 
@@ -57,12 +59,18 @@ impl Core {
             .and_then(|mut forming| forming.advance(Deadline::Never))
             .map_err(text)?;
         let endpoint = engine.endpoint(u32::MAX).map_err(text)?;
+        let lane = Lane {
+            lines: 32,
+            data: 4096,
+        };
+        let messenger = Messenger::new(world, "bench", Precedence::Posted, lane).map_err(text)?;
         Ok(Core {
             world: world.clone(),
             endpoint,
             region,
             remote,
             group,
+            messenger,
             round: Cell::new(0),
         })
     }
@@ -200,6 +208,49 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     } else {
         Ok(ns / 2.0)
     }
+}
+
+/// A message of 8 bytes with its receipt, there and back.
+pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core()?;
+    let (other, len) = (ctx.other() as u32, case.bytes as usize);
+    let (mut sent, mut room) = (vec![0u8; len], vec![0u8; len]);
+    let mut outcome = Ok(());
+    ctx.sync();
+    let ns = ctx.per_op(ctx.fewer(2000), |n| {
+        for number in 0..n {
+            sent[0] = number as u8;
+            let send = || {
+                let (envelope, bytes) = (Envelope::default(), (sent.as_ptr(), len));
+                // SAFETY:
+                // - the bytes live, and stay, until the call is over.
+                unsafe {
+                    core.messenger
+                        .send(other, envelope, bytes, Mode::Synchronous, Deadline::Never)
+                }
+            };
+            let receive = |room: &mut [u8]| {
+                let (pattern, place) = (Pattern::from(None, 0), (room.as_mut_ptr(), len));
+                // SAFETY:
+                // - so is the room.
+                let received = unsafe { core.messenger.receive(pattern, place, Deadline::Never) };
+                received.map(|received| received.len)
+            };
+            let mut step = || match ctx.rank {
+                0 => send().and_then(|()| receive(&mut room)),
+                _ => receive(&mut room).and_then(|got| send().map(|()| got)),
+            };
+            match step() {
+                Ok(got) if got == len => {}
+                Ok(got) => outcome = Err(format!("{got} bytes came, not {len}")),
+                Err(error) => outcome = Err(text(error)),
+            }
+            if room[0] != number as u8 {
+                outcome = Err("another message came".into());
+            }
+        }
+    });
+    outcome.map(|()| ns / 2.0)
 }
 
 /// Fetch-and-add on a word of rank 1.

@@ -275,6 +275,44 @@ pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     puts(ctx, case.bytes, each(case.bytes), case.bytes).map(|ns| case.bytes as f64 / ns)
 }
 
+/// A passive message, there and back.
+pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi()?;
+    let (other, len) = (ctx.other() as u16, case.bytes);
+    let (sent, room) = (DATA / 2, DATA / 2 + len);
+    let base = gaspi.base()?;
+    let at = |offset: u64| base.wrapping_add(offset as usize).cast::<u8>();
+    let mut outcome = Ok(());
+    ctx.sync();
+    let ns = ctx.per_op(ctx.fewer(2000), |n| {
+        for number in 0..n {
+            // SAFETY:
+            // - in the segment, of which nobody uses this part.
+            unsafe { at(sent).write(number as u8) };
+            let mut from = u16::MAX;
+            // SAFETY:
+            // - no pointers.
+            let send = || unsafe { ffi::gaspi_passive_send(SEGMENT, sent, other, len, BLOCK) };
+            // SAFETY:
+            // - the pointer is to `from`, which lives.
+            let mut receive =
+                || unsafe { ffi::gaspi_passive_receive(SEGMENT, room, &mut from, len, BLOCK) };
+            let codes = match ctx.rank {
+                0 => [send(), receive()],
+                _ => [receive(), send()],
+            };
+            // SAFETY:
+            // - as above.
+            let came = unsafe { at(room).read() };
+            if codes != [0, 0] || came != number as u8 || from != other {
+                outcome = Err(format!("{codes:?} from {from}: {came}"));
+                return;
+            }
+        }
+    });
+    outcome.map(|()| ns / 2.0)
+}
+
 fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Result<f64, String> {
     let mut failed = Ok(());
     let mut round = 0;

@@ -52,6 +52,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::Wake => both(core::wake, gaspi::wake),
         Metric::Register => all(core::register, gaspi::register, utofu::register),
         Metric::Relay => vec![body("utofu", utofu::relay)],
+        Metric::Passive => both(core::message, gaspi::passive),
         Metric::Message => vec![body("ircce", ircce::message)],
         Metric::MessageBandwidth => vec![body("ircce", ircce::message_bandwidth)],
         Metric::Tagged => vec![body("ircce", ircce::tagged)],

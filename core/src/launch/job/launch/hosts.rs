@@ -30,12 +30,15 @@ pub struct Hosts {
     wishes: Queue<Event>,
 }
 
+/// Kind and payload.
+type Frame = (u8, Vec<u8>);
+
 #[derive(Debug)]
 struct Started {
     host: String,
     child: Mutex<Child>,
     /// Closed when its ranks are to be killed.
-    queue: Mutex<Option<Queue<(u8, Vec<u8>)>>>,
+    queue: Mutex<Option<Queue<Frame>>>,
 }
 
 #[derive(Debug)]
@@ -450,7 +453,7 @@ fn spawn(words: &[OsString]) -> Result<(Child, ChildStdin, ChildStdout)> {
 }
 
 /// Writes what is queued, until the queue is closed.
-fn write(pipe: ChildStdin, frames: Receiver<(u8, Vec<u8>)>) -> Result<()> {
+fn write(pipe: ChildStdin, frames: Receiver<Frame>) -> Result<()> {
     let sender = Sender::new(OwnedFd::from(pipe));
     let mut open = Some((sender, frames));
     own_thread::start("job-tell", move || {
