@@ -3,6 +3,7 @@
 
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
@@ -11,6 +12,9 @@ use unipgas_core::{Deadline, Error, Local, Notifications, Region, Rights};
 
 use crate::process::{Process, SEGMENT_IDS, deadline};
 use crate::status::{Result, Status, from_engine};
+
+/// How long procedures without a timeout wait for peers that do not answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A segment of this process.
 pub struct Segment {
@@ -304,9 +308,10 @@ impl Process {
             return Ok(self.segment(id, &call)?.len as u64);
         }
         // It has no timeout of its own.
+        let deadline = Deadline::after(PATIENCE);
         let import = self
             .world
-            .import(u32::from(rank), usize::from(id), &call, Deadline::Now);
+            .import(u32::from(rank), usize::from(id), &call, deadline);
         match import {
             Ok(import) => Ok(import.data.len() as u64),
             Err(Error::StaleRegion) => Err(Status::ErrInvSeg),

@@ -46,8 +46,10 @@ struct Ranks {
 impl Peers for Ranks {
     fn find(&self, peer: u32) -> Result<PeerMailbox> {
         Ok(PeerMailbox {
-            connection: self.world.connect(peer)?.clone(),
-            region: self.world.published_region(peer, self.name)?,
+            connection: self.world.connect_within(peer, Deadline::Now)?,
+            region: self
+                .world
+                .published_region_within(peer, self.name, Deadline::Now)?,
             lane: self.world.rank(),
         })
     }

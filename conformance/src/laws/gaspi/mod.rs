@@ -26,6 +26,7 @@ mod segment_bind;
 mod segment_create;
 mod segment_delete;
 mod silent_peer;
+mod silent_strangers;
 mod statistics;
 mod threads;
 mod transfer;
@@ -61,6 +62,7 @@ pub fn laws() -> Vec<&'static Law> {
         replacement::laws(),
         dead_peer::laws(),
         silent_peer::laws(),
+        silent_strangers::laws(),
         link::laws(),
         growth::laws(),
         bad_input::laws(),
