@@ -98,7 +98,7 @@ impl Passive {
     pub fn new(world: &Arc<World>, handler: Arc<dyn Handler>) -> unipgas_core::Result<Self> {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
-            messenger: Messenger::new(world, NAME, Precedence::Posted, LANE)?,
+            messenger: Messenger::new(world, NAME, Precedence::Posted, LANE, Deadline::Now)?,
             driver: driver.clone(),
             unfinished: AtomicUsize::new(0),
             restless: Mutex::new(false),

@@ -20,7 +20,7 @@ use crate::engine::{Connection, Engine};
 use crate::op::Completion;
 use crate::region::RemoteRegion;
 use crate::transport::Handler;
-use crate::{Endpoint, Error, Result};
+use crate::{Deadline, Endpoint, Error, Result};
 
 /// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
 pub(super) const GET: u64 = 1 << 32;
@@ -42,6 +42,11 @@ pub struct PeerMailbox {
 pub trait Peers: Send + Sync {
     /// The mailbox of `peer`. Errors: [`Error::Timeout`]: it has not answered yet, and is asked again; any other: they become those of what was to be sent.
     fn find(&self, peer: u32) -> Result<PeerMailbox>;
+
+    /// How long peers are waited for, at one time, that have to answer before something can be sent to them or fetched.
+    fn patience(&self) -> Deadline {
+        Deadline::Never
+    }
 
     /// What `peer` is called at all mailboxes that share receives; `None`: it has no such name.
     fn identity(&self, peer: u32) -> Option<u64> {

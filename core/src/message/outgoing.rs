@@ -234,7 +234,7 @@ impl Outgoing {
     }
 
     /// A region of the peer's that it has named in an offer. Errors: [`Error::Timeout`]: it has to answer, ask again.
-    pub fn import(&mut self, key: &[u8; BUNDLE_LEN]) -> Result<RemoteRegion> {
+    pub fn import(&mut self, key: &[u8; BUNDLE_LEN], within: Deadline) -> Result<RemoteRegion> {
         if let Some((known, region)) = &self.imported
             && known == key
             && region.is_current()
@@ -243,7 +243,7 @@ impl Outgoing {
         }
         let way = self.way.as_ref().ok_or(Error::Timeout)?;
         let key_there = RegionKey::from_bytes(key)?;
-        let region = way.connection.import_within(&key_there, Deadline::Now)?;
+        let region = way.connection.import_within(&key_there, within)?;
         self.imported = Some((*key, region.clone()));
         Ok(region)
     }

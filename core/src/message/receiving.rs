@@ -358,7 +358,8 @@ impl Mailbox {
     }
 
     fn import(&mut self, source: u32, key: &[u8; BUNDLE_LEN]) -> Result<RemoteRegion> {
-        self.outgoing(source)?.import(key)
+        let patience = self.peers.patience();
+        self.outgoing(source)?.import(key, patience)
     }
 
     /// A payload has been fetched, or could not be.

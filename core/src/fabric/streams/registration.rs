@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -13,6 +14,9 @@ use crate::agent::{Place, Request};
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::Handler;
 use crate::{Deadline, Error, Result};
+
+/// For the others, when a peer has not answered for long.
+const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// What a network of its own adds to a registration.
 #[derive(Default)]
@@ -113,9 +117,18 @@ impl Drop for Registration {
             self.home.releases.begin(self.place);
             self.home.wake();
             // Who has not heard of it then is refused by this process's agent.
-            let _ = self.home.wait_until(Deadline::after(PARTING), || {
-                self.home.releases.is_over(self.place)
-            });
+            let releases = &self.home.releases;
+            // One that is silent is waited for once, not for each registration.
+            let patience = match releases.are_given_up() {
+                true => BRIEFLY,
+                false => PARTING,
+            };
+            let told = self
+                .home
+                .wait_until(Deadline::after(patience), || releases.is_over(self.place));
+            if told.is_err() {
+                releases.give_up(self.place);
+            }
         }
         drop(self.keeps.take());
         if self.allocated {

@@ -8,7 +8,7 @@ mod meet;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
@@ -33,6 +33,8 @@ const LINE: usize = 128;
 const FIRST: u32 = (1 << 31) - 20;
 /// Operations between two looks at what none of them has used.
 const OFTEN: u32 = 1 << 20;
+/// Nobody waits longer for a member that does not answer, to give memory back.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What a line holds beside a number.
 const IN_LINE: usize = 56;
 
@@ -226,11 +228,16 @@ impl Group {
             return;
         }
         // Our own puts read the arena until they are done; what others still have on its way here finds a stale region.
-        let _ = self
+        let deadline = Deadline::after(PATIENCE);
+        let drained = self
             .endpoint
-            .drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
+            .drain(self.world.engine(), deadline, &mut || Ok(()));
         let _ = self.world.directory().unlist_group(self.place);
-        *region = None;
+        let arena = region.take();
+        if drained == Err(Error::Timeout) {
+            // A member does not answer: it stays as long as this process.
+            std::mem::forget(arena);
+        }
     }
 
     /// Begins no operation any more; false, and nothing has changed, while one goes on.
