@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
+use unipgas_core::message::ReceiveTicket;
 use unipgas_core::notification::Words;
 use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Rights};
 
@@ -55,10 +56,11 @@ impl Segment {
     }
 }
 
-/// A deleted segment, and the queues that had requests under way then.
+/// A deleted segment, the queues that had requests under way then, and receives of messages that were on their way.
 pub(crate) struct Unfreed {
     segment: Box<Segment>,
     queues: Vec<Arc<Endpoint>>,
+    receives: Vec<ReceiveTicket>,
 }
 
 /// Where the memory of a new segment comes from.
@@ -274,9 +276,11 @@ impl Process {
         let call = self.call();
         let is_users = self.segment_any(id, &call).ok_or(Status::ErrInvSeg)?.users;
         drop(call);
-        self.passive.forget(id);
-        let late = self.world.engine().is_driven()
-            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout);
+        let receives = self.passive.forget(id);
+        let engine = self.world.engine();
+        let late = engine.is_driven()
+            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout)
+            || !receives.is_empty();
         self.world
             .directory()
             .unlist_region(place)
@@ -284,6 +288,7 @@ impl Process {
         self.words[place].store(null_mut(), Ordering::Release);
         self.segments[place].store(null_mut(), Ordering::Release);
         if late && is_users {
+            self.passive.keep(id, receives);
             unipgas_core::tell(&format!(
                 "gaspi_segment_delete: requests that use segment {id} are not answered: its memory must stay until the segment can be deleted"
             ));
@@ -295,7 +300,11 @@ impl Process {
         let segment = unsafe { Box::from_raw(segment) };
         if late {
             let queues = self.queues_under_way();
-            self.unfreed.lock().push(Unfreed { segment, queues });
+            self.unfreed.lock().push(Unfreed {
+                segment,
+                queues,
+                receives,
+            });
             return Ok(());
         }
         self.free(segment);
@@ -313,8 +322,10 @@ impl Process {
         let mut unfreed = self.unfreed.lock();
         for one in &mut *unfreed {
             one.queues.retain(|queue| queue.pending() > 0);
+            one.receives.retain(|ticket| !self.passive.is_over(*ticket));
         }
-        let free = unfreed.extract_if(.., |one| one.queues.is_empty());
+        let unused = |one: &mut Unfreed| one.queues.is_empty() && one.receives.is_empty();
+        let free = unfreed.extract_if(.., unused);
         let free: Vec<_> = free.collect();
         drop(unfreed);
         free.into_iter().for_each(|one| self.free(one.segment));

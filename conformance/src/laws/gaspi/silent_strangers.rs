@@ -23,7 +23,7 @@ laws! {
 }
 
 const PID: usize = 4088;
-const LEN: usize = 4096;
+const LEN: usize = 65536;
 const SHORT: u64 = 20;
 /// How often a call is tried while nobody answers.
 const TRIES: u64 = 10;
@@ -375,11 +375,11 @@ fn passive_others(ctx: &Ctx) -> Verdict {
 
 fn receipts(ctx: &Ctx) -> Verdict {
     // In a line, in the ring, and to be fetched.
-    const SIZES: [u64; 3] = [8, 1000, 3000];
+    const SIZES: [u64; 3] = [8, 1000, 20_000];
     let size = SIZES[(ctx.seed % 3) as usize];
     let send = |timeout| c!(gaspi_passive_send(0, 0, 0, size, timeout));
     let mut from = 9;
-    let mut receive = |timeout| c!(gaspi_passive_receive(0, 64, &mut from, 3000, timeout));
+    let mut receive = |timeout| c!(gaspi_passive_receive(0, 64, &mut from, 20_000, timeout));
     beside_a_stranger(
         ctx,
         |last, memory| {
