@@ -314,8 +314,9 @@ pub unsafe fn perform_late(
     // - the caller's word.
     unsafe {
         let result = (request.result, request.ty.size());
-        let values = values(request, 0);
-        late.change(home, peer, dst, code(request), values, result, context)
+        let (operand, compare) = values(request, 0);
+        let asked = (code(request), operand, compare);
+        late.change(home, peer, dst, asked, result, context)
     }
 }
 

@@ -90,8 +90,7 @@ impl Late {
         home: &Home,
         peer: &Arc<PeerProcess>,
         dst: Remote<'_>,
-        code: u64,
-        (operand, compare): (Value, Value),
+        (code, operand, compare): (u64, Value, Value),
         (result, size): (*mut u8, usize),
         context: u64,
     ) -> Result<Outcome> {
