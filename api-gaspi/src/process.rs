@@ -215,7 +215,10 @@ impl Process {
         if let Err(status) = self.drain_all(deadline) {
             return Err((self, status));
         }
-        self.passive.tell_receipts(RECEIPTS);
+        // From here on it ends, whoever does not answer.
+        self.world.engine().hurry(deadline);
+        let left = deadline.remaining().unwrap_or(RECEIPTS);
+        self.passive.tell_receipts(left.min(RECEIPTS));
         self.passive_queue_purge();
         for id in 0..SEGMENT_IDS {
             let _ = self.segment_delete(id as u8);

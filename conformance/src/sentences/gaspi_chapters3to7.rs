@@ -155,7 +155,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5.3.4", "gaspi_proc_term releases resources and cleans up", &["gaspi.process.term", "gaspi.growth.lives"]),
     by("5.3.4", "it does not verify that all processes are healthy", &["gaspi.failure.term"]),
     unseen("5.3.4", "nobody uses a process after its shutdown", DUTY),
-    by("5.3.4", "success: communication is shut down", &["gaspi.process.phase", "gaspi.stopped.term"]),
+    by("5.3.4", "success: communication is shut down", &["gaspi.process.phase", "gaspi.stopped.term", "gaspi.stopped.term.idle"]),
     by("5.3.4", "success: committed groups are released", &["gaspi.process.life-cycles", "gaspi.process.term", "gaspi.growth.lives"]),
     by("5.3.4", "success: allocated segments are freed", &["gaspi.process.life-cycles", "gaspi.growth.lives"]),
     by("5.3.4", "memory of the program that was a segment is the program's again", &["gaspi.process.term"]),

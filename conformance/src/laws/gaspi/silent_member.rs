@@ -23,6 +23,8 @@ laws! {
         "a segment with requests to a stopped process under way is deleted; of the program's memory that is refused until nothing is at it";
     the_end: "stopped.term", "§5.3.4, §6.4.1, §3.9", 3, [gaspi_proc_term, gaspi_disconnect, gaspi_group_delete] + bare + one_host,
         "gaspi_proc_term and gaspi_disconnect time out while requests to a stopped process are under way, and are completed by later calls";
+    idle_end: "stopped.term.idle", "§5.3.4, §3.9", 3, [gaspi_proc_term] + bare + one_host,
+        "gaspi_proc_term keeps its time-out also where a stopped process has nothing under way, and knows the segments that are freed";
     ended: "stopped.kill", "§5.3.5, §3.9", 3, [gaspi_proc_kill, gaspi_proc_ping] + needs_kill + one_host,
         "gaspi_proc_kill of a process that is stopped times out, and ends it when it goes on; what was posted to it fails, or was done";
 }
@@ -449,6 +451,25 @@ fn the_end(ctx: &Ctx) -> Verdict {
             ok!(gaspi_proc_term(LONG));
             Ok(())
         },
+    )
+}
+
+fn idle_end(ctx: &Ctx) -> Verdict {
+    ok!(gaspi_proc_init(LONG));
+    let leaves = |_: &Memory| {
+        ok!(gaspi_proc_term(LONG));
+        Ok(())
+    };
+    beside_a_member(
+        ctx,
+        |last, _| {
+            let done = tried("gaspi_proc_term", SHORT, || c!(gaspi_proc_term(SHORT)))?;
+            last.wake()?;
+            ensure!(done, "gaspi_proc_term with nothing under way timed out");
+            Ok(())
+        },
+        leaves,
+        leaves,
     )
 }
 

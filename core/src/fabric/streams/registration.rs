@@ -2,21 +2,17 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::home::{Home, PARTING};
+use super::home::Home;
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
 use crate::agent::{Place, Request};
 use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::Handler;
 use crate::{Deadline, Error, Result};
-
-/// For the others, when a peer has not answered for long.
-const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// What a network of its own adds to a registration.
 #[derive(Default)]
@@ -118,14 +114,10 @@ impl Drop for Registration {
             self.home.wake();
             // Who has not heard of it then is refused by this process's agent.
             let releases = &self.home.releases;
-            // One that is silent is waited for once, not for each registration.
-            let patience = match releases.are_given_up() {
-                true => BRIEFLY,
-                false => PARTING,
-            };
+            let patience = self.home.patience();
             let told = self
                 .home
-                .wait_until(Deadline::after(patience), || releases.is_over(self.place));
+                .wait_until(patience, || releases.is_over(self.place));
             if told.is_err() {
                 releases.give_up(self.place);
             }
