@@ -20,7 +20,9 @@ module gaspi_types
   integer, parameter :: gaspi_float = c_float
   integer, parameter :: gaspi_double = c_double
 
-  ! Fortran has no unsigned numbers: what is above the largest signed one is negative here.
+  ! Fortran has no unsigned numbers. These kinds are as wide as the unsigned types of C; what is above the largest signed number is negative here: segment
+  ! 200 is -56, rank 40000 is -25536. iand(int(segment), 255) and iand(int(rank), 65535) give what C has; 200 - 256 and 40000 - 65536 lead back. So
+  ! results are not compared by < or >, and a loop over names above 127 counts in a wider integer.
   integer, parameter :: gaspi_return_t = c_int
   integer, parameter :: gaspi_timeout_t = c_long
   integer, parameter :: gaspi_rank_t = c_short

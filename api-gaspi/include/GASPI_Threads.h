@@ -40,7 +40,7 @@ void gaspi_threads_sync (void);
 
 /**
  * Returns when all registered threads of all processes of the group have called it: one of each process enters gaspi_barrier(), whose result all
- * get. After GASPI_TIMEOUT all of them call it again.
+ * get. A thread that gets GASPI_TIMEOUT calls it again; it counts as one that has come.
  */
 gaspi_return_t gaspi_threads_sync_all (const gaspi_group_t group, const gaspi_timeout_t timeout);
 

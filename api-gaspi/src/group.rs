@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::calls::Call;
@@ -19,9 +19,18 @@ use crate::status::{Result, Status, from_engine};
 pub(crate) struct GroupPlace {
     /// The group once it is committed, for the fast path.
     committed: AtomicPtr<Group>,
-    /// Bytes of a reduction in several parts that are done, when it has run into its timeout.
-    reduced: AtomicUsize,
+    /// A reduction in several parts has run into its timeout: the next call goes on with it.
+    is_halfway: AtomicBool,
+    halfway: Mutex<Option<Halfway>>,
     state: Mutex<GroupState>,
+}
+
+/// A reduction in several parts. As one of a single part it goes on with what it has begun with, whatever the next call brings.
+struct Halfway {
+    asked: (Operation, Datatype),
+    send: Box<[u8]>,
+    /// Of the parts that are done.
+    reduced: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -62,7 +71,7 @@ impl GroupPlace {
         }
         match std::mem::take(&mut *state) {
             GroupState::Committed(group) => self.forget(group, limbo),
-            _ => self.reduced.store(0, Ordering::Relaxed),
+            _ => self.end_halfway(),
         }
         Ok(())
     }
@@ -70,9 +79,14 @@ impl GroupPlace {
     /// A group that has been closed is nobody's any more.
     fn forget(&self, group: Box<Group>, limbo: &Limbo) {
         self.committed.store(null_mut(), Ordering::Release);
-        self.reduced.store(0, Ordering::Relaxed);
+        self.end_halfway();
         group.release();
         limbo.retire(group, WEIGHT);
+    }
+
+    fn end_halfway(&self) {
+        *self.halfway.lock() = None;
+        self.is_halfway.store(false, Ordering::Relaxed);
     }
 }
 
@@ -270,7 +284,8 @@ impl Process {
     }
 
     /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
-    /// the type. Errors: [`Status::ErrInvNum`] for none or more than `gaspi_allreduce_elem_max`.
+    /// the type. Errors: [`Status::ErrInvNum`] for none or more than `gaspi_allreduce_elem_max`; [`Status::Timeout`]: the same call goes on, with the
+    /// elements of the first one; [`Status::ErrActiveColl`]: another reduction has not ended.
     #[allow(clippy::too_many_arguments)]
     pub fn allreduce(
         &self,
@@ -293,27 +308,42 @@ impl Process {
             combine_elements(operation, datatype, held, other);
             Ok(())
         };
-        if len <= PAYLOAD {
+        let place = self.place(group)?;
+        if len <= PAYLOAD && !place.is_halfway.load(Ordering::Relaxed) {
             return self.reduce_with(send, receive, group, deadline(timeout), &mut combine);
         }
         // One part after the other. Those that were done before a timeout are not done again.
-        let (deadline, done) = (deadline(timeout), &self.place(group)?.reduced);
+        let mut halfway = place.halfway.try_lock().ok_or(Status::ErrActiveColl)?;
+        let asked = (operation, datatype);
+        let other = |begun: &Halfway| begun.asked != asked || begun.send.len() != len;
+        if halfway.as_ref().is_some_and(other) {
+            return Err(Status::ErrActiveColl);
+        }
+        let (deadline, begun) = (deadline(timeout), halfway.take());
         let part = PAYLOAD / datatype.size() * datatype.size();
-        while done.load(Ordering::Relaxed) < len {
-            let begin = done.load(Ordering::Relaxed);
-            let range = begin..len.min(begin + part);
+        let mut done = begun.as_ref().map_or(0, |begun| begun.reduced.len());
+        if let Some(begun) = &begun {
+            receive[..done].copy_from_slice(&begun.reduced);
+        }
+        let mut reduced = Ok(());
+        while done < len && reduced.is_ok() {
+            let range = done..len.min(done + part);
+            let send = begun.as_ref().map_or(send, |begun| &begun.send);
             let (send, receive) = (&send[range.clone()], &mut receive[range.clone()]);
-            match self.reduce_with(send, receive, group, deadline, &mut combine) {
-                Ok(()) => done.store(range.end, Ordering::Relaxed),
-                Err(Status::Timeout) => return Err(Status::Timeout),
-                Err(status) => {
-                    done.store(0, Ordering::Relaxed);
-                    return Err(status);
-                }
+            reduced = self.reduce_with(send, receive, group, deadline, &mut combine);
+            if reduced.is_ok() {
+                done = range.end;
             }
         }
-        done.store(0, Ordering::Relaxed);
-        Ok(())
+        if reduced == Err(Status::Timeout) {
+            *halfway = Some(Halfway {
+                asked,
+                send: begun.map_or_else(|| send.into(), |begun| begun.send),
+                reduced: receive[..done].to_vec(),
+            });
+        }
+        place.is_halfway.store(halfway.is_some(), Ordering::Relaxed);
+        reduced
     }
 
     /// Reduces by an operation of the program, which must be commutative and associative (§11.4.1). Errors:

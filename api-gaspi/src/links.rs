@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use unipgas_core::awaited::{Awaited, Unfinished};
 use unipgas_core::op::Remote;
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Deadline, Error, RemoteRegion, World, own_thread};
@@ -28,6 +29,9 @@ const PART: usize = LONGEST_MESSAGE - 64;
 /// Who does not take a text in this time is not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A rank, what it has been told, and after how many closings and openings of its own.
+type Told = (u16, u8, u32);
+
 /// This process's side.
 pub(crate) struct Links {
     shared: Arc<Shared>,
@@ -35,6 +39,8 @@ pub(crate) struct Links {
     others: Box<[Mutex<Option<RemoteRegion>>]>,
     /// Ranks to which connections are closed here, and that have not been told.
     untold: Mutex<Vec<u16>>,
+    /// What has been told ranks by who did not wait until they knew.
+    told: Unfinished<Told>,
     /// Texts that have been sent.
     texts: AtomicU32,
 }
@@ -45,6 +51,8 @@ struct Shared {
     closed: Box<[AtomicBool]>,
     /// Those that the other side has closed.
     from_there: Box<[AtomicBool]>,
+    /// How often the other side has closed or opened one.
+    turns: Box<[AtomicU32]>,
     /// What had been imported over connections that the other side has closed: to be released elsewhere.
     released: Mutex<Vec<Box<dyn Send>>>,
     /// Parts of texts, by the rank that sends them, and its number for the text.
@@ -111,6 +119,11 @@ impl Handler for Shared {
             return Ok(());
         };
         let rank = u16::from_le_bytes(*rank);
+        if matches!(*what, CLOSE | OPEN)
+            && let Some(turns) = self.turns.get(usize::from(rank))
+        {
+            turns.fetch_add(1, Ordering::AcqRel);
+        }
         match *what {
             TEXT | LINE => {
                 let Some((number, part)) = text.split_first_chunk::<4>() else {
@@ -167,6 +180,7 @@ impl Links {
                 world: Arc::downgrade(world),
                 closed: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
                 from_there: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
+                turns: ranks.clone().map(|_| AtomicU32::new(0)).collect(),
                 released: Mutex::default(),
                 parts: Mutex::default(),
                 printer: Printer {
@@ -177,6 +191,7 @@ impl Links {
             }),
             others: ranks.map(|_| Mutex::default()).collect(),
             untold: Mutex::default(),
+            told: Unfinished::default(),
             texts: AtomicU32::new(0),
         }
     }
@@ -204,6 +219,7 @@ impl Links {
             *place.lock() = None;
         }
         self.untold.lock().retain(|untold| *untold != rank);
+        self.told.forget(|(to, ..)| *to == rank);
         self.shared
             .parts
             .lock()
@@ -242,20 +258,47 @@ impl Links {
         text: &[u8],
         deadline: Deadline,
     ) -> unipgas_core::Result<()> {
+        let turns = self.shared.turns.get(usize::from(rank));
+        let turn = turns.map_or(0, |turns| turns.load(Ordering::Acquire));
+        // What is no text is told once, however often the caller has to call.
+        let waited = match self.told.take(&(rank, what, turn)) {
+            Some(waited) => waited,
+            None => self.send(by, rank, what, text, deadline)?,
+        };
+        let told = waited.end(by.endpoint, by.world.engine(), deadline);
+        if matches!(what, CLOSE | OPEN) {
+            self.told.forget(|(to, ..)| *to == rank);
+            if told == Err(Error::Timeout) {
+                self.told.keep((rank, what, turn), waited);
+            }
+        }
+        told
+    }
+
+    fn send(
+        &self,
+        by: &Telling<'_>,
+        rank: u16,
+        what: u8,
+        text: &[u8],
+        deadline: Deadline,
+    ) -> unipgas_core::Result<Awaited> {
         let place = self.others.get(usize::from(rank));
         let place = place.ok_or_else(|| Error::InvalidArgument("no such rank".into()))?;
         let known = place.lock().clone();
         let region = &match known {
             Some(region) => region,
             None => {
-                let found = by.world.published_region(rank.into(), by.name)?;
+                let found = by
+                    .world
+                    .published_region_within(rank.into(), by.name, deadline)?;
                 place.lock().insert(found).clone()
             }
         };
         let me = (by.world.rank() as u16).to_le_bytes();
         let message = [&[what], &me[..], text].concat();
         let to = Remote { region, offset: 0 };
-        by.endpoint.tell(by.world.engine(), to, &message, deadline)
+        by.endpoint.tell_of(to, &message)
     }
 
     /// Has a rank print a text. Errors: it does not take it.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::message::{
-    Envelope, Lane, Messenger, Mode, Needs, Pattern, Precedence, Received, SendTicket,
+    Envelope, Lane, Messenger, Mode, Needs, Pattern, Precedence, ReceiveTicket, Received,
+    SendTicket,
 };
 use unipgas_core::transport::Handler;
 use unipgas_core::{Deadline, Error, Local, World};
@@ -51,6 +52,8 @@ pub(crate) struct Passive {
     posted: AtomicU32,
     /// Of those the ones whose calls have run into their time-outs.
     unfinished: Mutex<Vec<(Request, SendTicket)>>,
+    /// Receives whose messages have come, but not all of their bytes when the calls have run into their time-outs.
+    halfway: Mutex<Vec<(Bytes, ReceiveTicket)>>,
 }
 
 /// Moved on by the progress thread while something waits that nobody waits for: receipts, for which the sender has no room.
@@ -98,7 +101,7 @@ impl Passive {
     pub fn new(world: &Arc<World>, handler: Arc<dyn Handler>) -> unipgas_core::Result<Self> {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
-            messenger: Messenger::new(world, NAME, Precedence::Posted, LANE)?,
+            messenger: Messenger::new(world, NAME, Precedence::Posted, LANE, Deadline::Now)?,
             driver: driver.clone(),
             unfinished: AtomicUsize::new(0),
             restless: Mutex::new(false),
@@ -110,6 +113,7 @@ impl Passive {
             messages,
             posted: AtomicU32::new(0),
             unfinished: Mutex::default(),
+            halfway: Mutex::default(),
         })
     }
 
@@ -202,9 +206,32 @@ impl Passive {
         });
     }
 
-    /// The segment goes.
-    pub fn forget(&self, segment: u8) {
+    /// The segment goes. Gives the receives that are still being written there.
+    pub fn forget(&self, segment: u8) -> Vec<ReceiveTicket> {
         self.end(|request| request.bytes.segment == segment);
+        let mut halfway = self.halfway.lock();
+        let there = halfway.extract_if(.., |(bytes, _)| bytes.segment == segment);
+        let there: Vec<_> = there.map(|(_, ticket)| ticket).collect();
+        drop(halfway);
+        let there = there.into_iter();
+        there.filter(|ticket| !self.is_over(*ticket)).collect()
+    }
+
+    /// The segment does not go yet.
+    pub fn keep(&self, segment: u8, receives: Vec<ReceiveTicket>) {
+        let (offset, size) = (0, 0);
+        let there = Bytes {
+            segment,
+            offset,
+            size,
+        };
+        let receives = receives.into_iter().map(|ticket| (there, ticket));
+        self.halfway.lock().extend(receives);
+    }
+
+    /// Whether nothing is written by a receive any more that nobody goes on with; then the ticket means nothing.
+    pub fn is_over(&self, ticket: ReceiveTicket) -> bool {
+        self.messenger().try_abandon_receive(ticket)
     }
 
     /// Another process has become the rank: requests to the one before end, and its messages are lost. False: one is still being received.
@@ -213,33 +240,50 @@ impl Passive {
         self.messenger().mailbox().renew(rank.into())
     }
 
+    /// The receive goes on that an earlier call has begun for these bytes, or begins.
+    ///
     /// # Safety
-    /// `capacity` bytes at `buffer` are valid for writes during the call.
+    /// The bytes are at `buffer`, valid for writes until the receive has ended, or the segment is [forgotten](Passive::forget) and
+    /// [nothing is written](Passive::is_over) any more.
     unsafe fn receive(
         &self,
-        (buffer, capacity): (*mut u8, usize),
+        bytes: Bytes,
+        buffer: *mut u8,
         deadline: Deadline,
     ) -> unipgas_core::Result<Received> {
         let messenger = self.messenger();
         let pattern = Pattern::from(None, CONTEXT);
+        let capacity = bytes.size as usize;
+        let mut begun = {
+            let mut halfway = self.halfway.lock();
+            let known = halfway.iter().position(|(known, _)| *known == bytes);
+            known.map(|at| halfway.swap_remove(at).1)
+        };
         loop {
-            // SAFETY:
-            // - the caller's word: it has ended, or has been taken back, before the call returns.
-            let ticket = unsafe { messenger.mailbox().receive(pattern, buffer, capacity) };
-            let wait = |deadline, needs: Needs<'_>| {
+            let ticket = begun.take().unwrap_or_else(|| {
+                // SAFETY:
+                // - the caller's word.
+                unsafe { messenger.mailbox().receive(pattern, buffer, capacity) }
+            });
+            let wait = |needs: Needs<'_>| {
                 messenger.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))
             };
-            let received = match wait(deadline, Needs::Anyone) {
+            let received = match wait(Needs::Anyone) {
                 Ok(received) => received,
                 Err(error) if messenger.mailbox().cancel_receive(ticket) => Err(error),
                 // What has been taken for it is not lost, as long as its sender lives.
                 Err(_) => {
                     let source = messenger.mailbox().comes_from(ticket);
-                    let needs = source.as_slice();
-                    wait(Deadline::Never, Needs::Ranks(needs)).unwrap_or_else(|error| {
-                        messenger.abandon_receive(ticket);
-                        Err(error)
-                    })
+                    match wait(Needs::Ranks(source.as_slice())) {
+                        Err(Error::Timeout) => {
+                            self.halfway.lock().push((bytes, ticket));
+                            return Err(Error::Timeout);
+                        }
+                        received => received.unwrap_or_else(|error| {
+                            messenger.abandon_receive(ticket);
+                            Err(error)
+                        }),
+                    }
                 }
             };
             match received {
@@ -280,17 +324,16 @@ impl Process {
     }
 
     /// Receives bytes into a segment from whoever sends them; gives the sender's rank (§9.2.2). Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`],
-    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]; [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: more bytes have been sent, of which those that fit are here.
+    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call goes on, where a message is on its way already; [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: more bytes have been sent, of which those that fit are here.
     pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
         let deadline = deadline(timeout);
         let local = self.passive_bytes(bytes)?;
-        let room = (local.ptr, bytes.size as usize);
         // SAFETY:
-        // - bytes of a segment, which the program deletes only when nothing is received there.
-        let received = unsafe { self.passive.receive(room, deadline) };
+        // - bytes of a segment, whose deletion forgets the receive.
+        let received = unsafe { self.passive.receive(bytes, local.ptr, deadline) };
         self.passive.messages.rest();
         let Received { source, len, .. } = received.map_err(from_engine)?;
-        if len > room.1 {
+        if len as u64 > bytes.size {
             let (rank, size) = (self.rank(), bytes.size);
             unipgas_core::tell(&format!(
                 "gaspi_passive_receive: rank {source} has sent {len} bytes, for which rank {rank} has room for {size}: the rest is lost"

@@ -21,7 +21,7 @@ use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
-use crate::segment::Segment;
+use crate::segment::{Segment, Unfreed};
 use crate::status::{Result, Status, code_of, from_engine};
 
 /// See [`Process::at_once_max`].
@@ -63,6 +63,8 @@ pub struct Process {
     pub(crate) made: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// The notification words of those that are ready.
     pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
+    /// Deleted ones whose memory requests may still be at.
+    pub(crate) unfreed: Mutex<Vec<Unfreed>>,
     /// Guards making and deleting of segments.
     pub(crate) segment_changes: Mutex<()>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
@@ -149,6 +151,7 @@ impl Process {
             segments: std::array::from_fn(|_| AtomicPtr::default()),
             made: std::array::from_fn(|_| AtomicPtr::default()),
             words: std::array::from_fn(|_| AtomicPtr::default()),
+            unfreed: Mutex::default(),
             segment_changes: Mutex::new(()),
             queues: std::array::from_fn(|_| AtomicPtr::default()),
             queue_changes: Mutex::new(Vec::new()),
@@ -209,18 +212,18 @@ impl Process {
     /// [`Status::Timeout`] if that takes too long: nothing has been freed, call again.
     pub fn term(self: Box<Self>, timeout: u64) -> std::result::Result<(), (Box<Self>, Status)> {
         let deadline = deadline(timeout);
-        // A failed request has been reported by gaspi_wait, or nobody wanted to know.
-        let late = self.all_queues().any(|queue| {
-            queue.drain(self.world.engine(), deadline, &mut || Ok(())) == Err(Error::Timeout)
-        });
-        if late {
-            return Err((self, Status::Timeout));
+        if let Err(status) = self.drain_all(deadline) {
+            return Err((self, status));
         }
-        self.passive.tell_receipts(RECEIPTS);
+        // From here on it ends, whoever does not answer.
+        self.world.engine().hurry(deadline);
+        let left = deadline.remaining().unwrap_or(RECEIPTS);
+        self.passive.tell_receipts(left.min(RECEIPTS));
         self.passive_queue_purge();
         for id in 0..SEGMENT_IDS {
             let _ = self.segment_delete(id as u8);
         }
+        self.free_unfreed();
         for group in &self.groups {
             let _ = group.clear(&self.limbo);
         }
@@ -286,13 +289,7 @@ impl Process {
         if self.links.is_closed(rank.into()) && !self.links.is_untold(rank) {
             return Ok(());
         }
-        for queue in self.all_queues() {
-            // A failed request is for gaspi_wait to report.
-            let drained = queue.drain(self.world.engine(), deadline, &mut || Ok(()));
-            if drained == Err(Error::Timeout) {
-                return Err(Status::Timeout);
-            }
-        }
+        self.drain_all(deadline)?;
         let closed = self.links.close(&self.telling(), rank, deadline);
         self.unless_left(rank, closed)
     }

@@ -3,11 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use unipgas_core::{Endpoint, Error};
+use unipgas_core::{Deadline, Endpoint, Error};
 
 use crate::config::QUEUE_MAX;
 use crate::process::{Process, deadline};
+use crate::segment::PATIENCE;
 use crate::status::{Result, Status, from_engine};
+
+/// Whether a deleted queue has nothing under way any more, and knows of no failure.
+fn is_idle(queue: &Endpoint) -> bool {
+    queue.progress();
+    let idle = queue.pending() == 0;
+    if idle {
+        queue.purge();
+    }
+    idle
+}
 
 impl Process {
     #[inline(always)]
@@ -37,14 +48,44 @@ impl Process {
         }
     }
 
+    /// Waits until the requests of all queues have ended, also of deleted ones. Errors: [`Status::Timeout`]. A failed request is for
+    /// gaspi_wait to report.
+    pub(crate) fn drain_all(&self, deadline: Deadline) -> Result<()> {
+        let engine = self.world.engine();
+        let mut drain = |queue: &Endpoint| match queue.drain(engine, deadline, &mut || Ok(())) {
+            Err(Error::Timeout) => Err(Status::Timeout),
+            _ => Ok(()),
+        };
+        self.all_queues().try_for_each(&mut drain)?;
+        let deleted = self.queue_changes.lock().clone();
+        deleted.iter().try_for_each(|queue| drain(queue))
+    }
+
+    /// Those that have something under way, also deleted ones.
+    pub(crate) fn queues_under_way(&self) -> Vec<Arc<Endpoint>> {
+        let deleted = self.queue_changes.lock();
+        let current = self.queues.iter().filter_map(|queue| {
+            let queue = queue.load(Ordering::Acquire).cast_const();
+            // SAFETY:
+            // - null, or from Arc::into_raw in `queue_create`, and given back under the lock only.
+            (!queue.is_null()).then(|| unsafe {
+                Arc::increment_strong_count(queue);
+                Arc::from_raw(queue)
+            })
+        });
+        let all = current.chain(deleted.iter().cloned());
+        all.filter(|queue| queue.pending() > 0).collect()
+    }
+
     /// Makes a queue (§8.5.1). Errors: [`Status::ErrInvNum`] if there are `gaspi_queue_max` already.
     pub fn queue_create(&self) -> Result<u8> {
         let mut spare = self.queue_changes.lock();
         let id = (0..QUEUE_MAX as usize)
             .find(|id| self.queues[*id].load(Ordering::Acquire).is_null())
             .ok_or(Status::ErrInvNum)?;
-        let queue = match spare.pop() {
-            Some(queue) => queue,
+        let idle = spare.iter().position(|queue| is_idle(queue));
+        let queue = match idle {
+            Some(at) => spare.swap_remove(at),
             None => {
                 let engine = self.world.engine();
                 let queue = engine.endpoint(self.config.queue_size_max);
@@ -57,20 +98,23 @@ impl Process {
         Ok(id as u8)
     }
 
-    /// Deletes a queue (§8.5.2); requests that are still in it are completed first.
+    /// Deletes a queue (§8.5.2); requests that are still in it are completed first, as far as they are answered within [`PATIENCE`]. Errors:
+    /// [`Status::Error`]: too many deleted queues have requests that are not answered; the queue stays.
     pub fn queue_delete(&self, id: u8) -> Result<()> {
         let mut spare = self.queue_changes.lock();
         let queue = self.queue(id)?;
-        let _ = queue.drain(
-            self.world.engine(),
-            unipgas_core::Deadline::Never,
-            &mut || Ok(()),
-        );
+        let deadline = Deadline::after(PATIENCE);
+        let late = queue.drain(self.world.engine(), deadline, &mut || Ok(()));
+        if late == Err(Error::Timeout)
+            && spare.iter().filter(|queue| !is_idle(queue)).count() >= QUEUE_MAX as usize
+        {
+            return Err(Status::Error);
+        }
         queue.purge();
         let queue = self.queues[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - came from Arc::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the
-        //   process ends, and used again by the next `queue_create`.
+        //   process ends, and used again by a `queue_create` when nothing is under way there.
         spare.push(unsafe { Arc::from_raw(queue) });
         Ok(())
     }
@@ -85,7 +129,7 @@ impl Process {
         Ok(self.queue(id)?.posted())
     }
 
-    /// Forgets the requests of a queue after a failure (§8.5.4).
+    /// Forgets the requests of a queue after a failure (§8.5.4), when they have ended. Errors: [`Status::Timeout`]: some have not.
     pub fn queue_purge(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
         let drained = queue.drain(self.world.engine(), deadline(timeout), &mut || Ok(()));

@@ -2,18 +2,26 @@
 //! name.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
+use unipgas_core::message::ReceiveTicket;
 use unipgas_core::notification::Words;
-use unipgas_core::{Deadline, Error, Local, Notifications, Region, Rights};
+use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Rights};
 
 use crate::process::{Process, SEGMENT_IDS, deadline};
 use crate::status::{Result, Status, from_engine};
 
+/// How long procedures without a timeout wait for peers that do not answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A segment of this process.
 pub struct Segment {
+    /// Memory of the program.
+    users: bool,
     base: *mut u8,
     len: usize,
     desc: u64,
@@ -46,6 +54,13 @@ impl Segment {
         *self.region.lock() = None;
         self.notifications.release();
     }
+}
+
+/// A deleted segment, the queues that had requests under way then, and receives of messages that were on their way.
+pub(crate) struct Unfreed {
+    segment: Box<Segment>,
+    queues: Vec<Arc<Endpoint>>,
+    receives: Vec<ReceiveTicket>,
 }
 
 /// Where the memory of a new segment comes from.
@@ -128,6 +143,7 @@ impl Process {
             .map_err(from_engine)?;
         let local = region.local(0, 0).map_err(from_engine)?;
         let segment = Box::new(Segment {
+            users: matches!(source, Source::User(_)),
             base: local.ptr,
             len: region.len(),
             desc: local.desc,
@@ -251,31 +267,68 @@ impl Process {
         }
     }
 
-    /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first.
+    /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first, as far as they are answered
+    /// within [`PATIENCE`]; else memory of the library is freed later. Errors: [`Status::ErrInvSeg`]; [`Status::Error`]: memory of the program that requests may
+    /// still be at. The segment can only be deleted then, by another call.
     pub fn segment_delete(&self, id: u8) -> Result<()> {
         let _changing = self.segment_changes.lock();
-        if !self.exists(id) {
-            return Err(Status::ErrInvSeg);
-        }
-        self.passive.forget(id);
-        if self.world.engine().is_driven() {
-            for queue in self.all_queues() {
-                let _ = queue.drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
-            }
-        }
+        let place = usize::from(id);
+        let call = self.call();
+        let is_users = self.segment_any(id, &call).ok_or(Status::ErrInvSeg)?.users;
+        drop(call);
+        let receives = self.passive.forget(id);
+        let engine = self.world.engine();
+        let late = engine.is_driven()
+            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout)
+            || !receives.is_empty();
         self.world
             .directory()
-            .unlist_region(usize::from(id))
+            .unlist_region(place)
             .map_err(from_engine)?;
-        self.words[usize::from(id)].store(null_mut(), Ordering::Release);
-        self.segments[usize::from(id)].store(null_mut(), Ordering::Release);
-        let segment = self.made[usize::from(id)].swap(null_mut(), Ordering::AcqRel);
+        self.words[place].store(null_mut(), Ordering::Release);
+        self.segments[place].store(null_mut(), Ordering::Release);
+        if late && is_users {
+            self.passive.keep(id, receives);
+            unipgas_core::tell(&format!(
+                "gaspi_segment_delete: requests that use segment {id} are not answered: its memory must stay until the segment can be deleted"
+            ));
+            return Err(Status::Error);
+        }
+        let segment = self.made[place].swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
         let segment = unsafe { Box::from_raw(segment) };
+        if late {
+            let queues = self.queues_under_way();
+            self.unfreed.lock().push(Unfreed {
+                segment,
+                queues,
+                receives,
+            });
+            return Ok(());
+        }
+        self.free(segment);
+        self.free_unfreed();
+        Ok(())
+    }
+
+    fn free(&self, segment: Box<Segment>) {
         segment.retire();
         self.world.retire(segment, 1);
-        Ok(())
+    }
+
+    /// Frees what no requests are at any more.
+    pub(crate) fn free_unfreed(&self) {
+        let mut unfreed = self.unfreed.lock();
+        for one in &mut *unfreed {
+            one.queues.retain(|queue| queue.pending() > 0);
+            one.receives.retain(|ticket| !self.passive.is_over(*ticket));
+        }
+        let unused = |one: &mut Unfreed| one.queues.is_empty() && one.receives.is_empty();
+        let free = unfreed.extract_if(.., unused);
+        let free: Vec<_> = free.collect();
+        drop(unfreed);
+        free.into_iter().for_each(|one| self.free(one.segment));
     }
 
     /// Number of segments (§7.4.1).
@@ -304,9 +357,10 @@ impl Process {
             return Ok(self.segment(id, &call)?.len as u64);
         }
         // It has no timeout of its own.
+        let deadline = Deadline::after(PATIENCE);
         let import = self
             .world
-            .import(u32::from(rank), usize::from(id), &call, Deadline::Now);
+            .import(u32::from(rank), usize::from(id), &call, deadline);
         match import {
             Ok(import) => Ok(import.data.len() as u64),
             Err(Error::StaleRegion) => Err(Status::ErrInvSeg),

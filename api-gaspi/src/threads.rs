@@ -8,7 +8,8 @@ use std::sync::{Arc, Barrier};
 use parking_lot::Mutex;
 
 use crate::environment::process;
-use crate::status::{Result, Status};
+use crate::process::deadline;
+use crate::status::{Result, Status, from_engine};
 
 /// What a thread runs.
 pub type Function = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -20,8 +21,19 @@ struct Pool {
     size: u32,
     registered: AtomicU32,
     barrier: Barrier,
-    /// What has come of the meeting of all processes.
-    met: Mutex<Result<()>>,
+    meeting: Mutex<Meeting>,
+}
+
+/// Of all threads of all processes.
+struct Meeting {
+    /// How many there have been before.
+    number: u64,
+    /// Threads of this process that have come.
+    come: u32,
+    /// One of them is in the barrier of the processes.
+    entered: bool,
+    /// What has come of the one before.
+    last: Result<()>,
 }
 
 static POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
@@ -30,6 +42,8 @@ static POOLS: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// The number of this thread, if it is registered, and the pool in which it is.
     static NUMBER: Cell<Option<(u64, u32)>> = const { Cell::new(None) };
+    /// The pool's meeting that this thread has come to, and whose end it has not been told.
+    static COME: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
 fn pool() -> Result<Arc<Pool>> {
@@ -57,7 +71,12 @@ pub fn init(size: u32) -> Result<()> {
         size,
         registered: AtomicU32::new(0),
         barrier: Barrier::new(size as usize),
-        met: Mutex::new(Ok(())),
+        meeting: Mutex::new(Meeting {
+            number: 0,
+            come: 0,
+            entered: false,
+            last: Ok(()),
+        }),
     }));
     Ok(())
 }
@@ -135,14 +154,70 @@ pub fn sync() -> Result<()> {
     Ok(())
 }
 
-/// All threads of all processes of the group meet: one thread of each process in its barrier. Errors: those of
-/// [`Process::barrier`](crate::Process::barrier), for all threads; after [`Status::Timeout`] all call it again.
+/// All threads of all processes of the group meet: when all of a process have come, one of them enters the group's barrier. Errors: those of
+/// [`Process::barrier`](crate::Process::barrier), for all threads; [`Status::Timeout`]: the thread calls again, and has come already.
 pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
     let (pool, _) = registered()?;
-    if pool.barrier.wait().is_leader() {
-        let met = process().and_then(|process| process.barrier(group, timeout));
-        *pool.met.lock() = met;
+    let process = process()?;
+    let (engine, deadline) = (process.world().engine(), deadline(timeout));
+    let mine = match COME.get() {
+        Some((serial, number)) if serial == pool.serial => number,
+        _ => pool.comes(),
+    };
+    let met = engine.wait_for(deadline, &mut || Ok(()), || pool.next(mine));
+    let met = match met.map_err(from_engine)? {
+        Next::Over(met) => met,
+        Next::Enter => {
+            let met = process.barrier_until(group, deadline);
+            pool.left(met);
+            // Another thread has the time to go on with it, or nobody has to any more.
+            engine.ring();
+            met
+        }
+    };
+    if met != Err(Status::Timeout) {
+        COME.set(None);
     }
-    pool.barrier.wait();
-    *pool.met.lock()
+    met
+}
+
+/// What a thread does that has come.
+enum Next {
+    Over(Result<()>),
+    Enter,
+}
+
+impl Pool {
+    /// Another thread comes to the next meeting, whose number this gives.
+    fn comes(&self) -> u64 {
+        let mut meeting = self.meeting.lock();
+        meeting.come += 1;
+        COME.set(Some((self.serial, meeting.number)));
+        meeting.number
+    }
+
+    fn next(&self, number: u64) -> Option<Next> {
+        let mut meeting = self.meeting.lock();
+        if meeting.number != number {
+            // The next one cannot be over before this thread has come to it.
+            return Some(Next::Over(meeting.last));
+        }
+        let enters = meeting.come == self.size && !meeting.entered;
+        meeting.entered |= enters;
+        enters.then_some(Next::Enter)
+    }
+
+    /// The thread that has entered the barrier has left it.
+    fn left(&self, met: Result<()>) {
+        let mut meeting = self.meeting.lock();
+        meeting.entered = false;
+        if met != Err(Status::Timeout) {
+            *meeting = Meeting {
+                number: meeting.number + 1,
+                come: 0,
+                entered: false,
+                last: met,
+            };
+        }
+    }
 }

@@ -60,7 +60,13 @@ impl Messages {
     /// Before the UEs have met.
     pub fn new(world: &Arc<World>) -> Result<Self> {
         Ok(Messages {
-            messenger: Messenger::new(world, "rcce.mail", Precedence::Named, LANE)?,
+            messenger: Messenger::new(
+                world,
+                "rcce.mail",
+                Precedence::Named,
+                LANE,
+                Deadline::Never,
+            )?,
             pending: Biased::new(Pending::default()),
             open: AtomicUsize::new(0),
             last_source: AtomicI32::new(-1),

@@ -120,6 +120,10 @@ impl Transport for Chaos {
         self.shared.inner.locks()
     }
 
+    fn hurry(&self, deadline: Deadline) {
+        self.shared.inner.hurry(deadline);
+    }
+
     fn leave(&self) {
         self.flush();
         self.shared.inner.leave();

@@ -300,6 +300,10 @@ impl Transport for Ofi {
         self.streams().locks()
     }
 
+    fn hurry(&self, deadline: Deadline) {
+        self.streams().hurry(deadline);
+    }
+
     fn leave(&self) {
         self.streams().leave();
     }

@@ -109,6 +109,10 @@ impl Transport for Opaque {
         self.0.locks()
     }
 
+    fn hurry(&self, deadline: Deadline) {
+        self.0.hurry(deadline);
+    }
+
     fn leave(&self) {
         self.0.leave();
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
-use unipgas_core::op::{AtomicRequest, Remote, Reply};
+use unipgas_core::op::{AtomicRequest, Outcome, Remote, Reply};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
 
@@ -237,6 +237,9 @@ fn execute(control: &Control, request: &Request) -> u32 {
     }
 }
 
+/// In place of the requester's pid: it will not take the answer.
+const GIVEN_UP: u32 = 0;
+
 /// Frees the requests of requesters that have died.
 fn free_orphans(control: &Control) {
     for request in &control.requests {
@@ -248,8 +251,9 @@ fn free_orphans(control: &Control) {
         };
         // SAFETY:
         // - signal 0 only asks whether the process exists.
-        let gone = unsafe { libc::kill(pid as i32, 0) } == -1
-            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        let gone = pid == GIVEN_UP
+            || unsafe { libc::kill(pid as i32, 0) } == -1
+                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         if gone {
             let _ = request
                 .state
@@ -270,27 +274,10 @@ pub unsafe fn perform(
 ) -> Result<()> {
     let size = request.ty.size();
     for i in 0..request.count {
-        let mut operand = Value::default();
-        let mut compare = Value::default();
         // SAFETY:
-        // - `count` elements of at most 32 bytes are valid at each pointer that is not null.
-        unsafe {
-            if !request.operand.is_null() {
-                std::ptr::copy_nonoverlapping(
-                    request.operand.add(i * size),
-                    operand.as_mut_ptr().cast(),
-                    size,
-                );
-            }
-            if !request.compare.is_null() {
-                std::ptr::copy_nonoverlapping(
-                    request.compare.add(i * size),
-                    compare.as_mut_ptr().cast(),
-                    size,
-                );
-            }
-        }
-        let what = request.op as u64 | (request.ty as u64) << 8;
+        // - the caller's word.
+        let (operand, compare) = unsafe { values(request, i) };
+        let what = code(request);
         let fill = |request: &Request, _: &Message| {
             store(&request.operand, operand);
             store(&request.compare, compare);
@@ -311,6 +298,53 @@ pub unsafe fn perform(
     Ok(())
 }
 
+/// As [`perform`], of one element; the end may be reported later, by `late`.
+///
+/// # Safety
+/// As there; the result until the operation is complete.
+pub unsafe fn perform_late(
+    home: &Home,
+    peer: &Arc<PeerProcess>,
+    dst: Remote<'_>,
+    request: &AtomicRequest,
+    context: u64,
+    late: &late::Late,
+) -> Result<Outcome> {
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        let result = (request.result, request.ty.size());
+        let (operand, compare) = values(request, 0);
+        let asked = (code(request), operand, compare);
+        late.change(home, peer, dst, asked, result, context)
+    }
+}
+
+fn code(request: &AtomicRequest) -> u64 {
+    request.op as u64 | (request.ty as u64) << 8
+}
+
+/// Operand and comparand of an element.
+///
+/// # Safety
+/// As [`perform`].
+unsafe fn values(request: &AtomicRequest, nth: usize) -> (Value, Value) {
+    let size = request.ty.size();
+    let value = |from: *const u8| {
+        let mut value = Value::default();
+        if !from.is_null() {
+            // SAFETY:
+            // - `count` elements of at most 32 bytes are valid at each pointer that is not null.
+            unsafe {
+                let from = from.add(nth * size);
+                std::ptr::copy_nonoverlapping(from, value.as_mut_ptr().cast(), size);
+            }
+        }
+        value
+    };
+    (value(request.operand), value(request.compare))
+}
+
 /// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
 pub fn send(
     home: &Home,
@@ -319,17 +353,27 @@ pub fn send(
     message: &[u8],
     reply: Reply,
 ) -> Result<()> {
-    let slot = to.region.parts().detail[1] as usize;
-    if !peer.control().slots[slot].is_handled() {
-        return Err(Error::Unsupported);
-    }
+    check_handled(peer, to)?;
     let what = MESSAGE | message.len() as u64;
     let fill = |_: &Request, words: &Message| words.write(message);
     ask(home, peer, to, 0, what, fill, |[len, ..], words| {
-        if reply.room() > 0 {
-            reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
-        }
+        take_reply(reply, len, words);
     })
+}
+
+/// Errors: [`Error::Unsupported`].
+pub fn check_handled(peer: &PeerProcess, to: Remote<'_>) -> Result<()> {
+    let slot = to.region.parts().detail[1] as usize;
+    match peer.control().slots[slot].is_handled() {
+        true => Ok(()),
+        false => Err(Error::Unsupported),
+    }
+}
+
+fn take_reply(reply: Reply, len: u64, words: &Message) {
+    if reply.room() > 0 {
+        reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
+    }
 }
 
 /// `take` takes the answer.
@@ -343,39 +387,65 @@ fn ask<T>(
     take: impl FnOnce(Value, &Message) -> T,
 ) -> Result<T> {
     let control = peer.control();
-    let pid = std::process::id();
-    let (request, message) = until(home, peer, |turn| {
-        let nth = (pid as usize + turn) % REQUESTS;
-        let request = &control.requests[nth];
-        request
-            .state
-            .compare_exchange(0, pid, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-            .then_some((request, &control.messages[nth]))
+    let nth = until(home, peer, |turn| claim(control, turn))?;
+    post(control, nth, place(dst, ahead), what, fill);
+    let state = &control.requests[nth].state;
+    until(home, peer, |_| {
+        (state.load(Ordering::Acquire) == DONE).then_some(())
     })?;
-    request.requester.store(pid, Ordering::Relaxed);
-    request
-        .slot
-        .store(dst.region.parts().detail[1] as u32, Ordering::Relaxed);
-    request
-        .generation
-        .store(dst.region.parts().expected, Ordering::Relaxed);
-    request
-        .offset
-        .store((dst.offset + ahead) as u64, Ordering::Relaxed);
-    request.what.store(what, Ordering::Relaxed);
-    fill(request, message);
+    answer(control, nth, take)
+}
+
+/// Slot, generation and offset.
+type Place = (u32, u32, u64);
+
+fn place(dst: Remote<'_>, ahead: usize) -> Place {
+    let parts = dst.region.parts();
+    let offset = (dst.offset + ahead) as u64;
+    (parts.detail[1] as u32, parts.expected, offset)
+}
+
+/// A request that is free becomes this process's.
+fn claim(control: &Control, turn: usize) -> Option<usize> {
+    let pid = std::process::id();
+    let nth = (pid as usize + turn) % REQUESTS;
+    let state = &control.requests[nth].state;
+    state
+        .compare_exchange(0, pid, Ordering::Acquire, Ordering::Relaxed)
+        .is_ok()
+        .then_some(nth)
+}
+
+/// Hands one that has been claimed to the peer.
+fn post(
+    control: &Control,
+    nth: usize,
+    (slot, generation, offset): Place,
+    what: u64,
+    fill: impl FnOnce(&Request, &Message),
+) {
+    let request = &control.requests[nth];
+    let relaxed = Ordering::Relaxed;
+    request.requester.store(std::process::id(), relaxed);
+    request.slot.store(slot, relaxed);
+    request.generation.store(generation, relaxed);
+    request.offset.store(offset, relaxed);
+    request.what.store(what, relaxed);
+    fill(request, &control.messages[nth]);
     request.state.store(POSTED, Ordering::Release);
     control.asked.fetch_add(1, Ordering::Release);
     control.agent_bell.ring_if_heard();
-    until(home, peer, |_| {
-        (request.state.load(Ordering::Acquire) == DONE).then_some(())
-    })?;
-    let (status, result) = (
+}
+
+/// What has become of one that is done, which is free then.
+fn answer<T>(control: &Control, nth: usize, take: impl FnOnce(Value, &Message) -> T) -> Result<T> {
+    let request = &control.requests[nth];
+    let (status, what, result) = (
         request.status.load(Ordering::Relaxed),
+        request.what.load(Ordering::Relaxed),
         load(&request.operand),
     );
-    let taken = (status == CARRIED_OUT).then(|| take(result, message));
+    let taken = (status == CARRIED_OUT).then(|| take(result, &control.messages[nth]));
     request.state.store(0, Ordering::Release);
     if let Some(taken) = taken {
         return Ok(taken);
@@ -418,6 +488,8 @@ fn until<T>(
         give_way();
     }
 }
+
+pub(crate) mod late;
 
 #[cfg(test)]
 mod tests {

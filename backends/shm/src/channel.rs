@@ -11,20 +11,22 @@ use unipgas_core::op::{
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
-use crate::agent;
+use crate::agent::{self, late::Late};
 use crate::registration::Home;
 use crate::transport::Peers;
 
-/// An issue context. Nothing is ever pending: all flags are met by program order.
+/// An issue context. Nothing is ever pending but what is [awaited](Flags::AWAITED): all flags are met by program order.
 pub struct ShmChannel {
     peers: Arc<Peers>,
     /// Whose agent's requests are carried out while this process waits for another one's.
     home: Arc<Home>,
+    late: Late,
 }
 
 impl ShmChannel {
     pub fn new(peers: Arc<Peers>, home: Arc<Home>) -> Self {
-        ShmChannel { peers, home }
+        let late = Late::default();
+        ShmChannel { peers, home, late }
     }
 
     /// Copies by the kernel between this process and memory that only the peer maps.
@@ -237,6 +239,13 @@ impl Channel for ShmChannel {
         let len = request.count.saturating_mul(request.ty.size());
         dst.region.check(dst.offset, len, Rights::ATOMIC)?;
         let peer = self.peers.get(dst.region.parts().peer)?;
+        if flags.contains(Flags::AWAITED) && request.count == 1 {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe {
+                agent::perform_late(&self.home, &peer, dst, request, context, &self.late)
+            };
+        }
         // SAFETY:
         // - the caller's word.
         unsafe { agent::perform(&self.home, &peer, dst, request)? };
@@ -266,20 +275,26 @@ impl Channel for ShmChannel {
         to: Remote<'_>,
         message: &[u8],
         reply: Reply,
-        _flags: Flags,
-        _context: u64,
+        flags: Flags,
+        context: u64,
     ) -> Result<Outcome> {
         check_message(to, message)?;
         let peer = self.peers.get(to.region.parts().peer)?;
+        if flags.contains(Flags::AWAITED) {
+            return self
+                .late
+                .send(&self.home, &peer, to, (message, reply), context);
+        }
         agent::send(&self.home, &peer, to, message, reply)?;
         Ok(Outcome::Complete)
     }
 
-    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         agent::serve(&self.home);
+        self.late.poll(sink);
     }
 
     fn pending(&self) -> usize {
-        0
+        self.late.pending()
     }
 }

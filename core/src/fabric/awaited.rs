@@ -10,7 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
-use crate::{AtomicOp, AtomicType, Deadline, Result};
+use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
 
 /// Marks contexts that are a [`Landing`]: its alignment leaves that bit free.
 const MARK: u64 = 1;
@@ -84,6 +84,11 @@ impl Awaited {
         })
     }
 
+    /// Waits until it has ended. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure.
+    pub fn end(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<()> {
+        self.settle(endpoint, engine, deadline)
+    }
+
     /// Waits for the value that an atomic operation has found. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure.
     pub fn value(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<u64> {
         self.settle(endpoint, engine, deadline)?;
@@ -96,7 +101,7 @@ impl Awaited {
 impl Endpoint {
     /// Whether reads and writes there are over when their calls return: then nothing has to be kept.
     #[inline]
-    fn ends_in_calls(&self, there: Remote<'_>) -> bool {
+    pub(crate) fn ends_in_calls(&self, there: Remote<'_>) -> bool {
         there.region.is_direct() || !self.is_driven()
     }
 
@@ -104,6 +109,18 @@ impl Endpoint {
     pub fn read(
         &self,
         engine: &Engine,
+        src: Remote<'_>,
+        into: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.read_on(engine, &mut None, src, into, deadline)
+    }
+
+    /// As [`Endpoint::read`]; after a timeout the read is `open`, and who calls again with it gets what it brings.
+    pub(crate) fn read_on(
+        &self,
+        engine: &Engine,
+        open: &mut Option<Awaited>,
         src: Remote<'_>,
         into: &mut [u8],
         deadline: Deadline,
@@ -116,13 +133,19 @@ impl Endpoint {
             // - the buffer is there for the time of the call.
             return unsafe { self.get(Local { ptr, desc }, src, len, Flags::empty(), 0) }.map(drop);
         }
-        let read = Awaited::post(len, |at, context| {
-            let local = Local { ptr: at, desc: 0 };
-            // SAFETY:
-            // - the landing stays until the operation has been reported.
-            unsafe { self.get(local, src, len, Flags::empty(), context) }
-        })?;
-        read.settle(self, engine, deadline)?;
+        let read = match open.take() {
+            Some(read) if read.0.words.len() == len.div_ceil(8) => read,
+            _ => Awaited::post(len, |at, context| {
+                let local = Local { ptr: at, desc: 0 };
+                // SAFETY:
+                // - the landing stays until the operation has been reported.
+                unsafe { self.get(local, src, len, Flags::empty(), context) }
+            })?,
+        };
+        if let Err(error) = read.settle(self, engine, deadline) {
+            *open = (error == Error::Timeout).then_some(read);
+            return Err(error);
+        }
         // SAFETY:
         // - the operation has ended, and nobody else writes there; as many bytes have landed.
         unsafe {
@@ -209,10 +232,15 @@ impl Endpoint {
         message: &[u8],
         deadline: Deadline,
     ) -> Result<()> {
-        let told = Awaited::post(0, |_, context| {
-            self.active_message(to, message, Reply::NONE, Flags::ORDERED, context)
-        })?;
-        told.settle(self, engine, deadline)
+        self.tell_of(to, message)?.end(self, engine, deadline)
+    }
+
+    /// Sends an active message, whose [end](Awaited::end) is waited for. Errors: as for [`Endpoint::active_message`].
+    pub fn tell_of(&self, to: Remote<'_>, message: &[u8]) -> Result<Awaited> {
+        Awaited::post(0, |_, context| {
+            let flags = Flags::ORDERED | Flags::AWAITED;
+            self.active_message(to, message, Reply::NONE, flags, context)
+        })
     }
 
     /// Changes the u64 at `dst`, to be [waited for](Awaited::value). `dst` must be 8-byte aligned. Errors: as for
@@ -235,7 +263,7 @@ impl Endpoint {
             };
             // SAFETY:
             // - operand and comparand are read before the call returns; the landing stays until the operation has been reported.
-            unsafe { self.atomic(dst, &request, Flags::empty(), context) }
+            unsafe { self.atomic(dst, &request, Flags::AWAITED, context) }
         })
     }
 }

@@ -185,6 +185,8 @@ pub struct Endpoint {
     operands: Option<Arc<Operands>>,
     /// Operations across one of the engine's routes may be pending after their calls.
     driven: bool,
+    /// Where that is not so: one that is [awaited](Flags::AWAITED) is.
+    late: AtomicBool,
     depth: u64,
     /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
     limit: AtomicU64,
@@ -204,6 +206,7 @@ impl Endpoint {
             channels,
             operands,
             driven,
+            late: AtomicBool::new(false),
             depth: match depth {
                 u32::MAX => UNBOUNDED,
                 depth => depth.into(),
@@ -350,7 +353,7 @@ impl Endpoint {
     /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
     #[inline]
     pub fn progress(&self) {
-        if !self.driven {
+        if !self.driven && !self.late.load(Ordering::Relaxed) {
             return;
         }
         self.poll(&mut |completion| self.ended(completion));
@@ -359,7 +362,7 @@ impl Endpoint {
     /// As [`progress`](Endpoint::progress), for who waits for something else than the end of what was posted here ([`Channel::report`]).
     #[inline]
     pub fn report(&self) {
-        if !self.driven {
+        if !self.driven && !self.late.load(Ordering::Relaxed) {
             return;
         }
         self.report_to(&mut |completion| self.ended(completion));
@@ -549,9 +552,18 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
+        let outcome = unsafe {
             self.channel(dst.region)
                 .atomic(dst, request, 0, flags, context)
+        };
+        self.note_late(&outcome);
+        outcome
+    }
+
+    #[inline(always)]
+    fn note_late(&self, outcome: &Result<Outcome>) {
+        if !self.driven && *outcome == Ok(Outcome::Pending) {
+            self.late.store(true, Ordering::Relaxed);
         }
     }
 
@@ -609,8 +621,10 @@ impl Endpoint {
                 LONGEST_MESSAGE - ENVELOPE
             )));
         }
-        self.channel(to.region)
-            .active_message(to, message, reply, flags, context)
+        let channel = self.channel(to.region);
+        let outcome = channel.active_message(to, message, reply, flags, context);
+        self.note_late(&outcome);
+        outcome
     }
 
     /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned. Who cannot wait

@@ -360,6 +360,13 @@ impl Engine {
         Ok(unsafe { driver.listen_at(self.bell, self.clone()) })
     }
 
+    /// See [`Transport::hurry`].
+    pub fn hurry(&self, deadline: Deadline) {
+        for transport in &self.transports {
+            transport.hurry(deadline);
+        }
+    }
+
     /// Leaves the network properly.
     pub fn leave(&self) {
         for transport in &self.transports {

@@ -27,6 +27,9 @@ bitflags::bitflags! {
         /// flag are, until one without it is delivered. So many can be under way, and those that are refused can be delivered again in their order. Where the
         /// network [keeps chains](crate::transport::Channel::chains).
         const CHAINED = 64;
+        /// Who waits for its end, within a time, polls for it, also where a route ends all operations in their calls. Of messages and atomic operations that a
+        /// peer has to carry out.
+        const AWAITED = 128;
     }
 }
 

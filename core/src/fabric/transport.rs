@@ -148,6 +148,10 @@ pub trait Transport: Send + Sync {
     fn locks(&self) -> &ElementLocks;
     /// Leaves properly: peers learn that this process has gone and has not died.
     fn leave(&self) {}
+    /// This process is about to leave, within a time: who does not answer until then is not waited for when memory is given back.
+    fn hurry(&self, deadline: Deadline) {
+        let _ = deadline;
+    }
 }
 
 /// Another process.

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use super::fast_path::Waited;
-use super::layout::Shape;
+use super::layout::{Head, Shape};
 use super::outgoing::Outgoing;
 use super::pool;
 use super::staging::Staging;
 use super::state::{
-    Arrival, Precedence, ReceiveStage, ReceiveTicket, Receiving, Role, Sending, no_such_peer,
+    Arrival, Offer, Precedence, ReceiveStage, ReceiveTicket, Receiving, Role, Sending, no_such_peer,
 };
 use super::window::Window;
 use crate::bundle::RegionKey;
@@ -20,7 +20,7 @@ use crate::engine::{Connection, Engine};
 use crate::op::Completion;
 use crate::region::RemoteRegion;
 use crate::transport::Handler;
-use crate::{Endpoint, Error, Result};
+use crate::{Deadline, Endpoint, Error, Result};
 
 /// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
 pub(super) const GET: u64 = 1 << 32;
@@ -40,8 +40,13 @@ pub struct PeerMailbox {
 
 /// Finds peers when they are first talked to.
 pub trait Peers: Send + Sync {
-    /// The mailbox of `peer`. Errors: any; they become those of what was to be sent.
+    /// The mailbox of `peer`. Errors: [`Error::Timeout`]: it has not answered yet, and is asked again; any other: they become those of what was to be sent.
     fn find(&self, peer: u32) -> Result<PeerMailbox>;
+
+    /// How long peers are waited for, at one time, that have to answer before something can be sent to them or fetched.
+    fn patience(&self) -> Deadline {
+        Deadline::Never
+    }
 
     /// What `peer` is called at all mailboxes that share receives; `None`: it has no such name.
     fn identity(&self, peer: u32) -> Option<u64> {
@@ -74,6 +79,8 @@ pub struct Mailbox {
     /// Peers that something waits to be sent to, and sends that stream.
     pub(super) busy: Vec<u32>,
     pub(super) streams: Vec<u32>,
+    /// Receives whose payloads are somewhere that their senders have been asked for.
+    pub(super) sought: Vec<(u32, Head, Offer)>,
     pub(super) staging: Option<Staging>,
     /// Where receives are that it shares with others.
     pub(super) share: Option<pool::Share>,
@@ -113,6 +120,7 @@ impl Mailbox {
             tells_ends: false,
             busy: Vec::new(),
             streams: Vec::new(),
+            sought: Vec::new(),
             staging: None,
             share: None,
         })
@@ -312,14 +320,33 @@ impl Mailbox {
         known.is_some_and(|known| known.is_near())
     }
 
-    /// The way to `peer`, found at the first time.
+    /// What is known of `peer`, the way to which is found at the first time, or later.
     #[inline(always)]
     pub(super) fn outgoing(&mut self, peer: u32) -> Result<&mut Outgoing> {
-        let shape = self.shape;
+        let known = self.outgoing.get(peer as usize).and_then(Option::as_ref);
+        if !known.is_some_and(|known| known.is_found()) {
+            self.find(peer)?;
+        }
         match self.outgoing.get_mut(peer as usize) {
             Some(Some(known)) => Ok(known),
-            Some(place) => Ok(place.insert(Box::new(Outgoing::new(self.peers.find(peer)?, shape)))),
-            None => Err(no_such_peer(peer, shape.peers)),
+            _ => Err(no_such_peer(peer, self.shape.peers)),
         }
+    }
+
+    #[cold]
+    fn find(&mut self, peer: u32) -> Result<()> {
+        let Some(place) = self.outgoing.get_mut(peer as usize) else {
+            return Err(no_such_peer(peer, self.shape.peers));
+        };
+        let way = match self.peers.find(peer) {
+            Ok(way) => Some(way),
+            Err(Error::Timeout) => None,
+            Err(error) => return Err(error),
+        };
+        let outgoing = place.get_or_insert_with(|| Box::new(Outgoing::new(self.shape)));
+        if let Some(way) = way {
+            outgoing.found(way);
+        }
+        Ok(())
     }
 }

@@ -41,26 +41,34 @@ pub struct Messenger {
 struct Ranks {
     world: Arc<World>,
     name: &'static str,
+    patience: Deadline,
 }
 
 impl Peers for Ranks {
     fn find(&self, peer: u32) -> Result<PeerMailbox> {
+        let (world, patience) = (&self.world, self.patience);
         Ok(PeerMailbox {
-            connection: self.world.connect(peer)?.clone(),
-            region: self.world.published_region(peer, self.name)?,
-            lane: self.world.rank(),
+            connection: world.connect_within(peer, patience)?,
+            region: world.published_region_within(peer, self.name, patience)?,
+            lane: world.rank(),
         })
+    }
+
+    fn patience(&self) -> Deadline {
+        self.patience
     }
 }
 
 impl Messenger {
     /// A mailbox that the other ranks find under `name`, with a `lane` for each of them, the same at all. All ranks make theirs before
-    /// [`World::meet`].
+    /// [`World::meet`]. `patience`: how long a call waits for a rank, with the mailbox locked, that has to answer at the first contact, or
+    /// before its bytes are fetched; what has to wait longer is sent and fetched by progress.
     pub fn new(
         world: &Arc<World>,
         name: &'static str,
         precedence: Precedence,
         lane: Lane,
+        patience: Deadline,
     ) -> Result<Self> {
         let shape = Shape {
             peers: world.size() as usize,
@@ -70,6 +78,7 @@ impl Messenger {
         let ranks = Arc::new(Ranks {
             world: world.clone(),
             name,
+            patience,
         });
         let mailbox = Mailbox::new(world.engine(), shape, precedence, ranks)?;
         world.publish_region(name, &mailbox.key())?;

@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use super::layout::{Head, INLINE, LINE, Line, Shape};
 use super::mailbox::PeerMailbox;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
-use crate::engine::Connection;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::RemoteRegion;
-use crate::{Endpoint, Result, prefetch};
+use crate::{Deadline, Endpoint, Error, Result, prefetch};
 
 /// What waits for room in a lane.
 pub(super) enum Waiting {
@@ -20,10 +19,10 @@ pub(super) enum Waiting {
 
 /// A peer that this process sends to.
 pub(super) struct Outgoing {
-    mailbox: RemoteRegion,
-    connection: Connection,
-    /// Which of its lanes is ours.
-    lane: usize,
+    /// Where its mailbox is; until that is known there is no room.
+    way: Option<PeerMailbox>,
+    /// How many of its lines have been taken, which it could not be told yet.
+    owed: Option<u64>,
     shape: Shape,
     /// Lines written, and lines known to be taken.
     sent: u64,
@@ -54,11 +53,10 @@ impl Bytes {
 }
 
 impl Outgoing {
-    pub fn new(peer: PeerMailbox, shape: Shape) -> Self {
+    pub fn new(shape: Shape) -> Self {
         Outgoing {
-            mailbox: peer.region,
-            connection: peer.connection,
-            lane: peer.lane as usize,
+            way: None,
+            owed: None,
             shape,
             sent: 0,
             freed: 0,
@@ -69,6 +67,16 @@ impl Outgoing {
             waiting: VecDeque::new(),
             imported: None,
         }
+    }
+
+    /// Whether the way to the peer has been found.
+    #[inline(always)]
+    pub fn is_found(&self) -> bool {
+        self.way.is_some()
+    }
+
+    pub fn found(&mut self, way: PeerMailbox) {
+        self.way = Some(way);
     }
 
     /// Takes note of how many lines the peer says that it has taken.
@@ -95,6 +103,9 @@ impl Outgoing {
         context: u64,
     ) -> Result<bool> {
         self.credit(told);
+        let Some(way) = &self.way else {
+            return Ok(false);
+        };
         if self.sent - self.freed >= self.shape.lines as u64 {
             return Ok(false);
         }
@@ -105,15 +116,16 @@ impl Outgoing {
             let Some((begin, next)) = self.shape.place(end, self.data_free, payload.len) else {
                 return Ok(false);
             };
+            let lane = way.lane as usize;
             let to = Remote {
-                region: &self.mailbox,
-                offset: self.shape.data(self.lane, begin),
+                region: &way.region,
+                offset: self.shape.data(lane, begin),
             };
             // The line comes together with the data.
-            let base = self.mailbox.parts().base;
+            let base = way.region.parts().base;
             if !base.is_null() {
                 prefetch::for_stores(base.wrapping_add(to.offset), payload.len);
-                prefetch::for_store(base.wrapping_add(self.shape.line(self.lane, self.sent)));
+                prefetch::for_store(base.wrapping_add(self.shape.line(lane, self.sent)));
             }
             let from = Local {
                 ptr: payload.ptr.cast_mut(),
@@ -137,13 +149,14 @@ impl Outgoing {
             // - readable by the caller's word.
             line.carry(unsafe { std::slice::from_raw_parts(payload.ptr, payload.len) });
         }
-        self.write(endpoint, &line, mark, context)?;
+        self.write(endpoint, way, &line, mark, context)?;
         self.ends[self.sent as usize & (self.shape.lines - 1)] = end;
         self.data_end = end;
         self.sent += 1;
-        self.prefetch_next();
+        self.prefetch_next(way);
         if !self.greeted {
-            self.greet(endpoint, context)?;
+            self.greet(endpoint, way, context)?;
+            self.greeted = true;
         }
         Ok(true)
     }
@@ -151,23 +164,32 @@ impl Outgoing {
     /// See [`Mailbox::is_near`](super::Mailbox::is_near).
     #[inline(always)]
     pub(super) fn is_near(&self) -> bool {
-        !self.mailbox.is_asynchronous()
+        self.way
+            .as_ref()
+            .is_some_and(|way| !way.region.is_asynchronous())
     }
 
     /// Asks for the line that comes next, where it can be written by stores.
     #[inline(always)]
-    fn prefetch_next(&self) {
-        let base = self.mailbox.parts().base;
+    fn prefetch_next(&self, way: &PeerMailbox) {
+        let base = way.region.parts().base;
         if !base.is_null() {
-            prefetch::for_store(base.wrapping_add(self.shape.line(self.lane, self.sent)));
+            prefetch::for_store(base.wrapping_add(self.shape.line(way.lane as usize, self.sent)));
         }
     }
 
     #[inline(always)]
-    fn write(&self, endpoint: &Endpoint, line: &Line, mark: u32, context: u64) -> Result<()> {
-        let offset = self.shape.line(self.lane, self.sent);
+    fn write(
+        &self,
+        endpoint: &Endpoint,
+        way: &PeerMailbox,
+        line: &Line,
+        mark: u32,
+        context: u64,
+    ) -> Result<()> {
+        let offset = self.shape.line(way.lane as usize, self.sent);
         let at = |offset| Remote {
-            region: &self.mailbox,
+            region: &way.region,
             offset,
         };
         if endpoint.fast_path().put_line(&line.0, at(offset)) {
@@ -190,38 +212,55 @@ impl Outgoing {
 
     /// The peer does not look at lanes that nobody has used.
     #[cold]
-    fn greet(&mut self, endpoint: &Endpoint, context: u64) -> Result<()> {
-        self.greeted = true;
-        self.notify(endpoint, self.shape.hello_of(self.lane), 1, context)?;
-        self.notify(endpoint, self.shape.news(), 1, context)
+    fn greet(&self, endpoint: &Endpoint, way: &PeerMailbox, context: u64) -> Result<()> {
+        let lane = way.lane as usize;
+        notify(endpoint, way, self.shape.hello_of(lane), 1, context)?;
+        notify(endpoint, way, self.shape.news(), 1, context)
     }
 
-    /// Tells the peer how many of its lines have been taken here.
-    pub fn give_credit(&self, endpoint: &Endpoint, taken: u64, context: u64) -> Result<()> {
-        let offset = self.shape.credit_of(self.lane);
-        self.notify(endpoint, offset, taken as u32, context)
-    }
-
-    fn notify(&self, endpoint: &Endpoint, offset: usize, value: u32, context: u64) -> Result<()> {
-        let slot = Remote {
-            region: &self.mailbox,
-            offset,
+    /// Tells the peer how many of its lines have been taken here. False: not yet.
+    pub fn give_credit(&mut self, endpoint: &Endpoint, taken: u64, context: u64) -> Result<bool> {
+        let Some(way) = &self.way else {
+            self.owed = Some(taken);
+            return Ok(false);
         };
-        let flags = Flags::ORDERED | Flags::GATHERED;
-        endpoint.notify(Notice { slot, value }, flags, context)?;
-        Ok(())
+        let offset = self.shape.credit_of(way.lane as usize);
+        notify(endpoint, way, offset, taken as u32, context).map(|()| true)
     }
 
-    /// A region of the peer's that it has named in an offer.
-    pub fn import(&mut self, key: &[u8; BUNDLE_LEN]) -> Result<RemoteRegion> {
+    /// What it could not be told.
+    pub fn take_owed(&mut self) -> Option<u64> {
+        self.owed.take()
+    }
+
+    /// A region of the peer's that it has named in an offer. Errors: [`Error::Timeout`]: it has to answer, ask again.
+    pub fn import(&mut self, key: &[u8; BUNDLE_LEN], within: Deadline) -> Result<RemoteRegion> {
         if let Some((known, region)) = &self.imported
             && known == key
             && region.is_current()
         {
             return Ok(region.clone());
         }
-        let region = self.connection.import(&RegionKey::from_bytes(key)?)?;
+        let way = self.way.as_ref().ok_or(Error::Timeout)?;
+        let key_there = RegionKey::from_bytes(key)?;
+        let region = way.connection.import_within(&key_there, within)?;
         self.imported = Some((*key, region.clone()));
         Ok(region)
     }
+}
+
+fn notify(
+    endpoint: &Endpoint,
+    way: &PeerMailbox,
+    offset: usize,
+    value: u32,
+    context: u64,
+) -> Result<()> {
+    let slot = Remote {
+        region: &way.region,
+        offset,
+    };
+    let flags = Flags::ORDERED | Flags::GATHERED;
+    endpoint.notify(Notice { slot, value }, flags, context)?;
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! The receiving half of a mailbox: matching, and how payloads get to where they are wanted.
 
+use std::sync::atomic::Ordering;
+
 use super::layout::{Head, INLINE, Kind, Line};
 use super::mailbox::{Debt, GET, Mailbox};
 use super::outgoing::Bytes;
@@ -163,9 +165,10 @@ impl Mailbox {
         let context = self.context(peer);
         // A peer that has gone, or cannot be found, needs no credit.
         if self.outgoing(peer).is_ok()
-            && let Some(outgoing) = &self.outgoing[peer as usize]
+            && let Some(outgoing) = &mut self.outgoing[peer as usize]
+            && outgoing.give_credit(&self.endpoint, taken, context) == Ok(false)
         {
-            let _ = outgoing.give_credit(&self.endpoint, taken, context);
+            self.is_busy(peer);
         }
     }
 
@@ -325,6 +328,12 @@ impl Mailbox {
                     self.answer(source, Kind::Stream, head.ticket, key as u64);
                 }
             }
+            Err(Error::Timeout) => {
+                // The sender has not said yet where it is.
+                self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
+                self.sought.push((key as u32, *head, *offer));
+                self.window.restless.store(true, Ordering::Relaxed);
+            }
             Err(Error::Os(_) | Error::Unreachable(_)) => {
                 // The kernel does not let us look into the sender: it has to send.
                 coming.from = None;
@@ -335,8 +344,22 @@ impl Mailbox {
         }
     }
 
+    /// Looks again for payloads whose senders had not answered.
+    pub(super) fn seek(&mut self) {
+        for (key, head, offer) in std::mem::take(&mut self.sought) {
+            let receiving = self.receives.get(key as usize);
+            if let Some(ReceiveStage::Coming(coming)) = receiving.map(|receiving| &receiving.stage)
+                && coming.ticket == head.ticket
+                && coming.from.is_none()
+            {
+                self.fetch(key as usize, coming.received.source, &head, &offer);
+            }
+        }
+    }
+
     fn import(&mut self, source: u32, key: &[u8; BUNDLE_LEN]) -> Result<RemoteRegion> {
-        self.outgoing(source)?.import(key)
+        let patience = self.peers.patience();
+        self.outgoing(source)?.import(key, patience)
     }
 
     /// A payload has been fetched, or could not be.

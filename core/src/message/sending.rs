@@ -100,11 +100,16 @@ impl Mailbox {
 
     fn wait_for_room(&mut self, to: u32, what: Waiting) -> Result<()> {
         self.outgoing(to)?.waiting.push_back(what);
+        self.is_busy(to);
+        Ok(())
+    }
+
+    /// Something waits to be sent there.
+    pub(super) fn is_busy(&mut self, to: u32) {
         if !self.busy.contains(&to) {
             self.busy.push(to);
         }
         self.window.restless.store(true, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Writes a send's line, if there is room.
@@ -358,27 +363,47 @@ impl Mailbox {
                 self.streams.swap_remove(nth);
             }
         }
+        let mut lost = Vec::new();
         let mut nth = 0;
         while nth < self.busy.len() {
-            if self.push_waiting(self.busy[nth]) {
-                nth += 1;
-            } else {
-                self.busy.swap_remove(nth);
+            let to = self.busy[nth];
+            match self.push_waiting(to) {
+                Ok(true) => nth += 1,
+                Ok(false) => _ = self.busy.swap_remove(nth),
+                Err(why) => {
+                    self.busy.swap_remove(nth);
+                    lost.push((to, why));
+                }
             }
         }
+        for (peer, why) in lost {
+            self.forget(peer, &why);
+        }
+        if !self.sought.is_empty() {
+            self.seek();
+        }
         self.reap();
-        let restless = !(self.busy.is_empty() && self.streams.is_empty());
+        let restless = !(self.busy.is_empty() && self.streams.is_empty() && self.sought.is_empty());
         self.window.restless.store(restless, Ordering::Relaxed);
     }
 
-    /// False: nothing waits any more.
-    fn push_waiting(&mut self, to: u32) -> bool {
+    /// False: nothing waits any more. Errors: the peer cannot be found.
+    fn push_waiting(&mut self, to: u32) -> Result<bool> {
+        let context = self.context(to);
+        if self.outgoing[to as usize].is_some() && !self.outgoing(to)?.is_found() {
+            return Ok(true);
+        }
+        if let Some(outgoing) = &mut self.outgoing[to as usize]
+            && let Some(taken) = outgoing.take_owed()
+        {
+            let _ = outgoing.give_credit(&self.endpoint, taken, context);
+        }
         loop {
             let Some(outgoing) = &mut self.outgoing[to as usize] else {
-                return false;
+                return Ok(false);
             };
             let Some(first) = outgoing.waiting.pop_front() else {
-                return false;
+                return Ok(false);
             };
             let sent = match &first {
                 Waiting::Answer(head) => {
@@ -407,7 +432,7 @@ impl Mailbox {
                 if let Some(outgoing) = &mut self.outgoing[to as usize] {
                     outgoing.waiting.push_front(first);
                 }
-                return true;
+                return Ok(true);
             }
         }
     }

@@ -3,6 +3,7 @@
 pub mod central;
 pub mod directory;
 pub mod group;
+mod look;
 mod replacement;
 pub mod schedule;
 pub mod world;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::directory::incarnation_word;
+use super::look::Sought;
 use super::world::{HEALTHY, PeerPlace, World};
 use crate::{Deadline, Error, Result};
 
@@ -84,6 +85,7 @@ impl World {
             incarnation,
             ..PeerPlace::default()
         };
+        self.forget_looks(rank);
         self.directory()
             .incarnation(rank)?
             .store(incarnation, Ordering::Release);
@@ -113,9 +115,12 @@ impl World {
             deadline,
             &mut || self.check_ranks(&[rank], &mut since),
             || {
-                let mut known = 0u32;
-                self.read(rank, at, bytemuck::bytes_of_mut(&mut known), deadline)?;
-                Ok((known >= own).then_some(()))
+                self.look_for(rank, Sought::Welcome, deadline, |look, deadline| {
+                    let mut known = 0u32;
+                    let word = bytemuck::bytes_of_mut(&mut known);
+                    self.read(look, rank, at, word, deadline)?;
+                    Ok((known >= own).then_some(()))
+                })
             },
         )
     }

@@ -9,6 +9,7 @@ use bytemuck::Zeroable;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
+use super::look::{Look, Looks, Sought};
 use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
 use crate::calls::Call;
 use crate::directory::{
@@ -19,7 +20,6 @@ use crate::engine::{Connection, Engine};
 use crate::interrupt;
 use crate::job::{Job, RankState};
 use crate::limbo::{Limbo, Reader};
-use crate::op::Remote;
 use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result};
@@ -30,8 +30,8 @@ const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a rank that has to answer has for it, whatever the deadline: else who asks with a short one again and again would never learn.
-const FIRST_CONTACT: Duration = Duration::from_secs(1);
+/// How long a rank that has just answered has for it to answer again, whatever the deadline.
+pub(super) const ANSWER: Duration = Duration::from_secs(1);
 /// A divisor of [`GROUP_PLACES`].
 const GROUPS_AT_ONCE: usize = 16;
 const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
@@ -111,6 +111,8 @@ pub struct World {
     deaths: AtomicU32,
     acknowledged: AtomicU32,
     last_look: Mutex<Instant>,
+    /// In directories.
+    pub(super) looks: Looks,
 }
 
 /// The worlds of this process: how many there have been, and how many it has not left.
@@ -167,6 +169,7 @@ impl World {
             deaths: AtomicU32::new(0),
             acknowledged: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
+            looks: Looks::default(),
         })
     }
 
@@ -179,9 +182,20 @@ impl World {
     /// The region that `rank` has told under `name`. Errors: [`Error::InvalidArgument`], [`Error::Timeout`] if it has told none,
     /// [`Error::RankDead`], [`Error::Unreachable`].
     pub fn published_region(&self, rank: u32, name: &str) -> Result<RemoteRegion> {
-        let connection = self.connect(rank)?;
+        self.published_region_within(rank, name, Deadline::Never)
+    }
+
+    /// As [`World::published_region`]; [`Error::Timeout`] also where the rank has to answer, and has not: call again.
+    pub fn published_region_within(
+        &self,
+        rank: u32,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<RemoteRegion> {
+        let connection = self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, name)?;
-        connection.import(&key).map_err(|e| self.blame(rank, e))
+        let imported = connection.import_within(&key, deadline);
+        imported.map_err(|e| self.blame(rank, e))
     }
 
     /// Waits until every rank of the job has published itself; a process that takes the place of a dead one does not wait for the dead.
@@ -220,7 +234,7 @@ impl World {
         self.connect_within(rank, Deadline::Never)
     }
 
-    /// As [`World::connect`]; [`Error::Timeout`] where the rank has to answer, and does not.
+    /// As [`World::connect`]; [`Error::Timeout`] where the rank has to answer, and has not: call again.
     pub fn connect_within(&self, rank: u32, deadline: Deadline) -> Result<Connection> {
         let place = self.place(rank)?;
         let incarnation = self.incarnation_of(rank);
@@ -232,7 +246,6 @@ impl World {
         }
         let address = self.fetch_bundle(rank, "address")?;
         // Not under the lock: who can wait for ever would hold up who cannot.
-        let deadline = deadline.not_before(FIRST_CONTACT);
         let new = self.engine.connect_within(&address, deadline);
         let new = new.map_err(|e| self.blame(rank, e))?;
         let mut place = place.lock();
@@ -303,7 +316,7 @@ impl World {
         found.map_or(error, Error::RankDead)
     }
 
-    fn peer_directory(&self, rank: u32, deadline: Deadline) -> Result<RemoteRegion> {
+    pub(super) fn peer_directory(&self, rank: u32, deadline: Deadline) -> Result<RemoteRegion> {
         let place = self.place(rank)?;
         let incarnation = self.incarnation_of(rank);
         if let Some(directory) = &place.lock().directory {
@@ -321,28 +334,18 @@ impl World {
         Ok(place.directory.get_or_insert(imported).clone())
     }
 
-    /// Reads at `offset` of the directory of `rank`.
-    pub(super) fn read(
-        &self,
-        rank: u32,
-        offset: usize,
-        into: &mut [u8],
-        deadline: Deadline,
-    ) -> Result<()> {
-        let region = &self.peer_directory(rank, deadline)?;
-        let at = Remote { region, offset };
-        self.service
-            .read(&self.engine, at, into, deadline)
-            .map_err(|e| self.gone_or_stale(rank, e))
+    pub(super) fn service(&self) -> &Endpoint {
+        &self.service
     }
 
     fn read_entry<T: Listed>(
         &self,
+        look: &mut Look,
         rank: u32,
         offset: usize,
         deadline: Deadline,
     ) -> Result<Option<T>> {
-        read_listed(offset, |at, into| self.read(rank, at, into, deadline))
+        read_listed(offset, |at, into| self.read(look, rank, at, into, deadline))
     }
 
     /// The own directory.
@@ -397,8 +400,8 @@ impl World {
     }
 
     /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
-    /// something new. A rank that has to answer, over a network, gets [`FIRST_CONTACT`] for each answer even if the deadline is before.
-    /// Errors: [`Error::Timeout`] if it takes longer.
+    /// something new. Errors: [`Error::Timeout`] where the rank has to answer, over a network, and has not: the next call goes on with what
+    /// it has been asked for.
     #[cold]
     pub fn import<'a>(
         &'a self,
@@ -411,25 +414,10 @@ impl World {
             return Err(Error::StaleRegion);
         }
         let incarnation = self.incarnation_of(rank);
-        let deadline = deadline.not_before(FIRST_CONTACT);
-        let entry: Option<RegionEntry> = self.read_entry(rank, region_entry(id), deadline)?;
-        let mut bits = 0u64;
-        let me = self.rank() as usize;
-        let visible = visibility_word(id, me, self.peers.len());
-        self.read(rank, visible, bytemuck::bytes_of_mut(&mut bits), deadline)?;
-        let entry = entry
-            .filter(|_| bits & (1 << (me % 64)) != 0)
-            .ok_or(Error::StaleRegion)?;
-        let connection = self.connect_within(rank, deadline)?;
-        let import = |bytes: &[u8; BUNDLE_LEN]| {
-            connection
-                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
-                .map_err(|e| self.blame(rank, e))
-        };
-        let fresh = Box::into_raw(Box::new(Imported {
-            data: import(&entry.data)?,
-            notices: import(&entry.notices)?,
-        }));
+        let found = self.look_for(rank, Sought::Region(id), deadline, |look, deadline| {
+            self.find_region(look, rank, id, deadline).map(Some)
+        })?;
+        let fresh = Box::into_raw(Box::new(found.ok_or(Error::StaleRegion)?));
         let old = self.table(rank)[id].swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
@@ -446,6 +434,40 @@ impl World {
         // SAFETY:
         // - just made; kept until the call is over.
         Ok(unsafe { &*fresh })
+    }
+
+    /// Errors: [`Error::StaleRegion`]: it lists nothing for this process.
+    fn find_region(
+        &self,
+        look: &mut Look,
+        rank: u32,
+        id: usize,
+        deadline: Deadline,
+    ) -> Result<Imported> {
+        let entry: Option<RegionEntry> = self.read_entry(look, rank, region_entry(id), deadline)?;
+        let mut bits = 0u64;
+        let me = self.rank() as usize;
+        let visible = visibility_word(id, me, self.peers.len());
+        self.read(
+            look,
+            rank,
+            visible,
+            bytemuck::bytes_of_mut(&mut bits),
+            deadline,
+        )?;
+        let entry = entry
+            .filter(|_| bits & (1 << (me % 64)) != 0)
+            .ok_or(Error::StaleRegion)?;
+        let connection = self.connect_within(rank, deadline)?;
+        let import = |bytes: &[u8; BUNDLE_LEN]| {
+            connection
+                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
+                .map_err(|e| self.blame(rank, e))
+        };
+        Ok(Imported {
+            data: import(&entry.data)?,
+            notices: import(&entry.notices)?,
+        })
     }
 
     /// From now on nothing is found that has been imported from `rank`; to be [retired](World::retire), where memory may be released.
@@ -493,7 +515,7 @@ impl World {
         }
     }
 
-    fn gone_or_stale(&self, rank: u32, error: Error) -> Error {
+    pub(super) fn gone_or_stale(&self, rank: u32, error: Error) -> Error {
         if error == Error::StaleRegion {
             // A directory goes only with its process.
             self.look(true);
@@ -511,16 +533,34 @@ impl World {
         name: [u64; 2],
         deadline: Deadline,
     ) -> Result<Option<RemoteRegion>> {
-        let deadline = deadline.not_before(FIRST_CONTACT);
+        self.look_for(rank, Sought::Group(name), deadline, |look, deadline| {
+            self.find_arena(look, rank, name, deadline)
+        })
+    }
+
+    fn find_arena(
+        &self,
+        look: &mut Look,
+        rank: u32,
+        name: [u64; 2],
+        deadline: Deadline,
+    ) -> Result<Option<RemoteRegion>> {
         const EACH: usize = size_of::<GroupEntry>();
         for first in (0..GROUP_PLACES).step_by(GROUPS_AT_ONCE) {
             let mut seen = [GroupEntry::zeroed(); GROUPS_AT_ONCE];
             let at = GROUPS + first * EACH;
-            self.read(rank, at, bytemuck::cast_slice_mut(&mut seen), deadline)?;
+            self.read(
+                look,
+                rank,
+                at,
+                bytemuck::cast_slice_mut(&mut seen),
+                deadline,
+            )?;
             // The lowest free place is taken first: those behind one that has never been used have not been, either.
             let used = seen.iter().take_while(|entry| entry.was_used()).count();
             for nth in (0..used).filter(|nth| seen[*nth].may_be(name)) {
-                let entry: Option<GroupEntry> = self.read_entry(rank, at + nth * EACH, deadline)?;
+                let entry: Option<GroupEntry> =
+                    self.read_entry(look, rank, at + nth * EACH, deadline)?;
                 if let Some(entry) = entry.filter(|entry| entry.name == name) {
                     let key = RegionKey::from_bytes(&entry.arena)?;
                     let connection = self.connect_within(rank, deadline)?;

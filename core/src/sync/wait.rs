@@ -70,6 +70,13 @@ impl Watch {
         }
     }
 
+    /// How long it has so far, if that is counted.
+    pub fn in_vain_so_far() -> Duration {
+        let watch = Watch::current();
+        let span = watch.map_or(0, |watch| watch.in_vain.load(Ordering::Relaxed));
+        Duration::from_micros(span)
+    }
+
     /// A wait that has been in vain for a while has ended.
     pub fn moved() {
         if let Some(watch) = Watch::current() {

@@ -1,6 +1,8 @@
 //! What the laws of GASPI are written with.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use unipgas::core::wait::Watch;
 
 pub(crate) use crate::kit::{Memory, pause, random_bytes, threads};
 use crate::law::{Ctx, Verdict};
@@ -143,6 +145,11 @@ pub(crate) fn now() -> u64 {
 /// Milliseconds since `start`.
 pub(crate) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64
+}
+
+/// How long this process has meant to sleep in vain so far: what a time-out allows it to, on any machine.
+pub(crate) fn in_vain() -> Duration {
+    Watch::in_vain_so_far()
 }
 
 /// `GASPI_OP_MIN` and `GASPI_OP_SUM`.

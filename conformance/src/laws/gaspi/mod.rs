@@ -25,7 +25,9 @@ mod segment;
 mod segment_bind;
 mod segment_create;
 mod segment_delete;
+mod silent_member;
 mod silent_peer;
+mod silent_strangers;
 mod statistics;
 mod threads;
 mod transfer;
@@ -61,6 +63,8 @@ pub fn laws() -> Vec<&'static Law> {
         replacement::laws(),
         dead_peer::laws(),
         silent_peer::laws(),
+        silent_member::laws(),
+        silent_strangers::laws(),
         link::laws(),
         growth::laws(),
         bad_input::laws(),

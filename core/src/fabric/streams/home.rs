@@ -27,7 +27,9 @@ use crate::wait::{BURST, Patience};
 use crate::{Deadline, Error, Result, driver, pace, process};
 
 /// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
-pub(super) const PARTING: Duration = Duration::from_secs(5);
+const PARTING: Duration = Duration::from_secs(5);
+/// For the others, when a peer has not taken anything for so long, or this process has no time.
+const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// Between two turns while others move the network on, in nanoseconds: strangers have to be greeted.
 const TURNS: u64 = Duration::from_millis(10).as_nanos() as u64;
@@ -51,6 +53,7 @@ pub struct Home {
     process: u32,
     leaving: AtomicBool,
     pub(super) releases: Releases,
+    hurry: Mutex<Deadline>,
     /// Streams that the agent does not know yet.
     pub(super) new_links: Mutex<Vec<Arc<Link>>>,
     pub(super) has_new_links: AtomicBool,
@@ -111,6 +114,7 @@ impl Home {
             process: process::id(),
             leaving: AtomicBool::new(false),
             releases: Releases::default(),
+            hurry: Mutex::new(Deadline::Never),
             new_links: Mutex::default(),
             has_new_links: AtomicBool::new(false),
             has_unsent: AtomicBool::new(false),
@@ -390,6 +394,22 @@ impl Home {
         self.leaving.load(Ordering::Acquire)
     }
 
+    /// See [`Transport::hurry`].
+    pub(super) fn hurry(&self, deadline: Deadline) {
+        *self.hurry.lock() = deadline;
+    }
+
+    /// When peers are not waited for any longer who do not take what they are sent.
+    pub(super) fn patience(&self) -> Deadline {
+        let longest = match self.releases.are_given_up() {
+            // One that is silent is waited for once, not for each registration.
+            true => BRIEFLY,
+            false => PARTING,
+        };
+        let left = self.hurry.lock().remaining().unwrap_or(longest);
+        Deadline::after(left.clamp(BRIEFLY, longest))
+    }
+
     /// Peers learn that this process leaves. The process may end right after this.
     pub(super) fn leave(&self) {
         if self.is_here() {
@@ -401,9 +421,7 @@ impl Home {
 
     /// Before it goes: who takes what he is sent gets it; then all streams end.
     pub(super) fn part(&self) {
-        let _ = self.wait_until(Deadline::after(PARTING), || {
-            self.agent.lock().has_sent_all()
-        });
+        let _ = self.wait_until(self.patience(), || self.agent.lock().has_sent_all());
         self.releases.close();
         self.agent.lock().part(self);
     }

@@ -14,6 +14,7 @@ use super::landing::Landing;
 use super::network::{After, Stream};
 use super::numbered::Numbered;
 use super::outgoing::Outgoing;
+use super::registration::Question;
 use crate::agent::{Answer, Place, Request, wire};
 use crate::transport::Life;
 use crate::{Error, Result, process};
@@ -80,6 +81,8 @@ pub struct Link {
     /// Operations of the network's own.
     own: Mutex<Numbered<Waiting>>,
     imported: Mutex<HashMap<Place, Current>>,
+    /// Regions that the peer was asked for by who did not wait for the answer.
+    questions: Mutex<HashMap<Place, Question>>,
     /// What the peer has released, and the operations of the network's own that were under way then: they may be at it still.
     released: Mutex<Vec<(Place, Vec<u64>)>>,
     /// The greeting has left, so the stream is open.
@@ -102,6 +105,7 @@ impl Link {
             unsent: AtomicBool::new(!greeting.is_empty()),
             own: Mutex::default(),
             imported: Mutex::default(),
+            questions: Mutex::default(),
             released: Mutex::default(),
             reached: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -149,6 +153,16 @@ impl Link {
             current.store(0, Ordering::Release);
         }
         current.clone()
+    }
+
+    /// What the peer has been asked for already.
+    pub(super) fn take_question(&self, place: Place) -> Option<Question> {
+        self.questions.lock().remove(&place)
+    }
+
+    /// For who asks again.
+    pub(super) fn keep_question(&self, place: Place, question: Question) {
+        self.questions.lock().insert(place, question);
     }
 
     /// The peer has refused it: it is registered no more, also for those who have imported it before.

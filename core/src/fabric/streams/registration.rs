@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::home::{Home, PARTING};
+use super::home::Home;
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
 use crate::agent::{Place, Request};
@@ -113,9 +113,14 @@ impl Drop for Registration {
             self.home.releases.begin(self.place);
             self.home.wake();
             // Who has not heard of it then is refused by this process's agent.
-            let _ = self.home.wait_until(Deadline::after(PARTING), || {
-                self.home.releases.is_over(self.place)
-            });
+            let releases = &self.home.releases;
+            let patience = self.home.patience();
+            let told = self
+                .home
+                .wait_until(patience, || releases.is_over(self.place));
+            if told.is_err() {
+                releases.give_up(self.place);
+            }
         }
         drop(self.keeps.take());
         if self.allocated {
@@ -186,8 +191,20 @@ pub(super) fn import(
     let key: &[u8; KEY] = key.try_into().map_err(|_| Error::StaleRegion)?;
     let packed = u64::from_le_bytes(*key);
     let place = unpack(packed, 0);
-    let current = link.watch(place);
-    let asked = ask(place, link, home, deadline).and_then(|answer| {
+    // After a timeout the next one goes on with it.
+    let question = match link.take_question(place) {
+        Some(question) => question,
+        None => Question::ask(place, link, home)?,
+    };
+    let answer = match question.answer(home, deadline) {
+        Err(Error::Timeout) => {
+            link.keep_question(place, question);
+            return Err(Error::Timeout);
+        }
+        answer => answer,
+    };
+    let current = question.current;
+    let asked = answer.and_then(|answer| {
         let (told, own) = Told::split(&answer)?;
         Ok((told, home.network().imported(link, own)?))
     });
@@ -239,33 +256,57 @@ impl Told {
     }
 }
 
-/// Asks the owner, and waits for the answer, which has what he tells.
-fn ask(place: Place, link: &Link, home: &Home, deadline: Deadline) -> Result<Vec<u8>> {
-    let request = Request::Import { place };
-    let completions = Arc::new(Completions::new(1));
-    completions.begin(0)?;
-    let kind = Kind {
-        own: false,
-        reads: false,
-    };
-    completions.leaves(0, kind);
-    let told = Arc::new(Mutex::default());
-    let waiting = Waiting {
-        completions: completions.clone(),
-        peer: 0,
-        context: 0,
-        kind,
-        landing: Some(Landing::Told(told.clone())),
-        ends: Ends::One,
-    };
-    home.ask(link, (0, false), |into| request.encode(into), waiting)?;
-    let mut result = Ok(());
-    // It ends, also when the peer dies.
-    home.wait_until(deadline, || {
-        completions.report(&mut |completion| result = completion.result);
-        completions.pending() == 0
-    })?;
-    result.map(|()| std::mem::take(&mut *told.lock()))
+/// What an owner has been asked for.
+pub(super) struct Question {
+    completions: Arc<Completions>,
+    told: Arc<Mutex<Vec<u8>>>,
+    /// It is watched from when he is asked.
+    current: Current,
+}
+
+impl Question {
+    fn ask(place: Place, link: &Link, home: &Home) -> Result<Self> {
+        let request = Request::Import { place };
+        let completions = Arc::new(Completions::new(1));
+        completions.begin(0)?;
+        let kind = Kind {
+            own: false,
+            reads: false,
+        };
+        completions.leaves(0, kind);
+        let question = Question {
+            completions: completions.clone(),
+            told: Arc::default(),
+            current: link.watch(place),
+        };
+        let waiting = Waiting {
+            completions,
+            peer: 0,
+            context: 0,
+            kind,
+            landing: Some(Landing::Told(question.told.clone())),
+            ends: Ends::One,
+        };
+        match home.ask(link, (0, false), |into| request.encode(into), waiting) {
+            Ok(()) => Ok(question),
+            Err(error) => {
+                link.unwatch(place, question.current);
+                Err(error)
+            }
+        }
+    }
+
+    /// What he tells, when he has answered.
+    fn answer(&self, home: &Home, deadline: Deadline) -> Result<Vec<u8>> {
+        let mut result = Ok(());
+        // It ends, also when the peer dies.
+        home.wait_until(deadline, || {
+            self.completions
+                .report(&mut |completion| result = completion.result);
+            self.completions.pending() == 0
+        })?;
+        result.map(|()| std::mem::take(&mut *self.told.lock()))
+    }
 }
 
 fn unpack(packed: u64, offset: usize) -> Place {

@@ -14,6 +14,8 @@ struct State {
     untold: Vec<Place>,
     /// Told, and by how many not answered yet; 0: by none any more.
     told: Vec<(Place, usize)>,
+    /// Of those the ones that nobody waits for any more: a peer has been silent for long.
+    given_up: Vec<Place>,
     /// Peers have been told that this process leaves.
     left: bool,
     /// Nobody tells anybody any more.
@@ -36,6 +38,16 @@ impl Releases {
             return true;
         }
         state.closed
+    }
+
+    /// Nobody waits for the peers any more that have not answered.
+    pub fn give_up(&self, place: Place) {
+        self.0.lock().given_up.push(place);
+    }
+
+    /// Whether a peer has been given up, and still is silent.
+    pub fn are_given_up(&self) -> bool {
+        !self.0.lock().given_up.is_empty()
     }
 
     /// Whether peers have been told that this process leaves.
@@ -67,7 +79,12 @@ impl Releases {
         let told = state.told.iter_mut().find(|(told, _)| *told == place);
         if let Some((_, left)) = told {
             *left = left.saturating_sub(1);
+            let over = *left == 0;
             state.changed = true;
+            if over && let Some(at) = state.given_up.iter().position(|known| *known == place) {
+                state.given_up.swap_remove(at);
+                state.told.retain(|told| *told != (place, 0));
+            }
         }
     }
 

@@ -98,6 +98,11 @@ impl Streams {
         self.home.registered().locks()
     }
 
+    /// See [`Transport::hurry`].
+    pub fn hurry(&self, deadline: Deadline) {
+        self.home.hurry(deadline);
+    }
+
     /// See [`Transport::leave`].
     pub fn leave(&self) {
         self.home.leave();

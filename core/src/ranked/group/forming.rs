@@ -1,6 +1,7 @@
 //! How a group comes into being: each member lists its arena, and those that the first barrier begins with are waited for.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use once_cell::race::OnceBox;
@@ -78,6 +79,7 @@ impl Forming {
                 peers: members.iter().map(|_| OnceBox::new()).collect(),
                 endpoint,
                 place,
+                listed: AtomicBool::new(true),
                 barrier,
                 reduce,
                 broadcast,

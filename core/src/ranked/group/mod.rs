@@ -7,8 +7,8 @@ mod forming;
 mod meet;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
@@ -36,6 +36,8 @@ const LINE: usize = 128;
 const FIRST: u32 = (1 << 31) - 20;
 /// Operations between two looks at what none of them has used.
 const OFTEN: u32 = 1 << 20;
+/// Nobody waits longer for a member that does not answer, to give memory back.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// What a line holds beside a number.
 const IN_LINE: usize = 56;
 
@@ -106,6 +108,8 @@ pub struct Group {
     peers: Box<[OnceBox<RemoteRegion>]>,
     endpoint: Endpoint,
     place: usize,
+    /// Its place in the directory has not been given back.
+    listed: AtomicBool,
     barrier: Exclusive<Walk>,
     reduce: Exclusive<Walk>,
     broadcast: Exclusive<Walk>,
@@ -223,23 +227,36 @@ fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.release();
+        if !self.release_within(Deadline::after(PATIENCE)) {
+            // A member does not answer: it stays as long as this process.
+            std::mem::forget(self.arena.region.lock().take());
+        }
     }
 }
 
 impl Group {
-    /// Gives the group's memory back. Operations that another thread is in never end, but by their deadline: [`Group::close`] tells.
+    /// Gives the group's memory back, now or when it is dropped: own puts may be on their way to a member that has died, or does not answer. Operations that
+    /// another thread is in never end, but by their deadline: [`Group::close`] tells.
     pub fn release(&self) {
+        self.release_within(Deadline::Now);
+    }
+
+    /// False: own puts still read it. What others still have on its way here finds a stale region, or one that nobody looks at.
+    fn release_within(&self, deadline: Deadline) -> bool {
         let mut region = self.arena.region.lock();
         if region.is_none() {
-            return;
+            return true;
         }
-        // Our own puts read the arena until they are done; what others still have on its way here finds a stale region.
-        let _ = self
-            .endpoint
-            .drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
-        let _ = self.world.directory().unlist_group(self.place);
+        if self.listed.swap(false, Ordering::AcqRel) {
+            let _ = self.world.directory().unlist_group(self.place);
+        }
+        let engine = self.world.engine();
+        let drained = self.endpoint.drain(engine, deadline, &mut || Ok(()));
+        if drained == Err(Error::Timeout) {
+            return false;
+        }
         *region = None;
+        true
     }
 
     /// Begins no operation any more; false, and nothing has changed, while one goes on.

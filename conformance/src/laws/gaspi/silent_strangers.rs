@@ -1,0 +1,436 @@
+//! §3.9: time-outs of the first contact with a process that lives and does not answer. Nobody has connected to it before.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::kit::*;
+use crate::kit::{Stopped, until};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    posting: "stopped.first-contact", "§3.9, §8.2, §8.3.2, §8.4, §10.2", 3,
+        [gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_write_list, gaspi_write_list_notify, gaspi_read_notify, gaspi_read_list,
+         gaspi_read_list_notify, gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_passive_send, gaspi_connect, gaspi_segment_register]
+        + bare + one_host,
+        "what is posted to a process that is stopped, and that nobody has talked to, is posted or times out at once; called again it is done once";
+    short: "stopped.first-contact.short", "§3.9, §5.4, §9.2", 3,
+        [gaspi_connect, gaspi_disconnect, gaspi_segment_register, gaspi_passive_send, gaspi_passive_receive, gaspi_write] + bare + one_host,
+        "time-outs of some milliseconds are kept at the first contact, too";
+    passive_others: "stopped.passive.others", "§3.9, §9.2", 3, [gaspi_passive_send, gaspi_passive_receive] + bare + one_host,
+        "while a thread sends to a process that is stopped, without a time-out, others send to a third one, and receive from it, within theirs";
+    receipts: "stopped.passive.receipts", "§9.2, §3.9", 3, [gaspi_passive_receive, gaspi_passive_send] + bare + one_host,
+        "what a process has sent that is stopped then is received, or the call times out; another process's messages are received meanwhile";
+}
+
+const PID: usize = 4088;
+const LEN: usize = 65536;
+const SHORT: u64 = 20;
+/// How often a call is tried while nobody answers.
+const TRIES: u64 = 10;
+
+/// Runs `work` on rank 0 when rank 2 has stopped, to which rank 0 has no connection; that goes on when `work` wakes it. `before` runs on
+/// rank 2 before it stops, `then` when it goes on; `beside` on rank 1.
+fn beside_a_stranger(
+    ctx: &Ctx,
+    work: impl FnOnce(&Stopped, &Memory) -> Verdict,
+    beside: impl FnOnce(&Memory) -> Verdict,
+    before: impl FnOnce(&Memory) -> Verdict,
+    then: impl FnOnce(&Memory) -> Verdict,
+) -> Verdict {
+    with_config(
+        |config| config.build_infrastructure = 0,
+        || {
+            ok!(gaspi_segment_alloc(0, LEN as u64, 0));
+            let memory = memory(0, LEN)?;
+            let neighbours: &[u16] = match ctx.rank {
+                0 => &[1],
+                1 => &[0, 2],
+                _ => &[0, 1],
+            };
+            for rank in neighbours {
+                ok!(gaspi_segment_register(0, *rank, LONG));
+            }
+            ctx.sync();
+            let tell = |to: u16| {
+                let at = PID as u64;
+                ok!(gaspi_write_notify(0, at, to, 0, at, 8, 0, 1, 0, LONG));
+                flush(0)
+            };
+            match ctx.rank {
+                2 => {
+                    memory.set(PID, std::process::id().into());
+                    tell(1)?;
+                }
+                1 => {
+                    notified(0, 0)?;
+                    tell(0)?;
+                }
+                _ => _ = notified(0, 0)?,
+            }
+            ctx.sync();
+            match ctx.rank {
+                0 => {
+                    let last = Stopped::of(memory.get(PID))?;
+                    let worked = work(&last, &memory);
+                    last.wake()?;
+                    worked?;
+                }
+                1 => beside(&memory)?,
+                _ => {
+                    before(&memory)?;
+                    Stopped::stop()?;
+                    then(&memory)?;
+                }
+            }
+            ctx.sync();
+            Ok(())
+        },
+    )
+}
+
+fn nothing(_: &Memory) -> Verdict {
+    Ok(())
+}
+
+type Call<'a> = (&'a str, Box<dyn FnMut() -> i32 + 'a>);
+
+/// Tries each call again and again; gives those that have not succeeded. They may wait in vain for `timeout` each.
+fn tried(calls: &mut [Call<'_>], timeout: u64) -> Result<Vec<usize>, String> {
+    let mut open: Vec<usize> = (0..calls.len()).collect();
+    let spare = 500;
+    for (what, nth) in calls
+        .iter()
+        .map(|(what, _)| *what)
+        .zip(0..)
+        .collect::<Vec<_>>()
+    {
+        let before = in_vain();
+        for _ in 0..TRIES {
+            match calls[nth].1() {
+                SUCCESS => {
+                    open.retain(|known| *known != nth);
+                    break;
+                }
+                TIMEOUT => {}
+                code => return Err(format!("{what} gave {}", code_name(code))),
+            }
+        }
+        let waited = (in_vain() - before).as_millis() as u64;
+        ensure!(
+            waited <= TRIES * timeout + spare,
+            "{what} has waited for {waited} ms in {TRIES} calls with a time-out of {timeout} ms"
+        );
+    }
+    Ok(open)
+}
+
+/// All `open` calls succeed in the end.
+fn finished(calls: &mut [Call<'_>], open: Vec<usize>) -> Verdict {
+    for nth in open {
+        let (what, call) = &mut calls[nth];
+        repeat(what, call)?;
+    }
+    Ok(())
+}
+
+fn posting(ctx: &Ctx) -> Verdict {
+    beside_a_stranger(
+        ctx,
+        |last, memory| {
+            for word in 0..8 {
+                memory.set(8 * word, 70 + word as u64);
+            }
+            let (mut before, mut swapped) = (9u64, 9u64);
+            let (zero, sizes, at) = ([0u8; 2], [8u64; 2], |from: u64| [from, from + 8]);
+            let (from, wide, into) = (at(0), at(640), at(256));
+            let list = (zero.as_ptr(), from.as_ptr(), wide.as_ptr(), sizes.as_ptr());
+            let read = (zero.as_ptr(), into.as_ptr(), from.as_ptr(), sizes.as_ptr());
+            // What a peer gives back is read into places that nobody else has.
+            let mut calls: Vec<Call<'_>> = vec![
+                (
+                    "gaspi_write",
+                    Box::new(|| c!(gaspi_write(0, 0, 2, 0, 512, 8, 1, TEST))),
+                ),
+                (
+                    "gaspi_read",
+                    Box::new(|| c!(gaspi_read(0, 128, 2, 0, 0, 8, 2, TEST))),
+                ),
+                (
+                    "gaspi_notify",
+                    Box::new(|| c!(gaspi_notify(0, 2, 1, 1, 1, TEST))),
+                ),
+                (
+                    "gaspi_write_notify",
+                    Box::new(|| c!(gaspi_write_notify(0, 8, 2, 0, 520, 8, 2, 1, 1, TEST))),
+                ),
+                (
+                    "gaspi_write_list",
+                    Box::new(|| {
+                        c!(gaspi_write_list(
+                            2, list.0, list.1, 2, list.0, list.2, list.3, 1, TEST
+                        ))
+                    }),
+                ),
+                (
+                    "gaspi_write_list_notify",
+                    Box::new(|| {
+                        c!(gaspi_write_list_notify(
+                            2, list.0, list.1, 2, list.0, list.2, list.3, 0, 3, 1, 1, TEST
+                        ))
+                    }),
+                ),
+                (
+                    "gaspi_read_notify",
+                    Box::new(|| c!(gaspi_read_notify(0, 136, 2, 0, 0, 8, 4, 3, TEST))),
+                ),
+                (
+                    "gaspi_read_list",
+                    Box::new(|| {
+                        c!(gaspi_read_list(
+                            2, read.0, read.1, 2, read.0, read.2, read.3, 2, TEST
+                        ))
+                    }),
+                ),
+                (
+                    "gaspi_read_list_notify",
+                    Box::new(|| {
+                        c!(gaspi_read_list_notify(
+                            2, read.0, read.1, 2, read.0, read.2, read.3, 0, 5, 3, TEST
+                        ))
+                    }),
+                ),
+                (
+                    "gaspi_atomic_fetch_add",
+                    Box::new(|| c!(gaspi_atomic_fetch_add(0, 1024, 2, 5, &mut before, TEST))),
+                ),
+                (
+                    "gaspi_atomic_compare_swap",
+                    Box::new(|| {
+                        c!(gaspi_atomic_compare_swap(
+                            0,
+                            1032,
+                            2,
+                            0,
+                            3,
+                            &mut swapped,
+                            TEST
+                        ))
+                    }),
+                ),
+                (
+                    "gaspi_passive_send",
+                    Box::new(|| c!(gaspi_passive_send(0, 16, 2, 8, TEST))),
+                ),
+                ("gaspi_connect", Box::new(|| c!(gaspi_connect(2, TEST)))),
+                (
+                    "gaspi_segment_register",
+                    Box::new(|| c!(gaspi_segment_register(0, 2, TEST))),
+                ),
+            ];
+            let open = tried(&mut calls, TEST)?;
+            last.wake()?;
+            finished(&mut calls, open)?;
+            drop(calls);
+            for queue in 1..4 {
+                repeat("gaspi_wait", || c!(gaspi_wait(queue, TEST)))?;
+            }
+            notified(0, 4)?;
+            notified(0, 5)?;
+            ensure_eq!((before, swapped), (0, 0), "the old values");
+            for (at, value) in [(128, 31), (136, 31), (256, 31), (264, 32)] {
+                ensure_eq!(memory.get(at), value, "what was read to {at}");
+            }
+            ok!(gaspi_notify(0, 2, 10, 1, 1, LONG));
+            flush(1)
+        },
+        nothing,
+        |memory| {
+            memory.set(0, 31);
+            memory.set(8, 32);
+            Ok(())
+        },
+        |memory| {
+            let mut from = 9;
+            repeat("gaspi_passive_receive", || {
+                c!(gaspi_passive_receive(0, 2048, &mut from, 8, SHORT))
+            })?;
+            notified(0, 10)?;
+            for id in 1..4 {
+                notified(0, id)?;
+            }
+            let seen = [512, 520, 640, 648, 1024, 1032, 2048].map(|at| memory.get(at));
+            ensure_eq!(seen, [70, 71, 70, 71, 5, 3, 72], "what has come");
+            ensure_eq!(from, 0, "the sender");
+            let again = c!(gaspi_passive_receive(0, 2048, &mut from, 8, SHORT));
+            ensure_eq!(again, TIMEOUT, "a second receive");
+            Ok(())
+        },
+    )
+}
+
+fn short(ctx: &Ctx) -> Verdict {
+    let mut from = 9;
+    beside_a_stranger(
+        ctx,
+        |last, memory| {
+            let mut calls: Vec<Call<'_>> = vec![
+                (
+                    "gaspi_passive_receive",
+                    Box::new(
+                        || match c!(gaspi_passive_receive(0, 64, &mut from, 8, SHORT)) {
+                            TIMEOUT => SUCCESS,
+                            code => code,
+                        },
+                    ),
+                ),
+                (
+                    "gaspi_segment_register",
+                    Box::new(|| c!(gaspi_segment_register(0, 2, SHORT))),
+                ),
+                ("gaspi_connect", Box::new(|| c!(gaspi_connect(2, SHORT)))),
+                (
+                    "gaspi_passive_send",
+                    Box::new(|| c!(gaspi_passive_send(0, 16, 2, 8, SHORT))),
+                ),
+                (
+                    "gaspi_disconnect",
+                    Box::new(|| c!(gaspi_disconnect(2, SHORT))),
+                ),
+            ];
+            let open = tried(&mut calls[..4], SHORT)?;
+            // Closed: what is under way to it need not come any more.
+            let closes = tried(&mut calls[4..], SHORT)?;
+            last.wake()?;
+            let open: Vec<usize> = open.into_iter().filter(|nth| *nth < 3).collect();
+            finished(&mut calls, open)?;
+            finished(&mut calls[4..], closes)?;
+            let refused = c!(gaspi_write(0, 0, 2, 0, 0, 8, 1, LONG));
+            ensure!(
+                is_error(refused),
+                "a write over a closed connection gave {}",
+                code_name(refused)
+            );
+            repeat("gaspi_connect", || c!(gaspi_connect(2, SHORT)))?;
+            memory.set(24, 99);
+            ok!(gaspi_passive_send(0, 24, 2, 8, LONG));
+            Ok(())
+        },
+        nothing,
+        nothing,
+        |memory| {
+            let mut from = 9;
+            // The first one may have come, or not.
+            while memory.get(2048) != 99 {
+                ok!(gaspi_passive_receive(0, 2048, &mut from, 8, LONG));
+            }
+            Ok(())
+        },
+    )
+}
+
+fn passive_others(ctx: &Ctx) -> Verdict {
+    const ROUNDS: u64 = 10;
+    beside_a_stranger(
+        ctx,
+        |last, memory| {
+            let begun = AtomicBool::new(false);
+            threads(2, |thread| {
+                if thread == 0 {
+                    begun.store(true, Ordering::Release);
+                    ok!(gaspi_passive_send(0, 0, 2, 8, BLOCK));
+                    return Ok(());
+                }
+                until("the other thread", || begun.load(Ordering::Acquire))?;
+                pause(20);
+                for round in 0..ROUNDS {
+                    memory.set(8, round);
+                    let sent = repeat("gaspi_passive_send to the third", || {
+                        c!(gaspi_passive_send(0, 8, 1, 8, LONG))
+                    })?;
+                    ensure_eq!(sent, 0, "timeouts of a send to one that receives");
+                    let mut from = 9;
+                    ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
+                    ensure_eq!((from, memory.get(16)), (1, round), "what has come back");
+                }
+                last.wake()
+            })
+        },
+        |memory| {
+            for _ in 0..ROUNDS {
+                let mut from = 9;
+                ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
+                ok!(gaspi_passive_send(0, 16, 0, 8, LONG));
+            }
+            ensure_eq!(memory.get(16), ROUNDS - 1, "the last one");
+            Ok(())
+        },
+        nothing,
+        |_| {
+            let mut from = 9;
+            ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
+            Ok(())
+        },
+    )
+}
+
+fn receipts(ctx: &Ctx) -> Verdict {
+    // In a line, in the ring, and to be fetched.
+    const SIZES: [u64; 3] = [8, 1000, 20_000];
+    let size = SIZES[(ctx.seed % 3) as usize];
+    let send = |timeout| c!(gaspi_passive_send(0, 0, 0, size, timeout));
+    let mut from = 9;
+    let mut receive = |timeout| c!(gaspi_passive_receive(0, 64, &mut from, 20_000, timeout));
+    beside_a_stranger(
+        ctx,
+        |last, memory| {
+            let mut got = Vec::new();
+            let mut one = |code: i32, memory: &Memory| match code {
+                TIMEOUT => Ok(()),
+                SUCCESS => {
+                    got.push(memory.get(64));
+                    Ok(())
+                }
+                code => Err(format!("gaspi_passive_receive gave {}", code_name(code))),
+            };
+            let before = in_vain();
+            for _ in 0..TRIES {
+                one(receive(SHORT), memory)?;
+                one(receive(TEST), memory)?;
+            }
+            let waited = (in_vain() - before).as_millis() as u64;
+            ensure!(
+                waited <= TRIES * SHORT + 500,
+                "{TRIES} receives have waited for {waited} ms"
+            );
+            last.wake()?;
+            let mut looks = Looks::for_the("the messages");
+            while got.len() < 2 {
+                let code = receive(TEST);
+                match code {
+                    TIMEOUT => {}
+                    SUCCESS => got.push(memory.get(64)),
+                    code => return Err(format!("gaspi_passive_receive gave {}", code_name(code))),
+                }
+                looks.again();
+            }
+            got.sort_unstable();
+            ensure_eq!(got, [41, 42], "messages");
+            Ok(())
+        },
+        |memory| {
+            memory.set(0, 41);
+            ok!(gaspi_passive_send(0, 0, 0, 8, LONG));
+            Ok(())
+        },
+        |memory| {
+            memory.set(0, 42);
+            let sent = send(SHORT);
+            ensure_eq!(sent, TIMEOUT, "a send that nobody receives");
+            Ok(())
+        },
+        |_| {
+            repeat("gaspi_passive_send", || send(SHORT))?;
+            Ok(())
+        },
+    )
+}
