@@ -63,7 +63,8 @@ impl Core {
             lines: 32,
             data: 4096,
         };
-        let messenger = Messenger::new(world, "bench", Precedence::Posted, lane).map_err(text)?;
+        let messenger = Messenger::new(world, "bench", Precedence::Posted, lane, Deadline::Never)
+            .map_err(text)?;
         Ok(Core {
             world: world.clone(),
             endpoint,
