@@ -462,11 +462,18 @@ fn local_ranks(ctx: &Ctx) -> Verdict {
         "{num} local processes of {}",
         ctx.size
     );
-    let seen = sum_of_all(1 << (8 * rank))?;
+    // Every process has its share of a node.
+    const NODE: u64 = 6;
+    let nodes = sum_of_all(NODE / u64::from(num))?;
+    let seen = sum_of_all(1 << (8 * rank))?.to_le_bytes();
     ensure_eq!(
-        seen,
-        0x01_0101,
-        "how often each local rank of one node is there, a byte each"
+        u64::from(seen[0]) * NODE,
+        nodes,
+        "how many have local rank 0, one on each node"
+    );
+    ensure!(
+        seen.is_sorted_by(|a, b| a >= b),
+        "a local rank is there on more nodes than the one before: {seen:?}"
     );
     for rank in 0..ctx.size as u16 {
         ok!(gaspi_proc_ping(rank, LONG));
