@@ -125,7 +125,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	done
 	@packaging/on-strict "$(STAGE)" raw --says FI_MR_RAW && packaging/on-strict "$(STAGE)" norm --says FI_RM_DISABLED
 	@$(STEP) "laws of the engine on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --api core --seeds 1
-	@$(STEP) "deaths and replacements on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --law gaspi.killed,gaspi.replaced --seeds 1
+	@$(STEP) "deaths and replacements on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --law gaspi.killed,gaspi.replaced,gaspi.stopped --seeds 1
 	@$(STEP) "laws of networks on libfabric 2.x" packaging/with-libfabric2 \
 	    packaging/on-ofi "$(STAGE)" --backend ofi --api core --law transport --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
