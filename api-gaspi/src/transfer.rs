@@ -198,9 +198,12 @@ impl Process {
     /// Several writes to one rank (§8.4.2). Nothing is written if one of them is refused for its arguments.
     /// Errors: [`Status::ErrInvNum`] for none, more than `gaspi_rw_list_elem_max`, or more than the queue ever holds.
     pub fn write_list(&self, parts: &[Part], post: Post) -> Result<()> {
-        let call = self.call();
-        let queue = self.check_list(parts, &post, &call)?;
-        self.claim(queue, parts.len() as u32, &post)?;
+        let (call, requests) = (self.call(), parts.len() as u32);
+        let queue = match self.check_list(parts, &post, &call) {
+            Ok(queue) => queue,
+            Err(status) => return self.to_the_dead(status, requests, &post),
+        };
+        self.claim(queue, requests, &post)?;
         self.post_writes(queue, parts, &post, &call)
     }
 
@@ -212,10 +215,15 @@ impl Process {
         post: Post,
     ) -> Result<()> {
         self.check_notification(&notification)?;
-        let call = self.call();
-        let queue = self.check_list(parts, &post, &call)?;
-        self.remote(&post, notification.segment, &call)?;
-        let requests = parts.len() as u32;
+        let (call, requests) = (self.call(), parts.len() as u32);
+        let checked = self.check_list(parts, &post, &call).and_then(|queue| {
+            self.remote(&post, notification.segment, &call)?;
+            Ok(queue)
+        });
+        let queue = match checked {
+            Ok(queue) => queue,
+            Err(status) => return self.to_the_dead(status, requests, &post),
+        };
         self.claim(queue, requests, &post)?;
         self.post_writes(queue, parts, &post, &call)?;
         self.at_peer(queue, &post, notification.segment, 0, &call, |import| {
@@ -226,9 +234,12 @@ impl Process {
 
     /// Several reads from one rank (§8.4.5).
     pub fn read_list(&self, parts: &[Part], post: Post) -> Result<()> {
-        let call = self.call();
-        let queue = self.check_list(parts, &post, &call)?;
-        self.claim(queue, parts.len() as u32, &post)?;
+        let (call, requests) = (self.call(), parts.len() as u32);
+        let queue = match self.check_list(parts, &post, &call) {
+            Ok(queue) => queue,
+            Err(status) => return self.to_the_dead(status, requests, &post),
+        };
+        self.claim(queue, requests, &post)?;
         for part in parts {
             let local = self
                 .segment(part.segment_local, &call)?
@@ -254,13 +265,15 @@ impl Process {
         if id >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
         }
-        let call = self.call();
-        let queue = self.check_list(parts, &post, &call)?;
+        let (call, requests) = (self.call(), parts.len() as u32);
         let word = self
             .words(segment_notification)?
             .word(id as usize)
             .map_err(from_engine)?;
-        let requests = parts.len() as u32;
+        let queue = match self.check_list(parts, &post, &call) {
+            Ok(queue) => queue,
+            Err(status) => return self.to_the_dead(status, requests, &post),
+        };
         self.claim(queue, requests, &post)?;
         let parts = parts.iter().map(|part| {
             let local = self
@@ -281,8 +294,8 @@ impl Process {
         // - as for `write`; the notification words stay mapped while the process is initialised.
         let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
         queue.posted_or_not(requests, requests);
-        refused?;
-        posted.map_err(from_engine)
+        let done = refused.and_then(|()| posted.map_err(from_engine));
+        done.or_else(|status| self.to_the_dead(status, 0, &post))
     }
 
     /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
@@ -503,8 +516,24 @@ impl Process {
             .map_err(from_engine)
     }
 
+    /// What has been refused with `status` is posted all the same, and fails, if that was for the rank's death: as in
+    /// [`at_peer`](Process::at_peer).
+    #[cold]
+    fn to_the_dead(&self, status: Status, requests: u32, post: &Post) -> Result<()> {
+        let rank = u32::from(post.rank);
+        let died = rank < self.world.size() && self.world.life(rank) == Life::Dead;
+        if status != Status::Error || !died {
+            return Err(status);
+        }
+        let queue = self.queue(post.queue)?;
+        self.claim(queue, requests, post)?;
+        queue.post_failed(requests, Error::RankDead(rank));
+        Ok(())
+    }
+
     /// Runs an operation at what the rank has registered under the name. Where that has been released, it looks once for what
-    /// may have been registered since. A refused operation gives the queue's places back.
+    /// may have been registered since. A refused operation gives the queue's places back. One to a process that has died is posted, and fails: programs
+    /// look for that where they wait (§8.5.3), as networks tell it.
     #[inline(always)]
     fn at_peer(
         &self,
@@ -530,11 +559,16 @@ impl Process {
                         again = true;
                         import = self.import(rank, id, call, deadline(post.timeout));
                     }
+                    Err(Error::PeerDead) => break Error::RankDead(rank),
                     Err(error) => break error,
                 },
                 Err(error) => break error,
             }
         };
+        if let Error::RankDead(_) = error {
+            queue.post_failed(requests, error);
+            return Ok(());
+        }
         queue.posted_or_not(requests, 0);
         Err(from_engine(error))
     }

@@ -301,6 +301,16 @@ impl Endpoint {
         }
     }
 
+    /// The `claimed` requests are posted, and have failed: the next drain tells.
+    #[cold]
+    pub fn post_failed(&self, claimed: u32, error: Error) {
+        self.failed.push(Completion {
+            context: 0,
+            result: Err(error),
+        });
+        self.posted_or_not(claimed, claimed);
+    }
+
     /// Requests posted since the last drain.
     pub fn posted(&self) -> u32 {
         (self.posted.look() & !DRAINING) as u32

@@ -20,6 +20,8 @@ laws! {
     slow_ones_end: "failure.repeated.slowly", "§5.5.1, §8.2, §10.2", 6,
         [gaspi_atomic_fetch_add, gaspi_write, gaspi_notify, gaspi_read, gaspi_connect, gaspi_state_vec_get] + needs_kill,
         "so do operations with 20 ms between two of them: within 10 s that is five hundred";
+    posted: "failure.posted", "§8.2.1, §8.5.3", 3, [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
+        "requests to a process that is known to be dead are posted, and the wait for them fails; a purged queue goes on";
     alternately: "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
         "a process that works on many in turn is told of the one that was killed, whichever of them that is";
 }
@@ -127,7 +129,12 @@ fn repeated(ctx: &Ctx, operations: &[Operation], rest: u64) -> Verdict {
             continue;
         }
         let (start, mut count) = (Instant::now(), 0u64);
-        while !is_error(once(*operation, to)) {
+        // Who posts seldom looks at the queue each time.
+        let fails = || match once(*operation, to) {
+            SUCCESS if rest > 0 => is_error(c!(gaspi_wait(QUEUE, BLOCK))),
+            code => is_error(code),
+        };
+        while !fails() {
             count += 1;
             ensure!(
                 (rest == 0 || count < FEW) && start.elapsed().as_secs() < FOREVER,
@@ -153,6 +160,34 @@ fn slow_ones_end(ctx: &Ctx) -> Verdict {
     let [write, _, notify, read, ..] = posts();
     let connect: Operation = |to| c!(gaspi_connect(to, BLOCK));
     repeated(ctx, &[fetch_add, write, notify, read, connect], PAUSE)
+}
+
+fn posted(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    ctx.sync();
+    if ctx.rank == 1 {
+        ctx.dies();
+    }
+    let mut states = vec![9i32; ctx.size as usize];
+    crate::kit::until_ok("the death to be known", || {
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        Ok(states[1] == 1)
+    })?;
+    if ctx.rank == 2 {
+        ensure_eq!(notified(0, 5)?, 8, "what comes after the failure");
+        return Ok(());
+    }
+    for operation in posts() {
+        ok!(gaspi_write(0, 0, 2, 0, 8, 8, QUEUE, LONG));
+        ensure_eq!(operation(1), SUCCESS, "what is posted to the dead");
+        let code = c!(gaspi_wait(QUEUE, LONG));
+        ensure!(is_error(code), "the wait gave {}", code_name(code));
+        ok!(gaspi_queue_purge(QUEUE, LONG));
+    }
+    memory.set(0, 7);
+    ok!(gaspi_write_notify(0, 0, 2, 0, 16, 8, 5, 8, QUEUE, LONG));
+    flush(QUEUE)
 }
 
 fn alternately(ctx: &Ctx) -> Verdict {
