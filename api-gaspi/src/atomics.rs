@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use unipgas_core::imports::Imported;
 use unipgas_core::op::Remote;
-use unipgas_core::world::Imported;
 use unipgas_core::{AtomicOp, Error};
 
 use crate::process::{Process, deadline};

@@ -8,12 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::awaited::Unfinished;
 use unipgas_core::calls::Call;
+use unipgas_core::imports::{Imported, Imports};
 use unipgas_core::job::Job;
 use unipgas_core::limbo::Limbo;
 use unipgas_core::pace::Pace;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
-use unipgas_core::world::{Imported, Imports};
 use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
 
 use crate::atomics::{Asked, Place};

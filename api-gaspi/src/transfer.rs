@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use unipgas_core::calls::Call;
+use unipgas_core::imports::Imported;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Life;
-use unipgas_core::world::Imported;
 use unipgas_core::{Endpoint, Error, Posting};
 
 use crate::process::{Process, deadline};

@@ -275,7 +275,7 @@ mod tests {
                 ("bare/central", 0.3),
                 ("bare/flags", 0.2),
                 ("core", 0.23),
-                ("gaspi", 0.25),
+                ("gaspi", 0.27),
             ],
         );
         assert_eq!(of(&r, "core").limit, Some(0.2));

@@ -3,6 +3,8 @@
 pub mod central;
 pub mod directory;
 pub mod group;
+pub mod imports;
+mod lives;
 mod look;
 mod replacement;
 pub mod schedule;

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::directory::incarnation_word;
+use super::lives::HEALTHY;
 use super::look::Sought;
-use super::world::{HEALTHY, PeerPlace, World};
+use super::world::{PeerPlace, World};
 use crate::{Deadline, Error, Result};
 
 impl World {

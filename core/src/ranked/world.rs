@@ -1,80 +1,30 @@
 //! Processes with ranks: how a rank finds another one's memory, and what it knows of the others' lives.
 
-use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::time::{Duration, Instant};
 
-use bytemuck::Zeroable;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
-use super::look::{Look, Looks, Sought};
-use crate::bundle::{Address, BUNDLE_LEN, Bundle, RegionKey};
+use super::imports::Imports;
+use super::lives::HEALTHY;
+use super::look::{Look, Looks};
+use crate::bundle::{Address, Bundle, RegionKey};
 use crate::calls::Call;
-use crate::directory::{
-    Directory, GROUP_PLACES, GROUPS, GroupEntry, Listed, REGION_IDS, RegionEntry, read_listed,
-    region_entry, visibility_word,
-};
+use crate::directory::{Directory, Listed, read_listed};
 use crate::engine::{Connection, Engine};
 use crate::interrupt;
-use crate::job::{Job, RankState};
+use crate::job::Job;
 use crate::limbo::{Limbo, Reader};
 use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
-const LOOK: Duration = Duration::from_millis(20);
-const LOOK_EACH: Duration = Duration::from_micros(100);
-const LOOK_LATEST: Duration = Duration::from_millis(500);
-/// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
-const GRACE: Duration = Duration::from_secs(1);
 /// How long a rank that has just answered has for it to answer again, whatever the deadline.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
-/// A divisor of [`GROUP_PLACES`].
-const GROUPS_AT_ONCE: usize = 16;
-const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
 /// How long an end may go unnoticed here once the memory has gone.
 const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
-
-pub(super) const HEALTHY: u8 = 0;
-const LEFT: u8 = 1;
-const DEAD: u8 = 2;
-
-/// A pair of regions that a peer has listed under a number.
-#[derive(Debug, Clone)]
-pub struct Imported {
-    /// The data.
-    pub data: RemoteRegion,
-    /// The notification words that belong to it.
-    pub notices: RemoteRegion,
-}
-
-type ImportTable = [AtomicPtr<Imported>; REGION_IDS];
-
-/// What has been imported so far, by rank and number. A rank that is never talked to costs a pointer. Interfaces keep a clone at
-/// hand: the way to a region is a chain of loads, and each link counts on the fast path.
-#[derive(Clone)]
-pub struct Imports(Arc<[AtomicPtr<ImportTable>]>);
-
-impl Imports {
-    /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
-    ///
-    /// # Safety
-    /// The result is used in one [call](Call), which has begun, or before the end of a [`Posting`](crate::Posting) of an
-    /// endpoint that [`World::read_by`] knows, and the world is alive for as long.
-    #[inline(always)]
-    pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
-        let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
-        if table.is_null() || id >= REGION_IDS {
-            return None;
-        }
-        // SAFETY:
-        // - tables are freed with the world only, and imports not before the call is over in which they were found; `id` is in range.
-        unsafe { (*table)[id].load(Ordering::Acquire).as_ref() }
-    }
-}
 
 /// What this process knows of a rank that it talks to.
 #[derive(Default)]
@@ -87,8 +37,8 @@ pub(super) struct PeerPlace {
 
 /// One rank's view of its job.
 pub struct World {
-    engine: Engine,
-    job: Job,
+    pub(super) engine: Engine,
+    pub(super) job: Job,
     life_cycle: u32,
     /// Counted among those of this process.
     joined: bool,
@@ -100,17 +50,17 @@ pub struct World {
     pub(super) lives: Box<[AtomicU8]>,
     /// Ranks that the program has been told to be dead.
     pub(super) shown: Box<[AtomicBool]>,
-    imports: Imports,
+    pub(super) imports: Imports,
     /// The library's own traffic.
     service: Endpoint,
     /// What calls may still be reading.
     limbo: Limbo,
-    deaths_seen: AtomicU32,
-    changes_seen: AtomicU32,
+    pub(super) deaths_seen: AtomicU32,
+    pub(super) changes_seen: AtomicU32,
     /// Deaths known, and how many of them the program has been told.
-    deaths: AtomicU32,
-    acknowledged: AtomicU32,
-    last_look: Mutex<Instant>,
+    pub(super) deaths: AtomicU32,
+    pub(super) acknowledged: AtomicU32,
+    pub(super) last_look: Mutex<Instant>,
     /// In directories.
     pub(super) looks: Looks,
 }
@@ -161,7 +111,7 @@ impl World {
             peers: (0..ranks).map(|_| OnceBox::new()).collect(),
             lives: (0..ranks).map(|_| AtomicU8::new(HEALTHY)).collect(),
             shown: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
-            imports: Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect()),
+            imports: Imports::of(ranks),
             service,
             limbo: Limbo::of_threads(),
             deaths_seen: AtomicU32::new(0),
@@ -268,7 +218,7 @@ impl World {
         }))
     }
 
-    fn connection(&self, rank: u32) -> Option<Connection> {
+    pub(super) fn connection(&self, rank: u32) -> Option<Connection> {
         let place = self.peers.get(rank as usize)?.get()?;
         place.lock().connection.clone()
     }
@@ -289,7 +239,7 @@ impl World {
     }
 
     /// A peer that has gone is named by its rank.
-    fn blame(&self, rank: u32, error: Error) -> Error {
+    pub(super) fn blame(&self, rank: u32, error: Error) -> Error {
         if error == Error::PeerDead {
             self.look(true);
             Error::RankDead(rank)
@@ -338,7 +288,7 @@ impl World {
         &self.service
     }
 
-    fn read_entry<T: Listed>(
+    pub(super) fn read_entry<T: Listed>(
         &self,
         look: &mut Look,
         rank: u32,
@@ -365,24 +315,6 @@ impl World {
         self.look(false);
     }
 
-    /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
-    /// Errors: [`Error::StaleRegion`] if there is nothing; those of [`World::import`].
-    #[inline]
-    pub fn imported<'a>(
-        &'a self,
-        rank: u32,
-        id: usize,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Result<&'a Imported> {
-        // SAFETY:
-        // - the result borrows self and the call.
-        match unsafe { self.imports.get(rank, id) } {
-            Some(import) => Ok(import),
-            None => self.import(rank, id, call, deadline),
-        }
-    }
-
     /// Frees something that nobody finds any more, when the calls that may be reading it are over. `weight`: its share of what is worth a
     /// look at them.
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
@@ -394,127 +326,6 @@ impl World {
         self.limbo.read_by(reader);
     }
 
-    /// What has been imported, to be kept at hand.
-    pub fn imports(&self) -> Imports {
-        self.imports.clone()
-    }
-
-    /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
-    /// something new. Errors: [`Error::Timeout`] where the rank has to answer, over a network, and has not: the next call goes on with what
-    /// it has been asked for.
-    #[cold]
-    pub fn import<'a>(
-        &'a self,
-        rank: u32,
-        id: usize,
-        _call: &'a Call,
-        deadline: Deadline,
-    ) -> Result<&'a Imported> {
-        if id >= REGION_IDS {
-            return Err(Error::StaleRegion);
-        }
-        let incarnation = self.incarnation_of(rank);
-        let found = self.look_for(rank, Sought::Region(id), deadline, |look, deadline| {
-            self.find_region(look, rank, id, deadline).map(Some)
-        })?;
-        let fresh = Box::into_raw(Box::new(found.ok_or(Error::StaleRegion)?));
-        let old = self.table(rank)[id].swap(fresh, Ordering::AcqRel);
-        if !old.is_null() {
-            // SAFETY:
-            // - came from Box::into_raw above, and the swap gave it to this thread alone.
-            let old = unsafe { Box::from_raw(old) };
-            self.limbo.retire(old, 1);
-        }
-        if self.incarnation_of(rank) != incarnation {
-            // Of the process before: nobody may find it any more.
-            let gone = self.forget(rank).into_iter();
-            gone.for_each(|one| self.limbo.retire(one, 1));
-            return Err(Error::RankDead(rank));
-        }
-        // SAFETY:
-        // - just made; kept until the call is over.
-        Ok(unsafe { &*fresh })
-    }
-
-    /// Errors: [`Error::StaleRegion`]: it lists nothing for this process.
-    fn find_region(
-        &self,
-        look: &mut Look,
-        rank: u32,
-        id: usize,
-        deadline: Deadline,
-    ) -> Result<Imported> {
-        let entry: Option<RegionEntry> = self.read_entry(look, rank, region_entry(id), deadline)?;
-        let mut bits = 0u64;
-        let me = self.rank() as usize;
-        let visible = visibility_word(id, me, self.peers.len());
-        self.read(
-            look,
-            rank,
-            visible,
-            bytemuck::bytes_of_mut(&mut bits),
-            deadline,
-        )?;
-        let entry = entry
-            .filter(|_| bits & (1 << (me % 64)) != 0)
-            .ok_or(Error::StaleRegion)?;
-        let connection = self.connect_within(rank, deadline)?;
-        let import = |bytes: &[u8; BUNDLE_LEN]| {
-            connection
-                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
-                .map_err(|e| self.blame(rank, e))
-        };
-        Ok(Imported {
-            data: import(&entry.data)?,
-            notices: import(&entry.notices)?,
-        })
-    }
-
-    /// From now on nothing is found that has been imported from `rank`; to be [retired](World::retire), where memory may be released.
-    pub fn forget(&self, rank: u32) -> Vec<Box<dyn Send>> {
-        // SAFETY:
-        // - null, or a table, which is freed with the world only.
-        let table = unsafe {
-            self.imports.0[rank as usize]
-                .load(Ordering::Acquire)
-                .as_ref()
-        };
-        let places = table.into_iter().flatten();
-        let taken = places.filter_map(|place| {
-            let old = place.swap(null_mut(), Ordering::AcqRel);
-            // SAFETY:
-            // - came from Box::into_raw in `import`, and the swap gave it to this thread alone.
-            (!old.is_null()).then(|| unsafe { Box::from_raw(old) } as Box<dyn Send>)
-        });
-        taken.collect()
-    }
-
-    fn table(&self, rank: u32) -> &ImportTable {
-        let place = &self.imports.0[rank as usize];
-        let table = place.load(Ordering::Acquire);
-        if !table.is_null() {
-            // SAFETY:
-            // - leaked until the world is dropped.
-            return unsafe { &*table };
-        }
-        let fresh = Box::into_raw(Box::new(std::array::from_fn(
-            |_| AtomicPtr::new(null_mut()),
-        )));
-        match place.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY:
-            // - just made, and leaked until the world is dropped.
-            Ok(_) => unsafe { &*fresh },
-            Err(other) => {
-                // SAFETY:
-                // - `fresh` has not been shared; `other` is the table that won.
-                unsafe {
-                    drop(Box::from_raw(fresh));
-                    &*other
-                }
-            }
-        }
-    }
-
     pub(super) fn gone_or_stale(&self, rank: u32, error: Error) -> Error {
         if error == Error::StaleRegion {
             // A directory goes only with its process.
@@ -524,200 +335,6 @@ impl World {
             }
         }
         self.blame(rank, error)
-    }
-
-    /// The arena that `rank` has listed for the group `name`, if it has. The deadline is as for [`World::import`].
-    pub fn find_group(
-        &self,
-        rank: u32,
-        name: [u64; 2],
-        deadline: Deadline,
-    ) -> Result<Option<RemoteRegion>> {
-        self.look_for(rank, Sought::Group(name), deadline, |look, deadline| {
-            self.find_arena(look, rank, name, deadline)
-        })
-    }
-
-    fn find_arena(
-        &self,
-        look: &mut Look,
-        rank: u32,
-        name: [u64; 2],
-        deadline: Deadline,
-    ) -> Result<Option<RemoteRegion>> {
-        const EACH: usize = size_of::<GroupEntry>();
-        for first in (0..GROUP_PLACES).step_by(GROUPS_AT_ONCE) {
-            let mut seen = [GroupEntry::zeroed(); GROUPS_AT_ONCE];
-            let at = GROUPS + first * EACH;
-            self.read(
-                look,
-                rank,
-                at,
-                bytemuck::cast_slice_mut(&mut seen),
-                deadline,
-            )?;
-            // The lowest free place is taken first: those behind one that has never been used have not been, either.
-            let used = seen.iter().take_while(|entry| entry.was_used()).count();
-            for nth in (0..used).filter(|nth| seen[*nth].may_be(name)) {
-                let entry: Option<GroupEntry> =
-                    self.read_entry(look, rank, at + nth * EACH, deadline)?;
-                if let Some(entry) = entry.filter(|entry| entry.name == name) {
-                    let key = RegionKey::from_bytes(&entry.arena)?;
-                    let connection = self.connect_within(rank, deadline)?;
-                    let imported = connection.import_within(&key, deadline);
-                    return imported.map(Some).map_err(|e| self.blame(rank, e));
-                }
-            }
-            if used < GROUPS_AT_ONCE {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
-    fn look(&self, thoroughly: bool) {
-        let deaths = self.job.deaths();
-        let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
-        if !news && !thoroughly {
-            let Some(mut last) = self.last_look.try_lock() else {
-                return;
-            };
-            let pause = LOOK.max(LOOK_EACH * self.size()).min(LOOK_LATEST);
-            if last.elapsed() < pause {
-                return;
-            }
-            *last = Instant::now();
-        }
-        let bootstrap = self.job.bootstrap();
-        bootstrap.look();
-        if !bootstrap.launcher_lives() {
-            // Without its launcher a job has nobody who ends it: as under mpirun, its processes go too.
-            tracing::error!("the launcher has ended: so does this process");
-            let _ = rustix::process::kill_process(
-                rustix::process::getpid(),
-                rustix::process::Signal::TERM,
-            );
-        }
-        // Counted before the states are read: what changes meanwhile is seen the next time.
-        let changes = bootstrap.changes();
-        let changed = self.changes_seen.load(Ordering::Acquire) != changes;
-        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
-            let connection = self.connection(rank);
-            if changed || connection.is_some() {
-                self.look_at(rank, connection.as_ref());
-            }
-        }
-        self.changes_seen.store(changes, Ordering::Release);
-    }
-
-    fn look_at(&self, rank: u32, connection: Option<&Connection>) {
-        let place = &self.lives[rank as usize];
-        if place.load(Ordering::Acquire) == DEAD {
-            return;
-        }
-        let seen = connection.map_or(Life::Alive, Connection::life);
-        // The state is that of the process that is there now.
-        let told = match self.check_incarnation(rank) {
-            Ok(()) => self.job.bootstrap().state(rank).ok(),
-            Err(_) => Some(RankState::Dead),
-        };
-        let life = match (seen, told) {
-            (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
-            (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
-            _ => HEALTHY,
-        };
-        if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
-            self.deaths.fetch_add(1, Ordering::AcqRel);
-            tracing::warn!(rank, "a rank has died");
-        }
-    }
-
-    /// What is known of a rank's life.
-    pub fn life(&self, rank: u32) -> Life {
-        match self
-            .lives
-            .get(rank as usize)
-            .map(|life| life.load(Ordering::Acquire))
-        {
-            Some(HEALTHY) => Life::Alive,
-            Some(LEFT) => Life::Left,
-            _ => Life::Dead,
-        }
-    }
-
-    /// Looks at the life of one rank now.
-    pub fn lives_now(&self, rank: u32) -> Life {
-        self.look(true);
-        self.life(rank)
-    }
-
-    /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
-    pub fn lives(&self) -> Vec<Life> {
-        self.look(true);
-        let known = self.deaths.load(Ordering::Acquire);
-        self.acknowledged.store(known, Ordering::Release);
-        let told = |rank| {
-            let life = self.life(rank);
-            if life == Life::Dead {
-                self.shown[rank as usize].store(true, Ordering::Release);
-            }
-            life
-        };
-        (0..self.size()).map(told).collect()
-    }
-
-    /// Looks at the lives of the ranks if the launcher has seen another one die. Asks only what costs nothing.
-    #[inline]
-    pub fn look_at_news(&self) {
-        if self.job.deaths() != self.deaths_seen.load(Ordering::Relaxed) {
-            self.look(false);
-        }
-    }
-
-    /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].
-    pub fn check_anyone(&self) -> Result<()> {
-        self.look(false);
-        if self.deaths.load(Ordering::Acquire) == self.acknowledged.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let dead = self
-            .lives
-            .iter()
-            .position(|life| life.load(Ordering::Acquire) == DEAD);
-        Err(Error::RankDead(dead.unwrap_or_default() as u32))
-    }
-
-    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago. `since`: as for
-    /// [`World::check_ranks`].
-    pub fn check_company(&self, since: &mut Option<Instant>) -> Result<()> {
-        self.check_anyone()?;
-        let mut others = (0..self.size()).filter(|rank| *rank != self.rank());
-        let Some(first) = others.clone().next() else {
-            return Ok(());
-        };
-        if others.any(|rank| self.life(rank) == Life::Alive) {
-            return Ok(());
-        }
-        self.check_ranks(&[first], since)
-    }
-
-    /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
-    /// notice (start with `None`).
-    pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {
-        self.look(false);
-        for rank in ranks {
-            match self.life(*rank) {
-                Life::Alive => {}
-                Life::Dead => return Err(Error::RankDead(*rank)),
-                Life::Left => {
-                    if since.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                        return Err(Error::RankDead(*rank));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Leaves the job properly. The world is of no further use.
@@ -736,24 +353,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for place in &*self.imports.0 {
-            // A clone of the imports that outlives the world finds nothing.
-            let table = place.swap(null_mut(), Ordering::AcqRel);
-            if table.is_null() {
-                continue;
-            }
-            // SAFETY:
-            // - tables and imports came from Box::into_raw, and nobody else has a reference to the world any more.
-            unsafe {
-                for import in &*table {
-                    let import = import.load(Ordering::Acquire);
-                    if !import.is_null() {
-                        drop(Box::from_raw(import));
-                    }
-                }
-                drop(Box::from_raw(table));
-            }
-        }
+        self.imports.free();
     }
 }
 

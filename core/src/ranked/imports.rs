@@ -1,0 +1,274 @@
+//! What a process has imported from the others: their regions by number, and the arenas of groups.
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use bytemuck::Zeroable;
+
+use super::look::{Look, Sought};
+use super::world::World;
+use crate::bundle::{BUNDLE_LEN, RegionKey};
+use crate::calls::Call;
+use crate::directory::{
+    GROUP_PLACES, GROUPS, GroupEntry, REGION_IDS, RegionEntry, region_entry, visibility_word,
+};
+use crate::region::RemoteRegion;
+use crate::{Deadline, Error, Result};
+
+/// A divisor of [`GROUP_PLACES`].
+const GROUPS_AT_ONCE: usize = 16;
+const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
+
+/// A pair of regions that a peer has listed under a number.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    /// The data.
+    pub data: RemoteRegion,
+    /// The notification words that belong to it.
+    pub notices: RemoteRegion,
+}
+
+type ImportTable = [AtomicPtr<Imported>; REGION_IDS];
+
+/// What has been imported so far, by rank and number. A rank that is never talked to costs a pointer. Interfaces keep a clone at
+/// hand: the way to a region is a chain of loads, and each link counts on the fast path.
+#[derive(Clone)]
+pub struct Imports(Arc<[AtomicPtr<ImportTable>]>);
+
+impl Imports {
+    /// Nothing yet, of so many ranks.
+    pub(super) fn of(ranks: usize) -> Self {
+        Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect())
+    }
+
+    /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
+    ///
+    /// # Safety
+    /// The result is used in one [call](Call), which has begun, or before the end of a [`Posting`](crate::Posting) of an
+    /// endpoint that [`World::read_by`] knows, and the world is alive for as long.
+    #[inline(always)]
+    pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
+        let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
+        if table.is_null() || id >= REGION_IDS {
+            return None;
+        }
+        // SAFETY:
+        // - tables are freed with the world only, and imports not before the call is over in which they were found; `id` is in range.
+        unsafe { (*table)[id].load(Ordering::Acquire).as_ref() }
+    }
+}
+
+impl World {
+    /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
+    /// Errors: [`Error::StaleRegion`] if there is nothing; those of [`World::import`].
+    #[inline]
+    pub fn imported<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        call: &'a Call,
+        deadline: Deadline,
+    ) -> Result<&'a Imported> {
+        // SAFETY:
+        // - the result borrows self and the call.
+        match unsafe { self.imports.get(rank, id) } {
+            Some(import) => Ok(import),
+            None => self.import(rank, id, call, deadline),
+        }
+    }
+
+    /// What has been imported, to be kept at hand.
+    pub fn imports(&self) -> Imports {
+        self.imports.clone()
+    }
+
+    /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
+    /// something new. Errors: [`Error::Timeout`] where the rank has to answer, over a network, and has not: the next call goes on with what
+    /// it has been asked for.
+    #[cold]
+    pub fn import<'a>(
+        &'a self,
+        rank: u32,
+        id: usize,
+        _call: &'a Call,
+        deadline: Deadline,
+    ) -> Result<&'a Imported> {
+        if id >= REGION_IDS {
+            return Err(Error::StaleRegion);
+        }
+        let incarnation = self.incarnation_of(rank);
+        let found = self.look_for(rank, Sought::Region(id), deadline, |look, deadline| {
+            self.find_region(look, rank, id, deadline).map(Some)
+        })?;
+        let fresh = Box::into_raw(Box::new(found.ok_or(Error::StaleRegion)?));
+        let old = self.table(rank)[id].swap(fresh, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY:
+            // - came from Box::into_raw above, and the swap gave it to this thread alone.
+            let old = unsafe { Box::from_raw(old) };
+            self.retire(old, 1);
+        }
+        if self.incarnation_of(rank) != incarnation {
+            // Of the process before: nobody may find it any more.
+            let gone = self.forget(rank).into_iter();
+            gone.for_each(|one| self.retire(one, 1));
+            return Err(Error::RankDead(rank));
+        }
+        // SAFETY:
+        // - just made; kept until the call is over.
+        Ok(unsafe { &*fresh })
+    }
+
+    /// Errors: [`Error::StaleRegion`]: it lists nothing for this process.
+    fn find_region(
+        &self,
+        look: &mut Look,
+        rank: u32,
+        id: usize,
+        deadline: Deadline,
+    ) -> Result<Imported> {
+        let entry: Option<RegionEntry> = self.read_entry(look, rank, region_entry(id), deadline)?;
+        let mut bits = 0u64;
+        let me = self.rank() as usize;
+        let visible = visibility_word(id, me, self.size() as usize);
+        self.read(
+            look,
+            rank,
+            visible,
+            bytemuck::bytes_of_mut(&mut bits),
+            deadline,
+        )?;
+        let entry = entry
+            .filter(|_| bits & (1 << (me % 64)) != 0)
+            .ok_or(Error::StaleRegion)?;
+        let connection = self.connect_within(rank, deadline)?;
+        let import = |bytes: &[u8; BUNDLE_LEN]| {
+            connection
+                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
+                .map_err(|e| self.blame(rank, e))
+        };
+        Ok(Imported {
+            data: import(&entry.data)?,
+            notices: import(&entry.notices)?,
+        })
+    }
+
+    /// From now on nothing is found that has been imported from `rank`; to be [retired](World::retire), where memory may be released.
+    pub fn forget(&self, rank: u32) -> Vec<Box<dyn Send>> {
+        // SAFETY:
+        // - null, or a table, which is freed with the world only.
+        let table = unsafe {
+            self.imports.0[rank as usize]
+                .load(Ordering::Acquire)
+                .as_ref()
+        };
+        let places = table.into_iter().flatten();
+        let taken = places.filter_map(|place| {
+            let old = place.swap(null_mut(), Ordering::AcqRel);
+            // SAFETY:
+            // - came from Box::into_raw in `import`, and the swap gave it to this thread alone.
+            (!old.is_null()).then(|| unsafe { Box::from_raw(old) } as Box<dyn Send>)
+        });
+        taken.collect()
+    }
+
+    fn table(&self, rank: u32) -> &ImportTable {
+        let place = &self.imports.0[rank as usize];
+        let table = place.load(Ordering::Acquire);
+        if !table.is_null() {
+            // SAFETY:
+            // - leaked until the world is dropped.
+            return unsafe { &*table };
+        }
+        let fresh = Box::into_raw(Box::new(std::array::from_fn(
+            |_| AtomicPtr::new(null_mut()),
+        )));
+        match place.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY:
+            // - just made, and leaked until the world is dropped.
+            Ok(_) => unsafe { &*fresh },
+            Err(other) => {
+                // SAFETY:
+                // - `fresh` has not been shared; `other` is the table that won.
+                unsafe {
+                    drop(Box::from_raw(fresh));
+                    &*other
+                }
+            }
+        }
+    }
+
+    /// The arena that `rank` has listed for the group `name`, if it has. The deadline is as for [`World::import`].
+    pub fn find_group(
+        &self,
+        rank: u32,
+        name: [u64; 2],
+        deadline: Deadline,
+    ) -> Result<Option<RemoteRegion>> {
+        self.look_for(rank, Sought::Group(name), deadline, |look, deadline| {
+            self.find_arena(look, rank, name, deadline)
+        })
+    }
+
+    fn find_arena(
+        &self,
+        look: &mut Look,
+        rank: u32,
+        name: [u64; 2],
+        deadline: Deadline,
+    ) -> Result<Option<RemoteRegion>> {
+        const EACH: usize = size_of::<GroupEntry>();
+        for first in (0..GROUP_PLACES).step_by(GROUPS_AT_ONCE) {
+            let mut seen = [GroupEntry::zeroed(); GROUPS_AT_ONCE];
+            let at = GROUPS + first * EACH;
+            self.read(
+                look,
+                rank,
+                at,
+                bytemuck::cast_slice_mut(&mut seen),
+                deadline,
+            )?;
+            // The lowest free place is taken first: those behind one that has never been used have not been, either.
+            let used = seen.iter().take_while(|entry| entry.was_used()).count();
+            for nth in (0..used).filter(|nth| seen[*nth].may_be(name)) {
+                let entry: Option<GroupEntry> =
+                    self.read_entry(look, rank, at + nth * EACH, deadline)?;
+                if let Some(entry) = entry.filter(|entry| entry.name == name) {
+                    let key = RegionKey::from_bytes(&entry.arena)?;
+                    let connection = self.connect_within(rank, deadline)?;
+                    let imported = connection.import_within(&key, deadline);
+                    return imported.map(Some).map_err(|e| self.blame(rank, e));
+                }
+            }
+            if used < GROUPS_AT_ONCE {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Imports {
+    /// What has been imported goes with the world.
+    pub(super) fn free(&self) {
+        for place in &*self.0 {
+            // A clone of the imports that outlives the world finds nothing.
+            let table = place.swap(null_mut(), Ordering::AcqRel);
+            if table.is_null() {
+                continue;
+            }
+            // SAFETY:
+            // - tables and imports came from Box::into_raw, and nobody else has a reference to the world any more.
+            unsafe {
+                for import in &*table {
+                    let import = import.load(Ordering::Acquire);
+                    if !import.is_null() {
+                        drop(Box::from_raw(import));
+                    }
+                }
+                drop(Box::from_raw(table));
+            }
+        }
+    }
+}

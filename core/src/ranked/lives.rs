@@ -1,0 +1,168 @@
+//! What a process knows of the lives of the others.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::world::World;
+use crate::engine::Connection;
+use crate::job::RankState;
+use crate::transport::Life;
+use crate::{Error, Result};
+
+/// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOK_EACH: Duration = Duration::from_micros(100);
+const LOOK_LATEST: Duration = Duration::from_millis(500);
+/// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
+const GRACE: Duration = Duration::from_secs(1);
+
+pub(super) const HEALTHY: u8 = 0;
+const LEFT: u8 = 1;
+const DEAD: u8 = 2;
+
+impl World {
+    /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
+    pub(super) fn look(&self, thoroughly: bool) {
+        let deaths = self.job.deaths();
+        let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
+        if !news && !thoroughly {
+            let Some(mut last) = self.last_look.try_lock() else {
+                return;
+            };
+            let pause = LOOK.max(LOOK_EACH * self.size()).min(LOOK_LATEST);
+            if last.elapsed() < pause {
+                return;
+            }
+            *last = Instant::now();
+        }
+        let bootstrap = self.job.bootstrap();
+        bootstrap.look();
+        if !bootstrap.launcher_lives() {
+            // Without its launcher a job has nobody who ends it: as under mpirun, its processes go too.
+            tracing::error!("the launcher has ended: so does this process");
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::TERM,
+            );
+        }
+        // Counted before the states are read: what changes meanwhile is seen the next time.
+        let changes = bootstrap.changes();
+        let changed = self.changes_seen.load(Ordering::Acquire) != changes;
+        for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            let connection = self.connection(rank);
+            if changed || connection.is_some() {
+                self.look_at(rank, connection.as_ref());
+            }
+        }
+        self.changes_seen.store(changes, Ordering::Release);
+    }
+
+    fn look_at(&self, rank: u32, connection: Option<&Connection>) {
+        let place = &self.lives[rank as usize];
+        if place.load(Ordering::Acquire) == DEAD {
+            return;
+        }
+        let seen = connection.map_or(Life::Alive, Connection::life);
+        // The state is that of the process that is there now.
+        let told = match self.check_incarnation(rank) {
+            Ok(()) => self.job.bootstrap().state(rank).ok(),
+            Err(_) => Some(RankState::Dead),
+        };
+        let life = match (seen, told) {
+            (Life::Dead, _) | (_, Some(RankState::Dead)) => DEAD,
+            (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
+            _ => HEALTHY,
+        };
+        if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
+            self.deaths.fetch_add(1, Ordering::AcqRel);
+            tracing::warn!(rank, "a rank has died");
+        }
+    }
+
+    /// What is known of a rank's life.
+    pub fn life(&self, rank: u32) -> Life {
+        match self
+            .lives
+            .get(rank as usize)
+            .map(|life| life.load(Ordering::Acquire))
+        {
+            Some(HEALTHY) => Life::Alive,
+            Some(LEFT) => Life::Left,
+            _ => Life::Dead,
+        }
+    }
+
+    /// Looks at the life of one rank now.
+    pub fn lives_now(&self, rank: u32) -> Life {
+        self.look(true);
+        self.life(rank)
+    }
+
+    /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
+    pub fn lives(&self) -> Vec<Life> {
+        self.look(true);
+        let known = self.deaths.load(Ordering::Acquire);
+        self.acknowledged.store(known, Ordering::Release);
+        let told = |rank| {
+            let life = self.life(rank);
+            if life == Life::Dead {
+                self.shown[rank as usize].store(true, Ordering::Release);
+            }
+            life
+        };
+        (0..self.size()).map(told).collect()
+    }
+
+    /// Looks at the lives of the ranks if the launcher has seen another one die. Asks only what costs nothing.
+    #[inline]
+    pub fn look_at_news(&self) {
+        if self.job.deaths() != self.deaths_seen.load(Ordering::Relaxed) {
+            self.look(false);
+        }
+    }
+
+    /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].
+    pub fn check_anyone(&self) -> Result<()> {
+        self.look(false);
+        if self.deaths.load(Ordering::Acquire) == self.acknowledged.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let dead = self
+            .lives
+            .iter()
+            .position(|life| life.load(Ordering::Acquire) == DEAD);
+        Err(Error::RankDead(dead.unwrap_or_default() as u32))
+    }
+
+    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago. `since`: as for
+    /// [`World::check_ranks`].
+    pub fn check_company(&self, since: &mut Option<Instant>) -> Result<()> {
+        self.check_anyone()?;
+        let mut others = (0..self.size()).filter(|rank| *rank != self.rank());
+        let Some(first) = others.clone().next() else {
+            return Ok(());
+        };
+        if others.any(|rank| self.life(rank) == Life::Alive) {
+            return Ok(());
+        }
+        self.check_ranks(&[first], since)
+    }
+
+    /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
+    /// notice (start with `None`).
+    pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {
+        self.look(false);
+        for rank in ranks {
+            match self.life(*rank) {
+                Life::Alive => {}
+                Life::Dead => return Err(Error::RankDead(*rank)),
+                Life::Left => {
+                    if since.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                        return Err(Error::RankDead(*rank));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
