@@ -272,7 +272,38 @@ impl Process {
         }
     }
 
-    /// Ends when every member has called it (§11.2.1). Errors: [`Status::Timeout`]: call again to go on; [`Status::ErrActiveColl`].
+    /// As [`with_group`](Process::with_group), when no other thread is in the same operation of the group any more: undefined by the text
+    /// (§11.2.1), but programs do it, with as many calls everywhere.
+    #[inline]
+    fn in_turn<R>(
+        &self,
+        group: u8,
+        deadline: Deadline,
+        mut work: impl FnMut(&Group, Call) -> unipgas_core::Result<R>,
+    ) -> Result<R> {
+        match self.with_group(group, &mut work) {
+            Err(Status::ErrActiveColl) => self.after_others(group, deadline, work),
+            done => done,
+        }
+    }
+
+    #[cold]
+    fn after_others<R>(
+        &self,
+        group: u8,
+        deadline: Deadline,
+        mut work: impl FnMut(&Group, Call) -> unipgas_core::Result<R>,
+    ) -> Result<R> {
+        let waited = self.world.engine().wait(deadline, &mut self.watch(), || {
+            match self.with_group(group, &mut work) {
+                Err(Status::ErrActiveColl) => Ok(None),
+                done => Ok(Some(done)),
+            }
+        });
+        waited.map_err(from_engine)?
+    }
+
+    /// Ends when every member has called it (§11.2.1). Errors: [`Status::Timeout`]: call again to go on.
     #[inline]
     pub fn barrier(&self, group: u8, timeout: u64) -> Result<()> {
         self.barrier_until(group, deadline(timeout))
@@ -280,7 +311,9 @@ impl Process {
 
     #[inline]
     pub(crate) fn barrier_until(&self, group: u8, deadline: Deadline) -> Result<()> {
-        self.with_group(group, |group, call| group.barrier_in(call, deadline))
+        self.in_turn(group, deadline, |group, call| {
+            group.barrier_in(call, deadline)
+        })
     }
 
     /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
@@ -371,7 +404,7 @@ impl Process {
         deadline: Deadline,
         combine: &mut Combine<'_>,
     ) -> Result<()> {
-        self.with_group(group, |group, call| {
+        self.in_turn(group, deadline, |group, call| {
             group.all_reduce_in(call, send, receive, combine, deadline)
         })
     }

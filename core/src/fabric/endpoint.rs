@@ -317,8 +317,8 @@ impl Endpoint {
     }
 
     /// Waits until everything posted so far is complete, then frees its places. One thread at a time; posting waits meanwhile.
-    /// Errors: [`Error::Timeout`]; the first failure of a request, after which the queue's state is undefined until
-    /// [`purge`](Endpoint::purge) (GASPI 17.1 §8.2.3).
+    /// Errors: [`Error::Timeout`]; the failure of a request, each in a call of its own, after which the queue's state is undefined until
+    /// [`purge`](Endpoint::purge) (GASPI 17.1 §8.2.3), or until the call that has none to tell.
     pub fn drain(
         &self,
         engine: &Engine,
@@ -338,11 +338,7 @@ impl Endpoint {
                 self.limit.store(limit, Ordering::Relaxed);
                 Ok(())
             }
-            (Ok(()), Some(failure)) => {
-                let error = failure.result.clone().err().unwrap_or(Error::PeerDead);
-                self.failed.push(failure);
-                Err(error)
-            }
+            (Ok(()), Some(failure)) => Err(failure.result.err().unwrap_or(Error::PeerDead)),
             (Err(error), _) => Err(error),
         };
         self.posted.open();

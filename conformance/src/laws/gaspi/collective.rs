@@ -7,6 +7,8 @@ use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};
 
 laws! {
+    threads_in_turn: "collective.threads", "§11.2.1", 2, [gaspi_barrier, gaspi_allreduce] + ordering,
+        "several threads may call the same collective of a group, as often in all processes: each call waits for its turn";
     nobody_leaves_early: "barrier.all-in", "§11.2.1", 4, [gaspi_barrier] + ordering,
         "after success of gaspi_barrier all members have invoked it";
     barrier_continues: "barrier.timeout", "§11.2.1", 4, [gaspi_barrier] + ordering,
@@ -518,4 +520,24 @@ fn queues_are_independent(ctx: &Ctx) -> Verdict {
     }
     flush(0)?;
     barrier()
+}
+
+fn threads_in_turn(ctx: &Ctx) -> Verdict {
+    const ROUNDS: u64 = 30;
+    let work = || -> Verdict {
+        for _ in 0..ROUNDS {
+            barrier()?;
+            ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "a sum of ones");
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err("a thread panicked".into()))
+        });
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
 }
