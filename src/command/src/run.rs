@@ -1,6 +1,7 @@
 //! `unipgas run`: the options, and what is told about them. The work is done by [`Launch`].
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -328,6 +329,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.bind = policy(args.bind);
     launch.timeout = args.timeout;
     launch.output = output(args.tag);
+    launch.terminal = std::io::stdout().is_terminal();
     launch.joins = Some(join);
     launch.foreground = true;
     see_through(launch, &Links::NoMpi, args.stats)
@@ -462,6 +464,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = output(args.tag);
+    launch.terminal = std::io::stdout().is_terminal();
     launch.timeout = args.timeout;
     launch.foreground = true;
     launch

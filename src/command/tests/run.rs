@@ -245,6 +245,34 @@ fn spares_take_the_places_of_those_that_fail() {
 }
 
 #[test]
+fn lines_come_when_they_are_written_where_there_is_a_terminal() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let its = std::fs::File::options()
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let script = "[ -t 1 ] && [ ! -t 2 ] && echo yes || echo no; read line";
+    let mut job = unipgas(&["run", "-n", "1", "--tag", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(its)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    // It waits until this has come.
+    BufReader::new(std::fs::File::from(ours))
+        .read_line(&mut line)
+        .unwrap();
+    drop(job.stdin.take());
+    assert_eq!(line.trim_end(), "[0] yes");
+    job.wait().unwrap();
+}
+
+#[test]
 fn a_process_that_is_started_by_hand_takes_the_place_of_a_dead_one() {
     let script = "[ $UNIPGAS_RANK = 1 ] && exit 5; read line; echo $UNIPGAS_RANK $line";
     let mut job = unipgas(&["run", "-n", "2", "--keep-going", "sh", "-c", script])

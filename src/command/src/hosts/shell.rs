@@ -27,6 +27,7 @@ struct Plan {
     seed: Option<u64>,
     bind: String,
     tag: bool,
+    terminal: bool,
     stats: bool,
 }
 
@@ -180,6 +181,7 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form
         seed: launch.seed,
         bind: launch.bind.name().into(),
         tag: launch.output == Output::Tag,
+        terminal: launch.terminal,
         stats: stats.is_some(),
     };
     let plan = match serde_json::to_vec(&plan) {
@@ -266,6 +268,7 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
         true => Output::Tag,
         false => Output::Inherit,
     };
+    launch.terminal = plan.terminal;
     launch.keeper = Some(keeper);
     launch.part = Some(part.clone());
     launch.foreground = true;

@@ -100,6 +100,8 @@ pub struct Launch {
     pub spares: u32,
     /// Where output goes.
     pub output: Output,
+    /// Where standard output of the ranks is passed on, it is a terminal to them: lines come when they are written.
+    pub terminal: bool,
     /// After this time the job is ended.
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
@@ -252,6 +254,7 @@ impl Launch {
             keep_going: false,
             spares: 0,
             output: Output::Inherit,
+            terminal: false,
             timeout: None,
             keeper: None,
             joins: None,

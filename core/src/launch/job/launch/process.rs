@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
@@ -81,9 +82,20 @@ pub(super) struct Process {
     pub child: Child,
     pub pidfd: OwnedFd,
     pub exit: Option<Exit>,
+    /// The other end of a terminal that is its standard output.
+    terminal: Option<OwnedFd>,
 }
 
 impl Process {
+    /// What it writes to standard output and error, where that is passed on; once.
+    pub fn outputs(&mut self) -> [Option<OwnedFd>; 2] {
+        let out = self.terminal.take();
+        [
+            out.or_else(|| self.child.stdout.take().map(OwnedFd::from)),
+            self.child.stderr.take().map(OwnedFd::from),
+        ]
+    }
+
     /// Sends a signal, unless the process has been reaped.
     pub fn signal(&self, signal: Signal) {
         if self.exit.is_none() {
@@ -162,8 +174,14 @@ impl<'a> Starter<'a> {
                 command.stdin(Stdio::null());
             }
         }
+        let mut terminal = None;
         if launch.output != Output::Inherit || launch.part.is_some() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            // Without one it is a pipe.
+            if let (true, Ok((ours, its))) = (launch.terminal, self::terminal()) {
+                command.stdout(its);
+                terminal = Some(ours);
+            }
         }
         let cpus = (!self.cpus.is_empty()).then(|| self.cpus[rank as usize % self.cpus.len()]);
         let (mask, open_files, launcher) = (self.mask, self.open_files, self.launcher);
@@ -201,6 +219,7 @@ impl<'a> Starter<'a> {
                 child,
                 pidfd,
                 exit: None,
+                terminal,
             }),
             Err(e) => {
                 // Fails only if it has ended already.
@@ -231,6 +250,23 @@ impl Starter<'_> {
         };
         Error::Exhausted(format!("{limit}: {rank} of {size} ranks could be started"))
     }
+}
+
+/// Both ends of a terminal that changes nothing of what is written: ours, and that of a process.
+fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+    let _reserved = descriptor::Reserved::take();
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let name = ptsname(&ours, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let its = rustix::fs::open(name, flags, Mode::empty())?;
+    let mut modes = tcgetattr(&its)?;
+    modes.make_raw();
+    tcsetattr(&its, OptionalActions::Now, &modes)?;
+    Ok((ours, its))
 }
 
 /// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.

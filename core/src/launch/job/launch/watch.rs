@@ -197,7 +197,7 @@ impl Job<'_> {
     fn start_rank(&mut self, rank: u32) -> Result<u32> {
         let mut process = self.starter.start(rank)?;
         self.running += 1;
-        let (out, err) = (process.child.stdout.take(), process.child.stderr.take());
+        let [out, err] = process.outputs();
         let input = process.child.stdin.take();
         let (place, pid) = (self.processes.len(), process.child.id());
         self.processes.push(process);
@@ -206,10 +206,7 @@ impl Job<'_> {
         if let Some((input, feeder)) = input.zip(self.feeder()) {
             feeder.becomes(input);
         }
-        for (is_stderr, fd) in [
-            (false, out.map(OwnedFd::from)),
-            (true, err.map(OwnedFd::from)),
-        ] {
+        for (is_stderr, fd) in [(false, out), (true, err)] {
             if let Some(fd) = fd {
                 self.add_output(rank, is_stderr, fd)?;
             }
