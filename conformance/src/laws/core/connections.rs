@@ -1,11 +1,14 @@
 //! Ranks connect to those that they talk to, and to no others.
 
+use std::time::Duration;
+
 use unipgas::core::transport::Life;
 use unipgas::core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, late, on_ranks, refused, write};
 use super::{law, ordering};
 use crate::law::{Ctx, Law, Verdict};
+use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "unipgas core: World::connections";
@@ -119,6 +122,17 @@ fn first_by_threads(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// Asks again as long as there is no answer yet.
+fn at_last(ask: impl Fn() -> unipgas::core::Result<()>) -> unipgas::core::Result<()> {
+    let mut looks = Looks::for_the("answer");
+    loop {
+        match ask() {
+            Err(Error::Timeout) => looks.pause(Duration::from_millis(1)),
+            answer => return answer,
+        }
+    }
+}
+
 fn to_one_that_left(ctx: &Ctx) -> Verdict {
     if ctx.rank == 2 {
         on_ranks(ctx, 64, |_| Ok(()))?;
@@ -135,16 +149,10 @@ fn to_one_that_left(ctx: &Ctx) -> Verdict {
         for _ in 0..3 {
             refused(rank.world.connect(2).map(drop), gone, "a connection")?;
             let call = rank.world.call();
-            refused(
-                rank.world.import(2, 1, &call, Deadline::Now).map(drop),
-                gone,
-                "an import",
-            )?;
-            refused(
-                rank.world.find_group(2, [1, 1], Deadline::Now).map(drop),
-                gone,
-                "a look for a group",
-            )?;
+            let import = || rank.world.import(2, 1, &call, Deadline::Now).map(drop);
+            refused(at_last(import), gone, "an import")?;
+            let group = || rank.world.find_group(2, [1, 1], Deadline::Now).map(drop);
+            refused(at_last(group), gone, "a look for a group")?;
         }
         ensure!(
             rank.world.lives_now(2) == Life::Left,
