@@ -98,7 +98,7 @@ impl Process {
         Ok(id as u8)
     }
 
-    /// Deletes a queue (§8.5.2); requests that are still in it are completed first, as far as they are answered within [`PATIENCE`]. Errors:
+    /// Deletes a queue (§8.5.2); requests that are still in it are completed first, as far as they are answered within a second. Errors:
     /// [`Status::Error`]: too many deleted queues have requests that are not answered; the queue stays.
     pub fn queue_delete(&self, id: u8) -> Result<()> {
         let mut spare = self.queue_changes.lock();

@@ -268,7 +268,7 @@ impl Process {
     }
 
     /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first, as far as they are answered
-    /// within [`PATIENCE`]; else memory of the library is freed later. Errors: [`Status::ErrInvSeg`]; [`Status::Error`]: memory of the program that requests may
+    /// within a second; else memory of the library is freed later. Errors: [`Status::ErrInvSeg`]; [`Status::Error`]: memory of the program that requests may
     /// still be at. The segment can only be deleted then, by another call.
     pub fn segment_delete(&self, id: u8) -> Result<()> {
         let _changing = self.segment_changes.lock();
