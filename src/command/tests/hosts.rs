@@ -28,7 +28,7 @@ impl Launchers {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("launchers-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        for tool in ["sh", "cat", "sleep"] {
+        for tool in ["sh", "cat", "sleep", "cut"] {
             let found = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(tool));
             let found = found.iter().find(|tool| tool.exists()).unwrap();
             std::os::unix::fs::symlink(found, path.join(tool)).unwrap();
@@ -388,12 +388,11 @@ fn bytes_go_through_a_remote_shell_as_they_are() {
 #[test]
 fn the_ranks_of_a_lost_host_go_on_elsewhere() {
     let (here, rsh) = with_rsh("lost");
-    let run = |spares: &str| {
-        let go = here.0.join(format!("go-{spares}"));
-        // The launcher is the parent of a rank.
+    let run = |spares: &str, whom: &str| {
+        let go = here.0.join(format!("go-{spares}-{}", whom.len()));
         let script = format!(
             "echo $UNIPGAS_RANK:$UNIPGAS_INCARNATION; [ $UNIPGAS_RANK -ge 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] || exit 0; \
-             until [ -e {} ]; do sleep 0.01; done; [ $UNIPGAS_RANK = 2 ] && kill -9 $PPID; exec sleep 600",
+             until [ -e {} ]; do sleep 0.01; done; [ $UNIPGAS_RANK = 2 ] && kill -9 {whom}; exec sleep 600",
             go.display()
         );
         let options = ["-n", "4", "--launcher", &rsh, "--spares", spares];
@@ -413,14 +412,20 @@ fn the_ranks_of_a_lost_host_go_on_elsewhere() {
         said.sort_unstable();
         (said, child.wait_with_output().unwrap())
     };
-    let (said, output) = run("2");
-    let all = ["0:", "1:", "2:", "2:1", "3:", "3:1"];
-    assert_eq!(said, all, "{}", err(&output));
-    assert!(output.status.success());
-    let told = err(&output);
-    let expected = "with ranks 2, 3; processes of other hosts take their places, spares left: 0";
-    assert!(told.contains(expected), "{told}");
-    let (said, output) = run("1");
+    // The launcher is the parent of a rank, and its own is the keeper.
+    let keeper = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
+    let launcher = "$PPID";
+    for whom in [launcher, keeper] {
+        let (said, output) = run("2", whom);
+        let all = ["0:", "1:", "2:", "2:1", "3:", "3:1"];
+        assert_eq!(said, all, "{}", err(&output));
+        assert!(output.status.success());
+        let told = err(&output);
+        let expected =
+            "with ranks 2, 3; processes of other hosts take their places, spares left: 0";
+        assert!(told.contains(expected), "{told}");
+    }
+    let (said, output) = run("1", launcher);
     assert_eq!(said, ["0:", "1:", "2:", "3:"], "{}", err(&output));
     assert_eq!(output.status.code(), Some(137), "{}", err(&output));
     let told = err(&output);

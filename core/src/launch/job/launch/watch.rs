@@ -365,7 +365,9 @@ impl Job<'_> {
                     }
                 }
                 Asked::EndAll => self.end_all(),
-                Asked::Start(rank) => self.take_in(rank),
+                // Else the whole learns that this host is lost.
+                Asked::Start(rank) if !self.deserted => self.take_in(rank),
+                Asked::Start(_) => {}
                 Asked::GivenUp(rank) => {
                     self.first_failure.get_or_insert(rank);
                 }
@@ -381,10 +383,7 @@ impl Job<'_> {
                     }
                 }
                 Asked::Over => self.is_over(),
-                Asked::Kill => {
-                    self.is_over();
-                    self.desert();
-                }
+                Asked::Kill => self.desert(),
             }
         }
     }
@@ -439,6 +438,10 @@ impl Job<'_> {
         });
         self.look_at_output();
         if let Some(abroad) = &self.abroad {
+            if self.deserted {
+                // Its ranks are lost with this host.
+                return;
+            }
             abroad
                 .forwarder
                 .iter()
@@ -517,6 +520,7 @@ impl Job<'_> {
             let _ = epoll::delete(&self.epoll, keeper);
         }
         self.deserted = true;
+        self.is_over();
         self.ending = Some(Instant::now());
         self.signal_all(Signal::KILL);
     }
