@@ -36,7 +36,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -71,6 +71,7 @@ const R_AFAR: usize = 24;
 const R_ENDED: usize = 28;
 const R_DEATHS: usize = 32;
 const R_PRESENT: usize = 36;
+const R_PUBLISHED: usize = 40;
 
 /// One attachment to the board of a job. Any number may exist in any number of processes.
 #[derive(Debug)]
@@ -325,7 +326,9 @@ impl Board {
                 "places on the job board: a rank can publish {SLOTS_PER_RANK} keys"
             ))
         })?;
-        slot.write(key.as_bytes(), value);
+        let order = self.record(rank, R_PUBLISHED)?;
+        let order = order.fetch_add(1, Ordering::AcqRel);
+        slot.write(key.as_bytes(), value, order);
         self.tell_mirror();
         Ok(())
     }

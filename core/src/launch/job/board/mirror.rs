@@ -3,6 +3,7 @@
 //! A rank that is *afar* runs on another host. What it has written comes here by [`Board::take`], in the order in which it was written:
 //! who sees that it has come to a fence sees what it published before.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustix::thread::futex;
 
 use super::{
     Board, H_MIRRORED, H_NEWS, H_SPANS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH,
-    R_PRESENT, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
+    R_PRESENT, R_PUBLISHED, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
 
@@ -151,19 +152,22 @@ impl Board {
                 }
                 return None;
             }
-            published.push(self.slot(rank, index).read_unguarded()?);
+            let slot = self.slot(rank, index);
+            published.push((slot.order(), slot.read_unguarded()?));
             now.slots[index] = *sequence;
         }
-        // One that is changed after another one must not be told before it: all are of one moment.
+        // One that is changed after another one must not be told before it: all are of one moment, and in the order of the changes.
         fence(Ordering::Acquire);
         if !sequences().eq(before) || now == *told {
             return None;
         }
+        let last = word(R_PUBLISHED).ok()?;
+        published.sort_by_key(|(order, _)| Reverse(last.wrapping_sub(*order)));
         let mut bytes = Vec::with_capacity(HEAD);
         for word in [rank, now.state, now.epoch, now.ended, now.died, now.present] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
-        for (key, value) in published {
+        for (_, (key, value)) in published {
             // At most MAX_KEY and MAX_VALUE, which have room there.
             bytes.push(key.len() as u8);
             bytes.extend((value.len() as u16).to_le_bytes());
@@ -290,6 +294,19 @@ mod tests {
         assert_eq!(other.state(1), Ok(RankState::Joined));
         assert_eq!((other.deaths(), other.is_gone(1)), (2, Ok(false)));
         assert_eq!((other.died(1), other.present(1)), (Ok(2), Ok(2)));
+    }
+
+    #[test]
+    fn keys_are_told_in_the_order_in_which_they_were_written() {
+        let (home, _a) = Board::create(1).unwrap();
+        home.publish(0, "turn", b"1").unwrap();
+        let mut told = Told::default();
+        assert!(home.give(0, &mut told).is_some());
+        home.publish(0, "said", b"word").unwrap();
+        home.publish(0, "turn", b"2").unwrap();
+        let news = home.give(0, &mut told).unwrap();
+        let at = |key: &[u8]| news.windows(4).position(|bytes| bytes == key).unwrap();
+        assert!(at(b"said") < at(b"turn"));
     }
 
     #[test]

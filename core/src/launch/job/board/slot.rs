@@ -9,14 +9,15 @@ pub(super) const S_SEQ: usize = 0;
 const S_LENGTHS: usize = 1;
 const S_KEY: usize = 2;
 const S_VALUE: usize = 10;
-const _: () =
-    assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_VALUE + MAX_VALUE / 4 <= SLOT_WORDS);
+const S_ORDER: usize = S_VALUE + MAX_VALUE / 4;
+const _: () = assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_ORDER < SLOT_WORDS);
 
 /// A sequence-locked key and value. The version is odd while the one writer is at work.
 pub(super) struct Slot<'a>(pub(super) &'a [AtomicU32; SLOT_WORDS]);
 
 impl Slot<'_> {
-    pub fn write(&self, key: &[u8], value: &[u8]) {
+    /// `order` grows with each write of the rank.
+    pub fn write(&self, key: &[u8], value: &[u8], order: u32) {
         // A writer that died in the middle left the version odd: go on from there.
         let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
         self.0[S_SEQ].store(odd, Ordering::Relaxed);
@@ -27,7 +28,13 @@ impl Slot<'_> {
         );
         store_bytes(&self.0[S_KEY..], key);
         store_bytes(&self.0[S_VALUE..], value);
+        self.0[S_ORDER].store(order, Ordering::Relaxed);
         self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
+    }
+
+    /// What was given to the last write.
+    pub fn order(&self) -> u32 {
+        self.0[S_ORDER].load(Ordering::Relaxed)
     }
 
     /// Key and value, if both were stable during the read within a bounded number of attempts.
