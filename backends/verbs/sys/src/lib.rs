@@ -1,0 +1,13 @@
+//! libibverbs' C interface: structures and constants, as far as they are used here. A test compares the layouts with the installed headers; the
+//! binary interface has been the same since release 1.1.
+#![allow(
+    missing_docs,
+    reason = "the names are those of the C header, where they are described"
+)]
+#![allow(non_camel_case_types)]
+
+mod constants;
+mod structures;
+
+pub use constants::*;
+pub use structures::*;
