@@ -139,18 +139,15 @@ impl Endpoint {
         }
         let needed = traits.local && !flags.contains(Flags::INLINE);
         let desc = match (needed, len) {
-            (false, _) => std::ptr::null_mut(),
+            (false, _) => 0,
             // Providers look at it all the same.
-            (true, 0) => self.net.registered(),
+            (true, 0) => self.net.registered().expose_provenance() as u64,
             (true, _) => {
                 let known = self.net.operands.find(local, len);
                 known.ok_or(Error::NotRegistered)?
             }
         };
-        Ok(Local {
-            desc: desc.expose_provenance() as u64,
-            ..local
-        })
+        Ok(Local { desc, ..local })
     }
 
     /// What an access with these flags has to come after: requests are carried out when the target's agent gets to them, accesses when they

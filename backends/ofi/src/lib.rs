@@ -6,7 +6,7 @@
 //! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
 //! - `gathered`: operations whose ends are asked for together
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
-//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile; `operands`: memory that it has to know
+//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
 //! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `contact`: what keeps it from that; `names`: whom it is with;
 //!   `lifeline`: whether somebody is there; `departed`: who is not any more
 
@@ -26,7 +26,6 @@ pub mod library;
 mod lifeline;
 mod names;
 mod net;
-mod operands;
 mod operations;
 mod region;
 mod riders;

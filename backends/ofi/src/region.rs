@@ -51,7 +51,9 @@ pub unsafe fn register(
     };
     let operand = match traits.local {
         true => {
-            let entered = net.operands.enter(base, len, registration.desc());
+            let entered =
+                net.operands
+                    .enter(base, len, registration.desc().expose_provenance() as u64);
             Some(entered.ok_or_else(|| Error::Exhausted("registrations".into()))?)
         }
         false => None,

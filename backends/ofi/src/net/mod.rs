@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Stream};
+use unipgas_core::streams::{Accepted, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::{self, Address};
@@ -26,7 +26,6 @@ use crate::fabric::{Fabric, Far};
 use crate::gathered::Landing;
 use crate::lifeline::Lifeline;
 use crate::names::{Name, Names};
-use crate::operands::Operands;
 use crate::operations::Operations;
 use crate::wire::{Opening, PROTOCOL};
 use crate::word::Words;

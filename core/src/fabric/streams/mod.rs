@@ -10,6 +10,7 @@
 //! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
 //! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there; `gathered`: what ends together
 //! - [`Registration`]: memory that peers may ask for
+//! - [`Operands`]: what operations name registered memory by
 //! - [`greeting`], [`envelope`]: what is said first, and what goes ahead of each frame
 
 mod agent;
@@ -27,6 +28,7 @@ mod late;
 mod link;
 mod network;
 mod numbered;
+mod operands;
 mod outgoing;
 mod own;
 mod polls;
@@ -42,6 +44,7 @@ pub use home::Home;
 pub use issue::{Issue, Requests};
 pub use link::Link;
 pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
+pub use operands::{Operand, Operands};
 pub use own::{Own, Ticket};
 pub use registration::{OwnPart, Registration, link_of};
 pub use transport::Streams;

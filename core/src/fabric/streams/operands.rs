@@ -1,14 +1,12 @@
-//! Memory of this process that operations may be at, where the provider has to be told of it: what they name it by, and what the provider does.
+//! Memory of this process that operations may be at, where the network has to be told of it: what they name it by, and what the network does.
 //!
-//! The provider believes what it is told, so it is told nothing of memory that is registered no more.
+//! Networks believe what they are told, so they are told nothing of memory that is registered no more.
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::op::Local;
 use parking_lot::Mutex;
-use unipgas_core::op::Local;
 
 /// Places of one piece of the table.
 const PIECE: usize = 1024;
@@ -22,7 +20,7 @@ struct Place {
     generation: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
-    desc: AtomicPtr<c_void>,
+    network: AtomicU64,
 }
 
 /// All of them. Looked up without a lock.
@@ -61,13 +59,8 @@ impl Operands {
         piece.get(number as usize % PIECE)
     }
 
-    /// From now on `len` bytes at `base` are what the provider calls `desc`. `None`: there are too many.
-    pub fn enter(
-        self: &Arc<Self>,
-        base: *mut u8,
-        len: usize,
-        desc: *mut c_void,
-    ) -> Option<Operand> {
+    /// From now on `len` bytes at `base` are what the network calls `network`. `None`: there are too many.
+    pub fn enter(self: &Arc<Self>, base: *mut u8, len: usize, network: u64) -> Option<Operand> {
         let number = {
             let mut free = self.free.lock();
             let fresh = free.fresh;
@@ -80,7 +73,7 @@ impl Operands {
         let place = self.place(number)?;
         place.base.store(base.addr(), Ordering::Relaxed);
         place.len.store(len, Ordering::Relaxed);
-        place.desc.store(desc, Ordering::Relaxed);
+        place.network.store(network, Ordering::Relaxed);
         let generation = place
             .generation
             .fetch_add(1, Ordering::Release)
@@ -92,8 +85,8 @@ impl Operands {
         })
     }
 
-    /// What the provider calls it; `None`: not all of it is registered.
-    pub fn find(&self, local: Local, len: usize) -> Option<*mut c_void> {
+    /// What the network calls it; `None`: not all of it is registered.
+    pub fn find(&self, local: Local, len: usize) -> Option<u64> {
         let place = self.place(local.desc as u32)?;
         let generation = place.generation.load(Ordering::Acquire);
         if generation.is_multiple_of(2) || u64::from(generation) != local.desc >> 32 {
@@ -104,7 +97,7 @@ impl Operands {
             .addr()
             .checked_sub(place.base.load(Ordering::Relaxed))?;
         let end = at.checked_add(len)?;
-        (end <= place.len.load(Ordering::Relaxed)).then(|| place.desc.load(Ordering::Relaxed))
+        (end <= place.len.load(Ordering::Relaxed)).then(|| place.network.load(Ordering::Relaxed))
     }
 }
 
@@ -112,7 +105,7 @@ impl Drop for Operand {
     fn drop(&mut self) {
         if let Some(place) = self.all.place(self.place) {
             place.generation.fetch_add(1, Ordering::Release);
-            place.desc.store(null_mut(), Ordering::Relaxed);
+            place.network.store(0, Ordering::Relaxed);
         }
         self.all.free.lock().places.push(self.place);
     }
@@ -127,7 +120,7 @@ mod tests {
         let all = Arc::new(Operands::default());
         let mut memory = vec![0u8; 100];
         let base = memory.as_mut_ptr();
-        let desc = |nth: usize| std::ptr::without_provenance_mut::<c_void>(8 * nth);
+        let desc = |nth: u64| 8 * nth;
         let find = |name, at: usize, len| {
             let ptr = base.wrapping_add(at);
             all.find(Local { ptr, desc: name }, len)
