@@ -12,6 +12,7 @@ pub use unipgas_ofi as ofi;
 pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
 pub use unipgas_utofu as utofu;
+pub use unipgas_verbs as verbs;
 
 use std::sync::Arc;
 
@@ -34,6 +35,12 @@ pub fn init() {
         network: false,
     });
     register(Backend {
+        name: "verbs",
+        open: open_verbs,
+        probe: |_| unipgas_verbs::probe(),
+        network: true,
+    });
+    register(Backend {
         name: "ofi",
         open: open_ofi,
         probe: unipgas_ofi::probe,
@@ -45,6 +52,10 @@ pub fn init() {
         probe: |_| unipgas_opaque::probe(),
         network: true,
     });
+}
+
+fn open_verbs(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_verbs::Verbs::from_env(opening)?))
 }
 
 fn open_ofi(opening: &Opening) -> Result<Arc<dyn Transport>> {
@@ -59,8 +70,8 @@ fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
 pub fn chaos_config() -> Result<unipgas_chaos::ChaosConfig> {
     let config = unipgas_chaos::ChaosConfig::from_env()?;
     match config.over.as_deref() {
-        None | Some("shm" | "opaque" | "ofi") => Ok(config),
-        Some(over) => Err(wrong_over(over, "must be shm, opaque or ofi")),
+        None | Some("shm" | "opaque" | "ofi" | "verbs") => Ok(config),
+        Some(over) => Err(wrong_over(over, "must be shm, opaque, verbs or ofi")),
     }
 }
 
@@ -72,7 +83,7 @@ fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
     let config = chaos_config()?;
     let below = match config.over.as_deref() {
         // It would be there twice, once without chaos.
-        Some(over @ ("opaque" | "ofi")) if opening.other_hosts => {
+        Some(over @ ("opaque" | "ofi" | "verbs")) if opening.other_hosts => {
             return Err(wrong_over(
                 over,
                 "must be shm where the job has other hosts",
@@ -80,6 +91,7 @@ fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
         }
         Some("opaque") => open_opaque(opening)?,
         Some("ofi") => open_ofi(opening)?,
+        Some("verbs") => open_verbs(opening)?,
         _ => open_shm(opening)?,
     };
     Ok(Arc::new(unipgas_chaos::Chaos::wrap(below, config)))

@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 29] = [
+pub const VARIABLES: [Variable; 31] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -62,6 +62,14 @@ pub const VARIABLES: [Variable; 29] = [
     variable(
         "UNIPGAS_OPAQUE",
         "what the opaque backend is: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
+    ),
+    variable(
+        "UNIPGAS_VERBS_DEVICE",
+        "the RDMA device that verbs uses, or device:port, as ibv_devices lists them (the first one with an active port)",
+    ),
+    variable(
+        "UNIPGAS_VERBS_GID",
+        "the index in the port's table of the GID that verbs uses (the best one: RoCE v2, IPv4)",
     ),
     variable(
         "UNIPGAS_OFI_PROVIDER",

@@ -8,7 +8,7 @@
 //! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
 //! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
 //! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `contact`: what keeps it from that; `names`: whom it is with;
-//!   `lifeline`: whether somebody is there; `departed`: who is not any more
+//!   `lifeline`: whether somebody is there
 
 #![warn(missing_docs)]
 
@@ -17,7 +17,6 @@ mod buffers;
 pub mod choice;
 mod contact;
 mod conversation;
-mod departed;
 mod endpoint;
 mod fabric;
 mod gathered;

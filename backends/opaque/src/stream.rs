@@ -1,6 +1,6 @@
 //! Sockets, and who may use them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Listener {
             AddressFamily::UNIX
         })?;
         if tcp {
-            let any = SocketAddrV4::new(own_address(), 0);
+            let any = SocketAddrV4::new(host::own_address(), 0);
             bind(&socket, &any).map_err(os("bind"))?;
             let bound = getsockname(&socket).map_err(os("getsockname"))?;
             let Ok(SocketAddr::V4(bound)) = SocketAddr::try_from(bound) else {
@@ -218,46 +218,4 @@ fn tune(socket: &OwnedFd) {
             size_of_val(&ASK_AGAIN_MS) as libc::socklen_t,
         )
     };
-}
-
-/// An address of this host that is not its own loop's: the first one that its name has, as others lead nowhere perhaps, or the first one; the loop's if there
-/// is no other.
-fn own_address() -> Ipv4Addr {
-    let all = own_addresses();
-    let named = match all.len() {
-        0 | 1 => Vec::new(),
-        _ => host::named_addresses(),
-    };
-    let known = all
-        .iter()
-        .find(|address| named.contains(&IpAddr::V4(**address)));
-    let best = known.or(all.first());
-    best.copied().unwrap_or(Ipv4Addr::LOCALHOST)
-}
-
-/// Those that are not the own loop's.
-fn own_addresses() -> Vec<Ipv4Addr> {
-    let mut found = Vec::new();
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY:
-    // - getifaddrs makes a list that ends with null, whose addresses are null or of their family; it is freed once, after its last use.
-    unsafe {
-        if libc::getifaddrs(&raw mut list) != 0 {
-            return found;
-        }
-        let mut at = list;
-        while let Some(interface) = at.as_ref() {
-            let address = interface.ifa_addr;
-            if !address.is_null() && (*address).sa_family == libc::AF_INET as libc::sa_family_t {
-                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
-                let address = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-                if !address.is_loopback() {
-                    found.push(address);
-                }
-            }
-            at = interface.ifa_next;
-        }
-        libc::freeifaddrs(list);
-    }
-    found
 }

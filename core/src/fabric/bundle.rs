@@ -16,6 +16,8 @@ pub enum Tag {
     Opaque = 3,
     /// libfabric.
     Ofi = 4,
+    /// InfiniBand and RoCE.
+    Verbs = 5,
 }
 
 /// Bytes of a bundle.

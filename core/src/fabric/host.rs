@@ -2,7 +2,7 @@
 //!
 //! A pid names a process to those of its host only: two containers, or two hosts, have processes of the same pid.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
@@ -77,6 +77,48 @@ pub(crate) fn played() -> Result<Option<(u32, u32)>> {
         (Some(hosts @ 2..), Some(rank)) => Some((hosts as u32, (rank % hosts) as u32)),
         _ => None,
     })
+}
+
+/// An address of this host that is not its own loop's: the first one that its name has, as others lead nowhere perhaps, or the first one; the loop's if there
+/// is no other.
+pub fn own_address() -> Ipv4Addr {
+    let all = own_addresses();
+    let named = match all.len() {
+        0 | 1 => Vec::new(),
+        _ => named_addresses(),
+    };
+    let known = all
+        .iter()
+        .find(|address| named.contains(&IpAddr::V4(**address)));
+    let best = known.or(all.first());
+    best.copied().unwrap_or(Ipv4Addr::LOCALHOST)
+}
+
+/// Those that are not the own loop's.
+fn own_addresses() -> Vec<Ipv4Addr> {
+    let mut found = Vec::new();
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY:
+    // - getifaddrs makes a list that ends with null, whose addresses are null or of their family; it is freed once, after its last use.
+    unsafe {
+        if libc::getifaddrs(&raw mut list) != 0 {
+            return found;
+        }
+        let mut at = list;
+        while let Some(interface) = at.as_ref() {
+            let address = interface.ifa_addr;
+            if !address.is_null() && (*address).sa_family == libc::AF_INET as libc::sa_family_t {
+                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
+                let address = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+                if !address.is_loopback() {
+                    found.push(address);
+                }
+            }
+            at = interface.ifa_next;
+        }
+        libc::freeifaddrs(list);
+    }
+    found
 }
 
 #[cfg(test)]

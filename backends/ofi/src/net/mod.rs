@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Operands, Stream};
+use unipgas_core::streams::{Accepted, Departed, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::{self, Address};
@@ -21,7 +21,6 @@ use crate::buffers::Buffers;
 use crate::choice::Info;
 use crate::contact::Here;
 use crate::conversation::{Conversation, First, Theirs, Whom};
-use crate::departed::Departed;
 use crate::fabric::{Fabric, Far};
 use crate::gathered::Landing;
 use crate::lifeline::Lifeline;

@@ -10,12 +10,13 @@
 //! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
 //! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there; `gathered`: what ends together
 //! - [`Registration`]: memory that peers may ask for
-//! - [`Operands`]: what operations name registered memory by
+//! - [`Operands`]: what operations name registered memory by; [`Departed`]: who is not there any more
 //! - [`greeting`], [`envelope`]: what is said first, and what goes ahead of each frame
 
 mod agent;
 mod channel;
 mod completion;
+mod departed;
 pub mod envelope;
 mod gathered;
 pub mod greeting;
@@ -40,6 +41,7 @@ mod timer;
 mod transport;
 
 pub use completion::Completions;
+pub use departed::Departed;
 pub use home::Home;
 pub use issue::{Issue, Requests};
 pub use link::Link;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::greeting::SECRET;
+use crate::Error;
 use parking_lot::Mutex;
-use unipgas_core::Error;
-use unipgas_core::streams::greeting::SECRET;
 
 /// So many are remembered: those that went last.
 const MOST: usize = 1024;

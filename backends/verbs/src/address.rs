@@ -1,0 +1,75 @@
+//! How a process is reached: its part of an address of the engine's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use unipgas_core::streams::greeting::SECRET;
+
+use crate::wire::PROTOCOL;
+
+/// What peers are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Who says it may connect.
+    pub secret: [u8; SECRET],
+    /// Where connections begin.
+    pub door: SocketAddr,
+}
+
+/// What the process speaks whose address this is; `None`: it is none.
+pub fn protocol(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
+}
+
+impl Address {
+    /// The bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = PROTOCOL.to_le_bytes().to_vec();
+        bytes.extend(self.secret);
+        bytes.extend(self.door.port().to_le_bytes());
+        match self.door.ip() {
+            IpAddr::V4(ip) => bytes.extend(ip.octets()),
+            IpAddr::V6(ip) => bytes.extend(ip.octets()),
+        }
+        bytes
+    }
+
+    /// From the bytes; `None`: they are none of this protocol.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (_, rest) = bytes
+            .split_first_chunk()
+            .filter(|(first, _)| u16::from_le_bytes(**first) == PROTOCOL)?;
+        let (secret, rest) = rest.split_first_chunk()?;
+        let (port, rest) = rest.split_first_chunk()?;
+        let ip = match rest.len() {
+            4 => Ipv4Addr::from(*rest.first_chunk::<4>()?).into(),
+            16 => Ipv6Addr::from(*rest.first_chunk::<16>()?).into(),
+            _ => return None,
+        };
+        Some(Address {
+            secret: *secret,
+            door: SocketAddr::new(ip, u16::from_le_bytes(*port)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_and_garbage_is_refused() {
+        for door in ["10.1.2.3:4711", "[2001:db8::1]:99"] {
+            let address = Address {
+                secret: [7; SECRET],
+                door: door.parse().unwrap(),
+            };
+            let bytes = address.encode();
+            assert_eq!(Address::decode(&bytes), Some(address));
+            for len in 0..bytes.len() {
+                let cut = Address::decode(&bytes[..len]);
+                assert!(cut.is_none() || len == bytes.len() - 12, "{len}");
+            }
+        }
+        assert_eq!(Address::decode(&[0xff; 64]), None);
+    }
+}

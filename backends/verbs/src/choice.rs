@@ -1,0 +1,221 @@
+//! Which device, which of its ports, and by which address.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use unipgas_core::{Error, Result, variables};
+use unipgas_verbs_sys::*;
+
+use crate::device::Context;
+
+/// The most addresses of a port that are looked at.
+const GIDS: usize = 256;
+
+/// What users may wish for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// A device, as in /sys/class/infiniband.
+    pub device: Option<String>,
+    /// Which of its ports, from 1.
+    pub port: Option<u8>,
+    /// The index of an address in the port's table.
+    pub gid: Option<u32>,
+}
+
+impl Wish {
+    /// From UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`) and UNIPGAS_VERBS_GID. Errors: [`Error::InvalidArgument`].
+    pub fn from_env() -> Result<Self> {
+        let mut wish = Wish::default();
+        if let Some(text) = variables::get("UNIPGAS_VERBS_DEVICE")? {
+            let (device, port) = match text.split_once(':') {
+                None => (text.as_str(), None),
+                Some((device, port)) => {
+                    let number = port.parse().ok().filter(|port| *port > 0);
+                    let must = "must be a device, or a device and a port, as mlx5_0:1";
+                    let wrong = || variables::wrong("UNIPGAS_VERBS_DEVICE", &text, must);
+                    (device, Some(number.ok_or_else(wrong)?))
+                }
+            };
+            (wish.device, wish.port) = (Some(device.to_owned()), port);
+        }
+        if let Some(text) = variables::get("UNIPGAS_VERBS_GID")? {
+            let must = "must be an index of the port's table of GIDs";
+            let wrong = |_| variables::wrong("UNIPGAS_VERBS_GID", &text, must);
+            wish.gid = Some(text.parse().map_err(wrong)?);
+        }
+        Ok(wish)
+    }
+}
+
+/// A port that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    /// From 1.
+    pub number: u8,
+    /// By Ethernet: peers are found by their GIDs alone.
+    pub ethernet: bool,
+    /// In its subnet, where that is InfiniBand.
+    pub lid: u16,
+    /// The longest packet, as verbs counts it.
+    pub mtu: u32,
+    /// The longest message.
+    pub longest: u32,
+    /// Its address.
+    pub gid: [u8; 16],
+    /// Where that is in the port's table.
+    pub gid_index: u8,
+}
+
+impl Port {
+    /// The address of IP that its GID is, where it is one that others reach.
+    pub fn ip(&self) -> Option<IpAddr> {
+        let ip = Ipv6Addr::from(self.gid);
+        let mapped = ip.to_ipv4_mapped().map(IpAddr::V4);
+        let wide = self.ethernet && (ip.segments()[0] & 0xffc0) != 0xfe80 && !ip.is_unspecified();
+        mapped.or_else(|| wide.then_some(IpAddr::V6(ip)))
+    }
+}
+
+/// The place of the device `name`, of all that there are, and its port. Errors: [`Error::Unreachable`]: why there is none.
+pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
+    let mut reasons = Vec::new();
+    for context in Context::open_all()? {
+        if wish
+            .device
+            .as_ref()
+            .is_some_and(|name| *name != context.name)
+        {
+            continue;
+        }
+        match find_port(&context, wish) {
+            Ok(port) => return Ok((context, port)),
+            Err(why) => reasons.push(format!("{}: {why}", context.name)),
+        }
+    }
+    Err(Error::Unreachable(
+        match (&wish.device, reasons.is_empty()) {
+            (Some(name), true) => {
+                format!("there is no RDMA device {name} (ibv_devices lists them)")
+            }
+            (None, true) => "there is no RDMA device (ibv_devices lists them)".into(),
+            _ => reasons.join("; "),
+        },
+    ))
+}
+
+fn find_port(context: &Context, wish: &Wish) -> Result<Port, String> {
+    if !context.speaks_ib() {
+        return Err("it speaks iWARP; use the backend ofi there".into());
+    }
+    let limits = context.limits();
+    if limits.max_srq == 0 || limits.max_srq_wr <= 0 {
+        return Err("it has no shared receive queues".into());
+    }
+    let ports = match wish.port {
+        Some(port) => port..=port,
+        None => 1..=limits.phys_port_cnt,
+    };
+    let mut reasons = Vec::new();
+    for number in ports {
+        match look_at(context, number, wish) {
+            Ok(port) => return Ok(port),
+            Err(why) => reasons.push(format!("port {number} {why}")),
+        }
+    }
+    Err(match reasons.is_empty() {
+        true => "it has no port".into(),
+        false => reasons.join(", "),
+    })
+}
+
+fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
+    let port = context.port(number).ok_or("is none of its ports")?;
+    if port.state != IBV_PORT_ACTIVE {
+        return Err("is not active".into());
+    }
+    let ethernet = u32::from(port.link_layer) == IBV_LINK_LAYER_ETHERNET;
+    let gids = context.gids(GIDS);
+    let of_port = gids.iter().filter(|gid| gid.port_num == u32::from(number));
+    let gid = match wish.gid {
+        Some(index) => of_port
+            .clone()
+            .find(|gid| gid.gid_index == index)
+            .ok_or(format!("has no GID {index}"))?,
+        None => of_port
+            .min_by_key(|gid| rank(gid, ethernet))
+            .ok_or("has no GID")?,
+    };
+    Ok(Port {
+        number,
+        ethernet,
+        lid: port.lid,
+        mtu: port.active_mtu,
+        longest: port.max_msg_sz,
+        gid: gid.gid.0,
+        gid_index: u8::try_from(gid.gid_index).map_err(|_| "has too many GIDs")?,
+    })
+}
+
+/// The lower, the better: RoCE v2 is routed, and an IPv4 address is what the hosts of a cluster have in common; the first GID of an InfiniBand port is its own.
+fn rank(gid: &ibv_gid_entry, ethernet: bool) -> (u32, u32) {
+    let ip = Ipv6Addr::from(gid.gid.0);
+    let is_loop = ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback());
+    let class = match (ethernet, gid.gid_type, ip.to_ipv4_mapped()) {
+        (false, ..) => 0,
+        (_, _, Some(_)) if is_loop => 6,
+        (_, IBV_GID_TYPE_ROCE_V2, Some(_)) => 1,
+        (_, IBV_GID_TYPE_ROCE_V2, None) if ip.segments()[0] != 0xfe80 => 2,
+        (_, IBV_GID_TYPE_ROCE_V2, None) => 3,
+        (_, _, Some(ip)) if ip != Ipv4Addr::UNSPECIFIED => 4,
+        _ => 5,
+    };
+    (class, gid.gid_index)
+}
+
+/// The device's own name.
+///
+/// # Safety
+/// A device of the list, which has not been freed.
+pub unsafe fn name(device: *mut ibv_device) -> String {
+    // SAFETY:
+    // - the caller's word; the name is a C string in the structure.
+    unsafe { CStr::from_ptr((*device).name.as_ptr()) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u32, gid_type: u32, text: &str) -> ibv_gid_entry {
+        let gid: Ipv6Addr = text.parse().unwrap();
+        ibv_gid_entry {
+            gid: ibv_gid(gid.octets()),
+            gid_index: index,
+            port_num: 1,
+            gid_type,
+            ndev_ifindex: 0,
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_routed_comes_first() {
+        let best = |ethernet, all: &[ibv_gid_entry]| {
+            let found = all.iter().min_by_key(|gid| rank(gid, ethernet));
+            found.unwrap().gid_index
+        };
+        let roce = [
+            entry(0, IBV_GID_TYPE_ROCE_V1, "fe80::1"),
+            entry(1, IBV_GID_TYPE_ROCE_V2, "fe80::1"),
+            entry(2, IBV_GID_TYPE_ROCE_V1, "::ffff:10.0.0.1"),
+            entry(3, IBV_GID_TYPE_ROCE_V2, "::ffff:10.0.0.1"),
+            entry(4, IBV_GID_TYPE_ROCE_V2, "2001:db8::1"),
+        ];
+        assert_eq!(best(true, &roce), 3);
+        assert_eq!(best(true, &roce[..2]), 1);
+        assert_eq!(best(true, &roce[..3]), 1);
+        assert_eq!(best(true, &roce[4..]), 4);
+        assert_eq!(best(false, &roce), 0);
+    }
+}

@@ -1,0 +1,291 @@
+//! A device of this host: its context, its protection domain, its events, and memory that is registered with it. Here and in the files
+//! beside it C ends.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use unipgas_core::region::Rights;
+use unipgas_core::{Error, Result};
+use unipgas_verbs_sys::*;
+
+use crate::choice::name;
+use crate::library::Library;
+
+/// An open device.
+pub struct Context {
+    pub library: &'static Library,
+    pub raw: NonNull<ibv_context>,
+    /// As in /sys/class/infiniband.
+    pub name: String,
+    transport: i32,
+}
+
+// SAFETY:
+// - verbs may be called by any thread.
+unsafe impl Send for Context {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Context {}
+
+/// What the last call has said.
+pub fn errno(what: &str) -> Error {
+    Error::os(what, std::io::Error::last_os_error())
+}
+
+impl Context {
+    /// All devices that can be opened, in the library's order. Errors: [`Error::Unreachable`].
+    pub fn open_all() -> Result<Vec<Context>> {
+        let library = Library::get().map_err(Error::Unreachable)?;
+        let mut count = 0;
+        // SAFETY:
+        // - gives an array of so many devices, which is freed once; contexts that were opened keep theirs.
+        unsafe {
+            let list = (library.get_device_list)(&raw mut count);
+            if list.is_null() {
+                return Err(Error::Unreachable(
+                    errno("the kernel has no RDMA devices (ibv_get_device_list)").to_string(),
+                ));
+            }
+            let devices = std::slice::from_raw_parts(list, count.max(0) as usize);
+            let open = devices.iter().filter_map(|device| {
+                let raw = NonNull::new((library.open_device)(*device))?;
+                Some(Context {
+                    library,
+                    raw,
+                    name: name(*device),
+                    transport: (**device).transport_type,
+                })
+            });
+            let open = open.collect();
+            (library.free_device_list)(list);
+            Ok(open)
+        }
+    }
+
+    /// Whether it is a device of InfiniBand, or of RoCE.
+    pub fn speaks_ib(&self) -> bool {
+        self.transport == IBV_TRANSPORT_IB as i32
+    }
+
+    /// What it can do.
+    pub fn limits(&self) -> ibv_device_attr {
+        // SAFETY:
+        // - zeros are attributes, which the call fills.
+        unsafe {
+            let mut attributes: ibv_device_attr = std::mem::zeroed();
+            (self.library.query_device)(self.raw.as_ptr(), &raw mut attributes);
+            attributes
+        }
+    }
+
+    /// A port, from 1.
+    pub fn port(&self, number: u8) -> Option<ibv_port_attr> {
+        // SAFETY:
+        // - zeros are attributes; the call fills them up to `flags`.
+        unsafe {
+            let mut port: ibv_port_attr = std::mem::zeroed();
+            let failed = (self.library.query_port)(self.raw.as_ptr(), number, &raw mut port);
+            (failed == 0).then_some(port)
+        }
+    }
+
+    /// The addresses of its ports, `most` at most.
+    pub fn gids(&self, most: usize) -> Vec<ibv_gid_entry> {
+        let mut all = Vec::with_capacity(most);
+        // SAFETY:
+        // - there is room for so many; the call fills as many as it says.
+        unsafe {
+            let size = size_of::<ibv_gid_entry>();
+            let table = self.library.query_gid_table;
+            let found = table(self.raw.as_ptr(), all.as_mut_ptr(), most, 0, size);
+            all.set_len(usize::try_from(found).unwrap_or(0).min(most));
+        }
+        all
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - opened once; whatever was made of it is gone, as all of it keeps the context.
+        unsafe { (self.library.close_device)(self.raw.as_ptr()) };
+    }
+}
+
+/// Reads of a descriptor do not wait from now on.
+///
+/// # Safety
+/// `fd` is open.
+pub unsafe fn never_wait<'a>(fd: i32) -> Result<BorrowedFd<'a>> {
+    // SAFETY:
+    // - the caller's word.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = fcntl_getfl(fd).map_err(|e| Error::os("fcntl", e))?;
+    fcntl_setfl(fd, flags | OFlags::NONBLOCK).map_err(|e| Error::os("fcntl", e))?;
+    Ok(fd)
+}
+
+/// A device, and the protection domain that everything of this process on it belongs to.
+pub struct Device {
+    pub pd: NonNull<ibv_pd>,
+    pub context: Context,
+    pub limits: ibv_device_attr,
+}
+
+// SAFETY:
+// - as for the context.
+unsafe impl Send for Device {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens a domain. Errors: [`Error::Os`].
+    pub fn open(context: Context) -> Result<Arc<Self>> {
+        // SAFETY:
+        // - an open context, whose descriptor of events lives as long.
+        let pd = unsafe {
+            never_wait((*context.raw.as_ptr()).async_fd)?;
+            (context.library.alloc_pd)(context.raw.as_ptr())
+        };
+        let pd = NonNull::new(pd).ok_or_else(|| errno("ibv_alloc_pd"))?;
+        let limits = context.limits();
+        Ok(Arc::new(Device {
+            pd,
+            context,
+            limits,
+        }))
+    }
+
+    /// The functions.
+    pub fn library(&self) -> &'static Library {
+        self.context.library
+    }
+
+    /// What an asynchronous event is, if there is one: its type, and the number of the queue pair that it is about.
+    pub fn next_event(&self) -> Option<(u32, Option<u32>)> {
+        // SAFETY:
+        // - zeros are an event; what an event is about exists until the event has been acknowledged, and of queue pairs only their own events lead
+        //   to one.
+        unsafe {
+            let mut event: ibv_async_event = std::mem::zeroed();
+            let library = self.library();
+            if (library.get_async_event)(self.context.raw.as_ptr(), &raw mut event) != 0 {
+                return None;
+            }
+            let of_pair = matches!(
+                event.event_type,
+                IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR
+            );
+            let pair = of_pair.then(|| (*event.element.cast::<ibv_qp>()).qp_num);
+            (library.ack_async_event)(&raw mut event);
+            Some((event.event_type, pair))
+        }
+    }
+
+    /// Registers memory. Errors: [`Error::Exhausted`], [`Error::Os`].
+    ///
+    /// # Safety
+    /// `len` bytes at `base` are valid until what this gives is dropped.
+    pub unsafe fn register(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        write: bool,
+    ) -> Result<Mr> {
+        let mut access = 0;
+        for (right, allows) in [
+            (Rights::READ, IBV_ACCESS_REMOTE_READ),
+            (Rights::WRITE, IBV_ACCESS_REMOTE_WRITE),
+            (Rights::ATOMIC, IBV_ACCESS_REMOTE_ATOMIC),
+        ] {
+            if rights.contains(right) {
+                access |= allows;
+            }
+        }
+        if write || rights.intersects(Rights::WRITE | Rights::ATOMIC) {
+            access |= IBV_ACCESS_LOCAL_WRITE;
+        }
+        // SAFETY:
+        // - the caller's word.
+        let mr = unsafe {
+            (self.library().reg_mr)(self.pd.as_ptr(), base.cast::<c_void>(), len, access as i32)
+        };
+        let raw = NonNull::new(mr).ok_or_else(|| refused(len))?;
+        Ok(Mr {
+            raw,
+            device: self.clone(),
+        })
+    }
+}
+
+/// Why memory cannot be registered, and what helps.
+fn refused(len: usize) -> Error {
+    let error = std::io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Error::Exhausted(format!(
+            "memory that may be locked, to register {len} bytes: raise ulimit -l (in /etc/security/limits.conf, memlock unlimited)"
+        )),
+        _ => Error::os(&format!("cannot register {len} bytes (ibv_reg_mr)"), error),
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY:
+        // - the context's, which lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw((*self.context.raw.as_ptr()).async_fd) }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once; whatever belongs to it is gone, as all of it keeps the device.
+        unsafe { (self.library().dealloc_pd)(self.pd.as_ptr()) };
+    }
+}
+
+/// Memory that is registered, until this is dropped.
+pub struct Mr {
+    raw: NonNull<ibv_mr>,
+    device: Arc<Device>,
+}
+
+// SAFETY:
+// - nothing changes in it.
+unsafe impl Send for Mr {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Mr {}
+
+impl Mr {
+    /// What operations of this process name it by.
+    pub fn lkey(&self) -> u32 {
+        // SAFETY:
+        // - there until this is dropped.
+        unsafe { (*self.raw.as_ptr()).lkey }
+    }
+
+    /// What those of peers do.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY:
+        // - there until this is dropped.
+        unsafe { (*self.raw.as_ptr()).rkey }
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once.
+        let failed = unsafe { (self.device.library().dereg_mr)(self.raw.as_ptr()) };
+        if failed != 0 {
+            tracing::debug!("verbs: ibv_dereg_mr: error {failed}");
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! The issue of operations: the device reads and writes, the rest are requests to the target's agent.
+
+use std::sync::Arc;
+
+use unipgas_core::inbox::Record;
+use unipgas_core::lines::last_word;
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+};
+use unipgas_core::region::{RemoteRegion, Rights};
+use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::transport::{Channel, check_notice};
+use unipgas_core::{Error, Result};
+use unipgas_verbs_sys::*;
+
+use crate::connection::{Connection, INLINE};
+use crate::net::Net;
+use crate::posting::{Ends, write};
+use crate::region::{connection, far};
+
+/// Where there is no room the network is moved on as often before a write is kept.
+const TRIES: usize = 16;
+/// Writes between two looks at what has come.
+const SPELL: u32 = 16;
+
+/// An issue context.
+pub struct Endpoint {
+    net: Arc<Net>,
+    requests: Requests,
+}
+
+/// Where a write comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Taken in the call.
+    Inline(*const u8),
+    /// Valid until the end; by this key.
+    At(*const u8, u32),
+}
+
+/// What a write tells.
+#[derive(Clone, Copy)]
+enum Tells {
+    Nothing,
+    /// That something has been written.
+    Wakes,
+    /// A word is set afterwards: where, and to what.
+    Word((u64, u32), u32),
+}
+
+/// A write, and the word that follows it.
+#[derive(Clone, Copy)]
+struct Write {
+    from: Source,
+    len: usize,
+    to: (u64, u32),
+    tells: Tells,
+    /// After what was read before.
+    fence: bool,
+}
+
+impl Write {
+    /// # Safety
+    /// The source is valid: for this call where it is taken in it, else until the operation has ended.
+    unsafe fn post(&self, to: &Connection, ends: Ends) -> Result<()> {
+        let fence = if self.fence { IBV_SEND_FENCE } else { 0 };
+        let (at, key, inline) = match self.from {
+            Source::Inline(at) => (at, 0, IBV_SEND_INLINE),
+            Source::At(at, key) => (at, key, 0),
+        };
+        let mut place = ibv_sge {
+            addr: at.expose_provenance() as u64,
+            length: self.len as u32,
+            lkey: key,
+        };
+        let mut data = write(&mut place, self.to);
+        data.send_flags = fence | if self.len > 0 { inline } else { 0 };
+        let Tells::Word(slot, value) = self.tells else {
+            let wakes = matches!(self.tells, Tells::Wakes);
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { to.post(&mut [data], wakes, ends) };
+        };
+        let mut place = ibv_sge {
+            addr: (&raw const value).expose_provenance() as u64,
+            length: size_of_val(&value) as u32,
+            lkey: 0,
+        };
+        let mut word = write(&mut place, slot);
+        word.send_flags = fence | IBV_SEND_INLINE;
+        // SAFETY:
+        // - the caller's word; the value is taken in the call.
+        unsafe {
+            match self.len {
+                0 => to.post(&mut [word], true, ends),
+                _ => to.post(&mut [data, word], true, ends),
+            }
+        }
+    }
+}
+
+/// A write that may have to wait.
+struct Kept {
+    bytes: [u8; INLINE],
+    write: Write,
+}
+
+struct Read {
+    into: *mut u8,
+    key: u32,
+    len: usize,
+    from: (u64, u32),
+}
+
+// SAFETY:
+// - the bytes are valid until the operation is complete, on any thread: the contract of the operation.
+unsafe impl Send for Kept {}
+// SAFETY:
+// - as for Kept.
+unsafe impl Send for Read {}
+
+impl Own for Kept {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let link = ticket.link().clone();
+        let from = match self.write.from {
+            Source::Inline(_) => Source::Inline(self.bytes.as_ptr()),
+            at => at,
+        };
+        let write = Write { from, ..self.write };
+        // SAFETY:
+        // - valid until the operation is complete (contract of the operation), or taken in the call.
+        unsafe { write.post(Connection::of(&link), Ends::Access(ticket)) }
+    }
+}
+
+impl Own for Read {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let link = ticket.link().clone();
+        let mut place = ibv_sge {
+            addr: self.into.expose_provenance() as u64,
+            length: self.len as u32,
+            lkey: self.key,
+        };
+        let mut request = write(&mut place, self.from);
+        request.opcode = IBV_WR_RDMA_READ;
+        let connection = Connection::of(&link);
+        // SAFETY:
+        // - valid until the operation is complete (contract of the operation).
+        unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
+    }
+}
+
+/// Ends when everything that was posted before it is visible at the peer.
+struct Acknowledge<'a>(&'a Connection);
+
+impl Own for Acknowledge<'_> {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let nothing = Write {
+            from: Source::Inline(std::ptr::null()),
+            len: 0,
+            to: (0, 0),
+            tells: Tells::Nothing,
+            fence: false,
+        };
+        // SAFETY:
+        // - no bytes.
+        unsafe { nothing.post(self.0, Ends::Access(ticket)) }
+    }
+}
+
+/// Whether the agent has to carry it out, which goes through lines in their order ([`Flags::LINES`]).
+fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
+    flags.contains(Flags::LINES) && last_word(to, len) < len
+}
+
+/// Aligned as where it is there.
+fn aligned(dst: &Remote<'_>) -> usize {
+    far(dst.region, dst.offset).0 as usize
+}
+
+impl Endpoint {
+    /// A new one.
+    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+        Endpoint { net, requests }
+    }
+
+    /// What the device calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`].
+    fn key(&self, local: Local, len: usize) -> Result<u32> {
+        if len > self.net.port.longest as usize {
+            return Err(Error::Unsupported);
+        }
+        match len {
+            0 => Ok(0),
+            _ => {
+                let known = self.net.operands.find(local, len);
+                known.map(|key| key as u32).ok_or(Error::NotRegistered)
+            }
+        }
+    }
+
+    /// What an access with these flags has to come after, beside those that are posted before it: requests are carried out when the target's agent
+    /// gets to them.
+    fn waits_for(flags: Flags) -> After {
+        match flags.contains(Flags::ORDERED) {
+            false => After::empty(),
+            true => After::ANSWERED,
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        tells: Tells,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let from = match flags.contains(Flags::INLINE) {
+            true if len > self.net.inline as usize => return Err(Error::Unsupported),
+            true => Source::Inline(src.ptr),
+            false => Source::At(src.ptr, self.key(src, len)?),
+        };
+        let write = Write {
+            from,
+            len,
+            to: far(dst.region, dst.offset),
+            tells,
+            fence: flags.contains(Flags::ORDERED),
+        };
+        let after = Endpoint::waits_for(flags);
+        if flags.contains(Flags::GATHERED)
+            && let Some(outcome) =
+                // SAFETY:
+                // - the caller's word: the bytes are taken in the call.
+                unsafe { self.gather(dst.region, write, after, context) }
+        {
+            return outcome;
+        }
+        let mut kept = Kept {
+            bytes: [0; INLINE],
+            write,
+        };
+        if let Source::Inline(at) = from {
+            // SAFETY:
+            // - so many bytes are there (the caller's word), and there is room for them, as just checked.
+            unsafe { kept.bytes.as_mut_ptr().copy_from_nonoverlapping(at, len) };
+        }
+        self.requests
+            .post_own(dst.region, kept, false, after, context)
+    }
+
+    /// `None`: it has to wait.
+    ///
+    /// # Safety
+    /// The bytes are taken in the call, in which they are valid.
+    #[inline]
+    unsafe fn gather(
+        &self,
+        region: &RemoteRegion,
+        write: Write,
+        after: After,
+        context: u64,
+    ) -> Option<Result<Outcome>> {
+        let connection = connection(region);
+        let to = std::ptr::from_ref(connection).expose_provenance() as u64;
+        // SAFETY:
+        // - the caller's word.
+        let post = || unsafe { write.post(connection, Ends::Nothing) };
+        for _ in 0..TRIES {
+            match self.requests.gather(region, to, after, context, post)? {
+                Err(Error::NotNow) => self.make_room(),
+                Err(error) => return Some(Err(error)),
+                Ok(count) => {
+                    self.has_gathered(count);
+                    return Some(Ok(Outcome::Pending));
+                }
+            }
+        }
+        None
+    }
+
+    /// So many are gathered now.
+    #[inline]
+    fn has_gathered(&self, count: u32) {
+        if count >= self.requests.enough() {
+            self.ask_for_gathered();
+        }
+        if count.is_multiple_of(SPELL) {
+            // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
+            self.requests.make_room();
+        }
+    }
+
+    #[cold]
+    fn make_room(&self) {
+        self.ask_for_gathered();
+        self.requests.make_room();
+    }
+
+    fn ask_for_gathered(&self) {
+        self.requests.ask_for_gathered(|to| {
+            // SAFETY:
+            // - put there by `gather`; the link that is asked by keeps its connection.
+            Acknowledge(unsafe { &*std::ptr::with_exposed_provenance(to as usize) })
+        });
+    }
+}
+
+const NOWHERE: Local = Local {
+    ptr: std::ptr::null_mut(),
+    desc: 0,
+};
+
+impl Channel for Endpoint {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        if keeps_lines(flags, aligned(&dst), len) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.put(src, dst, len, flags, context) };
+        }
+        let tells = match flags.contains(Flags::WAKE) {
+            true => Tells::Wakes,
+            false => Tells::Nothing,
+        };
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, tells, flags, context) }
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        src.region.check(src.offset, len, Rights::READ)?;
+        if keeps_lines(flags, dst.ptr.addr(), len) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.get(dst, src, len, flags, context) };
+        }
+        let own = Read {
+            into: dst.ptr,
+            key: self.key(dst, len)?,
+            len,
+            from: far(src.region, src.offset),
+        };
+        let after = Endpoint::waits_for(flags);
+        self.requests
+            .post_own(src.region, own, true, after, context)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        check_notice(&notice)?;
+        let slot = far(notice.slot.region, notice.slot.offset);
+        let flags = flags.difference(Flags::LINES) | Flags::INLINE;
+        let tells = Tells::Word(slot, notice.value);
+        // SAFETY:
+        // - no bytes.
+        unsafe { self.write(NOWHERE, notice.slot, 0, tells, flags, context) }
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        check_notice(&notice)?;
+        if keeps_lines(flags, aligned(&dst), len) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
+        }
+        let slot = far(notice.slot.region, notice.slot.offset);
+        let tells = Tells::Word(slot, notice.value);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, tells, flags, context) }
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        desc: u64,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.requests.atomic(dst, request, desc, flags, context) }
+    }
+
+    fn deliver(
+        &self,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.requests.deliver(inbox, record, flags, context)
+    }
+
+    fn chains(&self) -> bool {
+        true
+    }
+
+    fn carries(&self) -> bool {
+        true
+    }
+
+    unsafe fn put_deliver(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        inbox: Inbox<'_>,
+        record: Record,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let requests = &self.requests;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { requests.put_deliver(src, dst, len, inbox, record, flags, context) }
+    }
+
+    fn active_message(
+        &self,
+        to: Remote<'_>,
+        message: &[u8],
+        reply: Reply,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        self.requests
+            .active_message(to, message, reply, flags, context)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.ask_for_gathered();
+        self.requests.poll(sink);
+    }
+
+    fn report(&self, sink: &mut dyn FnMut(Completion)) {
+        self.requests.report(sink);
+    }
+
+    fn pending(&self) -> usize {
+        self.requests.pending()
+    }
+}

@@ -1,0 +1,642 @@
+//! This process's part of the network: its connections, and what comes of what they have posted.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use unipgas_core::rendezvous::JobName;
+use unipgas_core::streams::greeting::{SECRET, random};
+use unipgas_core::streams::{Accepted, Departed, News, Operands};
+use unipgas_core::{Deadline, Error, Result, host};
+use unipgas_verbs_sys::*;
+
+use crate::address::{self, Address};
+use crate::buffers::Sends;
+use crate::choice::Port;
+use crate::connection::{Connection, INLINE, New, RESERVE};
+use crate::counts::Counts;
+use crate::desk::Desk;
+use crate::device::{Context, Device};
+use crate::posting::Ends;
+use crate::queues::{Channel, Cq, Pair, Parts};
+use crate::receive::{Receives, SharedQueue};
+use crate::wire::{self, Kind, PROTOCOL};
+
+/// Work requests of a connection that may be under way.
+pub const DEPTH: u32 = 128;
+/// Messages that a peer may send before it is told that they have been read.
+const PROMISED: std::ops::RangeInclusive<u32> = 8..=32;
+/// Of all peers together, roughly.
+const PROMISED_TO_ALL: u32 = 2048;
+/// The most places in the shared receive queue.
+const RECEIVES: u32 = 1 << 15;
+/// Processes for which there is room at least.
+const PROCESSES: u32 = 64;
+/// Connections whose work requests end in the first completion queue; each further one has room for twice as many.
+const FIRST_QUEUE: u32 = 16;
+/// A number of a connection is a place, and above it how often that was used.
+const PLACES: u32 = 20;
+
+/// Takes what peers write for which somebody may wait.
+pub trait Told: Send + Sync {
+    /// That has been done.
+    fn written(&self);
+    /// Calls for a turn of the agent.
+    fn wake(&self);
+}
+
+/// What completion queues tell is taken by one thread at a time.
+struct Reader {
+    receives: Receives,
+    sends: Vec<Arc<Cq>>,
+    /// The channel tells of what comes next.
+    armed: bool,
+    completions: u64,
+    found: Vec<ibv_wc>,
+    ends: Vec<Ends>,
+}
+
+#[derive(Default)]
+struct Place {
+    used: u32,
+    connection: Option<Arc<Connection>>,
+}
+
+#[derive(Default)]
+struct Table {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// Numbers of connections, by those of their queue pairs.
+    pairs: HashMap<u32, u32>,
+    /// What those that have gone have done.
+    gone: Counts,
+}
+
+/// The part.
+pub struct Net {
+    // Queue pairs go before what they use.
+    table: RwLock<Table>,
+    /// Those that have ended, and say so.
+    closing: Mutex<Vec<Arc<Connection>>>,
+    /// Those that have done so.
+    gone: Mutex<Vec<Arc<Connection>>>,
+    /// Where others connect.
+    pub desk: Desk,
+    reader: Mutex<Reader>,
+    receive: Arc<Cq>,
+    shared: Arc<SharedQueue>,
+    pub sends: Arc<Sends>,
+    channel: Arc<Channel>,
+    /// Memory that operations may be at.
+    pub operands: Arc<Operands>,
+    pub device: Arc<Device>,
+    pub port: Port,
+    /// Itself.
+    pub me: Weak<Net>,
+    /// Peers that are no more there.
+    pub departed: Departed,
+    guests: Mutex<VecDeque<Accepted>>,
+    promised: u32,
+    depth: u32,
+    /// Bytes that a work request takes along.
+    pub inline: u32,
+    /// Something has come by a connection, or one has ended.
+    streams: AtomicBool,
+    /// Something has come by one that a peer has begun.
+    guests_call: AtomicBool,
+    /// A turn is to begin.
+    turn_calls: AtomicBool,
+    /// Accesses have ended.
+    ended: AtomicBool,
+    /// The device works no more.
+    dead: AtomicBool,
+    looks: AtomicU32,
+    /// Who says it may connect.
+    pub secret: [u8; SECRET],
+    /// How peers reach this process.
+    pub address: Vec<u8>,
+    told: Arc<dyn Told>,
+}
+
+/// Whether it was set; it is not any more. Most are not, and are looked at often.
+fn taken(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
+}
+
+fn at_most(wanted: u32, limit: i32) -> u32 {
+    wanted.min(limit.max(1) as u32)
+}
+
+impl Net {
+    /// Opens what was chosen, and is ready to be connected to. Errors: [`Error::Unreachable`], [`Error::Os`].
+    pub fn open((context, port): (Context, Port), told: Arc<dyn Told>) -> Result<Arc<Self>> {
+        let device = Device::open(context)?;
+        let limits = &device.limits;
+        let job = JobName::from_env().ok().and_then(|job| job.size());
+        let processes = job.unwrap_or(0).max(PROCESSES);
+        let promised =
+            (PROMISED_TO_ALL / job.unwrap_or(1).max(1)).clamp(*PROMISED.start(), *PROMISED.end());
+        let depth = at_most(DEPTH, limits.max_qp_wr);
+        let needed = 2 * processes.saturating_mul(promised + RESERVE);
+        let places = at_most(
+            at_most(needed.min(RECEIVES), limits.max_srq_wr),
+            limits.max_cqe,
+        );
+        let channel = Channel::open(&device)?;
+        let shared = SharedQueue::open(&device, places)?;
+        let receive = Cq::open(&channel, places)?;
+        let ip = port.ip().unwrap_or_else(|| host::own_address().into());
+        let secret = random()?;
+        let desk = Desk::open(ip)?;
+        let address = Address {
+            secret,
+            door: desk.address,
+        };
+        let reader = Reader {
+            receives: Receives::new(shared.clone(), places),
+            sends: Vec::new(),
+            armed: false,
+            completions: 0,
+            found: Vec::new(),
+            ends: Vec::new(),
+        };
+        let mut net = Net {
+            table: RwLock::default(),
+            closing: Mutex::default(),
+            gone: Mutex::default(),
+            desk,
+            reader: Mutex::new(reader),
+            receive,
+            shared,
+            sends: Arc::new(Sends::new(&device)),
+            channel,
+            operands: Arc::default(),
+            port,
+            me: Weak::new(),
+            departed: Departed::default(),
+            guests: Mutex::default(),
+            promised,
+            depth,
+            inline: 0,
+            streams: AtomicBool::new(false),
+            guests_call: AtomicBool::new(false),
+            turn_calls: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            looks: AtomicU32::new(0),
+            secret,
+            address: address.encode(),
+            told,
+            device,
+        };
+        net.inline = net.find_inline()?;
+        Ok(Arc::new_cyclic(|me| {
+            net.me = me.clone();
+            crate::counts::count(me);
+            net
+        }))
+    }
+
+    /// No device says how much its queue pairs take along; so one is made. Errors: none takes a word.
+    fn find_inline(&self) -> Result<u32> {
+        let mut wanted = INLINE as u32;
+        loop {
+            match self.pair(wanted) {
+                Ok(_) => return Ok(wanted),
+                Err(error) if wanted < 2 * size_of::<u32>() as u32 => return Err(error),
+                Err(_) => wanted /= 2,
+            }
+        }
+    }
+
+    fn pair(&self, inline: u32) -> Result<Pair> {
+        Pair::open(Parts {
+            device: &self.device,
+            port: &self.port,
+            sends: self.claim()?,
+            receives: &self.receive,
+            shared: &self.shared,
+            depth: self.depth,
+            inline,
+        })
+    }
+
+    /// A completion queue with room for the work requests of another connection.
+    fn claim(&self) -> Result<Arc<Cq>> {
+        let reader = &mut *self.reader.lock();
+        let all = &mut reader.sends;
+        if let Some(cq) = all.iter().find(|cq| cq.claim(self.depth)) {
+            return Ok(cq.clone());
+        }
+        let wanted = (self.depth * FIRST_QUEUE) << all.len().min(8);
+        let room = at_most(wanted, self.device.limits.max_cqe).max(self.depth);
+        let new = Cq::open(&self.channel, room)?;
+        new.claim(self.depth);
+        all.push(new.clone());
+        // The channel does not tell of this one yet.
+        reader.armed = false;
+        self.told.wake();
+        Ok(new)
+    }
+
+    /// This process's end of a connection.
+    pub fn own_end(&self, connection: &Connection) -> wire::Ends {
+        let limits = &self.device.limits;
+        let few = |count: i32| count.clamp(1, 128) as u8;
+        wire::Ends {
+            pair: connection.pair.number,
+            first: connection.number & 0xff_ffff,
+            credits: self.promised,
+            lid: self.port.lid,
+            mtu: self.port.mtu as u8,
+            ethernet: self.port.ethernet.into(),
+            reads: few(limits.max_qp_init_rd_atom),
+            serves: few(limits.max_qp_rd_atom),
+            pad: [0; 2],
+            gid: self.port.gid,
+        }
+    }
+
+    /// Begins a connection. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
+    pub fn reach(&self, address: &[u8]) -> Result<Arc<Connection>> {
+        let to = Address::decode(address).ok_or_else(|| {
+            let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
+            Error::Unreachable(match theirs {
+                Some(theirs) => format!(
+                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the verbs protocol, not {PROTOCOL:#x}: install one release on all hosts"
+                ),
+                None => "not an address of the verbs backend".into(),
+            })
+        })?;
+        if let Some(why) = self.departed.why(&to.secret) {
+            return Err(why);
+        }
+        let new = self.begin(to, true)?;
+        if let Err(error) = self.desk.knock(&new) {
+            self.forget(&new);
+            return Err(error);
+        }
+        Ok(new)
+    }
+
+    /// A connection with `with`, which neither side can use yet.
+    pub fn begin(&self, with: Address, begun_here: bool) -> Result<Arc<Connection>> {
+        if self.dead.load(Ordering::Acquire) {
+            return Err(Error::Unreachable(format!(
+                "the device {} has failed",
+                self.device.context.name
+            )));
+        }
+        let pair = self.pair(self.inline)?;
+        self.reader.lock().receives.more(self.promised + RESERVE)?;
+        let mut table = self.table.write();
+        let place = table.free.pop().unwrap_or_else(|| {
+            table.places.push(Place::default());
+            table.places.len() as u32 - 1
+        });
+        let at = &mut table.places[place as usize];
+        at.used = at.used.wrapping_add(1);
+        let number = at.used << PLACES | place;
+        let new = Arc::new(Connection::new(New {
+            net: self.me.clone(),
+            number,
+            with,
+            begun_here,
+            promised: self.promised,
+            inline: self.inline,
+            depth: self.depth,
+            pair,
+        }));
+        at.connection = Some(new.clone());
+        table.pairs.insert(new.pair.number, number);
+        Ok(new)
+    }
+
+    fn find(&self, number: u32) -> Option<Arc<Connection>> {
+        let table = self.table.read();
+        let place = table.places.get((number & ((1 << PLACES) - 1)) as usize)?;
+        let found = place.connection.as_ref()?;
+        (found.number == number).then(|| found.clone())
+    }
+
+    /// It has ended here: when the peer has been told, it goes.
+    pub fn forget(&self, ended: &Connection) {
+        let Some(found) = self.find(ended.number) else {
+            return;
+        };
+        self.desk.forget(ended.number);
+        if found.queue().has_farewell() {
+            let mut closing = self.closing.lock();
+            if !closing.iter().any(|one| one.number == found.number) {
+                closing.push(found);
+            }
+            return;
+        }
+        self.remove(&found);
+    }
+
+    /// It is nobody's any more.
+    pub fn remove(&self, gone: &Connection) {
+        gone.pair.stop();
+        let mut table = self.table.write();
+        let place = gone.number & ((1 << PLACES) - 1);
+        let at = &mut table.places[place as usize];
+        if at
+            .connection
+            .as_ref()
+            .is_none_or(|one| one.number != gone.number)
+        {
+            return;
+        }
+        let connection = at.connection.take();
+        table.gone = table.gone + gone.queue().counts;
+        table.free.push(place);
+        table.pairs.remove(&gone.pair.number);
+        drop(table);
+        self.reader.lock().receives.fewer(self.promised + RESERVE);
+        drop(connection);
+    }
+
+    /// The next one that a peer has begun.
+    pub fn accept(&self) -> Option<Accepted> {
+        self.guests.lock().pop_front()
+    }
+
+    /// A peer has begun this one.
+    pub fn is_accepted(&self, accepted: Accepted) {
+        self.guests.lock().push_back(accepted);
+        self.turn_calls.store(true, Ordering::Release);
+    }
+
+    /// Something has happened to it that the agent looks at.
+    pub fn call(&self, connection: &Connection) {
+        let call = match connection.begun_here {
+            true => &self.streams,
+            false => &self.guests_call,
+        };
+        call.store(true, Ordering::Release);
+    }
+
+    /// It waits for room; perhaps there is some.
+    pub fn has_room(&self, connection: &Connection) {
+        if connection.queue().has_room() {
+            self.call(connection);
+            self.told.wake();
+        }
+    }
+
+    /// The peer is not there any more.
+    pub fn lose(&self, connection: &Connection) {
+        connection.fail();
+        self.call(connection);
+    }
+
+    /// Descriptors that tell when something is to be done.
+    pub fn events(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.channel.as_fd(), self.desk.as_fd(), self.device.as_fd()]
+    }
+
+    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all connections afterwards.
+    pub fn progress(&self, turn: bool) -> News {
+        if turn {
+            self.channel.hear();
+            self.reader.lock().armed = false;
+            self.hear_device();
+        }
+        let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
+        self.looks.store(look, Ordering::Relaxed);
+        let lost = match turn || self.desk.is_busy() && look.is_multiple_of(32) {
+            true => self.desk.attend(self),
+            false => Vec::new(),
+        };
+        if let Some(mut reader) = self.reader.try_lock() {
+            while self.read(&mut reader) {}
+        }
+        let gone = std::mem::take(&mut *self.gone.lock());
+        gone.iter().for_each(|one| self.remove(one));
+        // What has come before the other side went has been taken.
+        lost.iter().for_each(|one| self.lose(one));
+        if taken(&self.turn_calls) && !turn {
+            self.told.wake();
+        }
+        News {
+            guests: taken(&self.guests_call),
+            streams: taken(&self.streams),
+            ended: taken(&self.ended),
+        }
+    }
+
+    /// Whether nothing has come since, so that the channel tells of what comes next.
+    pub fn may_sleep(&self) -> bool {
+        let Some(mut reader) = self.reader.try_lock() else {
+            return false;
+        };
+        if reader.armed {
+            return true;
+        }
+        self.receive.arm();
+        reader.sends.iter().for_each(|cq| cq.arm());
+        reader.armed = true;
+        let before = reader.completions;
+        while self.read(&mut reader) {}
+        reader.completions == before
+    }
+
+    /// Takes what completion queues tell; whether there may be more.
+    fn read(&self, reader: &mut Reader) -> bool {
+        let found = &mut reader.found;
+        found.clear();
+        let mut more = self.receive.poll(|one| found.push(*one));
+        reader.completions += found.len() as u64;
+        if !reader.found.is_empty() {
+            self.hear(reader);
+        }
+        for nth in 0..reader.sends.len() {
+            let found = &mut reader.found;
+            found.clear();
+            more |= reader.sends[nth].poll(|one| found.push(*one));
+            reader.completions += found.len() as u64;
+            if !reader.found.is_empty() {
+                self.end(reader);
+            }
+        }
+        more
+    }
+
+    /// Messages and notices.
+    fn hear(&self, reader: &mut Reader) {
+        let Reader {
+            found, receives, ..
+        } = reader;
+        let mut from = Vec::with_capacity(found.len());
+        for one in &*found {
+            let whole = one.status == IBV_WC_SUCCESS && one.wc_flags & IBV_WC_WITH_IMM != 0;
+            let said = if whole {
+                wire::split(one.imm_data)
+            } else {
+                None
+            };
+            let number = self.table.read().pairs.get(&one.qp_num).copied();
+            let connection = number.and_then(|number| self.find(number));
+            if let Some((connection, (kind, credits))) = connection.zip(said) {
+                match kind {
+                    Kind::Bytes => {
+                        connection.take(receives.bytes(one.wr_id, one.byte_len as usize));
+                        self.call(&connection);
+                    }
+                    Kind::Written => self.told.written(),
+                    Kind::Credits => {}
+                    Kind::Close => {
+                        connection.is_closed();
+                        self.call(&connection);
+                    }
+                }
+                connection.hear();
+                // Credits and farewells have buffers that are kept for them.
+                let read = u32::from(matches!(kind, Kind::Bytes | Kind::Written));
+                from.push((connection, read, credits));
+            }
+        }
+        found.iter().for_each(|one| receives.is_read(one.wr_id));
+        // Before anybody is told that there are buffers.
+        receives.fill();
+        for (connection, read, credits) in from {
+            connection.has_read(self, read, credits);
+            if credits > 0 {
+                self.has_moved_on(&connection);
+            }
+        }
+    }
+
+    /// There is room where there was none.
+    fn has_moved_on(&self, connection: &Connection) {
+        self.ended.store(true, Ordering::Release);
+        if connection.wants_room() {
+            self.call(connection);
+        }
+    }
+
+    /// What was posted has ended.
+    fn end(&self, reader: &mut Reader) {
+        let Reader { found, ends, .. } = reader;
+        for one in &*found {
+            let Some(connection) = self.find((one.wr_id >> 32) as u32) else {
+                continue;
+            };
+            if one.status != IBV_WC_SUCCESS {
+                self.fails(&connection, one.status);
+                continue;
+            }
+            connection
+                .queue()
+                .end(one.wr_id as u32, |what| ends.push(what));
+            connection.hear();
+            self.has_moved_on(&connection);
+            for what in ends.drain(..) {
+                match what {
+                    Ends::Access(ticket) => {
+                        ticket.end(Ok(()));
+                    }
+                    Ends::Close => self.has_closed(&connection),
+                    Ends::Message(_) | Ends::Probe | Ends::Nothing => {}
+                }
+            }
+        }
+    }
+
+    fn has_closed(&self, connection: &Connection) {
+        let mut closing = self.closing.lock();
+        if let Some(at) = closing
+            .iter()
+            .position(|one| one.number == connection.number)
+        {
+            self.gone.lock().push(closing.swap_remove(at));
+        }
+    }
+
+    /// What was posted has failed, and everything after it.
+    #[cold]
+    fn fails(&self, connection: &Connection, status: u32) {
+        if status != IBV_WC_WR_FLUSH_ERR && !connection.has_ended() {
+            tracing::debug!(
+                "verbs: a connection to the process at {} has failed: {}",
+                connection.with.door,
+                self.device.library().status(status)
+            );
+        }
+        if status == IBV_WC_RETRY_EXC_ERR {
+            (self.departed).add(connection.with.secret, true, Error::PeerDead);
+        }
+        self.lose(connection);
+        self.has_closed(connection);
+    }
+
+    /// What the device tells of itself.
+    fn hear_device(&self) {
+        while let Some((event, pair)) = self.device.next_event() {
+            let what = self.device.library().event(event);
+            let place = format!("{} port {}", self.device.context.name, self.port.number);
+            match event {
+                IBV_EVENT_DEVICE_FATAL | IBV_EVENT_CQ_ERR | IBV_EVENT_SRQ_ERR => {
+                    unipgas_core::tell(&format!("verbs: {place} has failed: {what}"));
+                    self.dead.store(true, Ordering::Release);
+                    self.all().iter().for_each(|one| self.lose(one));
+                }
+                IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
+                    let number = pair.and_then(|pair| self.table.read().pairs.get(&pair).copied());
+                    if let Some(connection) = number.and_then(|number| self.find(number)) {
+                        tracing::debug!("verbs: {what}");
+                        self.lose(&connection);
+                    }
+                }
+                IBV_EVENT_PORT_ERR
+                | IBV_EVENT_PORT_ACTIVE
+                | IBV_EVENT_LID_CHANGE
+                | IBV_EVENT_PKEY_CHANGE => {
+                    unipgas_core::tell(&format!("verbs: {place}: {what}"));
+                }
+                _ => tracing::debug!("verbs: {place}: {what}"),
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Connection>> {
+        let table = self.table.read();
+        let all = table.places.iter().filter_map(|at| at.connection.clone());
+        all.collect()
+    }
+
+    /// What has been done until now.
+    pub fn counts(&self) -> Counts {
+        let completions = self.reader.lock().completions;
+        let table = self.table.read();
+        let there = table.places.iter().filter_map(|at| at.connection.as_ref());
+        let of_all: Counts = there.map(|one| one.queue().counts).sum();
+        let read = Counts {
+            completions,
+            ..Counts::default()
+        };
+        of_all + table.gone + read
+    }
+
+    /// All connections end, and peers learn of it, unless they take nothing for so long.
+    pub fn close(&self, deadline: Deadline) {
+        use unipgas_core::streams::Stream;
+        self.all().iter().for_each(|one| one.end());
+        while !self.closing.lock().is_empty() && !deadline.expired() {
+            self.progress(true);
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        // Streams that are kept by others must not use what goes now.
+        self.all().iter().for_each(|one| one.fail());
+        let closing = std::mem::take(self.closing.get_mut());
+        closing.iter().for_each(|one| one.pair.stop());
+    }
+}

@@ -1,0 +1,371 @@
+//! Completion queues, the descriptor that tells of them, and queue pairs.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use unipgas_core::{Error, Result};
+use unipgas_verbs_sys::*;
+
+use crate::choice::Port;
+use crate::device::{Device, errno, never_wait};
+use crate::receive::SharedQueue;
+use crate::wire::Ends;
+
+/// Completions that are taken at once.
+pub const AT_ONCE: usize = 16;
+
+/// A request that is not answered is sent again after 4.096 us times 2 to this power: half a second.
+const TIMEOUT: u8 = 17;
+/// And so often. A peer that has not answered for about four seconds is dead.
+const RETRIES: u8 = 7;
+/// Where a peer has no buffer for a message it is sent again for ever; credits keep that from happening.
+const RNR_RETRIES: u8 = 7;
+/// How long to wait then: 0.64 ms.
+const RNR_TIMER: u8 = 12;
+const HOPS: u8 = 64;
+
+/// Tells of completions.
+pub struct Channel {
+    raw: NonNull<ibv_comp_channel>,
+    device: Arc<Device>,
+}
+
+// SAFETY:
+// - verbs may be called by any thread.
+unsafe impl Send for Channel {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    /// A new one. Errors: [`Error::Os`].
+    pub fn open(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let library = device.library();
+        // SAFETY:
+        // - an open context.
+        let raw = unsafe { (library.create_comp_channel)(device.context.raw.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_comp_channel"))?;
+        let channel = Channel {
+            raw,
+            device: device.clone(),
+        };
+        // SAFETY:
+        // - the channel's own descriptor.
+        unsafe { never_wait((*raw.as_ptr()).fd) }?;
+        Ok(Arc::new(channel))
+    }
+
+    /// Takes what its descriptor has told.
+    pub fn hear(&self) {
+        let library = self.device.library();
+        let (mut cq, mut context) = (null_mut(), null_mut());
+        // SAFETY:
+        // - an event names a queue, which waits for the event to be acknowledged before it goes.
+        unsafe {
+            while (library.get_cq_event)(self.raw.as_ptr(), &raw mut cq, &raw mut context) == 0 {
+                (library.ack_cq_events)(cq, 1);
+            }
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY:
+        // - the channel's, which lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once; its queues keep it.
+        unsafe { (self.device.library().destroy_comp_channel)(self.raw.as_ptr()) };
+    }
+}
+
+/// A completion queue.
+pub struct Cq {
+    pub raw: NonNull<ibv_cq>,
+    poll: poll_cq,
+    arm: req_notify_cq,
+    /// Work requests that may end here.
+    room: AtomicU32,
+    channel: Arc<Channel>,
+}
+
+// SAFETY:
+// - verbs may be called by any thread.
+unsafe impl Send for Cq {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Cq {}
+
+impl Cq {
+    /// One with room for so many. Errors: [`Error::Os`].
+    pub fn open(channel: &Arc<Channel>, room: u32) -> Result<Arc<Self>> {
+        let context = channel.device.context.raw.as_ptr();
+        let entries = c_int::try_from(room).unwrap_or(c_int::MAX);
+        // SAFETY:
+        // - an open context and channel; contexts have the functions of their device.
+        unsafe {
+            let create = channel.device.library().create_cq;
+            let raw = create(context, entries, null_mut(), channel.raw.as_ptr(), 0);
+            let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_cq"))?;
+            let ops = &(*context).ops;
+            let (Some(poll), Some(arm)) = (ops.poll_cq, ops.req_notify_cq) else {
+                return Err(Error::Unreachable("the device cannot be polled".into()));
+            };
+            Ok(Arc::new(Cq {
+                raw,
+                poll,
+                arm,
+                room: AtomicU32::new(room),
+                channel: channel.clone(),
+            }))
+        }
+    }
+
+    /// Whether so many more work requests may end here; they do from now on.
+    pub fn claim(&self, count: u32) -> bool {
+        let less = |room: u32| room.checked_sub(count);
+        self.room
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less)
+            .is_ok()
+    }
+
+    /// What [`claim`](Cq::claim) has taken.
+    pub fn give_back(&self, count: u32) {
+        self.room.fetch_add(count, Ordering::AcqRel);
+    }
+
+    /// What has ended; whether there may be more.
+    #[inline]
+    pub fn poll(&self, mut tell: impl FnMut(&ibv_wc)) -> bool {
+        let mut found = [const { MaybeUninit::<ibv_wc>::uninit() }; AT_ONCE];
+        // SAFETY:
+        // - room for so many.
+        let count = unsafe {
+            (self.poll)(
+                self.raw.as_ptr(),
+                AT_ONCE as c_int,
+                found.as_mut_ptr().cast(),
+            )
+        };
+        let count = usize::try_from(count).unwrap_or(0).min(AT_ONCE);
+        for one in &found[..count] {
+            // SAFETY:
+            // - the call has filled so many.
+            tell(unsafe { one.assume_init_ref() });
+        }
+        count == AT_ONCE
+    }
+
+    /// The channel tells of the next completion.
+    pub fn arm(&self) {
+        // SAFETY:
+        // - an open queue.
+        unsafe { (self.arm)(self.raw.as_ptr(), 0) };
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once; queue pairs keep theirs; all events have been acknowledged when they were heard.
+        unsafe { (self.channel.device.library().destroy_cq)(self.raw.as_ptr()) };
+    }
+}
+
+/// What a queue pair needs.
+pub struct Parts<'a> {
+    pub device: &'a Arc<Device>,
+    pub port: &'a Port,
+    /// Where what it sends ends: room for `depth` has been claimed.
+    pub sends: Arc<Cq>,
+    pub receives: &'a Cq,
+    pub shared: &'a Arc<SharedQueue>,
+    /// Work requests that may be under way.
+    pub depth: u32,
+    /// Bytes that a work request takes along.
+    pub inline: u32,
+}
+
+/// A reliable connection's end.
+pub struct Pair {
+    raw: NonNull<ibv_qp>,
+    post: post_send,
+    /// By which the peer knows it.
+    pub number: u32,
+    depth: u32,
+    sends: Arc<Cq>,
+    // It leads there until it is gone.
+    _shared: Arc<SharedQueue>,
+    device: Arc<Device>,
+}
+
+// SAFETY:
+// - verbs may be called by any thread.
+unsafe impl Send for Pair {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Pair {}
+
+impl Pair {
+    /// One that is not connected. What it cannot have is given back. Errors: [`Error::Os`].
+    pub fn open(parts: Parts<'_>) -> Result<Self> {
+        let (device, depth) = (parts.device.clone(), parts.depth);
+        let mut attributes = ibv_qp_init_attr {
+            qp_context: null_mut(),
+            send_cq: parts.sends.raw.as_ptr(),
+            recv_cq: parts.receives.raw.as_ptr(),
+            srq: parts.shared.raw.as_ptr(),
+            cap: ibv_qp_cap {
+                max_send_wr: depth,
+                max_recv_wr: 0,
+                max_send_sge: 1,
+                max_recv_sge: 0,
+                max_inline_data: parts.inline,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        let create = device.library().create_qp;
+        // SAFETY:
+        // - all that the attributes name is open, and kept.
+        let raw = unsafe { create(device.pd.as_ptr(), &raw mut attributes) };
+        let Some(raw) = NonNull::new(raw) else {
+            parts.sends.give_back(depth);
+            return Err(errno("cannot make a queue pair (ibv_create_qp)"));
+        };
+        // SAFETY:
+        // - contexts have the functions of their device.
+        let (post, number) = unsafe {
+            (
+                (*device.context.raw.as_ptr()).ops.post_send,
+                (*raw.as_ptr()).qp_num,
+            )
+        };
+        let pair = Pair {
+            raw,
+            post: post.expect("a device that makes queue pairs sends"),
+            number,
+            depth,
+            sends: parts.sends,
+            _shared: parts.shared.clone(),
+            device,
+        };
+        let mut begin = attr(IBV_QPS_INIT);
+        begin.port_num = parts.port.number;
+        begin.qp_access_flags =
+            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        pair.modify(
+            begin,
+            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+        )?;
+        Ok(pair)
+    }
+
+    /// Connects it with the other side's. Errors: [`Error::Os`].
+    pub fn connect(&self, port: &Port, own: &Ends, theirs: &Ends) -> Result<()> {
+        let mut ready = attr(IBV_QPS_RTR);
+        ready.path_mtu = port.mtu.min(theirs.mtu.into());
+        ready.dest_qp_num = theirs.pair;
+        ready.rq_psn = theirs.first;
+        ready.max_dest_rd_atomic = own.serves.min(theirs.reads);
+        ready.min_rnr_timer = RNR_TIMER;
+        ready.ah_attr.port_num = port.number;
+        ready.ah_attr.dlid = theirs.lid;
+        ready.ah_attr.is_global = u8::from(port.ethernet || port.gid[..8] != theirs.gid[..8]);
+        ready.ah_attr.grh.dgid = ibv_gid(theirs.gid);
+        ready.ah_attr.grh.sgid_index = port.gid_index;
+        ready.ah_attr.grh.hop_limit = HOPS;
+        self.modify(
+            ready,
+            IBV_QP_STATE
+                | IBV_QP_AV
+                | IBV_QP_PATH_MTU
+                | IBV_QP_DEST_QPN
+                | IBV_QP_RQ_PSN
+                | IBV_QP_MAX_DEST_RD_ATOMIC
+                | IBV_QP_MIN_RNR_TIMER,
+        )?;
+        let mut sends = attr(IBV_QPS_RTS);
+        sends.timeout = TIMEOUT;
+        sends.retry_cnt = RETRIES;
+        sends.rnr_retry = RNR_RETRIES;
+        sends.sq_psn = own.first;
+        sends.max_rd_atomic = own.reads.min(theirs.serves);
+        self.modify(
+            sends,
+            IBV_QP_STATE
+                | IBV_QP_TIMEOUT
+                | IBV_QP_RETRY_CNT
+                | IBV_QP_RNR_RETRY
+                | IBV_QP_SQ_PSN
+                | IBV_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    /// From now on it moves nothing: neither side reads or writes memory by it.
+    pub fn stop(&self) {
+        if let Err(error) = self.modify(attr(IBV_QPS_ERR), IBV_QP_STATE) {
+            tracing::debug!("verbs: {error}");
+        }
+    }
+
+    fn modify(&self, mut to: ibv_qp_attr, mask: u32) -> Result<()> {
+        // SAFETY:
+        // - an open queue pair; the attributes live through the call.
+        let failed = unsafe {
+            (self.device.library().modify_qp)(self.raw.as_ptr(), &raw mut to, mask as c_int)
+        };
+        match failed {
+            0 => Ok(()),
+            error => Err(Error::os(
+                &format!(
+                    "cannot bring a queue pair to state {} (ibv_modify_qp)",
+                    to.qp_state
+                ),
+                std::io::Error::from_raw_os_error(error),
+            )),
+        }
+    }
+
+    /// Posts a chain of work requests, by one doorbell. False: it takes none, and none has been posted.
+    ///
+    /// # Safety
+    /// The requests and what they lead to live through the call; the memory that they name by keys until they have ended.
+    #[inline]
+    pub unsafe fn post(&self, first: &mut ibv_send_wr) -> bool {
+        let mut bad = null_mut();
+        // SAFETY:
+        // - the caller's word.
+        unsafe { (self.post)(self.raw.as_ptr(), first, &raw mut bad) == 0 }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once.
+        let failed = unsafe { (self.device.library().destroy_qp)(self.raw.as_ptr()) };
+        if failed != 0 {
+            tracing::debug!("verbs: ibv_destroy_qp: error {failed}");
+        }
+        self.sends.give_back(self.depth);
+    }
+}
+
+fn attr(state: u32) -> ibv_qp_attr {
+    // SAFETY:
+    // - zeros are attributes.
+    let mut attributes: ibv_qp_attr = unsafe { std::mem::zeroed() };
+    attributes.qp_state = state;
+    attributes
+}

@@ -1,0 +1,184 @@
+//! The shared receive queue, and its buffers: as many as all peers together may use up.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use unipgas_core::{Error, Result};
+use unipgas_verbs_sys::*;
+
+use crate::buffers::{MESSAGE, Pool};
+use crate::device::{Device, errno};
+use crate::queues::AT_ONCE;
+
+/// Buffers that are registered together.
+const TOGETHER: u32 = 256;
+
+/// The queue.
+pub struct SharedQueue {
+    pub raw: NonNull<ibv_srq>,
+    post: post_srq_recv,
+    device: Arc<Device>,
+}
+
+// SAFETY:
+// - verbs may be called by any thread.
+unsafe impl Send for SharedQueue {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for SharedQueue {}
+
+impl SharedQueue {
+    /// With room for `depth` buffers. Errors: [`Error::Os`].
+    pub fn open(device: &Arc<Device>, depth: u32) -> Result<Arc<Self>> {
+        let mut attributes = ibv_srq_init_attr {
+            srq_context: null_mut(),
+            attr: ibv_srq_attr {
+                max_wr: depth,
+                max_sge: 1,
+                srq_limit: 0,
+            },
+        };
+        // SAFETY:
+        // - an open domain; the attributes live through the call; contexts have the functions of their device.
+        unsafe {
+            let raw = (device.library().create_srq)(device.pd.as_ptr(), &raw mut attributes);
+            let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_srq"))?;
+            let post = (*device.context.raw.as_ptr()).ops.post_srq_recv;
+            Ok(Arc::new(SharedQueue {
+                raw,
+                post: post.expect("a device that makes shared receive queues fills them"),
+                device: device.clone(),
+            }))
+        }
+    }
+}
+
+impl Drop for SharedQueue {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made once; queue pairs keep theirs.
+        unsafe { (self.device.library().destroy_srq)(self.raw.as_ptr()) };
+    }
+}
+
+/// The buffers of the queue. After [`stop`](Receives::stop), or with the last queue pair, nobody writes there.
+pub struct Receives {
+    shared: Arc<SharedQueue>,
+    pool: Pool,
+    free: Vec<u32>,
+    posted: u32,
+    wanted: u32,
+    depth: u32,
+}
+
+impl Receives {
+    /// None yet.
+    pub fn new(shared: Arc<SharedQueue>, depth: u32) -> Self {
+        Receives {
+            pool: Pool::new(&shared.device, TOGETHER, true),
+            shared,
+            free: Vec::new(),
+            posted: 0,
+            wanted: 0,
+            depth,
+        }
+    }
+
+    /// A peer may use up so many more. Errors: [`Error::Exhausted`], [`Error::Os`].
+    pub fn more(&mut self, count: u32) -> Result<()> {
+        if self.wanted + count > self.depth {
+            return Err(Error::Exhausted(format!(
+                "places in the shared receive queue: the device has {}",
+                self.depth
+            )));
+        }
+        while self.pool.len() < self.wanted + count {
+            self.free.extend(self.pool.grow()?);
+        }
+        self.wanted += count;
+        self.fill();
+        Ok(())
+    }
+
+    /// So many less.
+    pub fn fewer(&mut self, count: u32) {
+        self.wanted -= count;
+    }
+
+    /// A message has come into this buffer.
+    pub fn bytes(&self, number: u64, len: usize) -> &[u8] {
+        let Some(at) = self.pool.at(number as u32) else {
+            return &[];
+        };
+        // SAFETY:
+        // - the queue has given the buffer back; nobody writes there before it is posted again, for which this must be exclusive.
+        unsafe { std::slice::from_raw_parts(at.0, len.min(MESSAGE)) }
+    }
+
+    /// The queue has given it back, and it has been read.
+    pub fn is_read(&mut self, number: u64) {
+        self.posted -= 1;
+        self.free.push(number as u32);
+    }
+
+    /// Posts as many as are wanted.
+    pub fn fill(&mut self) {
+        while self.posted < self.wanted {
+            let want = ((self.wanted - self.posted) as usize)
+                .min(AT_ONCE)
+                .min(self.free.len());
+            if want == 0 || !self.post(want) {
+                return;
+            }
+        }
+    }
+
+    /// So many of those that are free, by one call.
+    fn post(&mut self, count: usize) -> bool {
+        // SAFETY:
+        // - zeros are such structures.
+        let (mut places, mut requests): ([ibv_sge; AT_ONCE], [ibv_recv_wr; AT_ONCE]) =
+            unsafe { std::mem::zeroed() };
+        let first = self.free.len() - count;
+        for nth in 0..count {
+            let number = self.free[first + nth];
+            let Some((at, key)) = self.pool.at(number) else {
+                return false;
+            };
+            places[nth] = ibv_sge {
+                addr: at.expose_provenance() as u64,
+                length: MESSAGE as u32,
+                lkey: key,
+            };
+            requests[nth] = ibv_recv_wr {
+                wr_id: number.into(),
+                next: null_mut(),
+                sg_list: &raw mut places[nth],
+                num_sge: 1,
+            };
+        }
+        for nth in 1..count {
+            requests[nth - 1].next = &raw mut requests[nth];
+        }
+        let mut bad = null_mut();
+        // SAFETY:
+        // - the requests live through the call; the buffers are the queue's from now on, and live as long.
+        let failed = unsafe {
+            (self.shared.post)(
+                self.shared.raw.as_ptr(),
+                requests.as_mut_ptr(),
+                &raw mut bad,
+            )
+        };
+        let taken = match failed {
+            0 => count,
+            _ => requests[..count]
+                .iter()
+                .position(|one| std::ptr::eq(one, bad))
+                .unwrap_or(0),
+        };
+        self.free.drain(first..first + taken);
+        self.posted += taken as u32;
+        taken == count
+    }
+}

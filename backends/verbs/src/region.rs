@@ -1,0 +1,69 @@
+//! Registered memory: what the device knows of it, and what peers are told.
+
+use std::sync::Arc;
+
+use unipgas_core::region::{RemoteRegion, Rights};
+use unipgas_core::streams::{Link, OwnPart};
+use unipgas_core::{Error, Result};
+
+use crate::connection::Connection;
+use crate::net::Net;
+
+/// Registers memory with the device. `write`: operations of this process write there.
+///
+/// # Safety
+/// `len` bytes at `base` are valid until what this gives is dropped.
+pub unsafe fn register(
+    net: &Arc<Net>,
+    base: *mut u8,
+    len: usize,
+    rights: Rights,
+    write: bool,
+) -> Result<OwnPart> {
+    if len == 0 {
+        return Ok(OwnPart::default());
+    }
+    // SAFETY:
+    // - the caller's word.
+    let mr = unsafe { net.device.register(base, len, rights, write) }?;
+    let mut told = mr.rkey().to_le_bytes().to_vec();
+    told.extend((base.expose_provenance() as u64).to_le_bytes());
+    let entered = net.operands.enter(base, len, mr.lkey().into());
+    let operand = entered.ok_or_else(|| Error::Exhausted("registrations".into()))?;
+    Ok(OwnPart {
+        told,
+        desc: operand.name,
+        // The name ends before the registration.
+        keeps: Some(Box::new((operand, mr))),
+    })
+}
+
+/// What its owner has told: the key and where it begins, and the connection with him.
+pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
+    let connection: *const Connection = Connection::of(link);
+    let connection = connection.expose_provenance() as u64;
+    if told.is_empty() {
+        // Nothing is there to be read or written.
+        return Ok([0, 0, connection]);
+    }
+    let (key, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
+    let base = base.try_into().map_err(|_| Error::StaleRegion)?;
+    let key = u32::from_le_bytes(*key);
+    Ok([key.into(), u64::from_le_bytes(base), connection])
+}
+
+/// The address and the key by which its owner's device knows what lies at `offset` of the region.
+#[inline]
+pub fn far(region: &RemoteRegion, offset: usize) -> (u64, u32) {
+    let [_, key, base, _] = region.parts().detail;
+    (base.wrapping_add(offset as u64), key as u32)
+}
+
+/// The connection with its owner.
+#[inline]
+pub fn connection(region: &RemoteRegion) -> &Connection {
+    let at = region.parts().detail[3] as usize;
+    // SAFETY:
+    // - put there by `imported`; the region keeps the link, and that its connection.
+    unsafe { &*std::ptr::with_exposed_provenance(at) }
+}
