@@ -239,7 +239,8 @@ impl Desk {
         };
         match over {
             Over::Gone => {
-                if before != State::Open {
+                // Who has come may have gone for another reason.
+                if before != State::Open && connection.begun_here {
                     (net.departed).add(connection.with.secret, false, Error::PeerDead);
                 }
             }

@@ -4,15 +4,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use unipgas_core::agent::Registered;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
+use unipgas_core::op::Local;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Result};
+use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::Address;
 use crate::choice::{Port, Wish, choose};
@@ -100,8 +102,16 @@ impl Network for Fabric {
 
     fn limits(&self) -> Limits {
         Limits {
+            registered: true,
             depth: DEPTH as usize,
             ..Limits::NONE
+        }
+    }
+
+    fn check_local(&self, _: &Registered, local: Local, len: usize) -> Result<()> {
+        match len == 0 || self.net.operands.find(local, len).is_some() {
+            true => Ok(()),
+            false => Err(Error::NotRegistered),
         }
     }
 
@@ -123,8 +133,8 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// By the device that fits best, or that UNIPGAS_VERBS_DEVICE says. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable): why there is none;
-    /// [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument), [`Error::Os`](unipgas_core::Error::Os).
+    /// By the device that fits best, or that UNIPGAS_VERBS_DEVICE says. Errors: [`Error::Unreachable`]: why there is none;
+    /// [`Error::InvalidArgument`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let chosen = choose(&Wish::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
