@@ -171,8 +171,8 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	done
 	@$(STEP) "the link between two hosts over libfabric" packaging/on-ofi "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "the engine on two hosts over libfabric 2.x" packaging/with-libfabric2 packaging/on-ofi "$(STAGE)" --hosts 2 --api core --seeds 1
-	@$(STEP) "laws of networks over verbs" packaging/on-verbs "$(STAGE)" --law core.transport --seeds 1
-	@$(STEP) "the engine between two guests over verbs" packaging/on-verbs "$(STAGE)" --hosts 2 --law core.put,core.get,core.notice --seeds 1
+	@$(STEP) "laws of networks over libfabric's verbs" packaging/on-verbs "$(STAGE)" --by-libfabric --law core.transport --seeds 1
+	@$(STEP) "the engine between two guests over libfabric's verbs" packaging/on-verbs "$(STAGE)" --by-libfabric --hosts 2 --law core.put,core.get,core.notice --seeds 1
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
 	@$(STEP) "uTofu on two hosts" packaging/on-hosts "$(STAGE)" --api utofu

@@ -14,6 +14,7 @@ use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
 use crate::connection::{Connection, INLINE};
+use crate::native::Atomic;
 use crate::net::Net;
 use crate::posting::{Ends, write};
 use crate::region::{connection, far};
@@ -402,6 +403,31 @@ impl Channel for Endpoint {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        if let Some(nowhere) = &self.net.native {
+            dst.region
+                .check(dst.offset, request.ty.size(), Rights::ATOMIC)?;
+            let into = match request.result.is_null() {
+                true => nowhere.place(),
+                false => {
+                    let result = Local {
+                        ptr: request.result,
+                        desc,
+                    };
+                    let at = result.ptr.expose_provenance() as u64;
+                    (at, self.key(result, request.ty.size())?)
+                }
+            };
+            let at = far(dst.region, dst.offset);
+            // SAFETY:
+            // - the caller's word.
+            let own = unsafe { Atomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
+            if let Some(own) = own {
+                let after = Endpoint::waits_for(flags);
+                return self
+                    .requests
+                    .post_own(dst.region, own, true, after, context);
+            }
+        }
         // SAFETY:
         // - the caller's word.
         unsafe { self.requests.atomic(dst, request, desc, flags, context) }

@@ -5,7 +5,8 @@
 //! which all accesses to the peer's memory go, too: so they are in order.
 //!
 //! - [`Verbs`]: this process's place; `region`: its memory; `endpoint`: the issue of operations
-//! - `net`: connections, and what comes of what they have posted; `connection`: a stream to a peer; `posting`: its send queue
+//! - `net`: connections, and what comes of what they have posted; `connection`: a stream to a peer; `posting`: its send queue;
+//!   `native`: atomic operations by the device
 //! - `desk`: how connections begin; `wire`: what is said then, and with each message; `address`: how a process is found
 //! - `receive`, `buffers`: messages that come and go
 //! - `choice`: which device, which port; `library`: libibverbs.so.1, loaded when it is needed; `device`, `queues`: its objects, where C ends
@@ -22,6 +23,7 @@ mod desk;
 mod device;
 mod endpoint;
 mod library;
+mod native;
 mod net;
 mod posting;
 mod queues;

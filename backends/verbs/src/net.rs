@@ -19,6 +19,7 @@ use crate::connection::{Connection, INLINE, New, RESERVE};
 use crate::counts::Counts;
 use crate::desk::Desk;
 use crate::device::{Context, Device};
+use crate::native::Nowhere;
 use crate::posting::Ends;
 use crate::queues::{Channel, Cq, Pair, Parts};
 use crate::receive::{Receives, SharedQueue};
@@ -89,6 +90,8 @@ pub struct Net {
     shared: Arc<SharedQueue>,
     pub sends: Arc<Sends>,
     channel: Arc<Channel>,
+    /// Where the device carries out atomic operations.
+    pub native: Option<Nowhere>,
     /// Memory that operations may be at.
     pub operands: Arc<Operands>,
     pub device: Arc<Device>,
@@ -150,6 +153,10 @@ impl Net {
         let ip = port.ip().unwrap_or_else(|| host::own_address().into());
         let secret = random()?;
         let desk = Desk::open(ip)?;
+        let native = match limits.atomic_cap {
+            IBV_ATOMIC_GLOB => Some(Nowhere::new(&device)?),
+            _ => None,
+        };
         let address = Address {
             secret,
             door: desk.address,
@@ -172,6 +179,7 @@ impl Net {
             shared,
             sends: Arc::new(Sends::new(&device)),
             channel,
+            native,
             operands: Arc::default(),
             port,
             me: Weak::new(),
