@@ -19,7 +19,10 @@
 enum
 {
   WARM_UP = 200, /* until everything has been found, bound and cached */
-  TRIALS = 40
+  TRIALS = 40,
+  /* Of <sys/ucontext.h>, which names them for _GNU_SOURCE alone. */
+  RSP = 15,
+  RIP = 16
 };
 
 static volatile long executed;
@@ -32,8 +35,8 @@ one_more (int signal, siginfo_t *info, void *context)
 {
   (void) signal;
   (void) info;
-  const greg_t *registers = ((ucontext_t *) context)->uc_mcontext.gregs;
-  const uintptr_t at = (uintptr_t) registers[REG_RIP], stack = (uintptr_t) registers[REG_RSP];
+  const long long *registers = ((ucontext_t *) context)->uc_mcontext.gregs;
+  const uintptr_t at = (uintptr_t) registers[RIP], stack = (uintptr_t) registers[RSP];
   if (left_out_below != 0 && stack <= left_out_below)
     {
       return;

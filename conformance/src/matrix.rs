@@ -114,7 +114,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "verbs-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque", "verbs"],
+        pins: &["chaos", "opaque", "verbs", "verbs-chaos"],
         env: &[("UNIPGAS_CHAOS", "over=verbs")],
         threads: false,
         hosts: false,

@@ -81,6 +81,11 @@ pub const PINS: &[Pin] = &[
     absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
     absent("ofi", "core.transport.atomic.distinct", NO_ATOMICS),
     inapplicable("mixed", "core.transport.*", ONE_TRANSPORT),
+    inapplicable(
+        "verbs-chaos",
+        "core.transport.registered",
+        "chaos splits transfers, and the network looks at each part by itself",
+    ),
     broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),
     broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),

@@ -96,6 +96,17 @@ impl Transport for Chaos {
         unsafe { self.shared.inner.register(base, len, rights) }
     }
 
+    unsafe fn register_local(
+        &self,
+        base: *mut u8,
+        len: usize,
+        write: bool,
+    ) -> Result<Box<dyn Memory>> {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.shared.inner.register_local(base, len, write) }
+    }
+
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
         // SAFETY:
         // - the caller's word.
@@ -106,6 +117,10 @@ impl Transport for Chaos {
         let inner = self.shared.inner.open_channel()?;
         let channel = ChaosChannel::new(inner, self.shared.clone(), Driver::of_this_process()?);
         Ok(Box::new(channel))
+    }
+
+    fn progress(&self) -> bool {
+        self.shared.inner.progress()
     }
 
     fn bell(&self) -> &Bell {
