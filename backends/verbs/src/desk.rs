@@ -373,7 +373,7 @@ impl Contact {
             }
             wire::FULL => {
                 return refuse(format!(
-                    "the process at {door} has no room for another connection: raise ulimit -l there"
+                    "the process at {door} has no room for another connection: a limit of its device is reached, or of memory that may be locked (ulimit -l)"
                 ));
             }
             _ => {

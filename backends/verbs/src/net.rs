@@ -27,10 +27,14 @@ use crate::wire::{self, Kind, PROTOCOL};
 
 /// Work requests of a connection that may be under way.
 pub const DEPTH: u32 = 128;
-/// Messages that a peer may send before it is told that they have been read.
-const PROMISED: std::ops::RangeInclusive<u32> = 8..=32;
+/// Messages that a peer may send before it is told that they have been read: so many, or fewer where there are many peers, or the device has few places.
+const PROMISED: std::ops::RangeInclusive<u32> = 2..=32;
 /// Of all peers together, roughly.
 const PROMISED_TO_ALL: u32 = 2048;
+/// What is promised to each of many peers.
+const PROMISED_OF_MANY: u32 = 8;
+/// Of a process that does not know how many there are.
+const PEERS: u32 = 8;
 /// The most places in the shared receive queue.
 const RECEIVES: u32 = 1 << 15;
 /// Processes for which there is room at least.
@@ -139,14 +143,17 @@ impl Net {
         let limits = &device.limits;
         let job = JobName::from_env().ok().and_then(|job| job.size());
         let processes = job.unwrap_or(0).max(PROCESSES);
-        let promised =
-            (PROMISED_TO_ALL / job.unwrap_or(1).max(1)).clamp(*PROMISED.start(), *PROMISED.end());
+        let peers = job.unwrap_or(PEERS).max(1);
+        let wanted = (PROMISED_TO_ALL / peers).clamp(PROMISED_OF_MANY, *PROMISED.end());
         let depth = at_most(DEPTH, limits.max_qp_wr);
-        let needed = 2 * processes.saturating_mul(promised + RESERVE);
+        let needed = 2 * processes.saturating_mul(wanted + RESERVE);
         let places = at_most(
             at_most(needed.min(RECEIVES), limits.max_srq_wr),
             limits.max_cqe,
         );
+        // Each begins a connection, and this process begins one to each.
+        let for_each = (places / (2 * peers)).saturating_sub(RESERVE);
+        let promised = for_each.clamp(*PROMISED.start(), wanted);
         let channel = Channel::open(&device)?;
         let shared = SharedQueue::open(&device, places)?;
         let receive = Cq::open(&channel, places)?;
