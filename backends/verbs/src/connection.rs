@@ -256,6 +256,8 @@ impl Connection {
         unsafe { queue.post(&self.pair, (self.number, requests), takes, ends) }?;
         if wakes {
             queue.owed = 0;
+        } else if requests[N - 1].opcode != IBV_WR_RDMA_WRITE {
+            queue.reads();
         }
         Ok(())
     }

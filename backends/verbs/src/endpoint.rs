@@ -17,6 +17,7 @@ use crate::connection::{Connection, INLINE};
 use crate::native::Atomic;
 use crate::net::Net;
 use crate::posting::{Ends, write};
+use crate::quick::Quick;
 use crate::region::{connection, far};
 
 /// Where there is no room the network is moved on as often before a write is kept.
@@ -28,6 +29,14 @@ const SPELL: u32 = 16;
 pub struct Endpoint {
     net: Arc<Net>,
     requests: Requests,
+    quick: Quick,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.quick.end();
+        self.net.lanes.lock().remove(self.quick.lane() as usize);
+    }
 }
 
 /// Where a write comes from.
@@ -182,7 +191,12 @@ fn aligned(dst: &Remote<'_>) -> usize {
 impl Endpoint {
     /// A new one.
     pub fn new(net: Arc<Net>, requests: Requests) -> Self {
-        Endpoint { net, requests }
+        let lane = net.lanes.lock().insert(()) as u32;
+        Endpoint {
+            net,
+            requests,
+            quick: Quick::new(lane),
+        }
     }
 
     /// What the device calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`].
@@ -395,6 +409,28 @@ impl Channel for Endpoint {
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
+    #[inline]
+    unsafe fn put_quick(
+        &self,
+        src: *const u8,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Option<Notice<'_>>,
+    ) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        !self.requests.is_behind(dst.region)
+            && unsafe { self.quick.put(&self.net, src, dst, len, notice) }
+    }
+
+    fn quick_pending(&self) -> usize {
+        self.quick.pending()
+    }
+
+    fn quick_failure(&self) -> Option<Error> {
+        self.quick.failure()
+    }
+
     unsafe fn atomic(
         &self,
         dst: Remote<'_>,
@@ -481,6 +517,10 @@ impl Channel for Endpoint {
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         self.ask_for_gathered();
+        if self.quick.pending() > 0 {
+            self.quick.settle();
+            self.requests.look();
+        }
         self.requests.poll(sink);
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
+use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::streams::{Accepted, Departed, News, Operands};
@@ -120,6 +121,8 @@ pub struct Net {
     /// The device works no more.
     dead: AtomicBool,
     looks: AtomicU32,
+    /// Numbers of channels.
+    pub lanes: Mutex<Slab<()>>,
     /// Who says it may connect.
     pub secret: [u8; SECRET],
     /// How peers reach this process.
@@ -201,6 +204,7 @@ impl Net {
             ended: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             looks: AtomicU32::new(0),
+            lanes: Mutex::default(),
             secret,
             address: address.encode(),
             told,
@@ -329,7 +333,8 @@ impl Net {
         Ok(new)
     }
 
-    fn find(&self, number: u32) -> Option<Arc<Connection>> {
+    /// The connection with this number.
+    pub fn find(&self, number: u32) -> Option<Arc<Connection>> {
         let table = self.table.read();
         let place = table.places.get((number & ((1 << PLACES) - 1)) as usize)?;
         let found = place.connection.as_ref()?;

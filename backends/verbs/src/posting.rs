@@ -9,6 +9,7 @@ use unipgas_verbs_sys::*;
 use crate::buffers::Buffer;
 use crate::counts::Counts;
 use crate::queues::Pair;
+use crate::quick::{Chain, Lane};
 
 /// What a work request does beside moving bytes.
 #[derive(Default)]
@@ -54,6 +55,8 @@ pub struct SendQueue {
     ended: u32,
     /// Up to here ends are told.
     told: u32,
+    /// The last one that reads memory of the peer's.
+    read: u32,
     /// Messages that the peer takes.
     pub credits: u32,
     /// Messages of the peer's that have been read since it was told so.
@@ -62,6 +65,10 @@ pub struct SendQueue {
     pub open: bool,
     /// What it has done.
     pub counts: Counts,
+    /// Those of channels, for what they post quickly.
+    pub lanes: Vec<Lane>,
+    /// What is posted like that.
+    pub chain: Box<Chain>,
 }
 
 impl SendQueue {
@@ -74,10 +81,13 @@ impl SendQueue {
             posted: 0,
             ended: 0,
             told: 0,
+            read: 0,
             credits: 0,
             owed: 0,
             open: false,
             counts: Counts::default(),
+            lanes: Vec::new(),
+            chain: Chain::new(),
         }
     }
 
@@ -95,8 +105,59 @@ impl SendQueue {
         self.open && self.credits > 0 && self.has_places(1)
     }
 
-    fn has_places(&self, count: u32) -> bool {
+    /// Whether so many work requests can be posted.
+    #[inline(always)]
+    pub fn has_places(&self, count: u32) -> bool {
         self.ends.len() as u32 - self.posted.wrapping_sub(self.ended) >= count
+    }
+
+    /// The number of the last one of so many more.
+    #[inline(always)]
+    pub fn next(&self, count: u32) -> u32 {
+        self.posted.wrapping_add(count)
+    }
+
+    /// Whether nobody would know for long of the end of the one with this number.
+    #[inline(always)]
+    pub fn is_long_untold(&self, number: u32) -> bool {
+        number.wrapping_sub(self.told) as usize >= self.ends.len() / 4
+    }
+
+    /// So many have been posted, by one call, up to this number, whose end the device `tells`.
+    #[inline(always)]
+    pub fn has_posted(&mut self, number: u32, count: u32, tells: bool) {
+        self.posted = number;
+        if tells {
+            self.told = number;
+            self.counts.told += 1;
+        }
+        self.counts.doorbells += 1;
+        self.counts.requests += u64::from(count);
+    }
+
+    /// What keeps a write from being carried out while something is read that was asked for before.
+    #[inline(always)]
+    pub fn fence(&self) -> u32 {
+        match self.has_ended(self.read) {
+            true => 0,
+            false => IBV_SEND_FENCE,
+        }
+    }
+
+    /// The last one that was posted reads.
+    pub fn reads(&mut self) {
+        self.read = self.posted;
+    }
+
+    /// Whether the one with this number has ended.
+    #[inline(always)]
+    pub fn has_ended(&self, number: u32) -> bool {
+        self.ended.wrapping_sub(number) as i32 >= 0
+    }
+
+    /// Whether the device will tell of its end.
+    pub fn will_tell(&self, number: u32) -> bool {
+        self.told.wrapping_sub(number) as i32 >= 0
     }
 
     fn under_way(&self) -> impl Iterator<Item = &Ends> {
@@ -133,9 +194,8 @@ impl SendQueue {
         if !self.has_places(count) || takes == Takes::Credit && self.credits == 0 {
             return Err(Error::NotNow);
         }
-        let number = self.posted.wrapping_add(count);
-        let untold = number.wrapping_sub(self.told);
-        let tells = ends.is_awaited() || untold as usize >= self.ends.len() / 4;
+        let number = self.next(count);
+        let tells = ends.is_awaited() || self.is_long_untold(number);
         let last = &mut requests[N - 1];
         if tells {
             last.send_flags |= IBV_SEND_SIGNALED;
@@ -152,16 +212,10 @@ impl SendQueue {
         }
         let place = self.place(number.wrapping_sub(1));
         self.ends[place] = ends;
-        self.posted = number;
-        if tells {
-            self.told = number;
-            self.counts.told += 1;
-        }
         if takes == Takes::Credit {
             self.credits -= 1;
         }
-        self.counts.doorbells += 1;
-        self.counts.requests += u64::from(count);
+        self.has_posted(number, count, tells);
         Ok(())
     }
 

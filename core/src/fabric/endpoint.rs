@@ -72,12 +72,12 @@ impl GetNotice {
     }
 }
 
-/// Operations that need loads and stores only, and are over when they return. False: nothing has been done, for whatever reason;
-/// [`Endpoint`]'s operations tell it.
-#[derive(Debug, Clone, Copy)]
-pub struct FastPath(());
+/// Operations that need loads and stores only, and are over when they return; those that a [`Posting`] counts may also be
+/// [quick](Channel::put_quick). False: nothing has been done, for whatever reason; [`Endpoint`]'s operations tell it.
+#[derive(Clone, Copy)]
+pub struct FastPath<'a>(Option<&'a Endpoint>);
 
-impl FastPath {
+impl FastPath<'_> {
     /// See [`Endpoint::put_notify`].
     ///
     /// # Safety
@@ -92,7 +92,10 @@ impl FastPath {
     ) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::put_notify_fast(src, dst, len, notice) }
+        unsafe {
+            mapped::put_notify_fast(src, dst, len, notice)
+                || self.quick(src.ptr, dst, len, Some(notice))
+        }
     }
 
     /// See [`Endpoint::put`].
@@ -103,7 +106,7 @@ impl FastPath {
     pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::put_fast(src, dst, len) }
+        unsafe { mapped::put_fast(src, dst, len) || self.quick(src.ptr, dst, len, None) }
     }
 
     /// See [`Endpoint::get`].
@@ -120,7 +123,29 @@ impl FastPath {
     /// See [`Endpoint::notify`].
     #[inline(always)]
     pub fn notify(self, notice: Notice<'_>) -> bool {
+        // SAFETY:
+        // - no bytes.
         mapped::notify_fast(notice)
+            || unsafe { self.quick(std::ptr::null(), notice.slot, 0, Some(notice)) }
+    }
+
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(never)]
+    unsafe fn quick(
+        self,
+        src: *const u8,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Option<Notice<'_>>,
+    ) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        self.0.is_some_and(|endpoint| unsafe {
+            endpoint
+                .channel(dst.region)
+                .put_quick(src, dst, len, notice)
+        })
     }
 
     /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
@@ -150,21 +175,21 @@ impl FastPath {
 /// An operation that this thread posts. Until its end stays what a [`Limbo`](crate::limbo::Limbo) would free that knows the endpoint.
 #[must_use = "it is posted when `end` says so"]
 pub struct Posting<'a> {
-    posted: &'a Posted,
+    endpoint: &'a Endpoint,
     begun: u64,
 }
 
-impl Posting<'_> {
+impl<'a> Posting<'a> {
     /// What may be posted.
     #[inline(always)]
-    pub fn fast_path(&self) -> FastPath {
-        FastPath(())
+    pub fn fast_path(&self) -> FastPath<'a> {
+        FastPath(Some(self.endpoint))
     }
 
-    /// It is over; `done`: it has been carried out, which is given back.
+    /// It is over; `done`: it has been carried out, or is under way, which is given back.
     #[inline(always)]
     pub fn end(self, done: bool) -> bool {
-        self.posted.end(self.begun, done);
+        self.endpoint.posted.end(self.begun, done);
         done
     }
 }
@@ -245,6 +270,7 @@ impl Endpoint {
     #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
         if self.driven {
+            self.posted.own();
             return self.posted.try_add(requests, self.depth).map_err(refusal);
         }
         let before = self.posted.look();
@@ -256,17 +282,17 @@ impl Endpoint {
 
     /// Operations that are over when they return, and that no queue counts.
     #[inline(always)]
-    pub fn fast_path(&self) -> FastPath {
-        FastPath(())
+    pub fn fast_path(&self) -> FastPath<'_> {
+        FastPath(None)
     }
 
-    /// Begins to post an operation that is over when it returns, claimed and counted as one request. `None`, for whatever reason: the calls
-    /// one by one tell it.
+    /// Begins to post an operation that is over when it returns, or of whose end [`drain`](Endpoint::drain) tells, claimed and counted as one request. `None`,
+    /// for whatever reason: the calls one by one tell it.
     #[inline(always)]
     pub fn post_fast(&self) -> Option<Posting<'_>> {
         let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
         Some(Posting {
-            posted: &self.posted,
+            endpoint: self,
             begun,
         })
     }
@@ -442,6 +468,12 @@ impl Endpoint {
     pub fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         for channel in &self.channels {
             channel.poll(sink);
+            while let Some(error) = channel.quick_failure() {
+                sink(Completion {
+                    context: 0,
+                    result: Err(error),
+                });
+            }
         }
     }
 
@@ -454,7 +486,8 @@ impl Endpoint {
 
     /// Operations under way.
     pub fn pending(&self) -> usize {
-        self.channels.iter().map(|c| c.pending()).sum()
+        let pending = |channel: &dyn Channel| channel.pending() + channel.quick_pending();
+        self.channels.iter().map(|c| pending(&**c)).sum()
     }
 
     /// See [`Channel::put`].

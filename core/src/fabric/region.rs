@@ -346,6 +346,15 @@ impl RemoteRegion {
         Ok(())
     }
 
+    /// As [`check`](RemoteRegion::check), without a reason.
+    #[inline(always)]
+    pub fn allows(&self, offset: usize, len: usize, need: Rights) -> bool {
+        offset <= self.parts.len
+            && len <= self.parts.len - offset
+            && self.parts.rights.contains(need)
+            && self.is_current()
+    }
+
     /// The owner may have made a larger region since: then what this one knows of bounds is worth nothing.
     #[cold]
     fn refuse(&self, offset: usize, len: usize) -> Error {

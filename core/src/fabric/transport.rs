@@ -250,6 +250,34 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
+    /// Posts a put of bytes that are taken in the call, and a notice that follows it where there is one, after all earlier operations of the channel to that
+    /// peer, with the least that is needed: nobody is told of its end. [`quick_pending`](Channel::quick_pending) counts those to a peer as one, and of
+    /// failures [`quick_failure`](Channel::quick_failure) tells. False, for whatever reason: nothing has been done, and the other calls say why. Where
+    /// there are no bytes the notice is all.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    unsafe fn put_quick(
+        &self,
+        src: *const u8,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Option<Notice<'_>>,
+    ) -> bool {
+        let _ = (src, dst, len, notice);
+        false
+    }
+
+    /// To how many peers [quick](Channel::put_quick) operations may be under way; less after a [`poll`](Channel::poll).
+    fn quick_pending(&self) -> usize {
+        0
+    }
+
+    /// Why the quick operations to a peer have failed, of which nothing has been told.
+    fn quick_failure(&self) -> Option<Error> {
+        None
+    }
+
     /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]; operand and
     /// comparand are taken in the call.
     ///

@@ -360,7 +360,8 @@ impl Limited {
     }
 
     fn look(&self, how: Look, sink: &mut dyn FnMut(Completion)) {
-        if self.pending() == 0 || !self.shared.go_on(how) {
+        let none = self.pending() == 0 && self.quick_pending() == 0;
+        if none || !self.shared.go_on(how) {
             return;
         }
         loop {
@@ -424,6 +425,31 @@ impl Channel for Limited {
         };
         self.post_plain(len, flags, context, put)
             .unwrap_or_else(|| self.post(Kept::put(src, dst, len, Some(notice)), flags, context))
+    }
+
+    #[inline]
+    unsafe fn put_quick(
+        &self,
+        src: *const u8,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Option<Notice<'_>>,
+    ) -> bool {
+        let shared = &*self.shared;
+        // What waits here would be overtaken.
+        shared.waiting.load(Ordering::Acquire) == 0
+            && len <= shared.limits.inline
+            // SAFETY:
+            // - the caller's word.
+            && unsafe { shared.inner.put_quick(src, dst, len, notice) }
+    }
+
+    fn quick_pending(&self) -> usize {
+        self.shared.inner.quick_pending()
+    }
+
+    fn quick_failure(&self) -> Option<Error> {
+        self.shared.inner.quick_failure()
     }
 
     unsafe fn atomic(

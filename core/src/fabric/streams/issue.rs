@@ -277,6 +277,20 @@ impl Issue {
         Err(Error::NotNow)
     }
 
+    /// Whether an operation that its network carries out by itself has to wait for earlier ones of this channel to that peer: requests that have not been answered,
+    /// or what waits here.
+    pub fn is_behind(&self, region: &RemoteRegion) -> bool {
+        self.has_late()
+            || self
+                .completions
+                .hold_up(region.parts().peer, After::ANSWERED)
+    }
+
+    /// Takes what has come, for a thread that waits.
+    pub fn look(&self) {
+        self.home.take_answers();
+    }
+
     /// Moves its network on, for a thread that finds no room.
     pub fn make_room(&self) {
         self.home.take_answers_of_many();

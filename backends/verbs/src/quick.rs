@@ -1,0 +1,327 @@
+//! Writes of whose ends nobody is told one by one: those of a channel to a peer have ended when the last one has, as a connection carries them out in
+//! order. So each costs the number of that one, in a lane that the channel has on the connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use unipgas_core::op::{Notice, Remote};
+use unipgas_core::region::Rights;
+use unipgas_core::{Error, Result};
+use unipgas_verbs_sys::*;
+
+use crate::connection::Connection;
+use crate::net::Net;
+use crate::posting::{Ends, SendQueue, Takes, write};
+use crate::queues::Pair;
+use crate::region::{connection, far};
+use crate::wire::{self, Kind};
+
+/// What is under way by a channel.
+pub struct Quick {
+    /// Its lane on each connection.
+    lane: u32,
+    used: Mutex<Used>,
+    /// Connections by which some may be under way.
+    pending: AtomicUsize,
+    failures: Mutex<Vec<Error>>,
+}
+
+#[derive(Default)]
+struct Used {
+    /// Connections on which the channel has a lane.
+    all: Vec<Arc<Connection>>,
+    /// Those of them by which some may be under way.
+    busy: Vec<u32>,
+}
+
+/// Of a channel, on a connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lane {
+    /// The last of its work requests.
+    last: u32,
+    /// The place of the connection among those that the channel uses, and one; 0: it does not.
+    place: u32,
+    /// The channel knows that there are some.
+    busy: bool,
+}
+
+/// Work requests of a write and its word that are filled in and posted again and again.
+pub struct Chain {
+    places: [ibv_sge; 2],
+    requests: [ibv_send_wr; 2],
+    value: u32,
+}
+
+// SAFETY:
+// - the addresses in it lead into itself, and to what lives through a call.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// A new one, which stays where it is.
+    pub fn new() -> Box<Self> {
+        let none = ibv_sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        };
+        let mut places = [none; 2];
+        let requests = [0, 1].map(|nth: usize| write(&mut places[nth], (0, 0)));
+        let mut chain = Box::new(Chain {
+            places,
+            requests,
+            value: 0,
+        });
+        let at = &mut *chain;
+        for nth in 0..2 {
+            at.requests[nth].sg_list = &raw mut at.places[nth];
+            at.requests[nth].num_sge = 1;
+        }
+        at.requests[1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        at.places[1].addr = (&raw const at.value).expose_provenance() as u64;
+        at.places[1].length = size_of::<u32>() as u32;
+        chain
+    }
+}
+
+/// A quick write.
+struct Request {
+    src: *const u8,
+    len: usize,
+    to: (u64, u32),
+    word: Option<((u64, u32), u32)>,
+}
+
+/// What has come of it.
+enum Posted {
+    /// It is under way.
+    Yes,
+    /// It is, and the channel, which has the connection at this place, does not know that.
+    First(u32),
+    /// Nothing has been done: there is no room.
+    No,
+    /// There is no lane.
+    Never,
+}
+
+impl SendQueue {
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline(always)]
+    unsafe fn post_quick(&mut self, pair: &Pair, id: u32, lane: u32, request: &Request) -> Posted {
+        let Request { src, len, to, word } = *request;
+        let lane = lane as usize;
+        if self.lanes.get(lane).is_none_or(|lane| lane.place == 0) {
+            return Posted::Never;
+        }
+        let count = u32::from(len > 0) + u32::from(word.is_some());
+        let takes = u32::from(word.is_some());
+        if !self.open || self.credits < takes || !self.has_places(count) {
+            return Posted::No;
+        }
+        let number = self.next(count);
+        let tells = self.is_long_untold(number);
+        let fence = self.fence();
+        let flags = IBV_SEND_INLINE | fence | if tells { IBV_SEND_SIGNALED } else { 0 };
+        let name = u64::from(id) << 32 | u64::from(number);
+        let owed = self.owed;
+        let chain = &mut *self.chain;
+        let [data, notice] = &mut chain.requests;
+        if len > 0 {
+            chain.places[0].addr = src.expose_provenance() as u64;
+            chain.places[0].length = len as u32;
+            (data.wr.remote_addr, data.wr.rkey_or_compare_add) = (to.0, to.1.into());
+        }
+        let first = match word {
+            None => {
+                data.next = std::ptr::null_mut();
+                data.send_flags = flags;
+                data.wr_id = name;
+                data
+            }
+            Some((slot, value)) => {
+                chain.value = value;
+                (notice.wr.remote_addr, notice.wr.rkey_or_compare_add) = (slot.0, slot.1.into());
+                notice.send_flags = flags;
+                notice.imm_data = wire::word(Kind::Written, owed);
+                notice.wr_id = name;
+                self.owed = 0;
+                match len {
+                    0 => notice,
+                    _ => {
+                        data.send_flags = IBV_SEND_INLINE | fence;
+                        data.next = notice;
+                        data
+                    }
+                }
+            }
+        };
+        // SAFETY:
+        // - the chain lives in a box; the bytes and the value are taken in the call.
+        if !unsafe { pair.post(first) } {
+            self.owed = owed;
+            return Posted::No;
+        }
+        self.credits -= takes;
+        self.has_posted(number, count, tells);
+        let lane = &mut self.lanes[lane];
+        lane.last = number;
+        match std::mem::replace(&mut lane.busy, true) {
+            true => Posted::Yes,
+            false => Posted::First(lane.place - 1),
+        }
+    }
+}
+
+impl Quick {
+    /// Of a channel, whose lane on all connections has this number.
+    pub fn new(lane: u32) -> Self {
+        Quick {
+            lane,
+            used: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// The number of its lane.
+    pub fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    #[inline]
+    pub unsafe fn put(
+        &self,
+        net: &Net,
+        src: *const u8,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Option<Notice<'_>>,
+    ) -> bool {
+        let connection = connection(dst.region);
+        let word = notice.map(|notice| {
+            let slot = notice.slot;
+            (far(slot.region, slot.offset), notice.value)
+        });
+        let request = Request {
+            src,
+            len,
+            to: far(dst.region, dst.offset),
+            word,
+        };
+        let mut queue = connection.queue();
+        // Under the lock: what the peer is told about a region that it has released follows this, or has been told.
+        let allowed = (len > 0 || notice.is_some())
+            && dst.region.allows(dst.offset, len, Rights::WRITE)
+            && notice.is_none_or(|Notice { slot, .. }| {
+                slot.offset.is_multiple_of(4) && slot.region.allows(slot.offset, 4, Rights::WRITE)
+            });
+        if !allowed {
+            return false;
+        }
+        // SAFETY:
+        // - the caller's word.
+        let posted =
+            unsafe { queue.post_quick(&connection.pair, connection.number, self.lane, &request) };
+        drop(queue);
+        match posted {
+            Posted::Yes => true,
+            Posted::First(place) => {
+                self.pending.fetch_add(1, Ordering::AcqRel);
+                self.used.lock().busy.push(place);
+                true
+            }
+            Posted::No => false,
+            Posted::Never => {
+                self.begin(net, connection.number);
+                false
+            }
+        }
+    }
+
+    /// From now on there is a lane.
+    #[cold]
+    fn begin(&self, net: &Net, number: u32) {
+        let Some(connection) = net.find(number) else {
+            return;
+        };
+        let mut used = self.used.lock();
+        used.all.push(connection.clone());
+        let mut queue = connection.queue();
+        let at = self.lane as usize;
+        if queue.lanes.len() <= at {
+            queue.lanes.resize(at + 1, Lane::default());
+        }
+        let lane = &mut queue.lanes[at];
+        if lane.place == 0 {
+            *lane = Lane {
+                place: used.all.len() as u32,
+                ..Lane::default()
+            };
+        }
+    }
+
+    /// To how many peers some may be under way.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Looks which have ended, and asks for the ends of the others.
+    pub fn settle(&self) {
+        let Used { all, busy } = &mut *self.used.lock();
+        busy.retain(|place| {
+            let connection = &all[*place as usize];
+            let mut queue = connection.queue();
+            let at = self.lane as usize;
+            let last = queue.lanes[at].last;
+            let ended = queue.has_ended(last);
+            if ended || !queue.open {
+                queue.lanes[at].busy = false;
+                drop(queue);
+                if !ended {
+                    self.failures.lock().push(Error::PeerDead);
+                }
+                self.pending.fetch_sub(1, Ordering::AcqRel);
+                return false;
+            }
+            if !queue.will_tell(last) {
+                // Where there is no place for this, there is a work request whose end is told.
+                let _ = acknowledge(&mut queue, connection);
+            }
+            true
+        });
+    }
+
+    /// See [`Channel::quick_failure`](unipgas_core::transport::Channel::quick_failure).
+    pub fn failure(&self) -> Option<Error> {
+        self.failures.lock().pop()
+    }
+
+    /// Nobody asks any more.
+    pub fn end(&self) {
+        for connection in &self.used.lock().all {
+            connection.queue().lanes[self.lane as usize] = Lane::default();
+        }
+    }
+}
+
+/// A write of nothing, whose end says that everything before it has ended.
+fn acknowledge(queue: &mut SendQueue, connection: &Connection) -> Result<()> {
+    let mut nothing = ibv_sge {
+        addr: 0,
+        length: 0,
+        lkey: 0,
+    };
+    let request = write(&mut nothing, (0, 0));
+    // SAFETY:
+    // - no memory is named.
+    unsafe {
+        let chain = (connection.number, &mut [request]);
+        queue.post(&connection.pair, chain, Takes::Nothing, Ends::Probe)
+    }
+}
