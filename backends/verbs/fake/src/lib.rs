@@ -1,0 +1,42 @@
+//! A `libibverbs.so.1` for tests: processes of one host speak InfiniBand verbs to each other without a device.
+//!
+//! A folder in which `libibverbs.so.1` is a link to this library, in `LD_LIBRARY_PATH`, is all that a program needs. Each opened device has a thread, its
+//! NIC: it reads the sources of what this process asks for, and carries out what peers ask for in this process's memory, after the checks of a real
+//! device. Between NICs there are Unix sockets in the abstract namespace, so nothing is left behind.
+//!
+//! `FAKE_VERBS` says what the device is like ([`config`]), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it ([`faults`]),
+//! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done ([`counters`]).
+//!
+//! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
+//! guarded between them. There is no UC, no multicast, no memory windows, and no path migration.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the functions are those of the C library, where they are described"
+)]
+
+mod absent;
+mod atomics;
+mod channel;
+mod config;
+mod context;
+mod counters;
+mod cq;
+mod device;
+mod engine;
+mod events;
+mod faults;
+mod fork;
+mod link;
+mod memory;
+mod modify;
+mod names;
+mod nic;
+mod packet;
+mod pd;
+mod post;
+mod qp;
+mod recv;
+mod requester;
+mod responder;
+mod ud;
+mod words;
