@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicUsize,
-    Ordering::{Acquire, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 use parking_lot::Mutex;
@@ -19,6 +19,9 @@ use crate::names::{fail, set_errno};
 use crate::nic::{Job, Nic, Subject};
 use crate::qp::Qp;
 use crate::recv::RecvQueue;
+
+/// So often a queue is polled in vain before others get the CPU.
+const PATIENCE: u32 = 64;
 
 /// What becomes free when a completion is polled.
 pub enum Frees {
@@ -57,6 +60,8 @@ pub struct Cq {
     inner: Mutex<Inner>,
     /// Read without the lock, so that polling in vain holds nobody up.
     len: AtomicUsize,
+    /// How often it was polled since there was something.
+    in_vain: AtomicU32,
     channel: Option<Arc<Channel>>,
     pub object: AtomicPtr<ibv_cq>,
     pub users: AtomicU32,
@@ -104,8 +109,14 @@ impl Cq {
 
     fn pop(&self, most: usize) -> Vec<Entry> {
         if self.len.load(Acquire) == 0 {
+            // A real NIC needs no CPU; this one may wait for the one that is used up here.
+            if self.in_vain.fetch_add(1, Relaxed) >= PATIENCE {
+                self.in_vain.store(0, Relaxed);
+                std::thread::yield_now();
+            }
             return Vec::new();
         }
+        self.in_vain.store(0, Relaxed);
         let mut inner = self.inner.lock();
         let count = most.min(inner.entries.len());
         let popped = inner.entries.drain(..count).collect();
@@ -160,6 +171,7 @@ pub unsafe extern "C" fn ibv_create_cq(
             ..Inner::default()
         }),
         len: AtomicUsize::new(0),
+        in_vain: AtomicU32::new(0),
         channel: shared,
         object: AtomicPtr::default(),
         users: AtomicU32::new(0),

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
@@ -135,16 +136,12 @@ impl Link {
 
     /// Appends what has come to `input`. Errors: the peer's process has ended.
     pub fn pull(&mut self) -> Result<(), Errno> {
-        let before = self.input.len();
-        self.input.resize(before + PART, 0);
-        let result = recv(&self.socket, &mut self.input[before..], RecvFlags::DONTWAIT);
-        let (came, result) = match result {
-            Ok((0, _)) => (0, Err(Errno::CONNRESET)),
-            Ok((came, _)) => (came, Ok(())),
-            Err(Errno::INTR | Errno::AGAIN) => (0, Ok(())),
-            Err(error) => (0, Err(error)),
-        };
-        self.input.truncate(before + came);
-        result
+        self.input.reserve(PART);
+        let room = spare_capacity(&mut self.input);
+        match recv(&self.socket, room, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(Errno::CONNRESET),
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -20,29 +20,28 @@ fn step(address: usize, left: usize) -> usize {
 ///
 /// # Safety
 /// `to` can be written for as many bytes; nobody holds a reference to them.
-pub unsafe fn store(to: *mut u8, mut from: &[u8]) {
-    let mut at = to;
-    while !from.is_empty() {
-        let step = step(at.addr(), from.len());
-        let (word, rest) = from.split_at(step);
+pub unsafe fn store(to: *mut u8, from: &[u8]) {
+    let mut done = 0;
+    while done < from.len() {
+        let at = to.wrapping_add(done);
+        let step = step(at.addr(), from.len() - done);
+        let word = from.as_ptr().wrapping_add(done);
         // SAFETY:
         // - the word lies in what the caller lets be written, and is aligned: `step` says so;
-        // - others use it by their CPU or by atomic operations only.
+        // - it lies in `from`, which need not be aligned;
+        // - others use what is written by their CPU or by atomic operations only.
         unsafe {
-            match *word {
-                [a, b, c, d, e, f, g, h] => {
-                    let word = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-                    AtomicU64::from_ptr(at.cast()).store(word, Release);
-                }
-                [a, b, c, d] => {
-                    AtomicU32::from_ptr(at.cast()).store(u32::from_ne_bytes([a, b, c, d]), Release);
-                }
-                [a, b] => AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Release),
-                _ => AtomicU8::from_ptr(at).store(word[0], Release),
+            match step {
+                8 => AtomicU64::from_ptr(at.cast())
+                    .store(word.cast::<u64>().read_unaligned(), Release),
+                4 => AtomicU32::from_ptr(at.cast())
+                    .store(word.cast::<u32>().read_unaligned(), Release),
+                2 => AtomicU16::from_ptr(at.cast())
+                    .store(word.cast::<u16>().read_unaligned(), Release),
+                _ => AtomicU8::from_ptr(at).store(word.read(), Release),
             }
-            at = at.add(step);
         }
-        from = rest;
+        done += step;
     }
 }
 
@@ -52,33 +51,35 @@ pub unsafe fn store(to: *mut u8, mut from: &[u8]) {
 /// `from` can be read for `len` bytes; nobody holds a unique reference to them.
 pub unsafe fn load(into: &mut Vec<u8>, from: *const u8, len: usize) {
     into.reserve(len);
-    let mut at = from.cast_mut();
-    let mut left = len;
-    while left > 0 {
-        let step = step(at.addr(), left);
+    let to = into.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+    let mut done = 0;
+    while done < len {
+        let at = from.cast_mut().wrapping_add(done);
+        let step = step(at.addr(), len - done);
+        let word = to.wrapping_add(done);
         // SAFETY:
         // - the word lies in what the caller lets be read, and is aligned: `step` says so;
-        // - others use it by their CPU or by atomic operations only.
+        // - there is room for it, which need not be aligned;
+        // - others use what is read by their CPU or by atomic operations only.
         unsafe {
             match step {
-                8 => {
-                    let word = AtomicU64::from_ptr(at.cast()).load(Acquire);
-                    into.extend_from_slice(&word.to_ne_bytes());
-                }
-                4 => {
-                    let word = AtomicU32::from_ptr(at.cast()).load(Acquire);
-                    into.extend_from_slice(&word.to_ne_bytes());
-                }
-                2 => {
-                    let word = AtomicU16::from_ptr(at.cast()).load(Acquire);
-                    into.extend_from_slice(&word.to_ne_bytes());
-                }
-                _ => into.push(AtomicU8::from_ptr(at).load(Acquire)),
+                8 => word
+                    .cast::<u64>()
+                    .write_unaligned(AtomicU64::from_ptr(at.cast()).load(Acquire)),
+                4 => word
+                    .cast::<u32>()
+                    .write_unaligned(AtomicU32::from_ptr(at.cast()).load(Acquire)),
+                2 => word
+                    .cast::<u16>()
+                    .write_unaligned(AtomicU16::from_ptr(at.cast()).load(Acquire)),
+                _ => word.write(AtomicU8::from_ptr(at).load(Acquire)),
             }
-            at = at.add(step);
         }
-        left -= step;
+        done += step;
     }
+    // SAFETY:
+    // - all of it is written.
+    unsafe { into.set_len(into.len() + len) };
 }
 
 #[cfg(test)]
