@@ -1,6 +1,7 @@
 //! An opened device: what the threads of its user and its own thread share.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -118,10 +119,8 @@ impl Nic {
         loop {
             let index = self.next_qp.fetch_add(1, Relaxed) % QPS_PER_NIC;
             let number = qp_number(self.number, index);
-            if !qps.contains_key(&number) {
-                let qp = make(number);
-                qps.insert(number, qp.clone());
-                return Some(qp);
+            if let Entry::Vacant(free) = qps.entry(number) {
+                return Some(free.insert(make(number)).clone());
             }
         }
     }

@@ -226,11 +226,13 @@ impl Engine {
         match header.kind {
             // It is about what was sent before it began again.
             LOST | RNR if header.epoch != state.sender.epoch => return,
-            ACK => complete(&qp, state, index + 1),
-            _ => complete(&qp, state, index),
+            ACK => carried_out(&qp, state, index + 1),
+            _ => carried_out(&qp, state, index),
         }
+        let is_oldest = state.sender.first == header.sequence;
         match header.kind {
             LOST => self.lost(&qp, state),
+            _ if !is_oldest => {}
             RNR => self.not_ready(&qp, state, header.status),
             NAK => qp.break_down(state, header.status.into()),
             READ_DATA => arrived(&qp, state, header, data),
@@ -287,7 +289,15 @@ impl Engine {
     }
 }
 
-/// The oldest ones have been carried out.
+/// The oldest ones have been carried out, as far as they need no answer of their own: one of those may have been lost with its queue pair.
+fn carried_out(qp: &Arc<Qp>, state: &mut State, count: usize) {
+    let mut oldest = state.sender.queue.iter().take(count);
+    let count = oldest
+        .position(|request| request.is_reading())
+        .unwrap_or(count);
+    complete(qp, state, count);
+}
+
 fn complete(qp: &Arc<Qp>, state: &mut State, count: usize) {
     for _ in 0..count {
         let sender = &mut state.sender;

@@ -67,7 +67,7 @@ impl Engine {
             && !device.is_cut(port)
             && device.is_at(port, header.route);
         if !is_taken {
-            return self.tell(link, &reply(header, LOST, 0));
+            return self.answer(link, &qp, state, reply(header, LOST, 0));
         }
         let receiver = &mut state.receiver;
         if header.epoch < receiver.epoch {
@@ -78,7 +78,7 @@ impl Engine {
             receiver.at = 0;
         }
         if !is_next(receiver, header) {
-            return self.tell(link, &reply(header, LOST, 0));
+            return self.answer(link, &qp, state, reply(header, LOST, 0));
         }
         if state.state == IBV_QPS_RTR && !std::mem::replace(&mut receiver.is_established, true) {
             qp.nic.raise(IBV_EVENT_COMM_EST, Subject::Qp(qp.clone()));

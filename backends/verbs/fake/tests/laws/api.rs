@@ -85,11 +85,8 @@ pub fn count(name: &CStr) -> u64 {
 pub fn inject(what: &CStr) {
     // SAFETY:
     // - it is a C string.
-    assert_eq!(
-        unsafe { (api().fake_verbs_inject)(what.as_ptr()) },
-        0,
-        "{what:?}"
-    );
+    let error = unsafe { (api().fake_verbs_inject)(what.as_ptr()) };
+    assert_eq!(error, 0, "{what:?}");
 }
 
 pub fn errno() -> c_int {

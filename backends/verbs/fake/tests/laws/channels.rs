@@ -12,10 +12,8 @@ use crate::side::*;
 fn set_nonblocking(fd: i32) {
     // SAFETY:
     // - the descriptor is open.
-    assert_eq!(
-        unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) },
-        0
-    );
+    let error = unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(error, 0);
 }
 
 fn is_readable(fd: i32) -> bool {

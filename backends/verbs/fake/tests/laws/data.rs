@@ -217,7 +217,7 @@ fn between_processes() {
             other.wait_for(10, 100);
             let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 80);
             add.operand = 1;
-            let own = other.beside(Options::default());
+            let own = other.twin();
             own.connect(&own.address());
             for _ in 0..100 {
                 assert_eq!(own.post(&add), 0);

@@ -14,6 +14,17 @@ fn signal(child: &Child, signal: i32) {
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
+/// When this returns, none of its threads runs.
+fn stop(child: &Child) {
+    signal(child, libc::SIGSTOP);
+    let mut status = 0;
+    // SAFETY:
+    // - the child is waited for until it stops only.
+    let waited = unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
+    assert_eq!(waited, child.id() as i32);
+    assert!(libc::WIFSTOPPED(status));
+}
+
 /// Connects, and does nothing more.
 fn be_there(mut stream: Stream) {
     let other = Side::new(Options::default());
@@ -84,7 +95,7 @@ fn a_peer_that_has_stopped_is_not_dead() {
         "retry_ms=1",
         |mut stream, child| {
             let (one, peer) = connected(&mut stream);
-            signal(child, libc::SIGSTOP);
+            stop(child);
             let request = wr(7, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0);
             assert_eq!(one.post(&request), 0);
             // Longer than it would try to reach a dead one.
@@ -93,7 +104,7 @@ fn a_peer_that_has_stopped_is_not_dead() {
             signal(child, libc::SIGCONT);
             assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
             // One that is killed while it is stopped is dead.
-            signal(child, libc::SIGSTOP);
+            stop(child);
             assert_eq!(one.post(&request), 0);
             signal(child, libc::SIGKILL);
             assert_eq!(one.ends(), (7, IBV_WC_RETRY_EXC_ERR));

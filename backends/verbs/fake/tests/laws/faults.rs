@@ -12,10 +12,8 @@ fn port_state(side: &Side) -> u32 {
     let mut port: ibv_port_attr = zeroed();
     // SAFETY:
     // - the context is open.
-    assert_eq!(
-        unsafe { (api().ibv_query_port)(side.context, 1, &raw mut port) },
-        0
-    );
+    let error = unsafe { (api().ibv_query_port)(side.context, 1, &raw mut port) };
+    assert_eq!(error, 0);
     port.state
 }
 
@@ -91,10 +89,8 @@ fn addresses_change() {
             let mut gid = ibv_gid([0; 16]);
             // SAFETY:
             // - the context is open.
-            assert_eq!(
-                unsafe { (api().ibv_query_gid)(one.context, 1, 0, &raw mut gid) },
-                0
-            );
+            let error = unsafe { (api().ibv_query_gid)(one.context, 1, 0, &raw mut gid) };
+            assert_eq!(error, 0);
             gid
         };
         let before = (one.lid(), gid());

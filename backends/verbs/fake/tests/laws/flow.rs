@@ -177,10 +177,7 @@ fn queue_pairs_share_buffers() {
         let (one, other) = Side::pair(Options::default(), options);
         let third = Side::new(Options::default());
         // A second queue pair with the same queues.
-        let second = Side {
-            qp: other.make_qp(),
-            ..copy(&other)
-        };
+        let second = other.twin();
         third.connect(&second.address());
         second.connect(&third.address());
         let mut limit: ibv_srq_attr = zeroed();
@@ -206,8 +203,4 @@ fn queue_pairs_share_buffers() {
         assert_eq!(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
         assert_eq!(event.element, other.srq.cast());
     });
-}
-
-fn copy(side: &Side) -> Side {
-    Side { ..*side }
 }

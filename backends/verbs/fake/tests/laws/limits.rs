@@ -52,7 +52,7 @@ fn objects_are_refused() {
         let side = Side::new(options);
         let with = |options: Options| Side {
             options,
-            ..copy(&side)
+            ..side.copy()
         };
         for wrong in [
             Options {
@@ -226,8 +226,4 @@ fn memory_on_demand_may_be_missing() {
         assert_eq!(one.post(&wr(2, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0)), 0);
         assert_eq!(one.ends(), (2, IBV_WC_REM_ACCESS_ERR));
     });
-}
-
-fn copy(side: &Side) -> Side {
-    Side { ..*side }
 }

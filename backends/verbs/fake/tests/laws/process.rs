@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ROLE: &str = "FAKE_VERBS_TEST_ROLE";
 
@@ -23,7 +24,8 @@ pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: 
     if std::env::var_os(ROLE).is_some() {
         return body();
     }
-    let fabric = format!("{}-{}", std::process::id(), test.replace("::", "-"));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let fabric = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
     let status = again(test, "alone")
         .env("FAKE_VERBS", format!("fabric={fabric},{config}"))
         .envs(environment.iter().copied())

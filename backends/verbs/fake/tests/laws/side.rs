@@ -210,6 +210,19 @@ impl Side {
         unsafe { (api().ibv_create_qp)(self.pd, &raw mut init) }
     }
 
+    /// The same, under another name.
+    pub fn copy(&self) -> Side {
+        Side { ..*self }
+    }
+
+    /// The same with another queue pair.
+    pub fn twin(&self) -> Side {
+        Side {
+            qp: self.make_qp(),
+            ..self.copy()
+        }
+    }
+
     pub fn lid(&self) -> u16 {
         let mut port: ibv_port_attr = zeroed();
         // SAFETY:
