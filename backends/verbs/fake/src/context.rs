@@ -13,7 +13,7 @@ use unipgas_verbs_sys::*;
 use crate::engine::Engine;
 use crate::names::{fail, set_errno};
 use crate::nic::{Nic, Subject};
-use crate::{cq, device, faults, fork, post, qp, recv};
+use crate::{cq, device, faults, fork, pairs, post, recv};
 
 /// What stands at the end of `abi_compat`, as users look for it.
 const IS_EXTENDED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -52,9 +52,10 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
     let name = format!("nic-{:x}", nic.number);
     // Signals are for the program's own threads.
     let thread = without_signals(|| {
-        std::thread::Builder::new()
-            .name(name)
-            .spawn(move || engine.run())
+        std::thread::Builder::new().name(name).spawn(move || {
+            let _guard = AbortOnPanic;
+            engine.run();
+        })
     });
     let Ok(thread) = thread else {
         return fail(libc::EAGAIN);
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
     verbs.context.ops.req_notify_cq = Some(cq::request_notification);
     verbs.context.ops.post_srq_recv = Some(recv::post_srq_recv);
     verbs.context.ops.post_send = Some(post::post_send);
-    verbs.context.ops.post_recv = Some(qp::post_recv);
+    verbs.context.ops.post_recv = Some(pairs::post_recv);
     verbs.context.cmd_fd = -1;
     verbs.context.async_fd = nic.events.fd();
     verbs.context.num_comp_vectors = 1;
@@ -85,6 +86,17 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
     nic.context.store(context, SeqCst);
     faults::opened(&nic);
     context
+}
+
+/// Without its NIC a process would wait for ever.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// What `begin` starts has all signals blocked.
@@ -210,7 +222,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
             | IBV_EVENT_QP_ACCESS_ERR
             | IBV_EVENT_COMM_EST
             | IBV_EVENT_SQ_DRAINED
-            | IBV_EVENT_QP_LAST_WQE_REACHED => qp::of(element.cast()).taken.acknowledge(1),
+            | IBV_EVENT_QP_LAST_WQE_REACHED => pairs::of(element.cast()).taken.acknowledge(1),
             IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
                 recv::of(element.cast()).taken.acknowledge(1);
             }

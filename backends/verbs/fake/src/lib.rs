@@ -4,11 +4,11 @@
 //! NIC: it reads the sources of what this process asks for, and carries out what peers ask for in this process's memory, after the checks of a real
 //! device. Between NICs there are Unix sockets in the abstract namespace, so nothing is left behind.
 //!
-//! `FAKE_VERBS` says what the device is like ([`config`]), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it ([`faults`]),
-//! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done ([`counters`]).
+//! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
+//! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
 //!
 //! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
-//! guarded between them. There is no UC, no multicast, no memory windows, and no path migration.
+//! guarded between them. Limits of a device are those of each context. There is no UC, no multicast, no memory windows, no path migration, and no SQD state.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the functions are those of the C library, where they are described"
@@ -32,7 +32,9 @@ mod modify;
 mod names;
 mod nic;
 mod packet;
+mod pairs;
 mod pd;
+mod ports;
 mod post;
 mod qp;
 mod recv;

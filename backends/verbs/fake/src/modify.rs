@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use unipgas_verbs_sys::*;
 
 use crate::packet::SEQUENCE;
-use crate::qp::{self, Qp, State};
+use crate::pairs;
+use crate::qp::{Qp, State};
 
 struct Transition {
     from: u32,
@@ -180,7 +181,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
 ) -> c_int {
     // SAFETY:
     // - the caller gives a queue pair that is not destroyed, and attributes.
-    let (qp, attr) = unsafe { (qp::of(pointer), &*attr) };
+    let (qp, attr) = unsafe { (pairs::of(pointer), &*attr) };
     if qp.nic.is_parents() {
         return libc::EIO;
     }

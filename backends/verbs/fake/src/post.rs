@@ -8,7 +8,8 @@ use unipgas_verbs_sys::*;
 
 use crate::counters::{self, Count};
 use crate::faults;
-use crate::qp::{self, Qp, State};
+use crate::pairs;
+use crate::qp::{Qp, State};
 use crate::recv::list;
 use crate::ud::{self, Address};
 
@@ -88,7 +89,7 @@ unsafe fn take(qp: &Qp, state: &mut State, wr: &ibv_send_wr) -> Result<Request, 
     let config = qp.nic.device.config;
     let count = kind(wr.opcode).ok_or(libc::EINVAL)?;
     let parts = u32::try_from(wr.num_sge).map_err(|_| libc::EINVAL)?;
-    let used = state.sender.posted - qp.freed.load(SeqCst);
+    let used = state.sender.posted.saturating_sub(qp.freed.load(SeqCst));
     if used >= u64::from(qp.cap.max_send_wr) {
         return Err(libc::ENOMEM);
     }
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn post_send(
     counters::count(Count::Doorbells);
     // SAFETY:
     // - the caller gives a queue pair that is not destroyed.
-    let qp = unsafe { qp::of(pointer) };
+    let qp = unsafe { pairs::of(pointer) };
     let mut at = first;
     // SAFETY:
     // - the caller gives a list of work requests.

@@ -3,6 +3,7 @@
 use unipgas_verbs_sys::*;
 
 use crate::process::alone;
+use crate::requests::*;
 use crate::side::*;
 
 fn pair(other: Options) -> (Side, Side) {

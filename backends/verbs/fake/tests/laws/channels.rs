@@ -7,6 +7,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno};
 use crate::process::alone;
+use crate::requests::*;
 use crate::side::*;
 
 fn set_nonblocking(fd: i32) {

@@ -6,6 +6,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, count, zeroed};
 use crate::process::{alone, alone_with, two};
+use crate::requests::*;
 use crate::side::*;
 
 /// All operations between two sides; the second one need not do anything but post a buffer each time.
@@ -101,20 +102,7 @@ fn everything(one: &Side, other: &Side) {
 
 const BIG: Options = Options {
     words: 50_000,
-    kind: IBV_QPT_RC,
-    send_wr: 64,
-    recv_wr: 64,
-    cqe: 256,
-    inline: 64,
-    shared: false,
-    access: ALL,
-    qp_access: ALL,
-    timeout: 10,
-    retry_cnt: 3,
-    rnr_retry: 7,
-    rd_atomic: 4,
-    dest_rd_atomic: 4,
-    psn: 0xff_fffe,
+    ..Options::DEFAULT
 };
 
 #[test]
@@ -277,6 +265,36 @@ fn atomics_of_glob_are_atomic_towards_the_cpu() {
                 other.memory[1].fetch_sub(own << 32, std::sync::atomic::Ordering::SeqCst);
             }
             assert_eq!(other.word(1), 1000);
+        },
+    );
+}
+
+#[test]
+fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
+    alone(
+        "data::atomics_of_hca_are_not_atomic_towards_the_cpu",
+        "",
+        || {
+            let (one, other) = Side::pair(Options::default(), Options::default());
+            let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
+            add.operand = 1;
+            let (mut added, mut own) = (0, 0);
+            // In time something is lost.
+            while other.word(1) == added + own {
+                assert_eq!(one.post(&add), 0);
+                added += 1;
+                while one.poll().is_none() {
+                    other.memory[1].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    own += 1;
+                }
+            }
+            // Among themselves they are.
+            other.put(1, &[0]);
+            for _ in 0..100 {
+                assert_eq!(one.post(&add), 0);
+                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            }
+            assert_eq!(other.word(1), 100);
         },
     );
 }

@@ -6,6 +6,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::api;
 use crate::process::{Stream, alone, two};
+use crate::requests::*;
 use crate::side::*;
 
 fn signal(child: &Child, signal: i32) {

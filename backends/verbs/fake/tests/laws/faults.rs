@@ -6,6 +6,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno, inject, zeroed};
 use crate::process::{alone, alone_with, two};
+use crate::requests::*;
 use crate::side::*;
 
 fn port_state(side: &Side) -> u32 {

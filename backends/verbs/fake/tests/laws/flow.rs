@@ -4,6 +4,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, count, zeroed};
 use crate::process::alone;
+use crate::requests::*;
 use crate::side::*;
 
 #[test]

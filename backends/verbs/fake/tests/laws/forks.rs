@@ -4,6 +4,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno};
 use crate::process::{alone, two};
+use crate::requests::*;
 use crate::side::*;
 
 /// Gives the status with which the child ends.

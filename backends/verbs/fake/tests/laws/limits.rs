@@ -6,6 +6,7 @@ use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno, zeroed};
 use crate::process::{alone, alone_with};
+use crate::requests::*;
 use crate::side::*;
 
 #[test]

@@ -11,5 +11,7 @@ mod forks;
 mod limits;
 mod order;
 mod process;
+mod requests;
 mod side;
 mod states;
+mod storm;
