@@ -1,4 +1,19 @@
-//! What the device is like: `FAKE_VERBS`, a list of `key=value`.
+//! What the device is like: `FAKE_VERBS`, a list of `key=value` with commas. With anything unknown in it there are no devices.
+//!
+//! | key | what | by itself |
+//! |---|---|---|
+//! | `fabric` | a name; processes with the same one reach each other | the user's number |
+//! | `devices`, `ports`, `gids` | how many: `fake0`, `fake1`, ...; ports of each; GIDs of each port | 1, 1, 4 |
+//! | `link` | `ib`, or `eth`: no LIDs, and addresses need a GID | `ib` |
+//! | `atomics` | `none`, `hca`: not atomic towards the CPU, or `glob` | `hca` |
+//! | `max_qp`, `max_qp_wr`, `max_cqe`, `max_sge`, `max_mr`, `max_msg_sz` | limits of a device | ample |
+//! | `max_srq`, `max_srq_wr` | with `max_srq=0` there are no shared receive queues | ample |
+//! | `inline` | the largest `max_inline_data` | 956 |
+//! | `rd_atom` | reads and atomic operations that may be under way | 16 |
+//! | `mtu` | in bytes | 4096 |
+//! | `odp` | `1`: memory on demand, as `ibv_query_device_ex` tells | `0` |
+//! | `retry_ms` | no queue pair tries for longer to reach a peer, whatever its timeout says | 200 |
+//! | `late` | a seed: reads are carried out late, behind what was asked for later, where no fence forbids that | |
 
 use std::sync::OnceLock;
 use std::time::Duration;

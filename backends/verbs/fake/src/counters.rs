@@ -1,4 +1,5 @@
-//! What was done. `FAKE_VERBS_COUNTS` names a file to which each process appends a line of JSON when it ends.
+//! What was done in this process. [`fake_verbs_count`] tells it by name, and `FAKE_VERBS_COUNTS` names a file to which each process appends a line of JSON
+//! with all of it when it ends.
 
 use std::ffi::{CStr, c_char};
 use std::io::Write;

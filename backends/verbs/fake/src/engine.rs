@@ -204,7 +204,10 @@ impl Engine {
             Some(link) => link,
             None => match self.link_to(&qp.nic, nic_number(state.attr.dest_qp_num)) {
                 Ok(link) => link,
-                Err(Errno::AGAIN) => return Path::Later,
+                // It is busy, or this process has too much open.
+                Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Path::Later;
+                }
                 Err(_) => NOWHERE,
             },
         };

@@ -7,6 +7,9 @@
 //! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
 //! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
 //!
+//! Where a real device is free to be unkind, this one is: what is not inline is read after the call, keys are not used again soon, local and remote keys
+//! differ, slots of a send queue become free when a completion is polled, and completions with errors have meaningless fields.
+//!
 //! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
 //! guarded between them. Limits of a device are those of each context. There is no UC, no multicast, no memory windows, no path migration, and no SQD state.
 #![allow(

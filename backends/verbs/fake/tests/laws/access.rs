@@ -187,3 +187,63 @@ fn more_reads_than_agreed_upon_fail() {
         assert_eq!(other.event().event_type, IBV_EVENT_QP_REQ_ERR);
     });
 }
+
+#[test]
+fn a_requester_keeps_to_its_own_depth() {
+    alone(
+        "access::a_requester_keeps_to_its_own_depth",
+        "late=1",
+        || {
+            let shallow = Options {
+                rd_atomic: 1,
+                dest_rd_atomic: 1,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(shallow, shallow);
+            for id in 0..60 {
+                let opcode = [IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD][id as usize % 2];
+                let request = wr(id, opcode, 0, 8).to(&other.address(), 0);
+                assert_eq!(one.post(&request), 0);
+            }
+            for id in 0..60 {
+                assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
+            }
+            // With none at all there are no reads.
+            let none = Options {
+                rd_atomic: 0,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(none, none);
+            let request = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
+            assert_eq!(one.post(&request), 0);
+            assert_eq!(one.ends(), (1, IBV_WC_LOC_QP_OP_ERR));
+        },
+    );
+}
+
+#[test]
+fn a_buffer_that_may_not_be_written_fails_on_both_sides() {
+    alone(
+        "access::a_buffer_that_may_not_be_written_fails_on_both_sides",
+        "",
+        || {
+            let (one, other) = pair(Options {
+                access: IBV_ACCESS_REMOTE_READ,
+                ..Options::default()
+            });
+            assert_eq!(other.recv(1, 0, 16), 0);
+            fails(wr(900, IBV_WR_SEND, 0, 8), IBV_WC_REM_OP_ERR, &one);
+            assert_eq!(other.ends(), (1, IBV_WC_LOC_PROT_ERR));
+            // Nor is it a place for what is read.
+            let (one, other) = Side::pair(
+                Options {
+                    access: IBV_ACCESS_REMOTE_READ,
+                    ..Options::default()
+                },
+                Options::default(),
+            );
+            let request = wr(900, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
+            fails(request, IBV_WC_LOC_PROT_ERR, &one);
+        },
+    );
+}
