@@ -190,7 +190,9 @@ impl Qp {
     pub fn reset(self: &Arc<Self>, state: &mut State) {
         state.state = IBV_QPS_RESET;
         state.sender = Sender::default();
-        state.receiver = Receiver::default();
+        if std::mem::take(&mut state.receiver).buffer.is_some() {
+            self.recv.free();
+        }
         self.send_cq.forget(self);
         self.recv_cq.forget(self);
         if !self.is_shared {

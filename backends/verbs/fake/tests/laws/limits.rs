@@ -38,6 +38,49 @@ fn requests_are_refused_at_once() {
 }
 
 #[test]
+fn of_a_list_those_before_the_refused_one_are_taken() {
+    alone(
+        "limits::of_a_list_those_before_the_refused_one_are_taken",
+        "",
+        || {
+            let (one, other) = Side::pair(Options::default(), Options::default());
+            let peer = other.address();
+            let mut list: [ibv_send_wr; 3] = [zeroed(), zeroed(), zeroed()];
+            let mut sge = ibv_sge {
+                addr: one.address().base,
+                length: 8,
+                // SAFETY:
+                // - the region is not deregistered.
+                lkey: unsafe { (*one.mr).lkey },
+            };
+            let at = list.as_mut_ptr();
+            for (index, raw) in list.iter_mut().enumerate() {
+                raw.wr_id = index as u64;
+                raw.sg_list = &raw mut sge;
+                raw.num_sge = if index == 1 { -1 } else { 1 };
+                raw.send_flags = IBV_SEND_SIGNALED;
+                raw.wr.remote_addr = peer.base;
+                raw.wr.rkey_or_compare_add = peer.rkey.into();
+                if index < 2 {
+                    raw.next = at.wrapping_add(index + 1);
+                }
+            }
+            let mut bad = null_mut();
+            // SAFETY:
+            // - the queue pair is not destroyed; the requests are a list.
+            let error = unsafe {
+                let post = (*one.context).ops.post_send.unwrap();
+                post(one.qp, at, &raw mut bad)
+            };
+            assert_eq!((error, bad), (libc::EINVAL, at.wrapping_add(1)));
+            assert_eq!(one.ends(), (0, IBV_WC_SUCCESS));
+            assert_eq!(one.post(&wr(7, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
+            assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
+        },
+    );
+}
+
+#[test]
 fn objects_are_refused() {
     let config =
         "max_qp=2,max_qp_wr=32,max_cqe=100,max_srq=1,max_srq_wr=16,max_mr=2,inline=8,max_sge=4";

@@ -148,3 +148,43 @@ fn numbers_of_messages_must_fit() {
         },
     );
 }
+
+#[test]
+fn a_first_packet_establishes_a_connection() {
+    alone(
+        "states::a_first_packet_establishes_a_connection",
+        "",
+        || {
+            let (one, other) = (Side::new(Options::default()), Side::new(Options::default()));
+            one.connect(&other.address());
+            assert_eq!(other.init(), 0);
+            assert_eq!(other.ready_to_receive(&one.address()), 0);
+            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+            for _ in 0..2 {
+                assert_eq!(one.post(&request), 0);
+                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            }
+            let mut event: ibv_async_event = zeroed();
+            // SAFETY:
+            // - the context is open.
+            let error = unsafe { (api().ibv_get_async_event)(other.context, &raw mut event) };
+            assert_eq!(error, 0);
+            assert_eq!(event.event_type, IBV_EVENT_COMM_EST);
+            assert_eq!(event.element, other.qp.cast());
+            // It is not destroyed before its event is acknowledged.
+            let element = event.element.expose_provenance();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    let mut event = ibv_async_event {
+                        element: std::ptr::with_exposed_provenance_mut(element),
+                        event_type: IBV_EVENT_COMM_EST,
+                    };
+                    // SAFETY:
+                    // - it is acknowledged once.
+                    unsafe { (api().ibv_ack_async_event)(&raw mut event) };
+                });
+                other.destroy();
+            });
+        },
+    );
+}
