@@ -46,15 +46,9 @@ pub fn add(what: Count, n: u64) {
     COUNTS[what as usize].fetch_add(n, Relaxed);
 }
 
-/// The counts are those of this process from now on, and are told when it ends.
+/// The counts are those of this process from now on.
 pub fn begin() {
-    static REGISTERED: parking_lot::Once = parking_lot::Once::new();
     OWNER.store(std::process::id(), Relaxed);
-    REGISTERED.call_once(|| {
-        // SAFETY:
-        // - the function stays loaded, as the library is never unloaded.
-        unsafe { libc::atexit(tell) };
-    });
 }
 
 /// In a child: nothing was done yet.
@@ -65,7 +59,8 @@ pub fn forget() {
     }
 }
 
-extern "C" fn tell() {
+/// Writes them, at the end of the process.
+pub fn tell() {
     if OWNER.load(Relaxed) != std::process::id() {
         return;
     }

@@ -10,7 +10,7 @@ use unipgas_verbs_sys::*;
 
 use crate::config::{Config, config};
 use crate::context::nic_of;
-use crate::{counters, fork};
+use crate::{counters, exit, fork};
 
 /// The first field is what users see.
 #[repr(C)]
@@ -213,6 +213,7 @@ pub fn of(pointer: *mut ibv_device) -> &'static Device {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     fork::watch();
+    exit::watch();
     counters::begin();
     let all = all();
     if !count.is_null() {

@@ -144,7 +144,14 @@ impl Engine {
     fn do_jobs(&mut self) -> bool {
         for job in self.nic.take_jobs() {
             match job {
-                Job::Stop => return false,
+                Job::Stop => {
+                    self.push_all();
+                    return false;
+                }
+                Job::Flush(flushed) => {
+                    self.push_all();
+                    flushed.done();
+                }
                 Job::Overrun(cq) => {
                     for qp in self.nic.all_qps() {
                         if Arc::ptr_eq(&qp.send_cq, &cq) || Arc::ptr_eq(&qp.recv_cq, &cq) {
@@ -304,9 +311,16 @@ impl Engine {
     }
 
     fn pull(&mut self, id: u64) {
-        let Some(link) = self.links.get_mut(&id) else {
-            return;
-        };
+        match self.take_in(id) {
+            // Who sees what was done here may end the process at once.
+            Some(_) => self.push(id),
+            None => self.lose(id),
+        }
+    }
+
+    /// Gives how much has come; `None` at the end.
+    fn take_in(&mut self, id: u64) -> Option<usize> {
+        let link = self.links.get_mut(&id)?;
         let pulled = link.pull();
         let mut input = std::mem::take(&mut link.input);
         let used = self.deliver_all(id, &input);
@@ -314,9 +328,7 @@ impl Engine {
         if let Some(link) = self.links.get_mut(&id) {
             link.input = input;
         }
-        if pulled.is_err() {
-            self.lose(id);
-        }
+        pulled.ok()
     }
 
     /// The peer's process has ended.
@@ -347,6 +359,8 @@ impl Engine {
             return;
         };
         if link.push().is_err() {
+            // What the peer has said before its end still counts.
+            while self.take_in(id).is_some_and(|len| len > 0) {}
             return self.lose(id);
         }
         let watch = link.left() > 0;

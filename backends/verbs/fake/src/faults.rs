@@ -81,7 +81,7 @@ impl Fault {
                 }
             }
         }
-        let open = OPEN.lock().clone();
+        let open = open_nics();
         let met = |nic: &&Arc<Nic>| !nic.is_parents() && self.meets(nic.device.index);
         for nic in open.iter().filter(met) {
             self.meet(nic);
@@ -131,6 +131,11 @@ pub fn opened(nic: &Arc<Nic>) {
 
 pub fn closed(nic: &Arc<Nic>) {
     OPEN.lock().retain(|open| !Arc::ptr_eq(open, nic));
+}
+
+/// Those of this process, and of its parent.
+pub fn open_nics() -> Vec<Arc<Nic>> {
+    OPEN.lock().clone()
 }
 
 fn takes(left: &AtomicU32) -> bool {

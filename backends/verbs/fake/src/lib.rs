@@ -27,6 +27,7 @@ mod cq;
 mod device;
 mod engine;
 mod events;
+mod exit;
 mod faults;
 mod fork;
 mod link;

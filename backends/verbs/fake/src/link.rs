@@ -134,13 +134,14 @@ impl Link {
         Ok(())
     }
 
-    /// Appends what has come to `input`. Errors: the peer's process has ended.
-    pub fn pull(&mut self) -> Result<(), Errno> {
+    /// Appends what has come to `input`, and gives how much that is. Errors: the peer's process has ended.
+    pub fn pull(&mut self) -> Result<usize, Errno> {
         self.input.reserve(PART);
         let room = spare_capacity(&mut self.input);
         match recv(&self.socket, room, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Err(Errno::CONNRESET),
-            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Ok((_, len)) => Ok(len),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(0),
             Err(error) => Err(error),
         }
     }

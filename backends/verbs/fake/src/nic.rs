@@ -8,8 +8,9 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
+use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use unipgas_verbs_sys::*;
@@ -36,7 +37,22 @@ pub enum Subject {
 pub enum Job {
     /// Queue pairs of this queue have failed.
     Overrun(Arc<Cq>),
+    /// To tell when all that was answered is sent.
+    Flush(Arc<Flushed>),
     Stop,
+}
+
+#[derive(Default)]
+pub struct Flushed {
+    is_done: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Flushed {
+    pub fn done(&self) {
+        *self.is_done.lock() = true;
+        self.changed.notify_all();
+    }
 }
 
 /// Wakes the NIC's thread.
@@ -146,6 +162,16 @@ impl Nic {
     pub fn ask(&self, job: Job) {
         self.bell.jobs.lock().push(job);
         self.wake();
+    }
+
+    /// Waits until all that was answered is sent, as far as peers take it.
+    pub fn flush(&self, patience: Duration) {
+        let flushed = Arc::new(Flushed::default());
+        self.ask(Job::Flush(flushed.clone()));
+        let mut is_done = flushed.is_done.lock();
+        flushed
+            .changed
+            .wait_while_for(&mut is_done, |is_done| !*is_done, patience);
     }
 
     fn wake(&self) {

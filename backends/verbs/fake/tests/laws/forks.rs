@@ -3,7 +3,7 @@
 use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno};
-use crate::process::{alone, two};
+use crate::process::{Stream, alone, two};
 use crate::requests::*;
 use crate::side::*;
 
@@ -104,6 +104,58 @@ fn a_process_is_dead_though_its_child_lives() {
                         libc::_exit(0);
                     }
                 }
+            }
+        },
+    );
+}
+
+#[test]
+fn what_a_process_has_seen_before_its_end_is_acknowledged() {
+    alone(
+        "forks::what_a_process_has_seen_before_its_end_is_acknowledged",
+        "",
+        || {
+            let parent = Side::new(Options::default());
+            for round in 0..40 {
+                let (mut here, mut there) = Stream::pair();
+                // SAFETY:
+                // - the child opens a device of its own, and ends.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    let side = Side::new(Options::default());
+                    let peer = side.exchange(&mut there);
+                    side.connect(&peer);
+                    there.say([1]);
+                    side.wait_for(9, 7);
+                    if round % 2 == 0 {
+                        // SAFETY:
+                        // - nothing of it is used any more.
+                        unsafe { (api().ibv_close_device)(side.context) };
+                    }
+                    // SAFETY:
+                    // - it does what is to be done at the end.
+                    unsafe { libc::exit(0) };
+                }
+                let side = parent.beside(Options::default());
+                let peer = side.exchange(&mut here);
+                side.connect(&peer);
+                let [_] = here.hear();
+                side.put(0, &[7]);
+                let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 72);
+                assert_eq!(side.post(&request), 0);
+                // It may come too late.
+                let behind = wr(2, IBV_WR_RDMA_WRITE, 0, 4096).to(&peer, 80);
+                for _ in 0..30 {
+                    assert_eq!(side.post(&behind), 0);
+                }
+                assert_eq!(side.ends(), (1, IBV_WC_SUCCESS));
+                for _ in 0..30 {
+                    side.ends();
+                }
+                side.destroy();
+                // SAFETY:
+                // - it is waited for once.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             }
         },
     );

@@ -62,6 +62,12 @@ pub fn two(
 pub struct Stream(UnixStream);
 
 impl Stream {
+    /// Both ends.
+    pub fn pair() -> (Stream, Stream) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Stream(one), Stream(other))
+    }
+
     pub fn say<const N: usize>(&mut self, words: [u64; N]) {
         for word in words {
             self.0.write_all(&word.to_ne_bytes()).unwrap();
