@@ -4,6 +4,8 @@
 //! NIC: it reads the sources of what this process asks for, and carries out what peers ask for in this process's memory, after the checks of a real
 //! device. Between NICs there are Unix sockets in the abstract namespace, so nothing is left behind.
 //!
+//! Tests of other crates have this one as a dev-dependency: cargo then builds `libfake_verbs.so` beside their executables.
+//!
 //! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
 //! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
 //!
