@@ -4,7 +4,7 @@
     missing_docs,
     reason = "the names are those of the C header, where they are described"
 )]
-#![allow(non_camel_case_types)]
+#![allow(non_camel_case_types, non_snake_case)]
 
 mod constants;
 mod structures;

@@ -32,6 +32,9 @@ pub type post_send =
     unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 pub type post_recv =
     unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+/// Gets a context, an input or null, the attributes and their size.
+pub type query_device_ex =
+    unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
 
 /// 16 bytes in network order; the header's union is aligned to 8.
 #[repr(C, align(8))]
@@ -114,6 +117,25 @@ structures! {
         qp_type: u32, bind_mw: [u64; 6],
     }
     ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int, }
+    ibv_ah { context: *mut ibv_context, pd: *mut ibv_pd, handle: u32, }
+    ibv_odp_caps { general_caps: u64, per_transport_caps: [u32; 3], }
+    ibv_device_attr_ex {
+        orig_attr: ibv_device_attr, comp_mask: u32, odp_caps: ibv_odp_caps, completion_timestamp_mask: u64, hca_core_clock: u64,
+        device_cap_flags_ex: u64, tso_caps: [u32; 2], rss_caps: [u64; 4], max_wq_type_rq: u32, packet_pacing_caps: [u32; 3],
+        raw_packet_caps: u32, tm_caps: [u32; 5], cq_mod_caps: [u16; 2], max_dm_size: u64, pci_atomic_caps: [u16; 3], xrc_odp_caps: u32,
+        phys_port_cnt_ex: u32,
+    }
+    verbs_context {
+        query_port: Unused, advise_mr: Unused, alloc_null_mr: Unused, read_counters: Unused, attach_counters_point_flow: Unused,
+        create_counters: Unused, destroy_counters: Unused, reg_dm_mr: Unused, alloc_dm: Unused, free_dm: Unused,
+        modify_flow_action_esp: Unused, destroy_flow_action: Unused, create_flow_action_esp: Unused, modify_qp_rate_limit: Unused,
+        alloc_parent_domain: Unused, dealloc_td: Unused, alloc_td: Unused, modify_cq: Unused, post_srq_ops: Unused,
+        destroy_rwq_ind_table: Unused, create_rwq_ind_table: Unused, destroy_wq: Unused, modify_wq: Unused, create_wq: Unused,
+        query_rt_values: Unused, create_cq_ex: Unused, r#priv: *mut c_void, query_device_ex: Option<query_device_ex>, ibv_destroy_flow: Unused,
+        ABI_placeholder2: Unused, ibv_create_flow: Unused, ABI_placeholder1: Unused, open_qp: Unused, create_qp_ex: Unused,
+        get_srq_num: Unused, create_srq_ex: Unused, open_xrcd: Unused, close_xrcd: Unused, _ABI_placeholder3: u64, sz: usize,
+        context: ibv_context,
+    }
     ibv_async_event { element: *mut c_void, event_type: u32, }
 }
 

@@ -31,6 +31,8 @@ fn layouts_are_those_of_the_header() {
     for (name, size, fields) in sys::STRUCTURES {
         say(format!("sizeof(struct {name}) == {size}"));
         for (field, offset) in *fields {
+            // A word of Rust.
+            let field = field.trim_start_matches("r#");
             say(format!("offsetof(struct {name}, {field}) == {offset}"));
             known += 1;
         }

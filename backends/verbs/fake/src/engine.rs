@@ -1,0 +1,402 @@
+//! The NIC's thread.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use unipgas_verbs_sys::IBV_QPS_RESET;
+
+use crate::device::Device;
+use crate::link::{self, Link, Socket};
+use crate::nic::{Job, Nic};
+use crate::packet::{ACK, DATAGRAM, HEADER, Header, NICS, nic_number, split};
+use crate::qp::{Qp, State};
+
+/// Enough is on its way: queue pairs wait.
+const FULL: usize = 256 << 10;
+/// Where this NIC's own queue pairs reach each other; others count from 2.
+const OWN: u64 = 1;
+const LISTENER: u64 = u64::MAX;
+const BELL: u64 = u64::MAX - 1;
+/// Of a queue pair whose peer was never there.
+const NOWHERE: u64 = 0;
+/// A read that is late is late by less than this.
+const LATEST_US: u64 = 4000;
+
+/// The way to a queue pair's peer.
+pub enum Path {
+    Link(u64),
+    /// The peer's NIC is busy.
+    Later,
+    Dead,
+}
+
+pub struct Engine {
+    pub nic: Arc<Nic>,
+    epoll: Socket,
+    listener: Socket,
+    links: HashMap<u64, Link>,
+    /// Those that this side has connected, by their NICs' numbers.
+    reached: HashMap<u32, u64>,
+    next_link: u64,
+    own: Vec<u8>,
+    /// What goes to the dead.
+    void: Vec<u8>,
+    own_waiting: Vec<Arc<Qp>>,
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    random: Option<u64>,
+}
+
+impl Engine {
+    /// Takes a number on the fabric.
+    pub fn open(device: &'static Device) -> Result<Self, Errno> {
+        let config = device.config;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_nanos() as u32);
+        let seed = (now ^ std::process::id().rotate_left(16)).wrapping_mul(0x9e37_79b1);
+        let mut tried = 0;
+        let (number, listener) = loop {
+            // 0 and 1 stay free, as numbers of special queue pairs.
+            let number = 2 + (seed.wrapping_add(tried)) % (NICS - 2);
+            match link::occupy(&config.fabric, number) {
+                Ok(listener) => break (number, listener),
+                Err(Errno::ADDRINUSE) if tried < NICS => tried += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let nic = Arc::new(Nic::new(device, number, seed.rotate_left(16))?);
+        let epoll = Socket::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let input = epoll::EventFlags::IN;
+        epoll::add(
+            &epoll,
+            &listener,
+            epoll::EventData::new_u64(LISTENER),
+            input,
+        )?;
+        epoll::add(
+            &epoll,
+            nic.bell_fd(),
+            epoll::EventData::new_u64(BELL),
+            input,
+        )?;
+        let random = config.late.map(|seed| {
+            let mixed = (seed ^ u64::from(number) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed | 1
+        });
+        Ok(Engine {
+            nic,
+            epoll,
+            listener,
+            links: HashMap::new(),
+            reached: HashMap::new(),
+            next_link: 2,
+            own: Vec::new(),
+            void: Vec::new(),
+            own_waiting: Vec::new(),
+            timers: BinaryHeap::new(),
+            random,
+        })
+    }
+
+    pub fn run(mut self) {
+        be_prompt();
+        let mut events = Vec::with_capacity(64);
+        while self.do_jobs() {
+            for qp in self.nic.take_dirty() {
+                self.advance(&qp);
+            }
+            self.ring_timers();
+            self.deliver_own();
+            self.push_all();
+            let busy = !self.own.is_empty() || !self.nic.may_sleep();
+            let timeout = if busy {
+                Some(Duration::ZERO)
+            } else {
+                self.next_timer()
+            };
+            let timeout = timeout.map(|left| Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            events.clear();
+            let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+            self.nic.has_woken();
+            if waited.is_err() {
+                continue;
+            }
+            for event in &events {
+                match event.data.u64() {
+                    BELL => {
+                        let _ = rustix::io::read(self.nic.bell_fd(), &mut [0; 8]);
+                    }
+                    LISTENER => self.accept(),
+                    link => self.pull(link),
+                }
+            }
+        }
+    }
+
+    /// False: it ends.
+    fn do_jobs(&mut self) -> bool {
+        for job in self.nic.take_jobs() {
+            match job {
+                Job::Stop => {
+                    self.push_all();
+                    return false;
+                }
+                Job::Flush(flushed) => {
+                    self.push_all();
+                    flushed.done();
+                }
+                Job::Overrun(cq) => {
+                    for qp in self.nic.all_qps() {
+                        if Arc::ptr_eq(&qp.send_cq, &cq) || Arc::ptr_eq(&qp.recv_cq, &cq) {
+                            qp.fail();
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn advance(&mut self, qp: &Arc<Qp>) {
+        let mut state = qp.state.lock();
+        if state.state != IBV_QPS_RESET {
+            self.send_answers(qp, &mut state, Instant::now());
+            self.send(qp, &mut state);
+        }
+    }
+
+    pub fn wake_at(&mut self, at: Instant, qp: u32) {
+        self.timers.push(Reverse((at, qp)));
+    }
+
+    fn ring_timers(&mut self) {
+        let now = Instant::now();
+        while let Some(Reverse((at, number))) = self.timers.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.timers.pop();
+            if let Some(qp) = self.nic.qp(number) {
+                self.advance(&qp);
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let Reverse((at, _)) = self.timers.peek()?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    /// By how much the next read is late.
+    pub fn delay(&mut self) -> Duration {
+        let Some(random) = &mut self.random else {
+            return Duration::ZERO;
+        };
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        Duration::from_micros(*random % LATEST_US)
+    }
+
+    /// To the peer of a connected queue pair. It stays with the process that it has found first.
+    pub fn path(&mut self, qp: &Qp, state: &mut State) -> Path {
+        let link = match state.sender.link {
+            Some(link) => link,
+            None => match self.link_to(&qp.nic, nic_number(state.attr.dest_qp_num)) {
+                Ok(link) => link,
+                // It is busy, or this process has too much open.
+                Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Path::Later;
+                }
+                Err(_) => NOWHERE,
+            },
+        };
+        state.sender.link = Some(link);
+        match link == OWN || self.links.contains_key(&link) {
+            true => Path::Link(link),
+            false => Path::Dead,
+        }
+    }
+
+    pub fn link_to(&mut self, nic: &Nic, number: u32) -> Result<u64, Errno> {
+        if number == nic.number {
+            return Ok(OWN);
+        }
+        if let Some(link) = self.reached.get(&number) {
+            return Ok(*link);
+        }
+        let socket = link::reach(&nic.device.config.fabric, number)?;
+        let link = self.add(Link::new(socket, Some(number)))?;
+        self.reached.insert(number, link);
+        Ok(link)
+    }
+
+    fn add(&mut self, link: Link) -> Result<u64, Errno> {
+        let id = self.next_link;
+        let data = epoll::EventData::new_u64(id);
+        epoll::add(&self.epoll, link.fd(), data, epoll::EventFlags::IN)?;
+        self.next_link += 1;
+        self.links.insert(id, link);
+        Ok(id)
+    }
+
+    fn accept(&mut self) {
+        while let Ok(socket) = link::accept(&self.listener) {
+            let _ = self.add(Link::new(socket, None));
+        }
+    }
+
+    /// If so, the queue pair goes on when there is room.
+    pub fn is_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
+        let (left, waiting) = match self.links.get_mut(&link) {
+            Some(link) => (link.left(), &mut link.waiting),
+            None if link == OWN => (self.own.len(), &mut self.own_waiting),
+            None => return false,
+        };
+        if left > FULL {
+            waiting.push(qp.clone());
+        }
+        left > FULL
+    }
+
+    /// Gives where the packet's data are to be appended. What goes to the dead is forgotten.
+    pub fn begin(&mut self, link: u64, header: &Header) -> &mut Vec<u8> {
+        let out = match self.links.get_mut(&link) {
+            Some(link) => &mut link.out,
+            None if link == OWN => &mut self.own,
+            None => {
+                self.void.clear();
+                &mut self.void
+            }
+        };
+        out.extend_from_slice(bytemuck::bytes_of(header));
+        out
+    }
+
+    pub fn tell(&mut self, link: u64, header: &Header) {
+        self.begin(link, header);
+    }
+
+    fn deliver(&mut self, link: u64, header: &Header, data: &[u8]) {
+        match header.kind {
+            DATAGRAM => self.datagram(header, data),
+            ACK.. => self.response(header, data),
+            _ => self.request(link, header, data),
+        }
+    }
+
+    /// All that is in the stream; gives how much that was.
+    fn deliver_all(&mut self, link: u64, stream: &[u8]) -> usize {
+        let mut rest = stream;
+        while let Some((header, data, later)) = split(rest) {
+            self.deliver(link, &header, data);
+            rest = later;
+        }
+        stream.len() - rest.len()
+    }
+
+    fn deliver_own(&mut self) {
+        let stream = std::mem::take(&mut self.own);
+        self.deliver_all(OWN, &stream);
+        for qp in std::mem::take(&mut self.own_waiting) {
+            self.advance(&qp);
+        }
+    }
+
+    fn pull(&mut self, id: u64) {
+        match self.take_in(id) {
+            // Who sees what was done here may end the process at once.
+            Some(_) => self.push(id),
+            None => self.lose(id),
+        }
+    }
+
+    /// Gives how much has come; `None` at the end.
+    fn take_in(&mut self, id: u64) -> Option<usize> {
+        let link = self.links.get_mut(&id)?;
+        let pulled = link.pull();
+        let mut input = std::mem::take(&mut link.input);
+        let used = self.deliver_all(id, &input);
+        input.drain(..used);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.input = input;
+        }
+        pulled.ok()
+    }
+
+    /// The peer's process has ended.
+    fn lose(&mut self, id: u64) {
+        let Some(link) = self.links.remove(&id) else {
+            return;
+        };
+        if let Some(number) = link.to {
+            self.reached.remove(&number);
+            self.nic.ring_all();
+        }
+    }
+
+    fn push_all(&mut self) {
+        let ids: Vec<u64> = self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.is_idle() || link.is_watched || !link.waiting.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.push(id);
+        }
+    }
+
+    fn push(&mut self, id: u64) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        if link.push().is_err() {
+            // What the peer has said before its end still counts.
+            while self.take_in(id).is_some_and(|len| len > 0) {}
+            return self.lose(id);
+        }
+        let watch = link.left() > 0;
+        if watch != link.is_watched {
+            link.is_watched = watch;
+            let flags = match watch {
+                true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+                false => epoll::EventFlags::IN,
+            };
+            let data = epoll::EventData::new_u64(id);
+            let _ = epoll::modify(&self.epoll, link.fd(), data, flags);
+        }
+        if link.left() <= FULL / 2 {
+            for qp in std::mem::take(&mut link.waiting) {
+                self.nic.ring(&qp);
+            }
+        }
+    }
+}
+
+/// Users wait in loops that never sleep, as a real NIC needs no CPU: this thread asks for short turns, and so gets them at once.
+fn be_prompt() {
+    const TURN_NS: u64 = 100_000;
+    let attr = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: TURN_NS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY:
+    // - the structure says its own size; the thread is this one. Kernels that know no turns refuse it.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+const _: () = assert!(HEADER.is_multiple_of(8));

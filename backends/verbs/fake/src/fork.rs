@@ -1,0 +1,69 @@
+//! A child has none of its parent's NICs: it uses nothing of them, and lets go of their sockets, as peers would not see else that the parent ends.
+
+use std::collections::BTreeSet;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::counters;
+
+/// How many forks lie between this process and the one that loaded the library.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static SOCKETS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
+
+pub fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// A child is to close it.
+pub fn opened(socket: c_int) {
+    SOCKETS.lock().insert(socket);
+}
+
+pub fn closed(socket: c_int) {
+    SOCKETS.lock().remove(&socket);
+}
+
+extern "C" fn before() {
+    std::mem::forget(SOCKETS.lock());
+}
+
+extern "C" fn in_parent() {
+    // SAFETY:
+    // - this thread locked it in `before`.
+    unsafe { SOCKETS.force_unlock() };
+}
+
+extern "C" fn in_child() {
+    in_parent();
+    GENERATION.fetch_add(1, Relaxed);
+    counters::forget();
+    for socket in std::mem::take(&mut *SOCKETS.lock()) {
+        // SAFETY:
+        // - a NIC of the parent owns it, and is not used here.
+        unsafe { libc::close(socket) };
+    }
+}
+
+/// From the first use on, forks are noticed.
+pub fn watch() {
+    static WATCHED: parking_lot::Once = parking_lot::Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY:
+        // - the functions stay loaded, as the library is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_fork_init() -> c_int {
+    watch();
+    0
+}
+
+/// IBV_FORK_UNNEEDED: memory is never pinned here.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_is_fork_initialized() -> c_int {
+    2
+}

@@ -1,0 +1,148 @@
+//! Sockets between NICs. A NIC connects to those that it has requests for; their answers come back the same way.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+    bind, connect, listen, recv, send, socket_with, sockopt,
+};
+
+use crate::fork;
+use crate::qp::Qp;
+
+const BACKLOG: i32 = 4096;
+const BUFFER: usize = 1 << 20;
+/// What is read at a time: others wait for their turn.
+const PART: usize = 256 << 10;
+
+/// Children close it.
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    pub fn new(fd: OwnedFd) -> Self {
+        fork::opened(fd.as_raw_fd());
+        Socket(fd)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        fork::closed(self.0.as_raw_fd());
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn name(fabric: &str, nic: u32) -> Result<SocketAddrUnix, Errno> {
+    let name = format!("unipgas-fake-verbs/{fabric}/{nic}");
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+}
+
+fn open() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
+    Ok(socket)
+}
+
+/// Takes this number. Errors: EADDRINUSE if somebody else has it.
+pub fn occupy(fabric: &str, nic: u32) -> Result<Socket, Errno> {
+    let socket = open()?;
+    bind(&socket, &name(fabric, nic)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(Socket::new(socket))
+}
+
+/// One who has connected.
+pub fn accept(listener: &Socket) -> Result<Socket, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = accept_with(listener, flags)?;
+    let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
+    Ok(Socket::new(socket))
+}
+
+/// Errors: EAGAIN if it is busy now; others if nobody has this number.
+pub fn reach(fabric: &str, nic: u32) -> Result<Socket, Errno> {
+    let socket = open()?;
+    connect(&socket, &name(fabric, nic)?)?;
+    Ok(Socket::new(socket))
+}
+
+pub struct Link {
+    socket: Socket,
+    /// The peer, if this side has connected.
+    pub to: Option<u32>,
+    pub out: Vec<u8>,
+    sent: usize,
+    pub input: Vec<u8>,
+    /// Queue pairs that have more to send.
+    pub waiting: Vec<Arc<Qp>>,
+    /// The network has been asked to tell when there is room.
+    pub is_watched: bool,
+}
+
+impl Link {
+    pub fn new(socket: Socket, to: Option<u32>) -> Self {
+        Link {
+            socket,
+            to,
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            waiting: Vec::new(),
+            is_watched: false,
+        }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    pub fn left(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Sends what there is room for. Errors: the peer's process has ended.
+    pub fn push(&mut self) -> Result<(), Errno> {
+        while self.left() > 0 {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(&self.socket, &self.out[self.sent..], flags) {
+                Ok(len) => self.sent += len,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if self.left() == 0 {
+            self.out.clear();
+            self.sent = 0;
+        } else if self.sent > 4 * BUFFER {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    /// Appends what has come to `input`, and gives how much that is. Errors: the peer's process has ended.
+    pub fn pull(&mut self) -> Result<usize, Errno> {
+        self.input.reserve(PART);
+        let room = spare_capacity(&mut self.input);
+        match recv(&self.socket, room, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(Errno::CONNRESET),
+            Ok((_, len)) => Ok(len),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}

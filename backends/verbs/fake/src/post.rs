@@ -1,0 +1,222 @@
+//! Work requests are taken from their user.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use unipgas_verbs_sys::*;
+
+use crate::counters::{self, Count};
+use crate::faults;
+use crate::pairs;
+use crate::qp::{Qp, State};
+use crate::recv::list;
+use crate::ud::{self, Address};
+
+/// One that is not completed.
+pub struct Request {
+    pub wr_id: u64,
+    pub opcode: u32,
+    pub is_signaled: bool,
+    pub is_solicited: bool,
+    pub is_fenced: bool,
+    pub immediate: u32,
+    pub remote: u64,
+    pub rkey: u32,
+    pub operand: u64,
+    pub swap: u64,
+    /// What was inline; the list is read later.
+    pub inline: Option<Box<[u8]>>,
+    pub list: Vec<ibv_sge>,
+    pub len: u32,
+    /// All slots up to this one are free when its completion is polled.
+    pub slot: u64,
+    /// It fails when its turn comes.
+    pub error: Option<u32>,
+    pub datagram: Option<Address>,
+}
+
+impl Request {
+    pub fn is_atomic(&self) -> bool {
+        matches!(
+            self.opcode,
+            IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD
+        )
+    }
+
+    /// Its answer brings data.
+    pub fn is_reading(&self) -> bool {
+        self.is_atomic() || self.opcode == IBV_WR_RDMA_READ
+    }
+
+    pub fn has_immediate(&self) -> bool {
+        matches!(
+            self.opcode,
+            IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_SEND_WITH_IMM
+        )
+    }
+
+    /// What its completion says that it was.
+    pub fn completes_as(&self) -> u32 {
+        match self.opcode {
+            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
+            IBV_WR_RDMA_READ => IBV_WC_RDMA_READ,
+            IBV_WR_ATOMIC_CMP_AND_SWP => IBV_WC_COMP_SWAP,
+            IBV_WR_ATOMIC_FETCH_AND_ADD => IBV_WC_FETCH_ADD,
+            _ => IBV_WC_SEND,
+        }
+    }
+}
+
+fn kind(opcode: u32) -> Option<Count> {
+    Some(match opcode {
+        IBV_WR_RDMA_WRITE => Count::Write,
+        IBV_WR_RDMA_WRITE_WITH_IMM => Count::WriteImm,
+        IBV_WR_SEND => Count::Send,
+        IBV_WR_SEND_WITH_IMM => Count::SendImm,
+        IBV_WR_RDMA_READ => Count::Read,
+        IBV_WR_ATOMIC_CMP_AND_SWP => Count::CmpSwap,
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Count::FetchAdd,
+        _ => return None,
+    })
+}
+
+/// Errors: the request is refused at once.
+///
+/// # Safety
+/// The request is as `ibv_post_send` needs it.
+unsafe fn take(qp: &Qp, state: &mut State, wr: &ibv_send_wr) -> Result<Request, c_int> {
+    let config = qp.nic.device.config;
+    let count = kind(wr.opcode).ok_or(libc::EINVAL)?;
+    let parts = u32::try_from(wr.num_sge).map_err(|_| libc::EINVAL)?;
+    let used = state.sender.posted.saturating_sub(qp.freed.load(SeqCst));
+    if used >= u64::from(qp.cap.max_send_wr) {
+        return Err(libc::ENOMEM);
+    }
+    if parts > qp.cap.max_send_sge {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY:
+    // - a work request says how long its list is.
+    let list = unsafe { list(wr.sg_list, parts) };
+    let len: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
+    let has = |flag: u32| wr.send_flags & flag != 0;
+    let is_signaled = qp.all_signaled || has(IBV_SEND_SIGNALED);
+    let mut request = Request {
+        wr_id: wr.wr_id,
+        opcode: wr.opcode,
+        is_signaled,
+        is_solicited: has(IBV_SEND_SOLICITED),
+        is_fenced: has(IBV_SEND_FENCE),
+        immediate: wr.imm_data,
+        remote: wr.wr.remote_addr,
+        rkey: wr.wr.rkey_or_compare_add as u32,
+        operand: wr.wr.rkey_or_compare_add,
+        swap: wr.wr.swap,
+        inline: None,
+        list,
+        len: len.min(config.max_msg_sz.into()) as u32,
+        slot: state.sender.posted + 1,
+        error: (len > config.max_msg_sz.into()).then_some(IBV_WC_LOC_LEN_ERR),
+        datagram: None,
+    };
+    if request.is_atomic() {
+        if config.atomics == IBV_ATOMIC_NONE || len != 8 {
+            return Err(libc::EINVAL);
+        }
+        request.rkey = wr.wr.atomic_rkey;
+    }
+    if qp.kind == IBV_QPT_UD {
+        // SAFETY:
+        // - the caller says so.
+        request.datagram = Some(unsafe { ud::address(wr, len) }?);
+    }
+    if has(IBV_SEND_INLINE) {
+        if request.is_reading() || len > qp.cap.max_inline_data.into() {
+            return Err(libc::EINVAL);
+        }
+        let mut data = Vec::with_capacity(len as usize);
+        for sge in &request.list {
+            let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+            // SAFETY:
+            // - the caller lends what is inline for the call;
+            // - there is something: an empty part may have any address.
+            unsafe {
+                if sge.length > 0 {
+                    data.extend_from_slice(std::slice::from_raw_parts(from, sge.length as usize));
+                }
+            }
+        }
+        request.inline = Some(data.into());
+        counters::count(Count::Inline);
+    }
+    counters::count(count);
+    if is_signaled {
+        counters::count(Count::Signaled);
+    }
+    state.sender.posted += 1;
+    Ok(request)
+}
+
+/// Gives the number of those that were taken, and the error that the next one met.
+///
+/// # Safety
+/// As of [`post_send`].
+unsafe fn take_all(qp: &Arc<Qp>, at: &mut *mut ibv_send_wr) -> (u64, c_int) {
+    if !qp.nic.is_usable() {
+        return (0, libc::EIO);
+    }
+    let mut state = qp.state.lock();
+    let mut taken = 0;
+    while !at.is_null() {
+        if !matches!(
+            state.state,
+            IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE | IBV_QPS_ERR
+        ) {
+            return (taken, libc::EINVAL);
+        }
+        // SAFETY:
+        // - the caller gives a list of work requests.
+        let wr = unsafe { &**at };
+        // SAFETY:
+        // - the caller says so.
+        let request = match unsafe { take(qp, &mut state, wr) } {
+            Ok(request) => request,
+            Err(error) => return (taken, error),
+        };
+        if state.state == IBV_QPS_ERR {
+            let wc = qp.completion(request.wr_id, IBV_WC_WR_FLUSH_ERR, 0);
+            qp.push_sent(wc, request.slot);
+        } else {
+            state.sender.queue.push_back(request);
+        }
+        taken += 1;
+        *at = wr.next;
+    }
+    (taken, 0)
+}
+
+pub unsafe extern "C" fn post_send(
+    pointer: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    counters::count(Count::Doorbells);
+    // SAFETY:
+    // - the caller gives a queue pair that is not destroyed.
+    let qp = unsafe { pairs::of(pointer) };
+    let mut at = first;
+    // SAFETY:
+    // - the caller gives a list of work requests.
+    let (taken, error) = unsafe { take_all(qp, &mut at) };
+    if error != 0 {
+        // SAFETY:
+        // - the caller gives a place for it.
+        unsafe { *bad = at };
+    }
+    if taken > 0 {
+        qp.nic.ring(qp);
+        faults::posted(taken);
+    }
+    error
+}

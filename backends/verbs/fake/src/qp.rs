@@ -1,0 +1,203 @@
+//! What queue pairs are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use unipgas_verbs_sys::*;
+
+use crate::cq::{Cq, Entry, Frees};
+use crate::device::global_route;
+use crate::events::Taken;
+use crate::nic::{Nic, Subject};
+use crate::pd::Pd;
+use crate::post::Request;
+use crate::recv::{Buffer, RecvQueue};
+use crate::responder::Answer;
+
+/// Of a completion with an error only the status, the request and the queue pair mean anything.
+const MEANINGLESS: u32 = 0xa5a5_a5a5;
+
+pub struct Qp {
+    pub nic: Arc<Nic>,
+    pub number: u32,
+    pub pd: Arc<Pd>,
+    pub kind: u32,
+    pub all_signaled: bool,
+    pub cap: ibv_qp_cap,
+    pub send_cq: Arc<Cq>,
+    pub recv_cq: Arc<Cq>,
+    pub recv: Arc<RecvQueue>,
+    pub is_shared: bool,
+    /// How many slots of the send queue have become free since it began.
+    pub freed: AtomicU64,
+    /// It is in the list of those that have something to do.
+    pub is_dirty: AtomicBool,
+    pub state: Mutex<State>,
+    pub object: AtomicPtr<ibv_qp>,
+    pub taken: Taken,
+}
+
+pub struct State {
+    /// IBV_QPS_...
+    pub state: u32,
+    pub attr: ibv_qp_attr,
+    /// It is destroyed.
+    pub is_over: bool,
+    pub sender: Sender,
+    pub receiver: Receiver,
+}
+
+/// Why nothing goes on, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Trouble {
+    #[default]
+    None,
+    /// The own port is down.
+    Cut(Instant),
+    /// Nobody takes what is sent.
+    Lost(Instant),
+    /// The peer's process has ended.
+    Dead(Instant),
+}
+
+/// The requester.
+#[derive(Default)]
+pub struct Sender {
+    /// All that is not completed, the oldest first.
+    pub queue: VecDeque<Request>,
+    /// How many were posted since it began.
+    pub posted: u64,
+    /// The number of the oldest one's message.
+    pub first: u32,
+    /// The one to be sent next, and how much of it was sent.
+    pub next: usize,
+    pub offset: u32,
+    /// How often it has begun again at the oldest one.
+    pub epoch: u32,
+    /// Reads and atomic operations under way.
+    pub reading: u32,
+    /// How often the peer had no buffer for the oldest one.
+    pub rnr: u32,
+    pub wait: Option<Instant>,
+    pub trouble: Trouble,
+    pub link: Option<u64>,
+}
+
+/// The responder.
+#[derive(Default)]
+pub struct Receiver {
+    /// The number of the message that comes next, and how much of it has come.
+    pub expected: u32,
+    pub at: u32,
+    pub epoch: u32,
+    /// Where it goes, if it needs one.
+    pub buffer: Option<Buffer>,
+    /// In order. One that is late holds up the others.
+    pub answers: VecDeque<Answer>,
+    pub is_established: bool,
+}
+
+impl State {
+    /// The LID or GID of the peer.
+    pub fn route(&self) -> u32 {
+        route(&self.attr.ah_attr)
+    }
+}
+
+pub fn route(to: &ibv_ah_attr) -> u32 {
+    match to.is_global {
+        0 => to.dlid.into(),
+        _ => global_route(&to.grh.dgid),
+    }
+}
+
+impl Qp {
+    pub fn completion(&self, wr_id: u64, status: u32, opcode: u32) -> ibv_wc {
+        let failed = status != IBV_WC_SUCCESS;
+        ibv_wc {
+            wr_id,
+            status,
+            opcode: if failed { MEANINGLESS } else { opcode },
+            vendor_err: if failed { 0x77 } else { 0 },
+            byte_len: if failed { MEANINGLESS } else { 0 },
+            imm_data: 0,
+            qp_num: self.number,
+            src_qp: 0,
+            wc_flags: 0,
+            pkey_index: 0,
+            slid: 0,
+            sl: 0,
+            dlid_path_bits: 0,
+        }
+    }
+
+    pub fn push_sent(self: &Arc<Self>, wc: ibv_wc, slot: u64) {
+        self.send_cq.push(Entry {
+            wc,
+            qp: self.clone(),
+            frees: Frees::Send(slot),
+            solicited: false,
+        });
+    }
+
+    pub fn push_received(self: &Arc<Self>, wc: ibv_wc, solicited: bool) {
+        self.recv_cq.push(Entry {
+            wc,
+            qp: self.clone(),
+            frees: Frees::Recv(self.recv.clone()),
+            solicited,
+        });
+    }
+
+    /// To the error state: the oldest request gets `status`, all others are flushed.
+    pub fn break_down(self: &Arc<Self>, state: &mut State, status: u32) {
+        if matches!(state.state, IBV_QPS_RESET | IBV_QPS_ERR) {
+            return;
+        }
+        state.state = IBV_QPS_ERR;
+        let mut status = status;
+        for request in std::mem::take(&mut state.sender.queue) {
+            self.push_sent(self.completion(request.wr_id, status, 0), request.slot);
+            status = IBV_WC_WR_FLUSH_ERR;
+        }
+        state.sender.next = 0;
+        state.sender.offset = 0;
+        let begun = state.receiver.buffer.take();
+        self.flush(begun);
+        if self.is_shared {
+            self.nic
+                .raise(IBV_EVENT_QP_LAST_WQE_REACHED, Subject::Qp(self.clone()));
+        } else {
+            self.flush(self.recv.take_all());
+        }
+    }
+
+    pub fn flush(self: &Arc<Self>, buffers: impl IntoIterator<Item = Buffer>) {
+        for buffer in buffers {
+            let wc = self.completion(buffer.wr_id, IBV_WC_WR_FLUSH_ERR, 0);
+            self.push_received(wc, false);
+        }
+    }
+
+    pub fn fail(self: &Arc<Self>) {
+        self.break_down(&mut self.state.lock(), IBV_WC_WR_FLUSH_ERR);
+    }
+
+    /// It begins again, as if new.
+    pub fn reset(self: &Arc<Self>, state: &mut State) {
+        state.state = IBV_QPS_RESET;
+        state.sender = Sender::default();
+        if std::mem::take(&mut state.receiver).buffer.is_some() {
+            self.recv.free();
+        }
+        self.send_cq.forget(self);
+        self.recv_cq.forget(self);
+        if !self.is_shared {
+            self.recv.clear();
+        }
+        self.freed.store(0, SeqCst);
+    }
+}

@@ -1,0 +1,296 @@
+//! Receive queues: those of one queue pair, and shared ones.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
+
+use parking_lot::Mutex;
+use unipgas_verbs_sys::*;
+
+use crate::context::nic_of;
+use crate::counters::{self, Count};
+use crate::events::Taken;
+use crate::names::fail;
+use crate::nic::{Nic, Subject};
+use crate::pd::{self, Pd};
+
+/// A buffer that was posted.
+pub struct Buffer {
+    pub wr_id: u64,
+    pub list: Vec<ibv_sge>,
+    pub len: u64,
+}
+
+struct Inner {
+    buffers: VecDeque<Buffer>,
+    /// Posted, and their completions are not yet polled.
+    used: u32,
+    max_wr: u32,
+    /// An event when fewer are left; 0: none.
+    limit: u32,
+}
+
+pub struct RecvQueue {
+    nic: Arc<Nic>,
+    pub pd: Arc<Pd>,
+    max_sge: u32,
+    inner: Mutex<Inner>,
+    pub object: AtomicPtr<ibv_srq>,
+    /// Queue pairs of a shared one.
+    pub users: AtomicU32,
+    pub taken: Taken,
+}
+
+impl RecvQueue {
+    pub fn new(nic: &Arc<Nic>, pd: &Arc<Pd>, max_wr: u32, max_sge: u32) -> Self {
+        RecvQueue {
+            nic: nic.clone(),
+            pd: pd.clone(),
+            max_sge,
+            inner: Mutex::new(Inner {
+                buffers: VecDeque::new(),
+                used: 0,
+                max_wr,
+                limit: 0,
+            }),
+            object: AtomicPtr::default(),
+            users: AtomicU32::new(0),
+            taken: Taken::default(),
+        }
+    }
+
+    pub fn take(self: &Arc<Self>) -> Option<Buffer> {
+        let mut inner = self.inner.lock();
+        let buffer = inner.buffers.pop_front()?;
+        if inner.limit > 0 && (inner.buffers.len() as u32) < inner.limit {
+            inner.limit = 0;
+            self.raise_limit();
+        }
+        Some(buffer)
+    }
+
+    pub fn raise_limit(self: &Arc<Self>) {
+        self.nic
+            .raise(IBV_EVENT_SRQ_LIMIT_REACHED, Subject::Srq(self.clone()));
+    }
+
+    pub fn take_all(&self) -> VecDeque<Buffer> {
+        std::mem::take(&mut self.inner.lock().buffers)
+    }
+
+    /// A completion was polled.
+    pub fn free(&self) {
+        let mut inner = self.inner.lock();
+        inner.used = inner.used.saturating_sub(1);
+    }
+
+    /// The queue pair begins again.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock();
+        inner.buffers.clear();
+        inner.used = 0;
+    }
+
+    /// # Safety
+    /// `first` is a list of work requests, `bad` a place for one of them.
+    pub unsafe fn post(&self, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+        counters::count(Count::RecvDoorbells);
+        let mut at = first;
+        let mut inner = self.inner.lock();
+        while !at.is_null() {
+            // SAFETY:
+            // - the caller says so.
+            let wr = unsafe { &*at };
+            let count = u32::try_from(wr.num_sge).unwrap_or(u32::MAX);
+            let error = match () {
+                () if count > self.max_sge => libc::EINVAL,
+                () if inner.used >= inner.max_wr => libc::ENOMEM,
+                () => 0,
+            };
+            if error != 0 {
+                // SAFETY:
+                // - the caller says so.
+                unsafe { *bad = at };
+                return error;
+            }
+            // SAFETY:
+            // - a work request says how long its list is.
+            let list = unsafe { list(wr.sg_list, count) };
+            let len = list.iter().map(|sge| u64::from(sge.length)).sum();
+            inner.used += 1;
+            inner.buffers.push_back(Buffer {
+                wr_id: wr.wr_id,
+                list,
+                len,
+            });
+            counters::count(Count::RecvPosted);
+            at = wr.next;
+        }
+        0
+    }
+}
+
+/// # Safety
+/// There are `count` of them.
+pub unsafe fn list(first: *const ibv_sge, count: u32) -> Vec<ibv_sge> {
+    match count {
+        0 => Vec::new(),
+        // SAFETY:
+        // - the caller says so.
+        count => unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec(),
+    }
+}
+
+/// The first field is what users see.
+#[repr(C)]
+struct Object {
+    ibv: ibv_srq,
+    queue: Arc<RecvQueue>,
+}
+
+/// # Safety
+/// The queue is not destroyed.
+pub unsafe fn of<'a>(queue: *mut ibv_srq) -> &'a Arc<RecvQueue> {
+    // SAFETY:
+    // - it lies at the beginning of an `Object`.
+    unsafe { &(*queue.cast::<Object>()).queue }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_srq(
+    domain: *mut ibv_pd,
+    init: *mut ibv_srq_init_attr,
+) -> *mut ibv_srq {
+    // SAFETY:
+    // - the caller gives a domain of an open context, and attributes.
+    let (context, pd, init) = unsafe { ((*domain).context, pd::of(domain), &mut *init) };
+    // SAFETY:
+    // - as above.
+    let nic = unsafe { nic_of(context) };
+    if !nic.is_usable() {
+        return fail(libc::EIO);
+    }
+    let config = nic.device.config;
+    let asked = &mut init.attr;
+    if config.max_srq == 0 {
+        return fail(libc::EOPNOTSUPP);
+    }
+    if !(1..=config.max_srq_wr).contains(&asked.max_wr) || asked.max_sge > config.max_sge {
+        return fail(libc::EINVAL);
+    }
+    if nic.srqs.fetch_add(1, Relaxed) >= config.max_srq {
+        nic.srqs.fetch_sub(1, Relaxed);
+        return fail(libc::ENOMEM);
+    }
+    asked.max_sge = asked.max_sge.max(1);
+    pd.users.fetch_add(1, SeqCst);
+    let queue = RecvQueue::new(nic, pd, asked.max_wr, asked.max_sge);
+    let queue = Arc::new(queue);
+    // SAFETY:
+    // - all its fields may be 0.
+    let mut ibv: ibv_srq = unsafe { std::mem::zeroed() };
+    ibv.context = context;
+    ibv.srq_context = init.srq_context;
+    ibv.pd = domain;
+    ibv.handle = nic.handle();
+    let object = Box::into_raw(Box::new(Object {
+        ibv,
+        queue: queue.clone(),
+    }));
+    queue.object.store(object.cast(), SeqCst);
+    object.cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_modify_srq(
+    queue: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
+    // SAFETY:
+    // - the caller gives a queue that is not destroyed, and attributes.
+    let (queue, attr) = unsafe { (of(queue), &*attr) };
+    if !queue.nic.is_usable() {
+        return libc::EIO;
+    }
+    let mut inner = queue.inner.lock();
+    let mask = mask as u32;
+    // Rings of real devices do not grow.
+    if mask & IBV_SRQ_MAX_WR != 0 || attr.srq_limit > inner.max_wr {
+        return libc::EINVAL;
+    }
+    if mask & IBV_SRQ_LIMIT != 0 {
+        inner.limit = attr.srq_limit;
+        if inner.limit > inner.buffers.len() as u32 {
+            inner.limit = 0;
+            queue.raise_limit();
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_srq(queue: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    // SAFETY:
+    // - the caller gives a queue that is not destroyed.
+    let queue = unsafe { of(queue) };
+    if queue.nic.is_parents() {
+        return libc::EIO;
+    }
+    let inner = queue.inner.lock();
+    // SAFETY:
+    // - the caller gives a place for it.
+    unsafe {
+        attr.write(ibv_srq_attr {
+            max_wr: inner.max_wr,
+            max_sge: queue.max_sge,
+            srq_limit: inner.limit,
+        });
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(pointer: *mut ibv_srq) -> c_int {
+    // SAFETY:
+    // - the caller gives a queue that is not destroyed.
+    let queue = unsafe { of(pointer) }.clone();
+    if queue.nic.is_parents() {
+        return 0;
+    }
+    if queue.users.load(SeqCst) > 0 {
+        return libc::EBUSY;
+    }
+    queue
+        .nic
+        .events
+        .withdraw(|(_, subject)| matches!(subject, Subject::Srq(of) if Arc::ptr_eq(of, &queue)));
+    queue.taken.wait();
+    queue.nic.srqs.fetch_sub(1, Relaxed);
+    queue.pd.users.fetch_sub(1, SeqCst);
+    // SAFETY:
+    // - it was made by `ibv_create_srq`, and nobody uses it any more.
+    drop(unsafe { Box::from_raw(pointer.cast::<Object>()) });
+    0
+}
+
+pub unsafe extern "C" fn post_srq_recv(
+    queue: *mut ibv_srq,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY:
+    // - the caller gives a queue that is not destroyed, and what `post` needs.
+    unsafe {
+        let queue = of(queue);
+        if !queue.nic.is_usable() {
+            *bad = first;
+            return libc::EIO;
+        }
+        queue.post(first, bad)
+    }
+}

@@ -1,0 +1,115 @@
+//! Completion channels.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use unipgas_verbs_sys::*;
+
+use crate::api::{api, errno};
+use crate::process::alone;
+use crate::requests::*;
+use crate::side::*;
+
+fn set_nonblocking(fd: i32) {
+    // SAFETY:
+    // - the descriptor is open.
+    let error = unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(error, 0);
+}
+
+fn is_readable(fd: i32) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY:
+    // - it is a list of one.
+    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
+}
+
+/// The queue of the next event, which is acknowledged.
+fn take(side: &Side) -> Result<*mut ibv_cq, i32> {
+    let mut cq = null_mut();
+    let mut context: *mut c_void = null_mut();
+    // SAFETY:
+    // - the channel is not destroyed; each event is acknowledged once.
+    unsafe {
+        match (api().ibv_get_cq_event)(side.channel, &raw mut cq, &raw mut context) {
+            0 => {
+                (api().ibv_ack_cq_events)(cq, 1);
+                Ok(cq)
+            }
+            _ => Err(errno()),
+        }
+    }
+}
+
+#[test]
+fn there_is_one_event_each_time_it_is_armed() {
+    alone(
+        "channels::there_is_one_event_each_time_it_is_armed",
+        "",
+        || {
+            let (one, other) = Side::pair(Options::default(), Options::default());
+            // SAFETY:
+            // - the channel is not destroyed.
+            let fd = unsafe { (*one.channel).fd };
+            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+            let write = || assert_eq!(one.post(&request), 0);
+            write();
+            one.wait();
+            assert!(!is_readable(fd));
+            one.arm(false);
+            assert!(!is_readable(fd));
+            write();
+            write();
+            // It blocks until there is one.
+            assert_eq!(take(&one), Ok(one.cq));
+            one.wait();
+            one.wait();
+            assert!(!is_readable(fd));
+            set_nonblocking(fd);
+            assert_eq!(take(&one), Err(libc::EAGAIN));
+            one.arm(false);
+            write();
+            while !is_readable(fd) {
+                std::thread::yield_now();
+            }
+            assert_eq!(take(&one), Ok(one.cq));
+            assert_eq!(take(&one), Err(libc::EAGAIN));
+        },
+    );
+}
+
+#[test]
+fn those_who_wait_for_solicited_ones_get_those_and_errors() {
+    alone(
+        "channels::those_who_wait_for_solicited_ones_get_those_and_errors",
+        "",
+        || {
+            let (one, other) = Side::pair(Options::default(), Options::default());
+            // SAFETY:
+            // - the channel is not destroyed.
+            let fd = unsafe { (*other.channel).fd };
+            set_nonblocking(fd);
+            other.arm(true);
+            for (flags, wakes) in [(0, false), (IBV_SEND_SOLICITED, true), (0, false)] {
+                assert_eq!(other.recv(1, 0, 8), 0);
+                let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
+                assert_eq!(one.post(&request), 0);
+                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+                other.wait();
+                assert_eq!(is_readable(fd), wakes);
+                assert_eq!(take(&other).is_ok(), wakes);
+            }
+            other.arm(true);
+            assert_eq!(other.recv(1, 0, 4), 0);
+            assert_eq!(one.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
+            assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
+            assert_eq!(take(&other), Ok(other.cq));
+            // Events that nobody has taken end with their queue.
+            other.destroy();
+        },
+    );
+}

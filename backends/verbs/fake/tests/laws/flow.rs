@@ -1,0 +1,207 @@
+//! Buffers that are missing, slots, and queues that are full.
+
+use unipgas_verbs_sys::*;
+
+use crate::api::{api, count, zeroed};
+use crate::process::alone;
+use crate::requests::*;
+use crate::side::*;
+
+#[test]
+fn a_message_waits_for_a_buffer_if_it_may() {
+    alone("flow::a_message_waits_for_a_buffer_if_it_may", "", || {
+        for (opcode, shared) in [
+            (IBV_WR_SEND, false),
+            (IBV_WR_SEND, true),
+            (IBV_WR_RDMA_WRITE_WITH_IMM, true),
+        ] {
+            let options = Options {
+                shared,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(Options::default(), options);
+            let before = count(c"rnr");
+            for id in [1, 2, 3] {
+                assert_eq!(one.post(&wr(id, opcode, 0, 8).to(&other.address(), 0)), 0);
+            }
+            // More often than any count that is not for ever.
+            while count(c"rnr") < before + 10 {
+                std::thread::yield_now();
+            }
+            assert!(one.poll().is_none());
+            for id in [1, 2, 3] {
+                assert_eq!(other.recv(id, 8, 8), 0);
+            }
+            for id in [1, 2, 3] {
+                assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
+                assert_eq!(other.ends(), (id, IBV_WC_SUCCESS));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_message_gives_up_waiting_for_a_buffer() {
+    alone("flow::a_message_gives_up_waiting_for_a_buffer", "", || {
+        for rnr_retry in [0, 3] {
+            let options = Options {
+                rnr_retry,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(options, Options::default());
+            let before = count(c"rnr");
+            assert_eq!(
+                one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
+                0
+            );
+            assert_eq!(one.post(&wr(2, IBV_WR_SEND, 0, 8)), 0);
+            assert_eq!(one.post(&wr(3, IBV_WR_SEND, 0, 8)), 0);
+            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            assert_eq!(one.ends(), (2, IBV_WC_RNR_RETRY_EXC_ERR));
+            assert_eq!(one.ends(), (3, IBV_WC_WR_FLUSH_ERR));
+            assert_eq!(count(c"rnr") - before, u64::from(rnr_retry) + 1);
+            // The other side knows nothing of it.
+            assert_eq!(other.state(), IBV_QPS_RTS);
+        }
+    });
+}
+
+#[test]
+fn slots_are_free_when_a_later_completion_is_polled() {
+    alone(
+        "flow::slots_are_free_when_a_later_completion_is_polled",
+        "",
+        || {
+            let options = Options {
+                send_wr: 4,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(options, Options::default());
+            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
+            for word in 1..=3 {
+                one.put(0, &[word]);
+                assert_eq!(one.post(&request.clone().flags(0)), 0);
+                other.wait_for(1, word);
+            }
+            assert_eq!(
+                one.post(&Wr {
+                    id: 4,
+                    ..request.clone()
+                }),
+                0
+            );
+            // All are carried out, but nothing is polled.
+            assert_eq!(one.post(&request), libc::ENOMEM);
+            while count(c"polls") == 0 {
+                assert_eq!(one.ends(), (4, IBV_WC_SUCCESS));
+            }
+            for _ in 0..4 {
+                assert_eq!(one.post(&request.clone().flags(0)), 0);
+            }
+            // Nothing will ever free them.
+            assert_eq!(one.post(&request), libc::ENOMEM);
+            assert!(one.poll().is_none());
+            assert_eq!(one.post(&request), libc::ENOMEM);
+        },
+    );
+}
+
+#[test]
+fn receive_queues_are_full_until_completions_are_polled() {
+    alone(
+        "flow::receive_queues_are_full_until_completions_are_polled",
+        "",
+        || {
+            for shared in [false, true] {
+                let options = Options {
+                    recv_wr: 2,
+                    shared,
+                    ..Options::default()
+                };
+                let (one, other) = Side::pair(Options::default(), options);
+                assert_eq!(
+                    [1, 2, 3].map(|id| other.recv(id, 0, 8)),
+                    [0, 0, libc::ENOMEM]
+                );
+                assert_eq!(one.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
+                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+                assert_eq!(other.recv(3, 0, 8), libc::ENOMEM);
+                assert_eq!(other.ends(), (1, IBV_WC_SUCCESS));
+                assert_eq!([3, 4].map(|id| other.recv(id, 0, 8)), [0, libc::ENOMEM]);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
+    alone(
+        "flow::a_completion_queue_that_is_full_breaks_its_queue_pairs",
+        "",
+        || {
+            let options = Options {
+                cqe: 4,
+                ..Options::default()
+            };
+            let (one, other) = Side::pair(options, Options::default());
+            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
+            for _ in 0..4 {
+                assert_eq!(one.post(&request), 0);
+            }
+            let mut event: ibv_async_event = zeroed();
+            assert_eq!(one.post(&request), 0);
+            // SAFETY:
+            // - the context is open; the event is acknowledged once.
+            unsafe {
+                assert_eq!((api().ibv_get_async_event)(one.context, &raw mut event), 0);
+                (api().ibv_ack_async_event)(&raw mut event);
+            }
+            assert_eq!(event.event_type, IBV_EVENT_CQ_ERR);
+            assert_eq!(event.element, one.cq.cast());
+            while one.state() != IBV_QPS_ERR {
+                std::thread::yield_now();
+            }
+            for _ in 0..4 {
+                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            }
+        },
+    );
+}
+
+#[test]
+fn queue_pairs_share_buffers() {
+    alone("flow::queue_pairs_share_buffers", "", || {
+        let options = Options {
+            shared: true,
+            ..Options::default()
+        };
+        let (one, other) = Side::pair(Options::default(), options);
+        let third = Side::new(Options::default());
+        // A second queue pair with the same queues.
+        let second = other.twin();
+        third.connect(&second.address());
+        second.connect(&third.address());
+        let mut limit: ibv_srq_attr = zeroed();
+        limit.srq_limit = 2;
+        for id in 1..=3 {
+            assert_eq!(other.recv(id, 8 * id, 8), 0);
+        }
+        // SAFETY:
+        // - the queue is not destroyed.
+        let error =
+            unsafe { (api().ibv_modify_srq)(other.srq, &raw mut limit, IBV_SRQ_LIMIT as i32) };
+        assert_eq!(error, 0);
+        let mut from = Vec::new();
+        for side in [&one, &third, &one] {
+            assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
+            assert_eq!(side.ends(), (1, IBV_WC_SUCCESS));
+            let wc = other.wait();
+            from.push((wc.wr_id, wc.qp_num));
+        }
+        let (first, second) = (other.address().qp, second.address().qp);
+        assert_eq!(from, [(1, first), (2, second), (3, first)]);
+        let event = other.event();
+        assert_eq!(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+        assert_eq!(event.element, other.srq.cast());
+    });
+}

@@ -1,0 +1,17 @@
+//! The library behaves as a device's does.
+
+mod access;
+mod api;
+mod channels;
+mod data;
+mod death;
+mod faults;
+mod flow;
+mod forks;
+mod limits;
+mod order;
+mod process;
+mod requests;
+mod side;
+mod states;
+mod storm;

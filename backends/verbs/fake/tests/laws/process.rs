@@ -1,0 +1,86 @@
+//! Tests run in processes of their own, as the library is told once for each what its device is like.
+
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const ROLE: &str = "FAKE_VERBS_TEST_ROLE";
+
+fn again(test: &str, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, role);
+    command
+}
+
+/// The body of a test in a process of its own, with a fabric of its own. `test` is its path.
+pub fn alone(test: &str, config: &str, body: impl FnOnce()) {
+    alone_with(test, config, &[], body);
+}
+
+pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    if std::env::var_os(ROLE).is_some() {
+        return body();
+    }
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let fabric = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let status = again(test, "alone")
+        .env("FAKE_VERBS", format!("fabric={fabric},{config}"))
+        .envs(environment.iter().copied())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{test} fails in its own process");
+}
+
+/// Two processes with a stream between them; the first one has the other one as its child.
+pub fn two(
+    test: &str,
+    config: &str,
+    first: impl FnOnce(Stream, &mut Child),
+    second: impl FnOnce(Stream),
+) {
+    let name = || {
+        let config = std::env::var("FAKE_VERBS").unwrap();
+        SocketAddr::from_abstract_name(format!("test of {config}")).unwrap()
+    };
+    if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
+        return second(Stream(UnixStream::connect_addr(&name()).unwrap()));
+    }
+    alone(test, config, || {
+        let listener = UnixListener::bind_addr(&name()).unwrap();
+        let mut child = again(test, "second").spawn().unwrap();
+        let stream = Stream(listener.accept().unwrap().0);
+        first(stream, &mut child);
+        let _ = child.kill();
+        child.wait().unwrap();
+    });
+}
+
+/// Words between processes.
+pub struct Stream(UnixStream);
+
+impl Stream {
+    /// Both ends.
+    pub fn pair() -> (Stream, Stream) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Stream(one), Stream(other))
+    }
+
+    pub fn say<const N: usize>(&mut self, words: [u64; N]) {
+        for word in words {
+            self.0.write_all(&word.to_ne_bytes()).unwrap();
+        }
+    }
+
+    pub fn hear<const N: usize>(&mut self) -> [u64; N] {
+        let mut words = [0; N];
+        for word in &mut words {
+            let mut bytes = [0; 8];
+            self.0.read_exact(&mut bytes).unwrap();
+            *word = u64::from_ne_bytes(bytes);
+        }
+        words
+    }
+}
