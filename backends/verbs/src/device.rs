@@ -246,7 +246,8 @@ impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY:
         // - made once; whatever belongs to it is gone, as all of it keeps the device.
-        unsafe { (self.library().dealloc_pd)(self.pd.as_ptr()) };
+        let failed = unsafe { (self.library().dealloc_pd)(self.pd.as_ptr()) };
+        debug_assert_eq!(failed, 0, "a protection domain is in use");
     }
 }
 

@@ -85,7 +85,8 @@ impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY:
         // - made once; its queues keep it.
-        unsafe { (self.device.library().destroy_comp_channel)(self.raw.as_ptr()) };
+        let failed = unsafe { (self.device.library().destroy_comp_channel)(self.raw.as_ptr()) };
+        debug_assert_eq!(failed, 0, "a completion channel is in use");
     }
 }
 
@@ -178,7 +179,8 @@ impl Drop for Cq {
     fn drop(&mut self) {
         // SAFETY:
         // - made once; queue pairs keep theirs; all events have been acknowledged when they were heard.
-        unsafe { (self.channel.device.library().destroy_cq)(self.raw.as_ptr()) };
+        let failed = unsafe { (self.channel.device.library().destroy_cq)(self.raw.as_ptr()) };
+        debug_assert_eq!(failed, 0, "a completion queue is in use");
     }
 }
 
@@ -188,7 +190,7 @@ pub struct Parts<'a> {
     pub port: &'a Port,
     /// Where what it sends ends: room for `depth` has been claimed.
     pub sends: Arc<Cq>,
-    pub receives: &'a Cq,
+    pub receives: &'a Arc<Cq>,
     pub shared: &'a Arc<SharedQueue>,
     /// Work requests that may be under way.
     pub depth: u32,
@@ -205,6 +207,7 @@ pub struct Pair {
     depth: u32,
     sends: Arc<Cq>,
     // It leads there until it is gone.
+    _receives: Arc<Cq>,
     _shared: Arc<SharedQueue>,
     device: Arc<Device>,
 }
@@ -257,6 +260,7 @@ impl Pair {
             number,
             depth,
             sends: parts.sends,
+            _receives: parts.receives.clone(),
             _shared: parts.shared.clone(),
             device,
         };

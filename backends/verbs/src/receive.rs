@@ -57,7 +57,8 @@ impl Drop for SharedQueue {
     fn drop(&mut self) {
         // SAFETY:
         // - made once; queue pairs keep theirs.
-        unsafe { (self.device.library().destroy_srq)(self.raw.as_ptr()) };
+        let failed = unsafe { (self.device.library().destroy_srq)(self.raw.as_ptr()) };
+        debug_assert_eq!(failed, 0, "a shared receive queue is in use");
     }
 }
 
