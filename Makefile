@@ -36,7 +36,7 @@ DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall demo test test-all order miri lint prepare clean help
+.PHONY: build install uninstall demo test test-all test-verbs order miri lint prepare clean help
 
 build: prepare ## the command and the libraries, optimised (the default)
 	$(CARGO) build --release -p unipgas-command
@@ -91,6 +91,9 @@ STRICT := context,keysize=4,inject=0,max=1024,waw=1024,tx=8,rx=16,av=4,busy=5,da
 STRICTLY := local local,virt,allocated,provkey local,endpoint context context2 virt,provkey endpoint keysize=4 inject=0 inject=8 max=1024 waw=1024 unordered \
     data=0 data=4 tx=8 rx=16 av=4 busy=5 rxdata nocntr
 
+# Of backends/verbs/fake: what adapters differ in.
+DEVICES := atomics=glob max_qp_wr=4,inline=16 late=7 link=ib,max_srq_wr=256,max_cqe=256
+
 test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples, foreign programs; ends at the first failure; says where the time went
 	@mkdir -p "$(TARGET)" && rm -f "$(TIMES)"
 	@packaging/prepare test
@@ -128,6 +131,16 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "deaths and replacements on libfabric" packaging/on-ofi "$(STAGE)" --backend ofi --law gaspi.killed,gaspi.replaced,gaspi.stopped --seeds 1
 	@$(STEP) "laws of networks on libfabric 2.x" packaging/with-libfabric2 \
 	    packaging/on-ofi "$(STAGE)" --backend ofi --api core --law transport --seeds 1
+	@for api in core gaspi utofu rcce libfabric; do \
+	    $(STEP) "laws on verbs, $$api" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api --seeds 1 || exit 1; \
+	done
+	@$(STEP) "laws of the engine on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api core --seeds 1
+	@for device in $(DEVICES); do \
+	    $(STEP) "laws of networks on a device with $$device" env FAKE_VERBS=$$device packaging/with-fake-verbs \
+	        "$(STAGE)/bin/unipgas" conform --backend verbs --law transport,core.atomic,core.put,core.get,core.notice --seeds 1 || exit 1; \
+	done
+	@$(STEP) "laws of networks in a guest with RDMA" packaging/on-verbs "$(STAGE)" --law core.transport --seeds 1
+	@$(STEP) "programs between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law core.put-notify,core.atomic.exclusive,core.barrier --seeds 1
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
@@ -179,6 +192,21 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "libfabric on two hosts" packaging/on-hosts "$(STAGE)" --api libfabric
 	@$(STEP) "core on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api core --seeds 3
 	@$(STEP) "uTofu on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api utofu --seeds 3
+
+test-verbs: build ## all laws on the verbs backend: over devices of software, in a guest with a kernel's RDMA stack, between two guests (hours)
+	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
+	@for api in core gaspi utofu rcce libfabric; do \
+	    $(STEP) "all laws of $$api on verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api || exit 1; \
+	    $(STEP) "all laws of $$api on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api $$api --seeds 3 || exit 1; \
+	done
+	@for device in $(DEVICES); do for api in core gaspi; do \
+	    $(STEP) "all laws of $$api on a device with $$device" env FAKE_VERBS=$$device packaging/with-fake-verbs \
+	        "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api --seeds 1 || exit 1; \
+	done; done
+	@for api in core gaspi utofu rcce libfabric; do \
+	    $(STEP) "all laws of $$api in a guest with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --api $$api --seeds 1 || exit 1; \
+	    $(STEP) "all laws of $$api between two guests with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
+	done
 
 # As aarch64: without the assembly of x86-64, which Miri cannot look into. Addresses of shared memory go through integers, as other processes and C
 # know them by nothing else: their provenance is exposed.
