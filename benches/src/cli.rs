@@ -108,7 +108,8 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
 /// Where processes are that share no memory, if that is asked; `Err(Ok)`: all has been done by this program, run again.
 fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCode, String>> {
     let Some(wish) = &args.hosts else {
-        return Ok((args.backend == OFI).then_some(Place::Here));
+        let is_network = [OFI, VERBS].contains(&args.backend.as_str());
+        return Ok(is_network.then_some(Place::Here));
     };
     if ![OFI, SHM].contains(&args.backend.as_str()) {
         return Err(Err(format!(
@@ -132,6 +133,7 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCo
 }
 
 const OFI: &str = "ofi";
+const VERBS: &str = "verbs";
 const SHM: &str = "shm";
 
 fn failed(why: &str) -> ExitCode {
@@ -239,6 +241,7 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
     let samples = measured.into_inner().samples;
     progress.finish_and_clear();
     say(&table::render(&records))?;
+    say(&samples.device())?;
     if let Some(load) = busy {
         say(&format!(
             "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.\n"

@@ -60,7 +60,7 @@ pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| hub.serve(size as usize, &|| over.load(Ordering::Acquire), heard));
-                let outcome = place.run(size, &order, how.limit);
+                let outcome = place.run(size, &order, &how.backend, how.limit);
                 over.store(true, Ordering::Release);
                 outcome
             })

@@ -16,6 +16,10 @@ pub struct Samples {
     pub notes: Vec<String>,
     /// libfabric's provider that ours have used, and the release of libfabric.
     pub provider: Option<(String, String)>,
+    /// The RDMA device that ours have used, and whether it is made of software.
+    rdma: Option<(String, bool)>,
+    /// What it was asked to do for an operation: calls, work requests, those of them whose end it told, and what was taken from its completion queues.
+    asked: BTreeMap<String, Vec<f64>>,
 }
 
 impl Samples {
@@ -53,6 +57,19 @@ impl Samples {
                 self.note(format!("core, gaspi: {rest}"));
                 continue;
             }
+            if let Some(rest) = line.strip_prefix("@ ") {
+                let device = rest.split_once(' ');
+                self.rdma = device.map(|(name, kind)| (name.into(), kind == "software"));
+                continue;
+            }
+            if let Some((what, numbers)) = line
+                .strip_prefix("# ")
+                .and_then(|rest| rest.split_once(": "))
+            {
+                let numbers = numbers.split(' ').filter_map(|word| word.parse().ok());
+                self.asked.insert(what.into(), numbers.collect());
+                continue;
+            }
             if let Some(rest) = line.strip_prefix("= ") {
                 let provider = rest.split_once(' ');
                 self.provider = provider.map(|(name, release)| (name.into(), release.into()));
@@ -80,6 +97,34 @@ impl Samples {
             }
         }
         added
+    }
+
+    /// What an RDMA device was asked to do, as a table; nothing where there was none.
+    pub fn device(&self) -> String {
+        let Some((name, software)) = &self.rdma else {
+            return String::new();
+        };
+        let mut text = format!(
+            "\n{:<24} {:>9} {:>9} {:>9} {:>9}\n",
+            format!("{name}, per operation"),
+            "doorbells",
+            "requests",
+            "signaled",
+            "polled"
+        );
+        for (what, numbers) in &self.asked {
+            text += &format!("{what:<24}");
+            for number in numbers {
+                text += &format!(" {number:>9.2}");
+            }
+            text.push('\n');
+        }
+        if *software {
+            text += &format!(
+                "{name} is made of software, perhaps in an emulated machine: its times say nothing of adapters, these counts do.\n"
+            );
+        }
+        text
     }
 
     /// The columns of a case with their medians.

@@ -61,9 +61,13 @@ pub fn render(records: &[Record]) -> String {
         .find_map(|record| Some((record, record.provider.as_ref()?)))
     {
         let release = record.libfabric.as_deref().unwrap_or("?");
+        let by = match record.backend.as_str() {
+            "verbs" => "verbs. The provider beside it is ",
+            _ => "",
+        };
         let _ = writeln!(
             out,
-            "\nHosts: {}. Ours over {provider} of libfabric {release}.",
+            "\nHosts: {}. Ours over {by}{provider} of libfabric {release}.",
             record.hosts
         );
     }

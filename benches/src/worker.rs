@@ -161,6 +161,9 @@ pub fn run(order: &str) -> Result<(), String> {
             }
         }
     }
+    if offered && !messages {
+        ours::counts::say(&ctx)?;
+    }
     ctx.sync();
     match ctx.ours.take() {
         Some(Ok(ours)) => ours.leave(&ctx),

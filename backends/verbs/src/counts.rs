@@ -2,7 +2,7 @@
 
 use std::iter::Sum;
 use std::ops::Add;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -40,15 +40,45 @@ impl Sum for Counts {
     }
 }
 
-static NET: Mutex<Weak<Net>> = Mutex::new(Weak::new());
+/// A process that uses several interfaces has several.
+static NETS: Mutex<Vec<Weak<Net>>> = Mutex::new(Vec::new());
 
-/// The process's place in the network is this one.
-pub(crate) fn count(net: &Weak<Net>) {
-    *NET.lock() = net.clone();
+fn nets() -> Vec<Arc<Net>> {
+    NETS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
-/// What this process's place in the network has done until now; `None`: it has none.
-pub fn of_this_process() -> Option<Counts> {
-    let net = NET.lock().upgrade()?;
-    Some(net.counts())
+/// The process has this place in the network.
+pub(crate) fn count(net: &Weak<Net>) {
+    let mut nets = NETS.lock();
+    nets.retain(|net| net.strong_count() > 0);
+    nets.push(net.clone());
+}
+
+/// The device of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// As in /sys/class/infiniband.
+    pub name: String,
+    /// It is no adapter: its times are those of the processor.
+    pub is_software: bool,
+}
+
+/// What this process uses; `None`: it has no place in the network.
+pub fn device() -> Option<Named> {
+    let name = nets().first()?.device.context.name.clone();
+    // What is no hardware has no parent there.
+    let place = std::fs::canonicalize(format!("/sys/class/infiniband/{name}"));
+    let is_software = place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"));
+    let is_fake = !std::path::Path::new("/sys/class/infiniband")
+        .join(&name)
+        .exists();
+    Some(Named {
+        name,
+        is_software: is_software || is_fake,
+    })
+}
+
+/// What has been done for this process until now.
+pub fn of_this_process() -> Counts {
+    nets().iter().map(|net| net.counts()).sum()
 }

@@ -150,12 +150,18 @@ impl Place {
         }
     }
 
-    /// Starts `size` processes of this program as workers with that order, and sees them through.
-    pub fn run(&self, size: u32, order: &str, limit: Duration) -> Result<(), String> {
+    /// Starts `size` processes of this program as workers with that order, and sees them through. Those of one host communicate by `backend`.
+    pub fn run(
+        &self,
+        size: u32,
+        order: &str,
+        backend: &str,
+        limit: Duration,
+    ) -> Result<(), String> {
         match self {
             Place::Here => {
                 let mut launch = worker(size, order, limit)?;
-                launch.backend = Some("ofi".into());
+                launch.backend = Some(backend.into());
                 outcome_of(&launch.run().map_err(|e| e.to_string())?, limit)
             }
             Place::Hosts(hosts) => match &hosts.by {

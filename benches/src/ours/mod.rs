@@ -1,6 +1,7 @@
 //! unipgas itself: the core's Rust interface, and the entry points of GASPI, uTofu and iRCCE.
 
 mod core;
+pub mod counts;
 mod gaspi;
 mod ircce;
 mod utofu;
@@ -80,6 +81,12 @@ pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
         name: "opaque",
         open: |opening| Ok(Arc::new(unipgas_opaque::Opaque::from_env(opening)?)),
         probe: |_| unipgas_opaque::probe(),
+        network: true,
+    });
+    register(Backend {
+        name: "verbs",
+        open: |opening| Ok(Arc::new(unipgas_verbs::Verbs::from_env(opening)?)),
+        probe: |_| unipgas_verbs::probe(),
         network: true,
     });
     register(Backend {
