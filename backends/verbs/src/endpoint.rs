@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
 };
 use unipgas_core::region::{RemoteRegion, Rights};
 use unipgas_core::streams::{After, Own, Requests, Ticket};
@@ -409,18 +409,11 @@ impl Channel for Endpoint {
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
-    #[inline]
-    unsafe fn put_quick(
-        &self,
-        src: *const u8,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Option<Notice<'_>>,
-    ) -> bool {
+    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+        let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region);
         // SAFETY:
         // - the caller's word.
-        !self.requests.is_behind(dst.region)
-            && unsafe { self.quick.put(&self.net, src, dst, len, notice) }
+        !behind && unsafe { self.quick.put(&self.net, put) }
     }
 
     fn quick_pending(&self) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::op::{Notice, Remote};
+use unipgas_core::op::{Notice, QuickPut, Remote};
 use unipgas_core::region::Rights;
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
@@ -13,7 +13,6 @@ use unipgas_verbs_sys::*;
 use crate::connection::Connection;
 use crate::net::Net;
 use crate::posting::{Ends, SendQueue, Takes, write};
-use crate::queues::Pair;
 use crate::region::{connection, far};
 use crate::wire::{self, Kind};
 
@@ -84,14 +83,6 @@ impl Chain {
     }
 }
 
-/// A quick write.
-struct Request {
-    src: *const u8,
-    len: usize,
-    to: (u64, u32),
-    word: Option<((u64, u32), u32)>,
-}
-
 /// What has come of it.
 enum Posted {
     /// It is under way.
@@ -105,72 +96,72 @@ enum Posted {
 }
 
 impl SendQueue {
+    /// Posts a chain of `count` work requests, which ends with the one at `last`, and begins with the other one if there are two. `fill` writes into
+    /// it.
+    ///
     /// # Safety
-    /// `len` bytes at `src` are valid.
+    /// What the requests lead to is valid, and taken in the call.
     #[inline(always)]
-    unsafe fn post_quick(&mut self, pair: &Pair, id: u32, lane: u32, request: &Request) -> Posted {
-        let Request { src, len, to, word } = *request;
-        let lane = lane as usize;
-        if self.lanes.get(lane).is_none_or(|lane| lane.place == 0) {
+    unsafe fn post_quick(
+        &mut self,
+        connection: &Connection,
+        lane: u32,
+        (count, last): (u32, usize),
+        fill: impl FnOnce(&mut Chain),
+    ) -> Posted {
+        let Some(Lane { place: 1.., .. }) = self.lanes.get(lane as usize) else {
             return Posted::Never;
-        }
-        let count = u32::from(len > 0) + u32::from(word.is_some());
-        let takes = u32::from(word.is_some());
+        };
+        let takes = last as u32;
         if !self.open || self.credits < takes || !self.has_places(count) {
             return Posted::No;
         }
         let number = self.next(count);
         let tells = self.is_long_untold(number);
+        let signal = u32::from(tells) * IBV_SEND_SIGNALED;
         let fence = self.fence();
-        let flags = IBV_SEND_INLINE | fence | if tells { IBV_SEND_SIGNALED } else { 0 };
-        let name = u64::from(id) << 32 | u64::from(number);
         let owed = self.owed;
         let chain = &mut *self.chain;
-        let [data, notice] = &mut chain.requests;
-        if len > 0 {
-            chain.places[0].addr = src.expose_provenance() as u64;
-            chain.places[0].length = len as u32;
-            (data.wr.remote_addr, data.wr.rkey_or_compare_add) = (to.0, to.1.into());
-        }
-        let first = match word {
-            None => {
+        fill(chain);
+        let [data, word] = &mut chain.requests;
+        data.send_flags = IBV_SEND_INLINE | fence;
+        let ends = match last {
+            0 => {
                 data.next = std::ptr::null_mut();
-                data.send_flags = flags;
-                data.wr_id = name;
-                data
+                &mut *data
             }
-            Some((slot, value)) => {
-                chain.value = value;
-                (notice.wr.remote_addr, notice.wr.rkey_or_compare_add) = (slot.0, slot.1.into());
-                notice.send_flags = flags;
-                notice.imm_data = wire::word(Kind::Written, owed);
-                notice.wr_id = name;
-                self.owed = 0;
-                match len {
-                    0 => notice,
-                    _ => {
-                        data.send_flags = IBV_SEND_INLINE | fence;
-                        data.next = notice;
-                        data
-                    }
-                }
+            _ => {
+                word.imm_data = wire::word(Kind::Written, owed);
+                data.next = word;
+                &mut *word
             }
         };
+        ends.send_flags = IBV_SEND_INLINE | fence | signal;
+        ends.wr_id = u64::from(connection.number) << 32 | u64::from(number);
+        let first = if count == 2 { data } else { ends };
         // SAFETY:
-        // - the chain lives in a box; the bytes and the value are taken in the call.
-        if !unsafe { pair.post(first) } {
-            self.owed = owed;
+        // - the chain lives in a box; the caller's word.
+        if !unsafe { connection.pair.post(first) } {
             return Posted::No;
         }
         self.credits -= takes;
+        self.owed = if takes > 0 { 0 } else { owed };
         self.has_posted(number, count, tells);
-        let lane = &mut self.lanes[lane];
+        let lane = &mut self.lanes[lane as usize];
         lane.last = number;
         match std::mem::replace(&mut lane.busy, true) {
             true => Posted::Yes,
             false => Posted::First(lane.place - 1),
         }
     }
+}
+
+/// A place of the data, or of the word, in a chain.
+#[inline(always)]
+fn aim(request: &mut ibv_send_wr, to: &Remote<'_>) {
+    let (address, key) = far(to.region, to.offset);
+    request.wr.remote_addr = address;
+    request.wr.rkey_or_compare_add = key.into();
 }
 
 impl Quick {
@@ -192,41 +183,50 @@ impl Quick {
     /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
     ///
     /// # Safety
-    /// `len` bytes at `src` are valid.
+    /// The bytes are valid.
     #[inline]
-    pub unsafe fn put(
-        &self,
-        net: &Net,
-        src: *const u8,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Option<Notice<'_>>,
-    ) -> bool {
-        let connection = connection(dst.region);
-        let word = notice.map(|notice| {
-            let slot = notice.slot;
-            (far(slot.region, slot.offset), notice.value)
-        });
-        let request = Request {
+    pub unsafe fn put(&self, net: &Net, put: &QuickPut<'_>) -> bool {
+        let QuickPut {
             src,
             len,
-            to: far(dst.region, dst.offset),
-            word,
-        };
+            dst,
+            notice,
+        } = put;
+        let connection = connection(dst.region);
         let mut queue = connection.queue();
         // Under the lock: what the peer is told about a region that it has released follows this, or has been told.
-        let allowed = (len > 0 || notice.is_some())
-            && dst.region.allows(dst.offset, len, Rights::WRITE)
-            && notice.is_none_or(|Notice { slot, .. }| {
-                slot.offset.is_multiple_of(4) && slot.region.allows(slot.offset, 4, Rights::WRITE)
-            });
-        if !allowed {
+        if !dst.region.allows(dst.offset, *len, Rights::WRITE) {
             return false;
         }
+        let data = |chain: &mut Chain| {
+            chain.places[0].addr = src.expose_provenance() as u64;
+            chain.places[0].length = *len as u32;
+            aim(&mut chain.requests[0], dst);
+        };
         // SAFETY:
-        // - the caller's word.
-        let posted =
-            unsafe { queue.post_quick(&connection.pair, connection.number, self.lane, &request) };
+        // - the caller's word; the value lives in the chain.
+        let posted = unsafe {
+            match notice {
+                Some(Notice { slot, value }) => {
+                    let word = |chain: &mut Chain| {
+                        chain.value = *value;
+                        aim(&mut chain.requests[1], slot);
+                    };
+                    let fits = slot.offset.is_multiple_of(4)
+                        && slot.region.allows(slot.offset, 4, Rights::WRITE);
+                    match len {
+                        _ if !fits => return false,
+                        0 => queue.post_quick(connection, self.lane, (1, 1), word),
+                        _ => queue.post_quick(connection, self.lane, (2, 1), |chain| {
+                            data(chain);
+                            word(chain);
+                        }),
+                    }
+                }
+                None if *len == 0 => return false,
+                None => queue.post_quick(connection, self.lane, (1, 0), data),
+            }
+        };
         drop(queue);
         match posted {
             Posted::Yes => true,

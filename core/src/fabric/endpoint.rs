@@ -13,7 +13,9 @@ use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+};
 use crate::operands::Operands;
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
@@ -94,7 +96,12 @@ impl FastPath<'_> {
         // - the caller's word.
         unsafe {
             mapped::put_notify_fast(src, dst, len, notice)
-                || self.quick(src.ptr, dst, len, Some(notice))
+                || self.quick(QuickPut {
+                    src: src.ptr,
+                    len,
+                    dst,
+                    notice: Some(notice),
+                })
         }
     }
 
@@ -106,7 +113,15 @@ impl FastPath<'_> {
     pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        unsafe { mapped::put_fast(src, dst, len) || self.quick(src.ptr, dst, len, None) }
+        unsafe {
+            mapped::put_fast(src, dst, len)
+                || self.quick(QuickPut {
+                    src: src.ptr,
+                    len,
+                    dst,
+                    notice: None,
+                })
+        }
     }
 
     /// See [`Endpoint::get`].
@@ -123,29 +138,25 @@ impl FastPath<'_> {
     /// See [`Endpoint::notify`].
     #[inline(always)]
     pub fn notify(self, notice: Notice<'_>) -> bool {
+        let put = QuickPut {
+            src: std::ptr::null(),
+            len: 0,
+            dst: notice.slot,
+            notice: Some(notice),
+        };
         // SAFETY:
         // - no bytes.
-        mapped::notify_fast(notice)
-            || unsafe { self.quick(std::ptr::null(), notice.slot, 0, Some(notice)) }
+        mapped::notify_fast(notice) || unsafe { self.quick(put) }
     }
 
     /// # Safety
-    /// `len` bytes at `src` are valid.
-    #[inline(never)]
-    unsafe fn quick(
-        self,
-        src: *const u8,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Option<Notice<'_>>,
-    ) -> bool {
+    /// The bytes are valid.
+    #[inline(always)]
+    unsafe fn quick(self, put: QuickPut<'_>) -> bool {
         // SAFETY:
         // - the caller's word.
-        self.0.is_some_and(|endpoint| unsafe {
-            endpoint
-                .channel(dst.region)
-                .put_quick(src, dst, len, notice)
-        })
+        self.0
+            .is_some_and(|endpoint| unsafe { endpoint.put_quick(&put) })
     }
 
     /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
@@ -246,6 +257,15 @@ impl Endpoint {
     #[inline]
     pub(crate) fn is_driven(&self) -> bool {
         self.driven
+    }
+
+    /// # Safety
+    /// The bytes are valid.
+    #[inline(never)]
+    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.channel(put.dst.region).put_quick(put) }
     }
 
     #[inline(always)]

@@ -94,6 +94,19 @@ pub struct Notice<'a> {
     pub value: u32,
 }
 
+/// A put for [`Channel::put_quick`](crate::transport::Channel::put_quick).
+#[derive(Debug, Clone, Copy)]
+pub struct QuickPut<'a> {
+    /// So many bytes, taken in the call.
+    pub src: *const u8,
+    /// How many; with none the notice is all.
+    pub len: usize,
+    /// Where they go.
+    pub dst: Remote<'a>,
+    /// What follows them.
+    pub notice: Option<Notice<'a>>,
+}
+
 /// One atomic operation on `count` consecutive elements.
 #[derive(Debug, Clone, Copy)]
 pub struct AtomicRequest {

@@ -11,7 +11,9 @@ use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+};
 use crate::region::{Memory, RemoteRegion, Rights};
 use crate::{Deadline, Error, Result};
 
@@ -250,21 +252,14 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Posts a put of bytes that are taken in the call, and a notice that follows it where there is one, after all earlier operations of the channel to that
-    /// peer, with the least that is needed: nobody is told of its end. [`quick_pending`](Channel::quick_pending) counts those to a peer as one, and of
-    /// failures [`quick_failure`](Channel::quick_failure) tells. False, for whatever reason: nothing has been done, and the other calls say why. Where
-    /// there are no bytes the notice is all.
+    /// Posts a put, and a notice that follows it where there is one, after all earlier operations of the channel to that peer, with the least that is
+    /// needed: nobody is told of its end. [`quick_pending`](Channel::quick_pending) counts those to a peer as one, and of failures
+    /// [`quick_failure`](Channel::quick_failure) tells. False, for whatever reason: nothing has been done, and the other calls say why.
     ///
     /// # Safety
-    /// `len` bytes at `src` are valid.
-    unsafe fn put_quick(
-        &self,
-        src: *const u8,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Option<Notice<'_>>,
-    ) -> bool {
-        let _ = (src, dst, len, notice);
+    /// The bytes are valid.
+    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+        let _ = put;
         false
     }
 

@@ -22,7 +22,9 @@ use crate::agent;
 use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
 use crate::kept::Kept;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+};
 use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
 use crate::{Error, Result};
@@ -427,21 +429,13 @@ impl Channel for Limited {
             .unwrap_or_else(|| self.post(Kept::put(src, dst, len, Some(notice)), flags, context))
     }
 
-    #[inline]
-    unsafe fn put_quick(
-        &self,
-        src: *const u8,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Option<Notice<'_>>,
-    ) -> bool {
+    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
         let shared = &*self.shared;
         // What waits here would be overtaken.
-        shared.waiting.load(Ordering::Acquire) == 0
-            && len <= shared.limits.inline
-            // SAFETY:
-            // - the caller's word.
-            && unsafe { shared.inner.put_quick(src, dst, len, notice) }
+        let first = shared.waiting.load(Ordering::Acquire) == 0;
+        // SAFETY:
+        // - the caller's word.
+        first && put.len <= shared.limits.inline && unsafe { shared.inner.put_quick(put) }
     }
 
     fn quick_pending(&self) -> usize {
