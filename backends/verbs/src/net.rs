@@ -371,7 +371,7 @@ impl Net {
             return;
         }
         let connection = at.connection.take();
-        table.gone = table.gone + gone.queue().counts;
+        table.gone = table.gone + gone.queue().counts();
         table.free.push(place);
         table.pairs.remove(&gone.pair.number);
         drop(table);
@@ -633,7 +633,7 @@ impl Net {
         let completions = self.reader.lock().completions;
         let table = self.table.read();
         let there = table.places.iter().filter_map(|at| at.connection.as_ref());
-        let of_all: Counts = there.map(|one| one.queue().counts).sum();
+        let of_all: Counts = there.map(|one| one.queue().counts()).sum();
         let read = Counts {
             completions,
             ..Counts::default()

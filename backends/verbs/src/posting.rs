@@ -63,8 +63,8 @@ pub struct SendQueue {
     pub owed: u32,
     /// The connection works.
     pub open: bool,
-    /// What it has done.
-    pub counts: Counts,
+    /// What it has done; of its requests those that have ended.
+    counts: Counts,
     /// Those of channels, for what they post quickly.
     pub lanes: Vec<Lane>,
     /// What is posted like that.
@@ -123,16 +123,24 @@ impl SendQueue {
         number.wrapping_sub(self.told) as usize >= self.ends.len() / 4
     }
 
-    /// So many have been posted, by one call, up to this number, whose end the device `tells`.
+    /// All up to this number have been posted, the last ones by one call; of the last one's end the device `tells`.
     #[inline(always)]
-    pub fn has_posted(&mut self, number: u32, count: u32, tells: bool) {
+    pub fn has_posted(&mut self, number: u32, tells: bool) {
         self.posted = number;
         if tells {
             self.told = number;
             self.counts.told += 1;
         }
         self.counts.doorbells += 1;
-        self.counts.requests += u64::from(count);
+    }
+
+    /// What has been done until now.
+    pub fn counts(&self) -> Counts {
+        let under_way = self.posted.wrapping_sub(self.ended);
+        Counts {
+            requests: self.counts.requests + u64::from(under_way),
+            ..self.counts
+        }
     }
 
     /// What keeps a write from being carried out while something is read that was asked for before.
@@ -215,7 +223,7 @@ impl SendQueue {
         if takes == Takes::Credit {
             self.credits -= 1;
         }
-        self.has_posted(number, count, tells);
+        self.has_posted(number, tells);
         Ok(())
     }
 
@@ -225,6 +233,7 @@ impl SendQueue {
         if number.wrapping_sub(self.ended) > self.posted.wrapping_sub(self.ended) {
             return;
         }
+        self.counts.requests += u64::from(number.wrapping_sub(self.ended));
         while self.ended != number {
             let place = self.place(self.ended);
             self.ended = self.ended.wrapping_add(1);

@@ -96,57 +96,57 @@ enum Posted {
 }
 
 impl SendQueue {
-    /// Posts a chain of `count` work requests, which ends with the one at `last`, and begins with the other one if there are two. `fill` writes into
-    /// it.
+    /// Posts it: the `DATA`, if there are any, and the `WORD`, if there is one.
     ///
     /// # Safety
-    /// What the requests lead to is valid, and taken in the call.
+    /// The bytes are valid.
     #[inline(always)]
-    unsafe fn post_quick(
+    unsafe fn post_quick<const DATA: bool, const WORD: bool>(
         &mut self,
         connection: &Connection,
         lane: u32,
-        (count, last): (u32, usize),
-        fill: impl FnOnce(&mut Chain),
+        put: &QuickPut<'_>,
     ) -> Posted {
         let Some(Lane { place: 1.., .. }) = self.lanes.get(lane as usize) else {
             return Posted::Never;
         };
-        let takes = last as u32;
+        let (count, takes) = (u32::from(DATA) + u32::from(WORD), u32::from(WORD));
         if !self.open || self.credits < takes || !self.has_places(count) {
             return Posted::No;
         }
         let number = self.next(count);
         let tells = self.is_long_untold(number);
-        let signal = u32::from(tells) * IBV_SEND_SIGNALED;
-        let fence = self.fence();
-        let owed = self.owed;
+        let flags = IBV_SEND_INLINE | self.fence();
+        let name = u64::from(connection.number) << 32 | u64::from(number);
         let chain = &mut *self.chain;
-        fill(chain);
         let [data, word] = &mut chain.requests;
-        data.send_flags = IBV_SEND_INLINE | fence;
-        let ends = match last {
-            0 => {
-                data.next = std::ptr::null_mut();
-                &mut *data
-            }
-            _ => {
-                word.imm_data = wire::word(Kind::Written, owed);
-                data.next = word;
-                &mut *word
-            }
-        };
-        ends.send_flags = IBV_SEND_INLINE | fence | signal;
-        ends.wr_id = u64::from(connection.number) << 32 | u64::from(number);
-        let first = if count == 2 { data } else { ends };
+        if DATA {
+            chain.places[0].addr = put.src.expose_provenance() as u64;
+            chain.places[0].length = put.len as u32;
+            aim(data, &put.dst);
+            data.send_flags = flags;
+            data.next = std::ptr::null_mut();
+        }
+        if WORD && let Some(Notice { slot, value }) = &put.notice {
+            chain.value = *value;
+            aim(word, slot);
+            word.imm_data = wire::word(Kind::Written, self.owed);
+            data.next = word;
+        }
+        let last = if WORD { &mut *word } else { &mut *data };
+        last.send_flags = flags | if tells { IBV_SEND_SIGNALED } else { 0 };
+        last.wr_id = name;
+        let first = if DATA { data } else { word };
         // SAFETY:
-        // - the chain lives in a box; the caller's word.
+        // - the chain lives in a box; the bytes and the value are taken in the call (the caller's word).
         if !unsafe { connection.pair.post(first) } {
             return Posted::No;
         }
-        self.credits -= takes;
-        self.owed = if takes > 0 { 0 } else { owed };
-        self.has_posted(number, count, tells);
+        if WORD {
+            self.credits -= 1;
+            self.owed = 0;
+        }
+        self.has_posted(number, tells);
         let lane = &mut self.lanes[lane as usize];
         lane.last = number;
         match std::mem::replace(&mut lane.busy, true) {
@@ -186,45 +186,28 @@ impl Quick {
     /// The bytes are valid.
     #[inline]
     pub unsafe fn put(&self, net: &Net, put: &QuickPut<'_>) -> bool {
-        let QuickPut {
-            src,
-            len,
-            dst,
-            notice,
-        } = put;
+        let QuickPut { len, dst, .. } = *put;
         let connection = connection(dst.region);
         let mut queue = connection.queue();
         // Under the lock: what the peer is told about a region that it has released follows this, or has been told.
-        if !dst.region.allows(dst.offset, *len, Rights::WRITE) {
+        if !dst.region.allows(dst.offset, len, Rights::WRITE) {
             return false;
         }
-        let data = |chain: &mut Chain| {
-            chain.places[0].addr = src.expose_provenance() as u64;
-            chain.places[0].length = *len as u32;
-            aim(&mut chain.requests[0], dst);
-        };
+        let lane = self.lane;
         // SAFETY:
-        // - the caller's word; the value lives in the chain.
+        // - the caller's word.
         let posted = unsafe {
-            match notice {
-                Some(Notice { slot, value }) => {
-                    let word = |chain: &mut Chain| {
-                        chain.value = *value;
-                        aim(&mut chain.requests[1], slot);
-                    };
-                    let fits = slot.offset.is_multiple_of(4)
-                        && slot.region.allows(slot.offset, 4, Rights::WRITE);
-                    match len {
-                        _ if !fits => return false,
-                        0 => queue.post_quick(connection, self.lane, (1, 1), word),
-                        _ => queue.post_quick(connection, self.lane, (2, 1), |chain| {
-                            data(chain);
-                            word(chain);
-                        }),
-                    }
+            match &put.notice {
+                None if len == 0 => return false,
+                None => queue.post_quick::<true, false>(connection, lane, put),
+                Some(Notice { slot, .. })
+                    if !slot.offset.is_multiple_of(4)
+                        || !slot.region.allows(slot.offset, 4, Rights::WRITE) =>
+                {
+                    return false;
                 }
-                None if *len == 0 => return false,
-                None => queue.post_quick(connection, self.lane, (1, 0), data),
+                Some(_) if len == 0 => queue.post_quick::<false, true>(connection, lane, put),
+                Some(_) => queue.post_quick::<true, true>(connection, lane, put),
             }
         };
         drop(queue);
