@@ -6,7 +6,7 @@ use unipgas_core::calls::Call;
 use unipgas_core::imports::Imported;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Life;
-use unipgas_core::{Endpoint, Error, Posting};
+use unipgas_core::{Endpoint, Error, Posting, Together};
 
 use crate::process::{Process, deadline};
 use crate::segment::Segment;
@@ -225,6 +225,7 @@ impl Process {
             Err(status) => return self.to_the_dead(status, requests, &post),
         };
         self.claim(queue, requests, &post)?;
+        let _together = self.together(queue, parts, &post, &call);
         self.post_writes(queue, parts, &post, &call)?;
         self.at_peer(queue, &post, notification.segment, 0, &call, |import| {
             let notice = self.notice(&notification, notification.segment, import);
@@ -240,6 +241,7 @@ impl Process {
             Err(status) => return self.to_the_dead(status, requests, &post),
         };
         self.claim(queue, requests, &post)?;
+        let _together = self.together(queue, parts, &post, &call);
         for part in parts {
             let local = self
                 .segment(part.segment_local, &call)?
@@ -573,6 +575,24 @@ impl Process {
         Err(from_engine(error))
     }
 
+    /// The parts of a list leave together.
+    fn together<'a>(
+        &'a self,
+        queue: &'a Endpoint,
+        parts: &[Part],
+        post: &Post,
+        call: &'a Call,
+    ) -> Option<Together<'a>> {
+        let first = parts.first()?;
+        let import = self.imported(
+            post.rank.into(),
+            first.segment_remote.into(),
+            call,
+            post.timeout,
+        );
+        import.ok().map(|import| queue.together(&import.data))
+    }
+
     fn post_writes(
         &self,
         queue: &Endpoint,
@@ -580,6 +600,7 @@ impl Process {
         post: &Post,
         call: &Call,
     ) -> Result<()> {
+        let _together = self.together(queue, parts, post, call);
         for part in parts {
             let local = self
                 .segment(part.segment_local, call)?

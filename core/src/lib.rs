@@ -47,7 +47,7 @@ pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
 pub use copy::copy;
 pub use deadline::Deadline;
-pub use endpoint::{Endpoint, FastPath, Posting};
+pub use endpoint::{Endpoint, FastPath, Posting, Together};
 pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
 pub use group::Group;

@@ -416,6 +416,19 @@ impl Channel for Endpoint {
         !behind && unsafe { self.quick.put(&self.net, put) }
     }
 
+    fn hold(&self, to: &RemoteRegion) {
+        connection(to).queue().staged.hold();
+    }
+
+    fn let_go(&self, to: &RemoteRegion) {
+        let connection = connection(to);
+        let mut queue = connection.queue();
+        queue.staged.let_go();
+        if queue.staged.is_due() {
+            queue.ring(&connection.pair);
+        }
+    }
+
     fn quick_pending(&self) -> usize {
         self.quick.pending()
     }

@@ -6,7 +6,7 @@
 //!
 //! - [`Verbs`]: this process's place; `region`: its memory; `endpoint`: the issue of operations
 //! - `net`: connections, and what comes of what they have posted; `connection`: a stream to a peer; `posting`: its send queue; `quick`: what is posted
-//!   with the least that is needed;
+//!   with the least that is needed; `staged`: what leaves by one doorbell;
 //!   `native`: atomic operations by the device
 //! - `desk`: how connections begin; `wire`: what is said then, and with each message; `address`: how a process is found
 //! - `receive`, `buffers`: messages that come and go
@@ -31,6 +31,7 @@ mod queues;
 mod quick;
 mod receive;
 mod region;
+mod staged;
 mod transport;
 mod wire;
 

@@ -10,6 +10,7 @@ use crate::buffers::Buffer;
 use crate::counts::Counts;
 use crate::queues::Pair;
 use crate::quick::{Chain, Lane};
+use crate::staged::Staged;
 
 /// What a work request does beside moving bytes.
 #[derive(Default)]
@@ -64,11 +65,13 @@ pub struct SendQueue {
     /// The connection works.
     pub open: bool,
     /// What it has done; of its requests those that have ended.
-    counts: Counts,
+    pub counts: Counts,
     /// Those of channels, for what they post quickly.
     pub lanes: Vec<Lane>,
     /// What is posted like that.
     pub chain: Box<Chain>,
+    /// What waits for others.
+    pub staged: Staged,
 }
 
 impl SendQueue {
@@ -88,6 +91,7 @@ impl SendQueue {
             counts: Counts::default(),
             lanes: Vec::new(),
             chain: Chain::new(),
+            staged: Staged::default(),
         }
     }
 
@@ -131,7 +135,6 @@ impl SendQueue {
             self.told = number;
             self.counts.told += 1;
         }
-        self.counts.doorbells += 1;
     }
 
     /// What has been done until now.
@@ -209,14 +212,23 @@ impl SendQueue {
             last.send_flags |= IBV_SEND_SIGNALED;
             last.wr_id = u64::from(id) << 32 | u64::from(number);
         }
-        for nth in 1..N {
-            requests[nth - 1].next = &raw mut requests[nth];
-        }
-        // SAFETY:
-        // - the caller's word; the chain lives as long as the array.
-        if !unsafe { pair.post(&mut requests[0]) } {
-            // A queue in the state of error takes nothing, and says so of what it has.
-            return Err(Error::NotNow);
+        if self.staged.takes_all() {
+            for request in requests.iter() {
+                // SAFETY:
+                // - the caller's word.
+                unsafe { self.staged.keep(request) };
+            }
+        } else {
+            for nth in 1..N {
+                requests[nth - 1].next = &raw mut requests[nth];
+            }
+            // SAFETY:
+            // - the caller's word; the chain lives as long as the array.
+            if !unsafe { pair.post(&mut requests[0]) } {
+                // A queue in the state of error takes nothing, and says so of what it has.
+                return Err(Error::NotNow);
+            }
+            self.counts.doorbells += 1;
         }
         let place = self.place(number.wrapping_sub(1));
         self.ends[place] = ends;
@@ -224,7 +236,20 @@ impl SendQueue {
             self.credits -= 1;
         }
         self.has_posted(number, tells);
+        if self.staged.is_due() {
+            self.ring(pair);
+        }
         Ok(())
+    }
+
+    /// What waits for others leaves. It fails where the queue is in the state of error, as what was posted before: its peer is lost, which is told.
+    pub fn ring(&mut self, pair: &Pair) {
+        self.counts.doorbells += 1;
+        if !self.staged.ring(pair) {
+            tracing::debug!("verbs: a queue pair takes nothing any more");
+            pair.stop();
+            self.open = false;
+        }
     }
 
     /// All up to this one have ended.

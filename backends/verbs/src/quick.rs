@@ -111,7 +111,8 @@ impl SendQueue {
             return Posted::Never;
         };
         let (count, takes) = (u32::from(DATA) + u32::from(WORD), u32::from(WORD));
-        if !self.open || self.credits < takes || !self.has_places(count) {
+        let room = self.open && self.credits >= takes && self.has_places(count);
+        if !room || self.staged.takes_all() {
             return Posted::No;
         }
         let number = self.next(count);
@@ -147,6 +148,7 @@ impl SendQueue {
             self.owed = 0;
         }
         self.has_posted(number, tells);
+        self.counts.doorbells += 1;
         let lane = &mut self.lanes[lane as usize];
         lane.last = number;
         match std::mem::replace(&mut lane.busy, true) {

@@ -263,6 +263,17 @@ pub trait Channel: Send + Sync {
         false
     }
 
+    /// More is posted to the owner of this region, and then [let go](Channel::let_go): till then the network may keep what is posted there, so that
+    /// all leaves by one call.
+    fn hold(&self, to: &RemoteRegion) {
+        let _ = to;
+    }
+
+    /// What is held has been posted.
+    fn let_go(&self, to: &RemoteRegion) {
+        let _ = to;
+    }
+
     /// To how many peers [quick](Channel::put_quick) operations may be under way; less after a [`poll`](Channel::poll).
     fn quick_pending(&self) -> usize {
         0

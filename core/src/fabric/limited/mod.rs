@@ -25,6 +25,7 @@ use crate::kept::Kept;
 use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
 };
+use crate::region::RemoteRegion;
 use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
 use crate::{Error, Result};
@@ -436,6 +437,14 @@ impl Channel for Limited {
         // SAFETY:
         // - the caller's word.
         first && put.len <= shared.limits.inline && unsafe { shared.inner.put_quick(put) }
+    }
+
+    fn hold(&self, to: &RemoteRegion) {
+        self.shared.inner.hold(to);
+    }
+
+    fn let_go(&self, to: &RemoteRegion) {
+        self.shared.inner.let_go(to);
     }
 
     fn quick_pending(&self) -> usize {
