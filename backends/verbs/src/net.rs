@@ -29,7 +29,7 @@ use crate::wire::{self, Kind, PROTOCOL};
 /// Work requests of a connection that may be under way.
 pub const DEPTH: u32 = 128;
 /// Messages that a peer may send before it is told that they have been read: so many, or fewer where there are many peers, or the device has few places.
-const PROMISED: std::ops::RangeInclusive<u32> = 2..=32;
+const PROMISED: std::ops::RangeInclusive<u32> = 2..=128;
 /// Of all peers together, roughly.
 const PROMISED_TO_ALL: u32 = 2048;
 /// What is promised to each of many peers.

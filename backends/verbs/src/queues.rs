@@ -20,8 +20,8 @@ pub const AT_ONCE: usize = 16;
 
 /// A request that is not answered is sent again after 4.096 us times 2 to this power: half a second.
 const TIMEOUT: u8 = 17;
-/// And so often. A peer that has not answered for about four seconds is dead.
-const RETRIES: u8 = 7;
+/// And so often. A peer that has not answered for about four seconds is dead. Not 7, which is for ever where the device is rdma_rxe.
+const RETRIES: u8 = 6;
 /// Where a peer has no buffer for a message it is sent again for ever; credits keep that from happening.
 const RNR_RETRIES: u8 = 7;
 /// How long to wait then: 0.64 ms.

@@ -11,6 +11,8 @@ const QUEUE: u8 = 0;
 const ALL: u8 = unipgas_gaspi::GROUP_ALL;
 /// Operations of a kind.
 const MANY: usize = 512;
+/// Parts of a list.
+const LIST: usize = 16;
 /// They are waited for after so many.
 const TOGETHER: usize = 64;
 
@@ -51,6 +53,18 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
                 let code =
                     ffi::gaspi_write_notify(SEGMENT, 0, to, SEGMENT, 0, 8, 3, 1, QUEUE, BLOCK);
                 ok("gaspi_write_notify", code).and_then(|()| wait(nth))
+            })?;
+            let segments = [SEGMENT; LIST];
+            let places: [u64; LIST] = std::array::from_fn(|nth| 64 * nth as u64);
+            let sizes = [8u64; LIST];
+            by_one(ctx, "list of 16 8-byte puts", |_| {
+                let (from, to_them) = (segments.as_ptr().cast_mut(), segments.as_ptr().cast_mut());
+                let (at, len) = (places.as_ptr().cast_mut(), sizes.as_ptr().cast_mut());
+                let number = LIST as u32;
+                let code =
+                    ffi::gaspi_write_list(number, from, at, to, to_them, at, len, QUEUE, BLOCK);
+                ok("gaspi_write_list", code)?;
+                ok("gaspi_wait", ffi::gaspi_wait(QUEUE, BLOCK))
             })?;
             by_one(ctx, "4-KiB get", |nth| {
                 let code = ffi::gaspi_read(SEGMENT, 0, to, SEGMENT, 0, 4096, QUEUE, BLOCK);
