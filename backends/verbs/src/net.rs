@@ -360,6 +360,10 @@ impl Net {
     /// It is nobody's any more.
     pub fn remove(&self, gone: &Connection) {
         gone.pair.stop();
+        // What has come by it names buffers. Nobody would give them back once the queue pair is gone, and with it what it has completed.
+        let mut reader = self.reader.lock();
+        while self.read(&mut reader) {}
+        drop(reader);
         let mut table = self.table.write();
         let place = gone.number & ((1 << PLACES) - 1);
         let at = &mut table.places[place as usize];

@@ -1,0 +1,7 @@
+//! The backend over devices of software, which count what they are asked for and fail on demand.
+
+mod counts;
+mod credits;
+mod device;
+mod node;
+mod process;
