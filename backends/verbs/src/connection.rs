@@ -173,7 +173,7 @@ impl Connection {
     pub fn has_read(&self, net: &Net, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
-        queue.credits += credits;
+        queue.credits = queue.credits.saturating_add(credits);
         if queue.owed >= self.promised / 2 {
             // Where there is no place in the queue another message takes it along.
             let _ = self.say(net, &mut queue, Kind::Credits, &[], Takes::Reserve);

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, News, Operands};
+use unipgas_core::streams::{Accepted, Departed, News, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host};
 use unipgas_verbs_sys::*;
 
@@ -346,14 +346,15 @@ impl Net {
         let Some(found) = self.find(ended.number) else {
             return;
         };
-        self.desk.forget(ended.number);
         if found.queue().has_farewell() {
+            // The socket tells the peer, too, and must not be faster.
             let mut closing = self.closing.lock();
             if !closing.iter().any(|one| one.number == found.number) {
                 closing.push(found);
             }
             return;
         }
+        self.desk.forget(ended.number);
         self.remove(&found);
     }
 
@@ -383,9 +384,13 @@ impl Net {
         drop(connection);
     }
 
-    /// The next one that a peer has begun.
-    pub fn accept(&self) -> Option<Accepted> {
-        self.guests.lock().pop_front()
+    /// The next one that a peer has begun. Errors: [`Error::Exhausted`]: there is no room for who has come.
+    pub fn accept(&self) -> Result<Option<Accepted>> {
+        let next = self.guests.lock().pop_front();
+        match next {
+            None => self.desk.has_room().map(|()| None),
+            next => Ok(next),
+        }
     }
 
     /// A peer has begun this one.
@@ -439,9 +444,18 @@ impl Net {
             while self.read(&mut reader) {}
         }
         let gone = std::mem::take(&mut *self.gone.lock());
-        gone.iter().for_each(|one| self.remove(one));
+        for one in gone {
+            self.desk.forget(one.number);
+            self.remove(&one);
+        }
         // What has come before the other side went has been taken.
-        lost.iter().for_each(|one| self.lose(one));
+        for one in lost {
+            self.lose(&one);
+            if !one.begun_here && !one.is_open() {
+                // Nobody has heard of it.
+                self.remove(&one);
+            }
+        }
         if taken(&self.turn_calls) && !turn {
             self.told.wake();
         }
@@ -590,7 +604,7 @@ impl Net {
                 self.device.library().status(status)
             );
         }
-        if status == IBV_WC_RETRY_EXC_ERR {
+        if status == IBV_WC_RETRY_EXC_ERR && !connection.has_ended() {
             (self.departed).add(connection.with.secret, true, Error::PeerDead);
         }
         self.lose(connection);
@@ -647,7 +661,6 @@ impl Net {
 
     /// All connections end, and peers learn of it, unless they take nothing for so long.
     pub fn close(&self, deadline: Deadline) {
-        use unipgas_core::streams::Stream;
         self.all().iter().for_each(|one| one.end());
         while !self.closing.lock().is_empty() && !deadline.expired() {
             self.progress(true);

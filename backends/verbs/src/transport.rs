@@ -75,10 +75,12 @@ impl Network for Fabric {
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
-        Ok(self.net.accept())
+        self.net.accept()
     }
 
-    fn want_guests(&self, _: bool) {}
+    fn want_guests(&self, wanted: bool) {
+        self.net.desk.want_strangers(wanted);
+    }
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()

@@ -58,7 +58,10 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
     let more = said + asked + 1;
     for (counted, each) in [(requests, each), (doorbells, 1)] {
         let least = MANY * each;
-        assert!((least..=least + more).contains(&counted), "{what}: {counted}");
+        assert!(
+            (least..=least + more).contains(&counted),
+            "{what}: {counted}"
+        );
     }
     assert!(signalled <= told, "{what}: {signalled}");
 }
@@ -84,8 +87,10 @@ fn a_put_with_notice_is_two_requests_and_a_doorbell() {
             there.await_notice(0, 1);
             let quick = cost(
                 here,
-                |nth| while !here.tell_quickly(link, 8, 0, nth + 1) {
-                    here.transport.progress();
+                |nth| {
+                    while !here.tell_quickly(link, 8, 0, nth + 1) {
+                        here.transport.progress();
+                    }
                 },
                 |nth| there.await_notice(0, nth + 1),
             );
@@ -102,7 +107,13 @@ fn a_put_with_notice_is_two_requests_and_a_doorbell() {
             );
             // It is asked, too, where a notice had to wait for room.
             let asked = 2 * MANY / GATHERED;
-            check("put_notify", &gathered, (2, MANY), asked, FEW + of_room + asked);
+            check(
+                "put_notify",
+                &gathered,
+                (2, MANY),
+                asked,
+                FEW + of_room + asked,
+            );
         },
     );
 }
@@ -115,15 +126,21 @@ fn a_put_is_one_and_one() {
             here.insist(|| here.put(link, 0, 8, len, flags)).unwrap();
         };
         let seen = |nth: u32| {
-            until(&here.transport, || there.word(8).load(Ordering::Acquire) == nth.into());
+            until(&here.transport, || {
+                there.word(8).load(Ordering::Acquire) == nth.into()
+            });
         };
         let flags = Flags::INLINE | Flags::GATHERED;
         let gathered = cost(here, |nth| write(nth, 8, flags), seen);
         check("put, gathered", &gathered, (1, 0), MANY / GATHERED, FEW);
         // Each end of theirs is told.
-        let one_by_one = cost(here, |nth| write(nth, 4096, Flags::empty()), |_| {
-            assert_eq!(here.settle(), []);
-        });
+        let one_by_one = cost(
+            here,
+            |nth| write(nth, 4096, Flags::empty()),
+            |_| {
+                assert_eq!(here.settle(), []);
+            },
+        );
         check("put", &one_by_one, (1, 0), 0, MANY);
     });
 }
@@ -150,7 +167,11 @@ fn the_end_of_all_costs_one() {
             assert_eq!(here.settle(), []);
             there.await_notice(0, nth);
             // The other side may tell of its room.
-            assert!((2..=2 + 2).contains(&(requests() - before)), "{}", requests() - before);
+            assert!(
+                (2..=2 + 2).contains(&(requests() - before)),
+                "{}",
+                requests() - before
+            );
         }
         let flags = Flags::INLINE | Flags::GATHERED;
         for count in [1, 2, 8] {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use unipgas_core::op::Reply;
-use unipgas_core::region::Memory;
-use unipgas_core::transport::{Channel, Handler, Transport};
+use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
 use crate::device::count;
@@ -91,7 +90,9 @@ fn other(mut wire: Wire) {
     });
     wire.say_number(count("rnr"));
     // What the first process has to say still comes.
-    until(&node.transport, || to.peer.life() != unipgas_core::transport::Life::Alive);
+    until(&node.transport, || {
+        to.peer.life() != unipgas_core::transport::Life::Alive
+    });
 }
 
 fn storm_from_all(name: &str, verbs: &str, others: usize) {
@@ -120,7 +121,9 @@ fn storm_from_all(name: &str, verbs: &str, others: usize) {
                 }
             }
             let expected = (others * THREADS) as u64 * u64::from(ROUNDS);
-            until(&node.transport, || echo.0.load(Ordering::Relaxed) == expected);
+            until(&node.transport, || {
+                echo.0.load(Ordering::Relaxed) == expected
+            });
             for other in &mut all {
                 assert_eq!(other.wire.hear_number(), 0, "of a sender");
             }

@@ -75,8 +75,16 @@ pub fn count(what: &str) -> u64 {
 
 /// Work requests of all kinds that write, read or send.
 pub fn requests() -> u64 {
-    ["write", "write_imm", "send", "send_imm", "read", "cmp_swap", "fetch_add"]
-        .iter()
-        .map(|kind| count(&format!("wr.{kind}")))
-        .sum()
+    [
+        "write",
+        "write_imm",
+        "send",
+        "send_imm",
+        "read",
+        "cmp_swap",
+        "fetch_add",
+    ]
+    .iter()
+    .map(|kind| count(&format!("wr.{kind}")))
+    .sum()
 }

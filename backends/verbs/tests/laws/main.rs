@@ -2,6 +2,8 @@
 
 mod counts;
 mod credits;
+mod desk;
 mod device;
 mod node;
 mod process;
+mod raw;

@@ -114,11 +114,21 @@ impl Node {
     }
 
     /// Writes from its own memory to the other's.
-    pub fn put(&self, to: &Link, from: usize, at: usize, len: usize, flags: Flags) -> Result<Outcome> {
+    pub fn put(
+        &self,
+        to: &Link,
+        from: usize,
+        at: usize,
+        len: usize,
+        flags: Flags,
+    ) -> Result<Outcome> {
         assert!(from + len <= LEN);
         // SAFETY:
         // - within the memory, which stays until all has ended.
-        unsafe { self.channel.put(self.local(from), remote(to, at), len, flags, 1) }
+        unsafe {
+            self.channel
+                .put(self.local(from), remote(to, at), len, flags, 1)
+        }
     }
 
     /// Reads the other's memory into its own.
@@ -133,7 +143,14 @@ impl Node {
     }
 
     /// Writes 8 bytes and a notice.
-    pub fn tell(&self, to: &Link, at: usize, slot: usize, value: u32, flags: Flags) -> Result<Outcome> {
+    pub fn tell(
+        &self,
+        to: &Link,
+        at: usize,
+        slot: usize,
+        value: u32,
+        flags: Flags,
+    ) -> Result<Outcome> {
         let bytes = u64::from(value).to_ne_bytes();
         let src = Local {
             ptr: bytes.as_ptr().cast_mut(),

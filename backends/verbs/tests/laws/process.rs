@@ -50,7 +50,11 @@ pub fn alone(
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{name}: {}\n{said}\n{told}", output.status);
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{said}\n{told}",
+        output.status
+    );
     print!("{said}");
     Some(told)
 }
@@ -138,7 +142,9 @@ pub struct Wire(UnixStream);
 
 impl Wire {
     pub fn say(&mut self, bytes: &[u8]) {
-        self.0.write_all(&(bytes.len() as u32).to_ne_bytes()).unwrap();
+        self.0
+            .write_all(&(bytes.len() as u32).to_ne_bytes())
+            .unwrap();
         self.0.write_all(bytes).unwrap();
     }
 
