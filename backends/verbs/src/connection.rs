@@ -262,6 +262,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether anything that has been posted has not reached the peer yet, as far as is known; the device will tell.
+    pub fn is_under_way(&self) -> bool {
+        let is_quiet = self.queue().is_quiet();
+        !is_quiet && (self.ask() || !self.has_ended())
+    }
+
     /// Looks whether the other side is there: a write of nothing comes back, or fails.
     fn ask(&self) -> bool {
         let mut queue = self.queue();

@@ -34,6 +34,9 @@ pub struct Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if !self.net.is_here() {
+            return;
+        }
         self.quick.end();
         self.net.lanes.lock().remove(self.quick.lane() as usize);
     }
@@ -419,7 +422,8 @@ impl Channel for Endpoint {
     ) -> bool {
         // SAFETY:
         // - the caller's word.
-        !self.requests.is_behind(dst.region)
+        self.net.is_here()
+            && !self.requests.is_behind(dst.region)
             && unsafe { self.quick.put(&self.net, src, dst, len, notice) }
     }
 
@@ -516,8 +520,10 @@ impl Channel for Endpoint {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        self.ask_for_gathered();
-        if self.quick.pending() > 0 {
+        if self.net.is_here() {
+            self.ask_for_gathered();
+        }
+        if self.quick.pending() > 0 && self.net.is_here() {
             self.quick.settle();
             self.requests.look();
         }

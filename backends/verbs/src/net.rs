@@ -10,7 +10,7 @@ use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::streams::{Accepted, Departed, News, Operands, Stream};
-use unipgas_core::{Deadline, Error, Result, host};
+use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
 use crate::address::{self, Address};
@@ -128,6 +128,7 @@ pub struct Net {
     /// How peers reach this process.
     pub address: Vec<u8>,
     told: Arc<dyn Told>,
+    process: u32,
 }
 
 /// Whether it was set; it is not any more. Most are not, and are looked at often.
@@ -209,6 +210,7 @@ impl Net {
             address: address.encode(),
             told,
             device,
+            process: process::id(),
         };
         net.inline = net.find_inline()?;
         Ok(Arc::new_cyclic(|me| {
@@ -657,6 +659,19 @@ impl Net {
             ..Counts::default()
         };
         of_all + table.gone + read
+    }
+
+    /// Whether anything that has been posted may not have reached its peer yet. The device tells when it has.
+    pub fn is_under_way(&self) -> bool {
+        let all = self.all();
+        let open = all.iter().filter(|one| one.is_open() && !one.has_ended());
+        // Each is asked.
+        open.filter(|one| one.is_under_way()).count() > 0
+    }
+
+    /// False in the child of a fork, to which nothing of it belongs.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
     }
 
     /// All connections end, and peers learn of it, unless they take nothing for so long.

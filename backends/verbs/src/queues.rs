@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, process};
 use unipgas_verbs_sys::*;
 
 use crate::choice::Port;
@@ -205,6 +205,7 @@ pub struct Pair {
     /// By which the peer knows it.
     pub number: u32,
     depth: u32,
+    process: u32,
     sends: Arc<Cq>,
     // It leads there until it is gone.
     _receives: Arc<Cq>,
@@ -259,6 +260,7 @@ impl Pair {
             post: post.expect("a device that makes queue pairs sends"),
             number,
             depth,
+            process: process::id(),
             sends: parts.sends,
             _receives: parts.receives.clone(),
             _shared: parts.shared.clone(),
@@ -356,6 +358,10 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // It is the parent's.
+            return;
+        }
         // SAFETY:
         // - made once.
         let failed = unsafe { (self.device.library().destroy_qp)(self.raw.as_ptr()) };

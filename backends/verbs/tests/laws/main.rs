@@ -2,6 +2,7 @@
 
 mod counts;
 mod credits;
+mod deaths;
 mod desk;
 mod device;
 mod node;
