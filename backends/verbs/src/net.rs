@@ -19,7 +19,7 @@ use crate::choice::Port;
 use crate::connection::{Connection, INLINE, New, RESERVE};
 use crate::counts::Counts;
 use crate::desk::Desk;
-use crate::device::{Context, Device};
+use crate::device::{About, Context, Device};
 use crate::native::Nowhere;
 use crate::posting::Ends;
 use crate::queues::{Channel, Cq, Pair, Parts};
@@ -163,7 +163,8 @@ impl Net {
         let receive = Cq::open(&channel, places)?;
         let ip = port.ip().unwrap_or_else(|| host::own_address().into());
         let secret = random()?;
-        let desk = Desk::open(ip)?;
+        // In a container the port's address may be the host's.
+        let desk = Desk::open(ip).or_else(|_| Desk::open(host::own_address().into()))?;
         let native = match limits.atomic_cap {
             IBV_ATOMIC_GLOB => Some(Nowhere::new(&device)?),
             _ => None,
@@ -615,8 +616,13 @@ impl Net {
 
     /// What the device tells of itself.
     fn hear_device(&self) {
-        while let Some((event, pair)) = self.device.next_event() {
+        while let Some((event, about)) = self.device.next_event() {
             let what = self.device.library().event(event);
+            let pair = match about {
+                About::Pair(pair) => Some(pair),
+                About::Port(port) if port != self.port.number => continue,
+                About::Port(_) | About::Other => None,
+            };
             let place = format!("{} port {}", self.device.context.name, self.port.number);
             match event {
                 IBV_EVENT_DEVICE_FATAL | IBV_EVENT_CQ_ERR | IBV_EVENT_SRQ_ERR => {
@@ -634,7 +640,8 @@ impl Net {
                 IBV_EVENT_PORT_ERR
                 | IBV_EVENT_PORT_ACTIVE
                 | IBV_EVENT_LID_CHANGE
-                | IBV_EVENT_PKEY_CHANGE => {
+                | IBV_EVENT_PKEY_CHANGE
+                | IBV_EVENT_GID_CHANGE => {
                     unipgas_core::tell(&format!("verbs: {place}: {what}"));
                 }
                 _ => tracing::debug!("verbs: {place}: {what}"),

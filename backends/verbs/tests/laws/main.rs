@@ -5,6 +5,7 @@ mod credits;
 mod deaths;
 mod desk;
 mod device;
+mod failures;
 mod node;
 mod process;
 mod raw;

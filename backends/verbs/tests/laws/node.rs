@@ -197,15 +197,16 @@ impl Node {
         }
     }
 
-    /// A put comes through, and a get brings it back.
+    /// A put comes through, and a get brings it back; where nothing else writes.
     pub fn works(&self, with: &Link) {
-        let next = self.word(0).load(Ordering::Relaxed) + 1;
-        self.word(0).store(next, Ordering::Relaxed);
-        self.put(with, 0, 8, 8, Flags::empty()).unwrap();
+        let (from, at, back) = (0x8000, 0x8008, 0x8010);
+        let next = self.word(from).load(Ordering::Relaxed) + 1;
+        self.word(from).store(next, Ordering::Relaxed);
+        self.put(with, from, at, 8, Flags::empty()).unwrap();
         assert_eq!(self.settle(), []);
-        self.get(with, 8, 16, 8).unwrap();
+        self.get(with, at, back, 8).unwrap();
         assert_eq!(self.settle(), []);
-        assert_eq!(self.word(16).load(Ordering::Relaxed), next);
+        assert_eq!(self.word(back).load(Ordering::Relaxed), next);
         assert_eq!(with.peer.life(), Life::Alive);
     }
 }
