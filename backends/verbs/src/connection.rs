@@ -319,11 +319,16 @@ impl Stream for Connection {
             return Ok(0);
         }
         let mut queue = self.queue();
-        let mut sent = 0;
-        for body in bytes.chunks(MESSAGE) {
+        let (mut sent, mut most) = (0, MESSAGE);
+        while sent < bytes.len() {
+            let body = &bytes[sent..bytes.len().min(sent + most)];
             match self.say(&net, &mut queue, Kind::Bytes, body, Takes::Credit) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
+                Err(Error::Os(_) | Error::Exhausted(_)) if most > self.inline as usize => {
+                    // No buffer can be registered now, and what is taken along needs none.
+                    most = self.inline as usize;
+                }
                 Err(error) => {
                     drop(queue);
                     if error != Error::PeerDead {

@@ -35,6 +35,17 @@ pub fn errno(what: &str) -> Error {
     Error::os(what, std::io::Error::last_os_error())
 }
 
+/// What the last call has said, which makes `what` of the device.
+pub fn lacks(what: &str, call: &str) -> Error {
+    let error = std::io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Error::Exhausted(format!(
+            "{what} of the device, or memory that may be locked ({call}): raise ulimit -l, or let fewer processes use the device"
+        )),
+        _ => Error::os(&format!("cannot make {what} ({call})"), error),
+    }
+}
+
 impl Context {
     /// All devices that can be opened, in the library's order. Errors: [`Error::Unreachable`].
     pub fn open_all() -> Result<Vec<Context>> {

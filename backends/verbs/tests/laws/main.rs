@@ -6,6 +6,8 @@ mod deaths;
 mod desk;
 mod device;
 mod failures;
+mod forks;
 mod node;
 mod process;
 mod raw;
+mod refusals;
