@@ -173,7 +173,7 @@ impl Connection {
     pub fn has_read(&self, net: &Net, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
-        queue.credits += credits;
+        queue.credits = queue.credits.saturating_add(credits);
         if queue.owed >= self.promised / 2 {
             // Where there is no place in the queue another message takes it along.
             let _ = self.say(net, &mut queue, Kind::Credits, &[], Takes::Reserve);
@@ -262,6 +262,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether anything that has been posted has not reached the peer yet, as far as is known; the device will tell.
+    pub fn is_under_way(&self) -> bool {
+        let is_quiet = self.queue().is_quiet();
+        !is_quiet && (self.ask() || !self.has_ended())
+    }
+
     /// Looks whether the other side is there: a write of nothing comes back, or fails.
     fn ask(&self) -> bool {
         let mut queue = self.queue();
@@ -313,11 +319,16 @@ impl Stream for Connection {
             return Ok(0);
         }
         let mut queue = self.queue();
-        let mut sent = 0;
-        for body in bytes.chunks(MESSAGE) {
+        let (mut sent, mut most) = (0, MESSAGE);
+        while sent < bytes.len() {
+            let body = &bytes[sent..bytes.len().min(sent + most)];
             match self.say(&net, &mut queue, Kind::Bytes, body, Takes::Credit) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
+                Err(Error::Os(_) | Error::Exhausted(_)) if most > self.inline as usize => {
+                    // No buffer can be registered now, and what is taken along needs none.
+                    most = self.inline as usize;
+                }
                 Err(error) => {
                     drop(queue);
                     if error != Error::PeerDead {

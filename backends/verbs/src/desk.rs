@@ -1,16 +1,18 @@
 //! Where connections begin: a port of TCP, by which both sides tell each other their queue pairs. The kernel of a process's host answers there also for one that has
-//! stopped, and refuses who connects where it has ended. The socket stays while the connection does: when a process ends, however that is, its kernel says so.
+//! stopped, and refuses who connects where it has ended. The socket stays while the connection does: when a process ends, however that is, its kernel says so. Where descriptors are few
+//! it goes before, and the device finds out.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, accept_with, bind, connect, getsockname, listen, send, sockopt};
+use rustix::process::{Resource, getrlimit};
 use slab::Slab;
 use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
 use unipgas_core::held::Held;
@@ -27,6 +29,8 @@ use crate::wire::{self, Answer, MAGIC, Opening, PROTOCOL};
 const BACKLOG: i32 = 4096;
 /// Those who have connected and said nothing; whoever comes after so many takes the place of the first.
 const STRANGERS: usize = 512;
+/// Sockets of open connections that go together where there is no descriptor left.
+const TOGETHER: usize = 16;
 /// What is read at once.
 const READ: usize = 256;
 const LISTENER: u64 = u64::MAX;
@@ -68,6 +72,8 @@ pub struct Desk {
     contacts: Mutex<Contacts>,
     /// Those that are not open yet.
     busy: AtomicUsize,
+    /// Somebody has come for whom there is no descriptor.
+    full: AtomicBool,
     /// Where peers connect.
     pub address: SocketAddr,
 }
@@ -78,6 +84,22 @@ enum Over {
     Gone,
     /// The connection does not come about.
     Refused(Error),
+    /// The connection needs it no more.
+    Stays,
+}
+
+/// Whether so many descriptors are open that the program might miss those that are left.
+fn is_one_of_many(socket: &Held) -> bool {
+    let most = getrlimit(Resource::Nofile).current;
+    let number = socket.get().map_or(0, |fd| fd.as_raw_fd() as u64);
+    most.is_some_and(|most| number >= most / 2)
+}
+
+fn is_want_of_descriptors(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
+    )
 }
 
 fn os(what: &str) -> impl Fn(Errno) -> Error {
@@ -102,6 +124,7 @@ impl Desk {
             events,
             contacts: Mutex::default(),
             busy: AtomicUsize::new(0),
+            full: AtomicBool::new(false),
             address,
         })
     }
@@ -113,7 +136,15 @@ impl Desk {
 
     /// Begins to connect. Errors: [`Error::PeerDead`], [`Error::Unreachable`], [`Error::Os`].
     pub fn knock(&self, new: &Arc<Connection>) -> Result<()> {
-        let socket = tcp_socket(&new.with.door).map_err(os("socket"))?;
+        let mut socket = tcp_socket(&new.with.door);
+        if socket
+            .as_ref()
+            .is_err_and(|error| is_want_of_descriptors(*error))
+            && self.let_some_go()
+        {
+            socket = tcp_socket(&new.with.door);
+        }
+        let socket = socket.map_err(os("socket"))?;
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         match connect(&socket, &new.with.door) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
@@ -161,6 +192,44 @@ impl Desk {
         }
     }
 
+    /// Connections that are open can do without their sockets. Whether there were any.
+    fn let_some_go(&self) -> bool {
+        let contacts = &mut *self.contacts.lock();
+        let open = contacts
+            .all
+            .iter()
+            .filter(|(_, contact)| contact.state == State::Open);
+        let some: Vec<usize> = open.map(|(place, _)| place).take(TOGETHER).collect();
+        for place in &some {
+            let _ = contacts.all[*place].say(&[wire::STAYS]);
+            self.dismiss(contacts, *place);
+        }
+        !some.is_empty()
+    }
+
+    /// Whether a turn is to begin when somebody comes.
+    pub fn want_strangers(&self, wanted: bool) {
+        let flags = match wanted {
+            true => epoll::EventFlags::IN,
+            false => epoll::EventFlags::empty(),
+        };
+        if let Some(listener) = self.listener.get() {
+            let data = epoll::EventData::new_u64(LISTENER);
+            let _ = epoll::modify(&self.events, listener, data, flags);
+        }
+    }
+
+    /// Errors: [`Error::Exhausted`]: there is no descriptor for somebody who has come.
+    pub fn has_room(&self) -> Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            self.admit();
+        }
+        match self.full.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::Exhausted("descriptors: raise ulimit -n".into())),
+        }
+    }
+
     fn dismiss(&self, contacts: &mut Contacts, place: usize) {
         let contact = contacts.all.remove(place);
         if contact.state != State::Open {
@@ -192,9 +261,20 @@ impl Desk {
 
     /// Takes those who have connected.
     fn admit(&self) {
-        while let Some(listener) = self.listener.get()
-            && let Ok(socket) = above(|| accept_with(listener, SOCKET))
-        {
+        self.full.store(false, Ordering::Relaxed);
+        while let Some(listener) = self.listener.get() {
+            let socket = match above(|| accept_with(listener, SOCKET)) {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(error) if is_want_of_descriptors(error) => {
+                    if self.let_some_go() {
+                        continue;
+                    }
+                    self.full.store(true, Ordering::Relaxed);
+                    return;
+                }
+                Err(_) => return,
+            };
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
             if let Err(error) = self.meet(socket, None, State::Hearing, flags) {
@@ -245,6 +325,7 @@ impl Desk {
                 }
             }
             Over::Refused(why) => connection.is_refused(why),
+            Over::Stays => return,
         }
         lost.push(connection);
     }
@@ -270,15 +351,26 @@ impl Contact {
             return self.begin(net, events, data);
         }
         let over = self.read();
+        let before = self.state;
         match self.state {
             State::Asking => self.hear_answer(net)?,
             State::Hearing => self.hear_opening(net)?,
             State::Answered if self.said.first() == Some(&wire::READY) => {
-                self.said.clear();
+                self.said.remove(0);
                 self.opens(net);
             }
-            // Nothing more is ever said.
-            _ => self.said.clear(),
+            State::Answered => self.said.clear(),
+            State::Knocking | State::Open => {}
+        }
+        if self.state == State::Open {
+            if self.said.contains(&wire::STAYS) {
+                return Err(Over::Stays);
+            }
+            self.said.clear();
+            if before != State::Open && over.is_ok() && is_one_of_many(&self.socket) {
+                self.say(&[wire::STAYS])?;
+                return Err(Over::Stays);
+            }
         }
         over
     }

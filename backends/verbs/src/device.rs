@@ -1,7 +1,7 @@
 //! A device of this host: its context, its protection domain, its events, and memory that is registered with it. Here and in the files
 //! beside it C ends.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -33,6 +33,17 @@ unsafe impl Sync for Context {}
 /// What the last call has said.
 pub fn errno(what: &str) -> Error {
     Error::os(what, std::io::Error::last_os_error())
+}
+
+/// What the last call has said, which makes `what` of the device.
+pub fn lacks(what: &str, call: &str) -> Error {
+    let error = std::io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Error::Exhausted(format!(
+            "{what} of the device, or memory that may be locked ({call}): raise ulimit -l, or let fewer processes use the device"
+        )),
+        _ => Error::os(&format!("cannot make {what} ({call})"), error),
+    }
 }
 
 impl Context {
@@ -115,6 +126,16 @@ impl Drop for Context {
     }
 }
 
+/// What an event is about.
+pub enum About {
+    /// A queue pair, by its number.
+    Pair(u32),
+    /// A port of the device.
+    Port(u8),
+    /// All of it, or something that is no matter.
+    Other,
+}
+
 /// Reads of a descriptor do not wait from now on.
 ///
 /// # Safety
@@ -165,24 +186,34 @@ impl Device {
         self.context.library
     }
 
-    /// What an asynchronous event is, if there is one: its type, and the number of the queue pair that it is about.
-    pub fn next_event(&self) -> Option<(u32, Option<u32>)> {
+    /// What an asynchronous event is, if there is one: its type, and what it is about.
+    pub fn next_event(&self) -> Option<(u32, About)> {
         // SAFETY:
         // - zeros are an event; what an event is about exists until the event has been acknowledged, and of queue pairs only their own events lead
-        //   to one.
+        //   to one; those of ports have a number there.
         unsafe {
             let mut event: ibv_async_event = std::mem::zeroed();
             let library = self.library();
             if (library.get_async_event)(self.context.raw.as_ptr(), &raw mut event) != 0 {
                 return None;
             }
-            let of_pair = matches!(
-                event.event_type,
-                IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR
-            );
-            let pair = of_pair.then(|| (*event.element.cast::<ibv_qp>()).qp_num);
+            let about = match event.event_type {
+                IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
+                    About::Pair((*event.element.cast::<ibv_qp>()).qp_num)
+                }
+                IBV_EVENT_PORT_ACTIVE
+                | IBV_EVENT_PORT_ERR
+                | IBV_EVENT_LID_CHANGE
+                | IBV_EVENT_PKEY_CHANGE
+                | IBV_EVENT_SM_CHANGE
+                | IBV_EVENT_CLIENT_REREGISTER
+                | IBV_EVENT_GID_CHANGE => {
+                    About::Port((&raw const event.element).cast::<c_int>().read() as u8)
+                }
+                _ => About::Other,
+            };
             (library.ack_async_event)(&raw mut event);
-            Some((event.event_type, pair))
+            Some((event.event_type, about))
         }
     }
 

@@ -34,6 +34,9 @@ pub struct Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if !self.net.is_here() {
+            return;
+        }
         self.quick.end();
         self.net.lanes.lock().remove(self.quick.lane() as usize);
     }
@@ -413,7 +416,7 @@ impl Channel for Endpoint {
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region);
         // SAFETY:
         // - the caller's word.
-        !behind && unsafe { self.quick.put(&self.net, put) }
+        !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }
     }
 
     fn hold(&self, to: &RemoteRegion) {
@@ -522,8 +525,10 @@ impl Channel for Endpoint {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        self.ask_for_gathered();
-        if self.quick.pending() > 0 {
+        if self.net.is_here() {
+            self.ask_for_gathered();
+        }
+        if self.quick.pending() > 0 && self.net.is_here() {
             self.quick.settle();
             self.requests.look();
         }

@@ -9,8 +9,8 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, News, Operands};
-use unipgas_core::{Deadline, Error, Result, host};
+use unipgas_core::streams::{Accepted, Departed, News, Operands, Stream};
+use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
 use crate::address::{self, Address};
@@ -19,7 +19,7 @@ use crate::choice::Port;
 use crate::connection::{Connection, INLINE, New, RESERVE};
 use crate::counts::Counts;
 use crate::desk::Desk;
-use crate::device::{Context, Device};
+use crate::device::{About, Context, Device};
 use crate::native::Nowhere;
 use crate::posting::Ends;
 use crate::queues::{Channel, Cq, Pair, Parts};
@@ -128,6 +128,7 @@ pub struct Net {
     /// How peers reach this process.
     pub address: Vec<u8>,
     told: Arc<dyn Told>,
+    process: u32,
 }
 
 /// Whether it was set; it is not any more. Most are not, and are looked at often.
@@ -162,7 +163,8 @@ impl Net {
         let receive = Cq::open(&channel, places)?;
         let ip = port.ip().unwrap_or_else(|| host::own_address().into());
         let secret = random()?;
-        let desk = Desk::open(ip)?;
+        // In a container the port's address may be the host's.
+        let desk = Desk::open(ip).or_else(|_| Desk::open(host::own_address().into()))?;
         let native = match limits.atomic_cap {
             IBV_ATOMIC_GLOB => Some(Nowhere::new(&device)?),
             _ => None,
@@ -209,6 +211,7 @@ impl Net {
             address: address.encode(),
             told,
             device,
+            process: process::id(),
         };
         net.inline = net.find_inline()?;
         Ok(Arc::new_cyclic(|me| {
@@ -346,20 +349,25 @@ impl Net {
         let Some(found) = self.find(ended.number) else {
             return;
         };
-        self.desk.forget(ended.number);
         if found.queue().has_farewell() {
+            // The socket tells the peer, too, and must not be faster.
             let mut closing = self.closing.lock();
             if !closing.iter().any(|one| one.number == found.number) {
                 closing.push(found);
             }
             return;
         }
+        self.desk.forget(ended.number);
         self.remove(&found);
     }
 
     /// It is nobody's any more.
     pub fn remove(&self, gone: &Connection) {
         gone.pair.stop();
+        // What has come by it names buffers. Nobody would give them back once the queue pair is gone, and with it what it has completed.
+        let mut reader = self.reader.lock();
+        while self.read(&mut reader) {}
+        drop(reader);
         let mut table = self.table.write();
         let place = gone.number & ((1 << PLACES) - 1);
         let at = &mut table.places[place as usize];
@@ -379,9 +387,13 @@ impl Net {
         drop(connection);
     }
 
-    /// The next one that a peer has begun.
-    pub fn accept(&self) -> Option<Accepted> {
-        self.guests.lock().pop_front()
+    /// The next one that a peer has begun. Errors: [`Error::Exhausted`]: there is no room for who has come.
+    pub fn accept(&self) -> Result<Option<Accepted>> {
+        let next = self.guests.lock().pop_front();
+        match next {
+            None => self.desk.has_room().map(|()| None),
+            next => Ok(next),
+        }
     }
 
     /// A peer has begun this one.
@@ -435,9 +447,18 @@ impl Net {
             while self.read(&mut reader) {}
         }
         let gone = std::mem::take(&mut *self.gone.lock());
-        gone.iter().for_each(|one| self.remove(one));
+        for one in gone {
+            self.desk.forget(one.number);
+            self.remove(&one);
+        }
         // What has come before the other side went has been taken.
-        lost.iter().for_each(|one| self.lose(one));
+        for one in lost {
+            self.lose(&one);
+            if !one.begun_here && !one.is_open() {
+                // Nobody has heard of it.
+                self.remove(&one);
+            }
+        }
         if taken(&self.turn_calls) && !turn {
             self.told.wake();
         }
@@ -586,7 +607,7 @@ impl Net {
                 self.device.library().status(status)
             );
         }
-        if status == IBV_WC_RETRY_EXC_ERR {
+        if status == IBV_WC_RETRY_EXC_ERR && !connection.has_ended() {
             (self.departed).add(connection.with.secret, true, Error::PeerDead);
         }
         self.lose(connection);
@@ -595,8 +616,13 @@ impl Net {
 
     /// What the device tells of itself.
     fn hear_device(&self) {
-        while let Some((event, pair)) = self.device.next_event() {
+        while let Some((event, about)) = self.device.next_event() {
             let what = self.device.library().event(event);
+            let pair = match about {
+                About::Pair(pair) => Some(pair),
+                About::Port(port) if port != self.port.number => continue,
+                About::Port(_) | About::Other => None,
+            };
             let place = format!("{} port {}", self.device.context.name, self.port.number);
             match event {
                 IBV_EVENT_DEVICE_FATAL | IBV_EVENT_CQ_ERR | IBV_EVENT_SRQ_ERR => {
@@ -614,7 +640,8 @@ impl Net {
                 IBV_EVENT_PORT_ERR
                 | IBV_EVENT_PORT_ACTIVE
                 | IBV_EVENT_LID_CHANGE
-                | IBV_EVENT_PKEY_CHANGE => {
+                | IBV_EVENT_PKEY_CHANGE
+                | IBV_EVENT_GID_CHANGE => {
                     unipgas_core::tell(&format!("verbs: {place}: {what}"));
                 }
                 _ => tracing::debug!("verbs: {place}: {what}"),
@@ -641,9 +668,21 @@ impl Net {
         of_all + table.gone + read
     }
 
+    /// Whether anything that has been posted may not have reached its peer yet. The device tells when it has.
+    pub fn is_under_way(&self) -> bool {
+        let all = self.all();
+        let open = all.iter().filter(|one| one.is_open() && !one.has_ended());
+        // Each is asked.
+        open.filter(|one| one.is_under_way()).count() > 0
+    }
+
+    /// False in the child of a fork, to which nothing of it belongs.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
     /// All connections end, and peers learn of it, unless they take nothing for so long.
     pub fn close(&self, deadline: Deadline) {
-        use unipgas_core::streams::Stream;
         self.all().iter().for_each(|one| one.end());
         while !self.closing.lock().is_empty() && !deadline.expired() {
             self.progress(true);

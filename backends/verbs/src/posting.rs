@@ -99,6 +99,11 @@ impl SendQueue {
         number as usize & (self.ends.len() - 1)
     }
 
+    /// Whether nothing is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.has_ended(self.posted)
+    }
+
     /// Whether the end of anything that is under way will be told.
     pub fn is_watched(&self) -> bool {
         self.told.wrapping_sub(self.ended) as i32 > 0

@@ -7,11 +7,11 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, process};
 use unipgas_verbs_sys::*;
 
 use crate::choice::Port;
-use crate::device::{Device, errno, never_wait};
+use crate::device::{Device, errno, lacks, never_wait};
 use crate::receive::SharedQueue;
 use crate::wire::Ends;
 
@@ -117,7 +117,8 @@ impl Cq {
         unsafe {
             let create = channel.device.library().create_cq;
             let raw = create(context, entries, null_mut(), channel.raw.as_ptr(), 0);
-            let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_cq"))?;
+            let raw =
+                NonNull::new(raw).ok_or_else(|| lacks("completion queues", "ibv_create_cq"))?;
             let ops = &(*context).ops;
             let (Some(poll), Some(arm)) = (ops.poll_cq, ops.req_notify_cq) else {
                 return Err(Error::Unreachable("the device cannot be polled".into()));
@@ -205,6 +206,7 @@ pub struct Pair {
     /// By which the peer knows it.
     pub number: u32,
     depth: u32,
+    process: u32,
     sends: Arc<Cq>,
     // It leads there until it is gone.
     _receives: Arc<Cq>,
@@ -244,7 +246,7 @@ impl Pair {
         let raw = unsafe { create(device.pd.as_ptr(), &raw mut attributes) };
         let Some(raw) = NonNull::new(raw) else {
             parts.sends.give_back(depth);
-            return Err(errno("cannot make a queue pair (ibv_create_qp)"));
+            return Err(lacks("queue pairs", "ibv_create_qp"));
         };
         // SAFETY:
         // - contexts have the functions of their device.
@@ -259,6 +261,7 @@ impl Pair {
             post: post.expect("a device that makes queue pairs sends"),
             number,
             depth,
+            process: process::id(),
             sends: parts.sends,
             _receives: parts.receives.clone(),
             _shared: parts.shared.clone(),
@@ -356,6 +359,10 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // It is the parent's.
+            return;
+        }
         // SAFETY:
         // - made once.
         let failed = unsafe { (self.device.library().destroy_qp)(self.raw.as_ptr()) };

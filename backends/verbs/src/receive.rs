@@ -7,7 +7,7 @@ use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
 use crate::buffers::{MESSAGE, Pool};
-use crate::device::{Device, errno};
+use crate::device::{Device, lacks};
 use crate::queues::AT_ONCE;
 
 /// Buffers that are registered together.
@@ -42,7 +42,8 @@ impl SharedQueue {
         // - an open domain; the attributes live through the call; contexts have the functions of their device.
         unsafe {
             let raw = (device.library().create_srq)(device.pd.as_ptr(), &raw mut attributes);
-            let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_srq"))?;
+            let raw = NonNull::new(raw)
+                .ok_or_else(|| lacks("shared receive queues", "ibv_create_srq"))?;
             let post = (*device.context.raw.as_ptr()).ops.post_srq_recv;
             Ok(Arc::new(SharedQueue {
                 raw,

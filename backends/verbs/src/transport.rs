@@ -75,10 +75,12 @@ impl Network for Fabric {
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
-        Ok(self.net.accept())
+        self.net.accept()
     }
 
-    fn want_guests(&self, _: bool) {}
+    fn want_guests(&self, wanted: bool) {
+        self.net.desk.want_strangers(wanted);
+    }
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()
@@ -165,6 +167,10 @@ impl Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         let here = self.streams().home().is_here();
+        if !here {
+            // Nothing of it is the child's of a fork, whose locks others may have held; what the device has is the parent's.
+            std::mem::forget(self.net.clone());
+        }
         self.streams = None;
         if here {
             self.net.close(Deadline::after(FAREWELL));
@@ -282,6 +288,12 @@ impl Transport for Verbs {
 
     fn leave(&self) {
         self.streams().leave();
+        // The process may end right after this, and what has not left by then never does.
+        let soon = Deadline::after(FAREWELL);
+        while self.streams().home().is_here() && self.net.is_under_way() && !soon.expired() {
+            self.streams().progress();
+            std::thread::yield_now();
+        }
     }
 }
 

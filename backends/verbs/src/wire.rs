@@ -78,6 +78,8 @@ pub const FULL: u16 = 4;
 
 /// Both ends are connected.
 pub const READY: u8 = b'R';
+/// The socket goes, as descriptors are few; the connection stays.
+pub const STAYS: u8 = b'S';
 
 /// What a message or a write says beside its bytes: a kind, and how many messages its sender takes again from the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::completion::{Completions, Kind};
 use super::home::Home;
 use super::landing::Landing;
-use super::late::{Late, Queue, What};
+use super::late::{Awaited, Late, Queue, What};
 use super::link::{Current, Ends, Link, Waiting};
 use super::network::After;
 use super::own::{Own, Ticket};
@@ -260,18 +260,25 @@ impl Issue {
             let kept = self.late.keep(peer, waits, || {
                 let what = posting.take().map(Posting::keep);
                 Ok(Late {
-                    link: link.clone(),
+                    link: Awaited::new(link),
                     what: what.unwrap_or(Err(Error::Unsupported))?,
                     after,
                     context,
                 })
             })?;
             match (kept, &mut posting) {
+                (true, _) => {
+                    // The peer may have to make room, and be silent.
+                    if link.stream().watch() {
+                        self.home.watch_silence();
+                    }
+                    return Ok(());
+                }
                 (false, Some(posting)) => match posting.leave(self, link, peer, context) {
                     Err(Error::NotNow) => {}
                     left => return left,
                 },
-                _ => return Ok(()),
+                (false, None) => return Ok(()),
             }
         }
         Err(Error::NotNow)

@@ -1,6 +1,7 @@
 //! Operations of a channel that wait for earlier ones to the same peer, and what is posted there meanwhile behind them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -16,10 +17,34 @@ use crate::Flags;
 /// An operation that waits.
 pub(super) struct Late {
     /// Nobody else gets the peer's number meanwhile.
-    pub link: Arc<Link>,
+    pub link: Awaited,
     pub what: What,
     pub after: After,
     pub context: u64,
+}
+
+/// The link of an operation that waits, which knows that.
+pub(super) struct Awaited(Arc<Link>);
+
+impl Awaited {
+    pub fn new(link: &Arc<Link>) -> Self {
+        link.late.fetch_add(1, Ordering::Relaxed);
+        Awaited(link.clone())
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.late.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Awaited {
+    type Target = Arc<Link>;
+
+    fn deref(&self) -> &Arc<Link> {
+        &self.0
+    }
 }
 
 pub(super) enum What {

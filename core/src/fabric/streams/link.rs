@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use bytemuck::Zeroable;
 use parking_lot::Mutex;
@@ -89,6 +89,8 @@ pub struct Link {
     reached: AtomicBool,
     gone: AtomicBool,
     left: AtomicBool,
+    /// Operations that wait here until they may leave.
+    pub(super) late: AtomicUsize,
 }
 
 impl Link {
@@ -110,6 +112,7 @@ impl Link {
             reached: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             left: AtomicBool::new(false),
+            late: AtomicUsize::new(0),
         }
     }
 
@@ -252,7 +255,9 @@ impl Link {
     /// Whether operations have not ended.
     pub(super) fn has_waiting(&self) -> bool {
         let asked_for = |waiting: &Waiting| waiting.ends != Ends::Gathering;
-        !self.asked.lock().waiting.is_empty() || self.own.lock().any(asked_for)
+        self.late.load(Ordering::Relaxed) > 0
+            || !self.asked.lock().waiting.is_empty()
+            || self.own.lock().any(asked_for)
     }
 
     /// Errors: [`Error::PeerDead`], also in the child of a fork.

@@ -1,0 +1,186 @@
+//! What an operation costs, in what the device is asked to do.
+
+use std::sync::atomic::Ordering;
+
+use unipgas_core::Flags;
+use unipgas_core::transport::Transport;
+
+use crate::device::{count, requests};
+use crate::node::{Link, Node, until};
+use crate::process::alone;
+
+const MANY: u64 = 4096;
+
+struct Cost {
+    requests: u64,
+    doorbells: u64,
+    told: u64,
+}
+
+/// Operations that are posted before the first of them is seen: who is ahead of the device waits, and then has to be told more.
+const SPELL: u64 = 8;
+
+/// What `MANY` operations cost, until all have ended. `seen` waits until the last one can be seen.
+fn cost(node: &Node, mut post: impl FnMut(u32), mut seen: impl FnMut(u32)) -> Cost {
+    assert_eq!(node.settle(), []);
+    let counts = || (requests(), count("doorbells"), count("wr.signaled"));
+    let before = counts();
+    for nth in 1..=MANY {
+        post(nth as u32);
+        if nth.is_multiple_of(SPELL) {
+            seen(nth as u32);
+        }
+    }
+    assert_eq!(node.settle(), []);
+    let after = counts();
+    Cost {
+        requests: after.0 - before.0,
+        doorbells: after.1 - before.1,
+        told: after.2 - before.2,
+    }
+}
+
+/// Both ends are in this process: the other end says now and then that it has room, at most once for each half of what it has promised.
+const PROMISED: u64 = 32;
+/// So many that are gathered are asked for together.
+const GATHERED: u64 = 32;
+
+/// `asked`: for the ends of those that are gathered.
+fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told: u64) {
+    let Cost {
+        requests,
+        doorbells,
+        told: signalled,
+    } = *cost;
+    println!("{what}: {requests} requests, {doorbells} doorbells, {signalled} told, of {MANY}");
+    let said = notices.div_ceil(PROMISED / 2) + 2;
+    // One is for the end of all.
+    let more = said + asked + 1;
+    for (counted, each) in [(requests, each), (doorbells, 1)] {
+        let least = MANY * each;
+        assert!(
+            (least..=least + more).contains(&counted),
+            "{what}: {counted}"
+        );
+    }
+    assert!(signalled <= told, "{what}: {signalled}");
+}
+
+/// An operation in 16, and the end of all.
+const FEW: u64 = MANY / 16 + 1;
+
+fn two(name: &str, body: impl FnOnce(&Node, &Link, &Node)) {
+    alone(name, "", &[], || {
+        let (here, there) = (Node::open(), Node::open());
+        let link = here.know(&there);
+        body(&here, &link, &there);
+    });
+}
+
+#[test]
+fn a_put_with_notice_is_two_requests_and_a_doorbell() {
+    two(
+        "counts::a_put_with_notice_is_two_requests_and_a_doorbell",
+        |here, link, there| {
+            // The first one makes a lane.
+            while !here.tell_quickly(link, 8, 0, 1) {}
+            there.await_notice(0, 1);
+            let quick = cost(
+                here,
+                |nth| {
+                    while !here.tell_quickly(link, 8, 0, nth + 1) {
+                        here.transport.progress();
+                    }
+                },
+                |nth| there.await_notice(0, nth + 1),
+            );
+            // The other side's word of its room is one of those whose end is told now and then.
+            let of_room = MANY / (PROMISED / 2) / 32 + 1;
+            check("put_quick", &quick, (2, MANY), 0, FEW + of_room);
+            let flags = Flags::GATHERED | Flags::ORDERED;
+            let gathered = cost(
+                here,
+                |nth| {
+                    here.insist(|| here.tell(link, 8, 64, nth, flags)).unwrap();
+                },
+                |nth| there.await_notice(64, nth),
+            );
+            // It is asked, too, where a notice had to wait for room.
+            let asked = 2 * MANY / GATHERED;
+            check(
+                "put_notify",
+                &gathered,
+                (2, MANY),
+                asked,
+                FEW + of_room + asked,
+            );
+        },
+    );
+}
+
+#[test]
+fn a_put_is_one_and_one() {
+    two("counts::a_put_is_one_and_one", |here, link, there| {
+        let write = |nth: u32, len, flags| {
+            here.word(0).store(nth.into(), Ordering::Relaxed);
+            here.insist(|| here.put(link, 0, 8, len, flags)).unwrap();
+        };
+        let seen = |nth: u32| {
+            until(&here.transport, || {
+                there.word(8).load(Ordering::Acquire) == nth.into()
+            });
+        };
+        let flags = Flags::INLINE | Flags::GATHERED;
+        let gathered = cost(here, |nth| write(nth, 8, flags), seen);
+        check("put, gathered", &gathered, (1, 0), MANY / GATHERED, FEW);
+        // Each end of theirs is told.
+        let one_by_one = cost(
+            here,
+            |nth| write(nth, 4096, Flags::empty()),
+            |_| {
+                assert_eq!(here.settle(), []);
+            },
+        );
+        check("put", &one_by_one, (1, 0), 0, MANY);
+    });
+}
+
+#[test]
+fn a_get_is_one_and_one() {
+    two("counts::a_get_is_one_and_one", |here, link, _| {
+        let get = |_| {
+            here.insist(|| here.get(link, 8, 64, 8)).unwrap();
+        };
+        let gets = cost(here, get, |_| assert_eq!(here.settle(), []));
+        check("get", &gets, (1, 0), 0, MANY);
+    });
+}
+
+#[test]
+fn the_end_of_all_costs_one() {
+    two("counts::the_end_of_all_costs_one", |here, link, there| {
+        while !here.tell_quickly(link, 8, 0, 1) {}
+        assert_eq!(here.settle(), []);
+        for nth in 2..10 {
+            let before = requests();
+            assert!(here.tell_quickly(link, 8, 0, nth));
+            assert_eq!(here.settle(), []);
+            there.await_notice(0, nth);
+            // The other side may tell of its room.
+            assert!(
+                (2..=2 + 2).contains(&(requests() - before)),
+                "{}",
+                requests() - before
+            );
+        }
+        let flags = Flags::INLINE | Flags::GATHERED;
+        for count in [1, 2, 8] {
+            let before = requests();
+            for _ in 0..count {
+                here.put(link, 0, 8, 8, flags).unwrap();
+            }
+            assert_eq!(here.settle(), []);
+            assert!(requests() - before <= count + 1);
+        }
+    });
+}

@@ -1,0 +1,244 @@
+//! A message finds a buffer at the peer, whoever else sends there: no device ever has to send one again for want of one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use unipgas_core::op::{QuickPut, Reply};
+use unipgas_core::transport::{Handler, Transport};
+use unipgas_core::{Deadline, Flags, Outcome, Rights};
+
+use crate::device::count;
+use crate::node::{LEN, Link, Node, remote, until};
+use crate::process::{Wire, alone, with_others};
+
+/// Counts what comes, and answers with it.
+#[derive(Default)]
+struct Echo(AtomicU64);
+
+impl Handler for Echo {
+    fn handle(&self, _: usize, message: &[u8], reply: &mut Vec<u8>) -> Result<(), u32> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        reply.extend_from_slice(message);
+        Ok(())
+    }
+}
+
+/// Notices and messages by turns from a channel of its own, in all sizes.
+fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
+    let channel = node.transport.open_channel().unwrap();
+    let at = 1024 * (thread + 1);
+    let mut left = 0;
+    let mut failed = 0;
+    for nth in 1..=rounds {
+        let value = u64::from(nth).to_ne_bytes();
+        // SAFETY:
+        // - the bytes are taken in the call.
+        let quick = unsafe {
+            let notice = unipgas_core::Notice {
+                slot: remote(to, at),
+                value: nth,
+            };
+            channel.put_quick(&QuickPut {
+                src: value.as_ptr(),
+                len: 8,
+                dst: remote(to, at + 8),
+                notice: Some(notice),
+            })
+        };
+        let message = [nth as u8; 1000];
+        let len = [0, 8, 120, 1000][nth as usize % 4];
+        let mut post = || {
+            let to = remote(to, at);
+            channel.active_message(to, &message[..len], Reply::NONE, Flags::empty(), 1)
+        };
+        while left > 64 || !quick && nth.is_multiple_of(2) && left > 0 {
+            channel.poll(&mut |end| {
+                left -= 1;
+                failed += u32::from(end.result.is_err());
+            });
+            std::thread::yield_now();
+        }
+        loop {
+            match post() {
+                Ok(Outcome::Pending) => left += 1,
+                Ok(Outcome::Complete) => {}
+                Err(unipgas_core::Error::NotNow) => {
+                    channel.poll(&mut |_| left -= 1);
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            break;
+        }
+    }
+    while channel.pending() > 0 || channel.quick_pending() > 0 {
+        channel.poll(&mut |end| failed += u32::from(end.result.is_err()));
+        std::thread::yield_now();
+    }
+    assert_eq!(failed, 0);
+}
+
+const THREADS: usize = 3;
+const ROUNDS: u32 = 1500;
+
+fn other(mut wire: Wire) {
+    let node = Node::open();
+    wire.say(&node.name());
+    let to = node.find(&wire.hear());
+    let all: Vec<usize> = (0..THREADS).collect();
+    std::thread::scope(|scope| {
+        for thread in all {
+            let (node, to) = (&node, &to);
+            scope.spawn(move || storm(node, to, thread, ROUNDS));
+        }
+    });
+    wire.say_number(count("rnr"));
+    // What the first process has to say still comes.
+    until(&node.transport, || {
+        to.peer.life() != unipgas_core::transport::Life::Alive
+    });
+}
+
+fn storm_from_all(name: &str, verbs: &str, others: usize) {
+    let told = with_others(
+        name,
+        verbs,
+        &[],
+        |begun| {
+            let node = Node::open();
+            let echo = Arc::new(Echo::default());
+            node.memory.handle_by(echo.clone()).unwrap();
+            let mut all: Vec<_> = (0..others).map(|_| begun.begin(&[])).collect();
+            let links: Vec<_> = all
+                .iter_mut()
+                .map(|other| {
+                    let link = node.find(&other.wire.hear());
+                    other.wire.say(&node.name());
+                    link
+                })
+                .collect();
+            // This one's own notices go against the storm.
+            for nth in 1..200 {
+                for link in &links {
+                    let post = || node.tell(link, 64, 72, nth, Flags::GATHERED);
+                    node.insist(post).unwrap();
+                }
+            }
+            let expected = (others * THREADS) as u64 * u64::from(ROUNDS);
+            until(&node.transport, || {
+                echo.0.load(Ordering::Relaxed) == expected
+            });
+            for other in &mut all {
+                assert_eq!(other.wire.hear_number(), 0, "of a sender");
+            }
+            assert_eq!(node.settle(), []);
+            assert_eq!(count("rnr"), 0);
+            drop(links);
+            drop(node);
+            all.into_iter().for_each(|other| other.ends());
+        },
+        other,
+    );
+    if let Some(told) = told {
+        assert!(!told.contains("panicked"), "{told}");
+    }
+}
+
+#[test]
+fn in_a_storm_every_message_finds_a_buffer() {
+    storm_from_all("credits::in_a_storm_every_message_finds_a_buffer", "", 3);
+}
+
+#[test]
+fn also_with_devices_that_take_little() {
+    storm_from_all(
+        "credits::also_with_devices_that_take_little",
+        "max_qp_wr=4,max_srq_wr=128",
+        3,
+    );
+}
+
+/// Peers that go in the midst of what they say take no buffers with them.
+#[test]
+fn those_who_go_leave_their_buffers() {
+    let verbs = "max_srq_wr=160";
+    let name = "credits::those_who_go_leave_their_buffers";
+    with_others(
+        name,
+        verbs,
+        &[],
+        |begun| {
+            let node = Node::open();
+            for nth in 0..40 {
+                let mut other = begun.begin(&[]);
+                let _ = other.wire.hear();
+                other.wire.say(&node.name());
+                assert_eq!(other.wire.hear_number(), 200);
+                if nth == 39 {
+                    // The last one may say all that it has to say.
+                    assert_eq!(other.wire.hear_number(), 2000);
+                    assert_eq!(other.wire.hear_number(), 0);
+                } else {
+                    other.kill();
+                }
+            }
+            assert_eq!(count("rnr"), 0);
+        },
+        |mut wire| {
+            let node = Node::open();
+            wire.say(&node.name());
+            let to = node.find(&wire.hear());
+            for nth in 1.. {
+                let post = || node.tell(&to, 8, 16, nth, Flags::GATHERED);
+                node.insist(post).unwrap();
+                if nth == 200 || nth == 2000 {
+                    wire.say_number(nth.into());
+                }
+                if nth == 2000 {
+                    assert_eq!(node.settle(), []);
+                    wire.say_number(count("rnr"));
+                }
+            }
+        },
+    );
+}
+
+/// A place in the network that begins, says something and goes, again and again, in the same process.
+#[test]
+fn those_who_leave_leave_their_buffers() {
+    alone(
+        "credits::those_who_leave_leave_their_buffers",
+        "max_srq_wr=160",
+        &[],
+        || {
+            let node = Node::open();
+            let stops = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                // Somebody serves all the time, as a program does.
+                scope.spawn(|| until(&node.transport, || stops.load(Ordering::Relaxed)));
+                for _ in 0..60 {
+                    let other = Node::open();
+                    let to = other.know(&node);
+                    for nth in 1..100 {
+                        let post = || other.tell(&to, 8, 16, nth, Flags::GATHERED);
+                        other.insist(post).unwrap();
+                    }
+                    // It goes in the midst of it.
+                }
+                stops.store(true, Ordering::Relaxed);
+            });
+            let last = Node::open();
+            let to = last.know(&node);
+            for nth in 1..2000 {
+                let post = || last.tell(&to, 8, 16, nth, Flags::GATHERED);
+                last.insist(post).unwrap();
+            }
+            assert_eq!(last.settle(), []);
+            assert_eq!(count("rnr"), 0);
+            let memory = last.transport.allocate(LEN, Rights::FULL).unwrap();
+            let found = to.peer.import(&memory.key(), Deadline::Never);
+            assert!(found.is_err(), "of another process");
+        },
+    );
+}

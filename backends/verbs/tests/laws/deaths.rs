@@ -1,0 +1,192 @@
+//! Peers that end, in each way: operations with them end, too, and everybody else goes on.
+
+use unipgas_core::transport::{Life, Transport};
+use unipgas_core::{Error, Flags, Outcome};
+
+use crate::node::{Link, Node, until};
+use crate::process::{Others, Wire, with_others};
+
+/// Writes and reads without end, as fast as it goes, until it is refused; gives why, and what became of the rest.
+pub fn until_refused(node: &Node, to: &Link) -> (Error, Vec<Error>) {
+    let mut failed = Vec::new();
+    let mut nth = 0;
+    loop {
+        nth += 1;
+        let posted = match nth % 4 {
+            0 => node.put(to, 0, 4096, 4096, Flags::empty()),
+            1 => node.get(to, 4096, 8192, 4096),
+            2 => node.tell(to, 8, 16, nth, Flags::GATHERED),
+            _ => match node.tell_quickly(to, 8, 24, nth) {
+                true => Ok(Outcome::Pending),
+                false => Err(Error::NotNow),
+            },
+        };
+        let ends = node.ends();
+        failed.extend(ends.into_iter().filter_map(|end| end.result.err()));
+        match posted {
+            Ok(_) => {}
+            Err(Error::NotNow) => std::thread::yield_now(),
+            Err(error) => {
+                let rest = node.settle();
+                failed.extend(rest.into_iter().filter_map(|end| end.result.err()));
+                return (error, failed);
+            }
+        }
+    }
+}
+
+/// The peer is not there any more: all has ended, and nothing begins.
+pub fn is_over(node: &Node, to: &Link, life: Life) {
+    // Looking is what finds out where nothing else tells.
+    until(&node.transport, || to.peer.life() != Life::Alive);
+    assert_eq!(to.peer.life(), life);
+    let (why, failed) = until_refused(node, to);
+    for error in failed.iter().chain([&why]) {
+        assert!(
+            matches!(error, Error::PeerDead | Error::StaleRegion),
+            "{error}"
+        );
+    }
+    assert!(!to.region.is_current());
+    while node.channel.quick_failure().is_some() {}
+    assert_eq!(
+        (node.channel.pending(), node.channel.quick_pending()),
+        (0, 0)
+    );
+}
+
+/// One that can be found, and does what it is told.
+fn other(mut wire: Wire) {
+    let node = Node::open();
+    wire.say(&node.name());
+    let to = node.find(&wire.hear());
+    // The rest is the first one's to decide.
+    match wire.hear().as_slice() {
+        b"drop" => {
+            drop(to);
+            drop(node);
+        }
+        b"leave" => {
+            node.transport.leave();
+            // SAFETY:
+            // - ends the process; nothing of it is needed any more.
+            unsafe { libc::_exit(0) };
+        }
+        b"exit" => {
+            // SAFETY:
+            // - as above.
+            unsafe { libc::_exit(0) };
+        }
+        _ => {
+            until_refused(&node, &to);
+        }
+    }
+}
+
+struct Pair {
+    node: Node,
+    link: Link,
+    other: crate::process::Other,
+}
+
+fn begin(others: &Others) -> Pair {
+    let node = Node::open();
+    let mut other = others.begin(&[]);
+    let link = node.find(&other.wire.hear());
+    other.wire.say(&node.name());
+    node.works(&link);
+    Pair { node, link, other }
+}
+
+fn again(others: &Others, node: &Node) {
+    let mut other = others.begin(&[]);
+    let link = node.find(&other.wire.hear());
+    other.wire.say(&node.name());
+    node.works(&link);
+    other.kill();
+}
+
+#[test]
+fn one_that_is_killed_in_the_midst_of_it() {
+    let name = "deaths::one_that_is_killed_in_the_midst_of_it";
+    with_others(
+        name,
+        "",
+        &[],
+        |others| {
+            for nth in 0..5 {
+                let Pair {
+                    node,
+                    link,
+                    mut other,
+                } = begin(others);
+                other.wire.say(b"stream");
+                let (why, _) = std::thread::scope(|scope| {
+                    let ends = scope.spawn(|| until_refused(&node, &link));
+                    // Some time in the midst of it; when does not matter.
+                    (0..nth * 200).for_each(|_| std::thread::yield_now());
+                    other.kill();
+                    ends.join().unwrap()
+                });
+                assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
+                is_over(&node, &link, Life::Dead);
+                again(others, &node);
+            }
+        },
+        other,
+    );
+}
+
+#[test]
+fn one_that_ends_without_a_word() {
+    let name = "deaths::one_that_ends_without_a_word";
+    with_others(
+        name,
+        "",
+        &[],
+        |others| {
+            let Pair {
+                node,
+                link,
+                mut other,
+            } = begin(others);
+            other.wire.say(b"exit");
+            // Nothing is posted: to look is enough.
+            is_over(&node, &link, Life::Dead);
+            other.ends();
+            again(others, &node);
+        },
+        other,
+    );
+}
+
+fn leaves(name: &str, how: &str) {
+    with_others(
+        name,
+        "",
+        &[],
+        |others| {
+            for _ in 0..20 {
+                let Pair {
+                    node,
+                    link,
+                    mut other,
+                } = begin(others);
+                other.wire.say(how.as_bytes());
+                is_over(&node, &link, Life::Left);
+                other.ends();
+            }
+        },
+        other,
+    );
+}
+
+#[test]
+fn one_that_goes_has_left() {
+    leaves("deaths::one_that_goes_has_left", "drop");
+}
+
+#[test]
+fn one_that_ends_when_it_has_left_has_left() {
+    leaves("deaths::one_that_ends_when_it_has_left_has_left", "leave");
+}

@@ -1,0 +1,211 @@
+//! The port where connections begin is open to everybody on the network.
+
+use std::net::{Shutdown, TcpStream};
+
+use unipgas_core::transport::Transport;
+
+use crate::node::Node;
+use crate::process::{alone, with_others};
+use crate::raw::{Door, is_closed, say, verdict};
+
+const WELCOME: u16 = 0;
+const STRANGER: u16 = 1;
+const OTHER_VERSION: u16 = 2;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A process with a door, and another one that knocks there in the wrong way; then one that does so rightly.
+fn knocks(name: &str, verbs: &str, knock: impl FnOnce(&Door)) {
+    with_others(
+        name,
+        verbs,
+        &[],
+        |begun| {
+            let node = Node::open();
+            let before = descriptors();
+            let mut other = begun.begin(&[]);
+            other.wire.say(&node.name());
+            assert_eq!(other.wire.hear(), b"knocked");
+            let good = Node::open();
+            good.works(&good.know(&node));
+            drop(good);
+            other.wire.say(b"end");
+            assert_eq!(other.wire.hear(), b"gone");
+            node.works(&node.know(&Node::open()));
+            // Those of the other process have been closed, or are at once.
+            crate::node::until(&node.transport, || descriptors() <= before + 8);
+            other.ends();
+        },
+        |mut wire| {
+            raise_descriptors();
+            let name = wire.hear();
+            let door = Door::of(&name[8..]);
+            knock(&door);
+            wire.say(b"knocked");
+            assert_eq!(wire.hear(), b"end");
+            wire.say(b"gone");
+        },
+    );
+}
+
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+}
+
+#[test]
+fn garbage_is_refused() {
+    knocks("desk::garbage_is_refused", "", |door| {
+        for len in [1, 8, 100, 160, 4096, 1 << 20] {
+            let mut socket = door.connect();
+            let garbage: Vec<u8> = (0..len).map(|nth: u32| (nth * 7 + 3) as u8).collect();
+            say(&mut socket, &garbage);
+            let _ = socket.shutdown(Shutdown::Write);
+            assert!(is_closed(&mut socket), "{len}");
+        }
+        // Of another version, and with an address that is none.
+        let right = door.opening(5, 8);
+        for (at, value, said) in [
+            (0, 0, None),
+            (8, 0xff, Some(OTHER_VERSION)),
+            (11, 0xff, Some(OTHER_VERSION)),
+        ] {
+            let mut opening = right.clone();
+            opening[at] = value;
+            let mut socket = door.connect();
+            say(&mut socket, &opening);
+            assert_eq!(verdict(&mut socket), said, "{at}");
+            assert!(is_closed(&mut socket));
+        }
+    });
+}
+
+#[test]
+fn a_stranger_is_refused() {
+    knocks("desk::a_stranger_is_refused", "max_qp=24", |door| {
+        for nth in 0..16 {
+            let mut other = door.opening(5, 8);
+            other[48 + nth] ^= 1;
+            let mut socket = door.connect();
+            say(&mut socket, &other);
+            assert_eq!(verdict(&mut socket), Some(STRANGER));
+            assert!(is_closed(&mut socket));
+        }
+    });
+}
+
+#[test]
+fn who_says_half_keeps_nobody_out() {
+    let mut kept = Vec::new();
+    knocks(
+        "desk::who_says_half_keeps_nobody_out",
+        "max_qp=24",
+        |door| {
+            let opening = door.opening(5, 8);
+            for len in (0..160).step_by(10) {
+                let mut socket = door.connect();
+                say(&mut socket, &opening[..len]);
+                kept.push(socket);
+            }
+            // The last byte comes later.
+            let mut socket = door.connect();
+            for byte in &opening {
+                say(&mut socket, &[*byte]);
+            }
+            assert_eq!(verdict(&mut socket), Some(WELCOME));
+        },
+    );
+}
+
+#[test]
+fn thousands_who_say_nothing_keep_nobody_out() {
+    let mut kept: Vec<TcpStream> = Vec::new();
+    let name = "desk::thousands_who_say_nothing_keep_nobody_out";
+    knocks(name, "", |door| {
+        kept.extend((0..3000).map(|_| door.connect()));
+    });
+}
+
+#[test]
+fn who_goes_after_the_opening_leaves_nothing_behind() {
+    let name = "desk::who_goes_after_the_opening_leaves_nothing_behind";
+    knocks(name, "max_qp=24", |door| {
+        for nth in 1..400 {
+            let mut socket = door.connect();
+            say(&mut socket, &door.opening(nth, 8));
+            if nth % 2 == 0 {
+                let _ = verdict(&mut socket);
+            }
+            if nth % 4 == 0 {
+                say(&mut socket, b"R");
+            }
+        }
+        // All of them have been heard, as this one is.
+        loop {
+            let mut socket = door.connect();
+            say(&mut socket, &door.opening(1, 8));
+            if verdict(&mut socket) == Some(WELCOME) {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn who_promises_too_much_does_no_harm() {
+    let mut kept: Vec<TcpStream> = Vec::new();
+    let name = "desk::who_promises_too_much_does_no_harm";
+    knocks(name, "", |door| {
+        for credits in [0, u32::MAX] {
+            let mut socket = door.connect();
+            say(&mut socket, &door.opening(9, credits));
+            assert_eq!(verdict(&mut socket), Some(WELCOME));
+            // It has nothing more to say than that.
+            say(&mut socket, b"R");
+            say(&mut socket, &[b'R'; 4096]);
+            kept.push(socket);
+        }
+    });
+}
+
+/// What answers at the door of a process that is no more, or never was.
+#[test]
+fn what_answers_nonsense_is_not_a_peer() {
+    alone("desk::what_answers_nonsense_is_not_a_peer", "", &[], || {
+        let node = Node::open();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let own = node.transport.address();
+        let served = std::thread::spawn(move || {
+            for nth in 0..3 {
+                let (mut socket, _) = listener.accept().unwrap();
+                match nth {
+                    0 => {}
+                    1 => say(&mut socket, &[7; 100]),
+                    _ => say(&mut socket, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+                }
+                let _ = socket.shutdown(Shutdown::Write);
+                assert!(nth == 0 || !is_closed(&mut socket));
+            }
+        });
+        for nth in 0..3 {
+            let door = Door {
+                at,
+                secret: [nth; 16],
+                ..Door::of(&own)
+            };
+            let found = node.transport.connect(&door.address()).map(drop);
+            println!("{found:?}");
+            assert!(found.is_err());
+        }
+        served.join().unwrap();
+        node.works(&node.know(&Node::open()));
+    });
+}

@@ -1,0 +1,90 @@
+//! The device of software: loaded before anybody looks for libibverbs, made to fail, and asked what it was asked for.
+
+use std::ffi::{CString, c_char, c_int};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+struct Fake {
+    inject: unsafe extern "C" fn(*const c_char) -> c_int,
+    count: unsafe extern "C" fn(*const c_char) -> u64,
+}
+
+/// Cargo builds it beside what depends on it.
+fn path() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("libfake_verbs.so"))
+        .find(|file| file.exists());
+    found.expect("cargo has built libfake_verbs.so beside the tests")
+}
+
+fn fake() -> &'static Fake {
+    static FAKE: OnceLock<Fake> = OnceLock::new();
+    FAKE.get_or_init(|| {
+        let path = CString::new(path().into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY:
+        // - the library's constructors need nothing; it is never unloaded, and has these functions of these types.
+        unsafe {
+            let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
+            assert!(!library.is_null(), "{path:?} cannot be loaded");
+            let find = |name: &std::ffi::CStr| {
+                let found = libc::dlsym(library, name.as_ptr());
+                assert!(!found.is_null(), "{name:?}");
+                found
+            };
+            Fake {
+                inject: std::mem::transmute::<
+                    *mut libc::c_void,
+                    unsafe extern "C" fn(*const c_char) -> c_int,
+                >(find(c"fake_verbs_inject")),
+                count: std::mem::transmute::<
+                    *mut libc::c_void,
+                    unsafe extern "C" fn(*const c_char) -> u64,
+                >(find(c"fake_verbs_count")),
+            }
+        }
+    })
+}
+
+/// From now on libibverbs is this one.
+pub fn load() {
+    fake();
+}
+
+/// Something happens to the devices of this process.
+pub fn inject(what: &str) {
+    let text = CString::new(what).unwrap();
+    // SAFETY:
+    // - a C string.
+    let unknown = unsafe { (fake().inject)(text.as_ptr()) };
+    assert_eq!(unknown, 0, "{what}");
+}
+
+/// How often something has been done in this process.
+pub fn count(what: &str) -> u64 {
+    let text = CString::new(what).unwrap();
+    // SAFETY:
+    // - a C string.
+    let count = unsafe { (fake().count)(text.as_ptr()) };
+    assert_ne!(count, u64::MAX, "{what}");
+    count
+}
+
+/// Work requests of all kinds that write, read or send.
+pub fn requests() -> u64 {
+    [
+        "write",
+        "write_imm",
+        "send",
+        "send_imm",
+        "read",
+        "cmp_swap",
+        "fetch_add",
+    ]
+    .iter()
+    .map(|kind| count(&format!("wr.{kind}")))
+    .sum()
+}

@@ -1,0 +1,185 @@
+//! Devices, ports and cables that fail under a process.
+
+use unipgas_core::Error;
+use unipgas_core::transport::{Life, Transport};
+
+use crate::deaths::{is_over, until_refused};
+use crate::device::inject;
+use crate::node::{Node, open, until};
+use crate::process::{Wire, alone, with_others};
+
+/// What is expected of a line that the user reads.
+fn lines(told: &str, what: &str) -> usize {
+    let all = told.lines();
+    all.filter(|line| line.starts_with("unipgas: verbs: ") && line.contains(what))
+        .count()
+}
+
+/// Something happens to this process's device in the midst of what it does with another process; both sides learn of it. Afterwards `then`.
+fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
+    with_others(
+        name,
+        verbs,
+        &[],
+        |others| {
+            let node = Node::open();
+            let mut other = others.begin(&[]);
+            let link = node.find(&other.wire.hear());
+            other.wire.say(&node.name());
+            node.works(&link);
+            assert_eq!(other.wire.hear(), b"begins");
+            let (why, _) = std::thread::scope(|scope| {
+                let ends = scope.spawn(|| until_refused(&node, &link));
+                (0..500).for_each(|_| std::thread::yield_now());
+                inject(what);
+                ends.join().unwrap()
+            });
+            assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
+            // Nothing that comes from there touches anything from now on.
+            let before: Vec<u64> = (0..64)
+                .map(|nth| node.word(nth * 8).load(std::sync::atomic::Ordering::SeqCst))
+                .collect();
+            assert_eq!(other.wire.hear(), b"over");
+            let after: Vec<u64> = (0..64)
+                .map(|nth| node.word(nth * 8).load(std::sync::atomic::Ordering::SeqCst))
+                .collect();
+            assert_eq!(before, after);
+            is_over(&node, &link, Life::Dead);
+            drop(link);
+            then(node);
+            other.wire.say(b"end");
+            other.ends();
+        },
+        |mut wire: Wire| {
+            let node = Node::open();
+            wire.say(&node.name());
+            let to = node.find(&wire.hear());
+            node.works(&to);
+            wire.say(b"begins");
+            let (why, _) = until_refused(&node, &to);
+            assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
+            is_over(&node, &to, Life::Dead);
+            wire.say(b"over");
+            // It can be used still.
+            node.works(&node.know(&Node::open()));
+            assert_eq!(wire.hear(), b"end");
+        },
+    )
+}
+
+#[test]
+fn a_cable_is_pulled() {
+    cut("failures::a_cable_is_pulled", "", "silence", |node| {
+        // The process is there, its device too; nothing answers.
+        let other = open();
+        let found = node.transport.connect(&other.address());
+        if let Ok(peer) = found {
+            until(&node.transport, || peer.life() != Life::Alive);
+        }
+    });
+}
+
+#[test]
+fn a_port_goes_down() {
+    let name = "failures::a_port_goes_down";
+    let told = cut(name, "", "port_down", |node| {
+        inject("port_up");
+        node.works(&node.know(&Node::open()));
+    });
+    if let Some(told) = told {
+        assert_eq!(lines(&told, "fake0 port 1"), 2, "{told}");
+    }
+}
+
+#[test]
+fn a_device_dies() {
+    let name = "failures::a_device_dies";
+    let told = cut(name, "", "device_fatal", |node| {
+        // It says so, and goes on saying so.
+        let other = node.transport.address();
+        for _ in 0..3 {
+            let error = node.transport.connect(&other).map(drop).unwrap_err();
+            assert!(error.to_string().contains("fake0"), "{error}");
+        }
+        let refused = node.transport.allocate(4096, unipgas_core::Rights::FULL);
+        println!("{:?}", refused.map(drop));
+    });
+    if let Some(told) = told {
+        assert_eq!(lines(&told, "has failed"), 1, "{told}");
+    }
+}
+
+#[test]
+fn a_queue_pair_dies() {
+    let name = "failures::a_queue_pair_dies";
+    alone(name, "", &[], || {
+        let (node, other) = (Node::open(), Node::open());
+        let link = node.know(&other);
+        node.works(&link);
+        // The first one is of either.
+        inject("qp_fatal");
+        until_refused(&node, &link);
+        is_over(&node, &link, Life::Dead);
+        drop(link);
+        let link = node.know(&other);
+        node.works(&link);
+        let back = other.know(&node);
+        other.works(&back);
+    });
+}
+
+/// What the subnet manager or the administrator changes is told, and harms nobody whose packets pass.
+#[test]
+fn addresses_change() {
+    for (name, verbs, what) in [(
+        "failures::addresses_change",
+        "link=eth,gids=4,ports=2",
+        "gid_change=2",
+    )] {
+        let told = alone(name, verbs, &[], || {
+            let (node, other) = (Node::open(), Node::open());
+            let link = node.know(&other);
+            node.works(&link);
+            inject(what);
+            inject("port_down=2");
+            inject("lid_change=2");
+            for _ in 0..100 {
+                node.works(&link);
+            }
+            other.works(&other.know(&node));
+            // A peer that uses the port would see it by name.
+            inject("port_up=2");
+        });
+        if let Some(told) = told {
+            // Of a port that nobody uses nothing is told.
+            assert_eq!(lines(&told, "port"), 0, "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_its_own_port_is_told_once() {
+    let name = "failures::a_change_of_its_own_port_is_told_once";
+    let told = alone(name, "", &[], || {
+        let node = Node::open();
+        for what in ["port_down", "port_up", "lid_change", "gid_change"] {
+            inject(what);
+        }
+        // Events are taken by turns: a connection needs some.
+        let other = Node::open();
+        let _ = node.transport.connect_within(
+            &other.transport.address(),
+            unipgas_core::Deadline::after(std::time::Duration::from_secs(2)),
+        );
+    });
+    if let Some(told) = told {
+        for what in [
+            "port error",
+            "port active",
+            "LID change",
+            "GID table change",
+        ] {
+            assert_eq!(lines(&told, what), 1, "{what}: {told}");
+        }
+    }
+}

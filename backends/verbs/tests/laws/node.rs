@@ -1,0 +1,231 @@
+//! A place in the network with a channel and memory, and another one as seen from there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use unipgas_core::op::{Completion, Notice, QuickPut};
+use unipgas_core::region::Memory;
+use unipgas_core::registry::Opening;
+use unipgas_core::transport::{Channel, Life, Peer, Transport};
+use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
+use unipgas_verbs::Verbs;
+
+/// Bytes of a node's memory.
+pub const LEN: usize = 1 << 16;
+
+pub struct Node {
+    pub channel: Box<dyn Channel>,
+    pub memory: Box<dyn Memory>,
+    pub transport: Verbs,
+}
+
+/// Another process, and its memory.
+pub struct Link {
+    pub peer: Arc<dyn Peer>,
+    pub region: RemoteRegion,
+}
+
+pub fn open() -> Verbs {
+    Verbs::from_env(&Opening::on_one_host(2)).unwrap()
+}
+
+impl Node {
+    pub fn open() -> Node {
+        let transport = open();
+        Node {
+            channel: transport.open_channel().unwrap(),
+            memory: transport.allocate(LEN, Rights::FULL).unwrap(),
+            transport,
+        }
+    }
+
+    /// How another process finds it and its memory.
+    pub fn name(&self) -> Vec<u8> {
+        let mut name = self.memory.key();
+        name.extend(self.transport.address());
+        name
+    }
+
+    /// The one with this name. Errors: those of the contract.
+    pub fn try_find(&self, name: &[u8]) -> Result<Link> {
+        let (key, address) = name.split_at(8);
+        let peer = self.transport.connect(address)?;
+        let region = peer.import(key, Deadline::Never)?;
+        Ok(Link { peer, region })
+    }
+
+    pub fn find(&self, name: &[u8]) -> Link {
+        self.try_find(name).unwrap()
+    }
+
+    pub fn know(&self, other: &Node) -> Link {
+        self.find(&other.name())
+    }
+
+    /// A place in its memory, for operations of its own.
+    pub fn local(&self, offset: usize) -> Local {
+        Local {
+            ptr: self.memory.base().wrapping_add(offset),
+            desc: self.memory.desc(),
+        }
+    }
+
+    /// A word of its memory, of 8 bytes.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset + 8 <= LEN && offset.is_multiple_of(8));
+        // SAFETY:
+        // - within the memory, aligned, and only ever used by atomics and by the device.
+        unsafe { AtomicU64::from_ptr(self.memory.base().wrapping_add(offset).cast()) }
+    }
+
+    /// A word of a notice.
+    pub fn notice(&self, offset: usize) -> u32 {
+        assert!(offset + 4 <= LEN && offset.is_multiple_of(4));
+        // SAFETY:
+        // - as for `word`.
+        let word = unsafe { AtomicU32::from_ptr(self.memory.base().wrapping_add(offset).cast()) };
+        word.load(Ordering::Acquire)
+    }
+
+    /// Waits for a notice, or for more.
+    pub fn await_notice(&self, offset: usize, value: u32) {
+        until(&self.transport, || self.notice(offset) >= value);
+    }
+
+    /// Takes what has ended.
+    pub fn ends(&self) -> Vec<Completion> {
+        let mut ends = Vec::new();
+        self.channel.poll(&mut |end| ends.push(end));
+        ends
+    }
+
+    /// Waits until all that was posted has ended; gives what has failed.
+    pub fn settle(&self) -> Vec<Completion> {
+        let mut failed = Vec::new();
+        while self.channel.pending() > 0 || self.channel.quick_pending() > 0 {
+            self.channel.poll(&mut |end| {
+                if end.result.is_err() {
+                    failed.push(end);
+                }
+            });
+            std::thread::yield_now();
+        }
+        failed
+    }
+
+    /// Writes from its own memory to the other's.
+    pub fn put(
+        &self,
+        to: &Link,
+        from: usize,
+        at: usize,
+        len: usize,
+        flags: Flags,
+    ) -> Result<Outcome> {
+        assert!(from + len <= LEN);
+        // SAFETY:
+        // - within the memory, which stays until all has ended.
+        unsafe {
+            self.channel
+                .put(self.local(from), remote(to, at), len, flags, 1)
+        }
+    }
+
+    /// Reads the other's memory into its own.
+    pub fn get(&self, from: &Link, at: usize, into: usize, len: usize) -> Result<Outcome> {
+        assert!(into + len <= LEN);
+        // SAFETY:
+        // - as for `put`.
+        unsafe {
+            let (into, from) = (self.local(into), remote(from, at));
+            self.channel.get(into, from, len, Flags::empty(), 1)
+        }
+    }
+
+    /// Writes 8 bytes and a notice.
+    pub fn tell(
+        &self,
+        to: &Link,
+        at: usize,
+        slot: usize,
+        value: u32,
+        flags: Flags,
+    ) -> Result<Outcome> {
+        let bytes = u64::from(value).to_ne_bytes();
+        let src = Local {
+            ptr: bytes.as_ptr().cast_mut(),
+            desc: 0,
+        };
+        let notice = Notice {
+            slot: remote(to, slot),
+            value,
+        };
+        let flags = flags | Flags::INLINE;
+        // SAFETY:
+        // - the bytes are taken in the call.
+        unsafe {
+            self.channel
+                .put_notify(src, remote(to, at), 8, notice, flags, 7)
+        }
+    }
+
+    /// As [`tell`](Node::tell), with the least that is needed. False: it cannot go now.
+    pub fn tell_quickly(&self, to: &Link, at: usize, slot: usize, value: u32) -> bool {
+        let bytes = u64::from(value).to_ne_bytes();
+        let notice = Notice {
+            slot: remote(to, slot),
+            value,
+        };
+        // SAFETY:
+        // - the bytes are there.
+        unsafe {
+            self.channel.put_quick(&QuickPut {
+                src: bytes.as_ptr(),
+                len: 8,
+                dst: remote(to, at),
+                notice: Some(notice),
+            })
+        }
+    }
+
+    /// The operation, again and again while there is no room for it; what it gives then.
+    pub fn insist(&self, mut post: impl FnMut() -> Result<Outcome>) -> Result<Outcome> {
+        loop {
+            match post() {
+                Err(unipgas_core::Error::NotNow) => {
+                    self.ends();
+                    std::thread::yield_now();
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// A put comes through, and a get brings it back; where nothing else writes.
+    pub fn works(&self, with: &Link) {
+        let (from, at, back) = (0x8000, 0x8008, 0x8010);
+        let next = self.word(from).load(Ordering::Relaxed) + 1;
+        self.word(from).store(next, Ordering::Relaxed);
+        self.put(with, from, at, 8, Flags::empty()).unwrap();
+        assert_eq!(self.settle(), []);
+        self.get(with, at, back, 8).unwrap();
+        assert_eq!(self.settle(), []);
+        assert_eq!(self.word(back).load(Ordering::Relaxed), next);
+        assert_eq!(with.peer.life(), Life::Alive);
+    }
+}
+
+pub fn remote(link: &Link, offset: usize) -> Remote<'_> {
+    Remote {
+        region: &link.region,
+        offset,
+    }
+}
+
+/// Waits, and moves the network on.
+pub fn until(transport: &Verbs, mut done: impl FnMut() -> bool) {
+    while !done() {
+        transport.progress();
+        std::thread::yield_now();
+    }
+}

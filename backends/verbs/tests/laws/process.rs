@@ -1,0 +1,171 @@
+//! Tests run in processes of their own, as the library is told once for each what its device is like.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::device;
+
+const ROLE: &str = "VERBS_TEST_ROLE";
+const STREAM: &str = "VERBS_TEST_STREAM";
+
+/// The test `name` again, by its path, in another process.
+fn again(name: &str, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, role);
+    command
+}
+
+fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// A fabric that no other test is on, and what the devices are like.
+fn fabric(verbs: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let next = NEXT.fetch_add(1, Relaxed);
+    format!("fabric=verbs-{}-{next},{verbs}", std::process::id())
+}
+
+/// Runs `body` in a process of its own, with such devices and such an environment. Gives what it has written on its standard error; in that process nothing.
+pub fn alone(
+    name: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<String> {
+    if role().is_some_and(|role| role == "alone") {
+        device::load();
+        body();
+        return None;
+    }
+    let output = again(name, "alone")
+        .env("FAKE_VERBS", fabric(verbs))
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{said}\n{told}",
+        output.status
+    );
+    print!("{said}");
+    Some(told)
+}
+
+/// As [`alone`]; `second` runs in processes that the first one [begins](Others::begin).
+pub fn with_others(
+    name: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    first: impl FnOnce(&Others),
+    second: impl FnOnce(Wire),
+) -> Option<String> {
+    if role().is_some_and(|role| role == "second") {
+        device::load();
+        let stream: i32 = std::env::var(STREAM).unwrap().parse().unwrap();
+        // SAFETY:
+        // - this end of the stream was opened for this process, and nobody else takes it.
+        let stream = unsafe { OwnedFd::from_raw_fd(stream) };
+        second(Wire(stream.into()));
+        return None;
+    }
+    let others = Others { name: name.into() };
+    alone(name, verbs, environment, || first(&others))
+}
+
+/// Begins processes.
+pub struct Others {
+    name: String,
+}
+
+impl Others {
+    /// Another one, with this environment besides.
+    pub fn begin(&self, environment: &[(&str, &str)]) -> Other {
+        let (here, there) = UnixStream::pair().unwrap();
+        rustix::io::fcntl_setfd(&there, rustix::io::FdFlags::empty()).unwrap();
+        let child = again(&self.name, "second")
+            .env(STREAM, there.as_raw_fd().to_string())
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Other {
+            child,
+            wire: Wire(here),
+        }
+    }
+}
+
+/// Another process, which ends with this.
+pub struct Other {
+    child: Child,
+    pub wire: Wire,
+}
+
+impl Other {
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY:
+        // - a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// It ends in the middle of whatever it does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// It ends by itself, and well.
+    pub fn ends(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes between processes.
+pub struct Wire(UnixStream);
+
+impl Wire {
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.0
+            .write_all(&(bytes.len() as u32).to_ne_bytes())
+            .unwrap();
+        self.0.write_all(bytes).unwrap();
+    }
+
+    pub fn hear(&mut self) -> Vec<u8> {
+        self.try_hear().expect("the other process is there")
+    }
+
+    /// `None`: the other process has ended.
+    pub fn try_hear(&mut self) -> Option<Vec<u8>> {
+        let mut len = [0; 4];
+        self.0.read_exact(&mut len).ok()?;
+        let mut bytes = vec![0; u32::from_ne_bytes(len) as usize];
+        self.0.read_exact(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    pub fn say_number(&mut self, number: u64) {
+        self.say(&number.to_ne_bytes());
+    }
+
+    pub fn hear_number(&mut self) -> u64 {
+        u64::from_ne_bytes(self.hear().try_into().unwrap())
+    }
+}
