@@ -688,6 +688,14 @@ impl Net {
             self.progress(true);
             std::thread::yield_now();
         }
+        // Others may keep this for a while; they get no buffers.
+        self.dead.store(true, Ordering::Release);
+        let closing = std::mem::take(&mut *self.closing.lock());
+        for one in self.all().iter().chain(&closing) {
+            one.fail();
+            self.remove(one);
+        }
+        self.reader.lock().receives.give_back();
     }
 }
 

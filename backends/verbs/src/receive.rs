@@ -104,7 +104,15 @@ impl Receives {
 
     /// So many less.
     pub fn fewer(&mut self, count: u32) {
-        self.wanted -= count;
+        self.wanted = self.wanted.saturating_sub(count);
+    }
+
+    /// All buffers go: no queue pair works any more that could write there.
+    pub fn give_back(&mut self) {
+        let device = self.shared.device.clone();
+        self.pool = Pool::new(&device, TOGETHER, true);
+        self.free.clear();
+        (self.posted, self.wanted, self.depth) = (0, 0, 0);
     }
 
     /// A message has come into this buffer.
@@ -119,8 +127,11 @@ impl Receives {
 
     /// The queue has given it back, and it has been read.
     pub fn is_read(&mut self, number: u64) {
-        self.posted -= 1;
-        self.free.push(number as u32);
+        // Nothing comes back where all have gone.
+        if self.posted > 0 {
+            self.posted -= 1;
+            self.free.push(number as u32);
+        }
     }
 
     /// Posts as many as are wanted.

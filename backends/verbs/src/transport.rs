@@ -25,6 +25,7 @@ use crate::region;
 
 /// Nobody waits longer for peers who take nothing.
 const FAREWELL: Duration = Duration::from_secs(1);
+
 /// A turn takes less.
 const TURN: Duration = Duration::from_millis(100);
 

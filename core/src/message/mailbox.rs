@@ -60,7 +60,6 @@ pub trait Peers: Send + Sync {
 pub struct Mailbox {
     pub(super) shape: Shape,
     pub(super) window: Arc<Window>,
-    pub(super) endpoint: Endpoint,
     pub(super) precedence: Precedence,
     pub(super) peers: Arc<dyn Peers>,
     pub(super) outgoing: Box<[Option<Box<Outgoing>>]>,
@@ -84,6 +83,8 @@ pub struct Mailbox {
     pub(super) staging: Option<Staging>,
     /// Where receives are that it shares with others.
     pub(super) share: Option<pool::Share>,
+    /// Goes last: what is registered goes before its network.
+    pub(super) endpoint: Endpoint,
 }
 
 /// What a peer has not been told yet: how many of its lines it has been told to be taken, and how much data has been taken since.

@@ -31,10 +31,10 @@ pub enum Needs<'a> {
 
 /// One rank's messages. All calls may come from any thread.
 pub struct Messenger {
-    world: Arc<World>,
-    mailbox: Biased<Mailbox>,
     /// Of the mailbox: looking for news needs no lock.
     window: Arc<Window>,
+    mailbox: Biased<Mailbox>,
+    world: Arc<World>,
 }
 
 /// The ranks of a world publish their mailboxes under one name.
