@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::region::Memory;
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Rights};
 
