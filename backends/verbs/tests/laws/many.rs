@@ -193,6 +193,51 @@ fn more_connections_than_descriptors() {
     );
 }
 
+/// Who comes while there is no descriptor at all waits, and is let in when there is one.
+#[test]
+fn who_comes_while_there_is_no_descriptor_waits() {
+    let name = "many::who_comes_while_there_is_no_descriptor_waits";
+    with_others(
+        name,
+        "",
+        &[],
+        |others| {
+            limit_descriptors(Some(FEW));
+            let node = Node::open();
+            let mut other = others.begin(&[]);
+            let mut taken = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                taken.push(file);
+            }
+            other.wire.say(&node.name());
+            assert_eq!(other.wire.hear(), b"knocks");
+            // It has come by now, or will: both are right.
+            (0..2000).for_each(|_| {
+                node.transport.progress();
+                std::thread::yield_now();
+            });
+            // Nor can this one begin anything, and it says why.
+            let door = Door {
+                secret: [1; 16],
+                ..Door::of(&node.transport.address())
+            };
+            let error = node.transport.connect(&door.address()).map(drop);
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("open files"), "{text}");
+            drop(taken);
+            assert_eq!(other.wire.hear(), b"works");
+            other.ends();
+        },
+        |mut wire| {
+            let node = Node::open();
+            let name = wire.hear();
+            wire.say(b"knocks");
+            node.works(&node.find(&name));
+            wire.say(b"works");
+        },
+    );
+}
+
 fn is_late(mut wire: Wire, name: &[u8]) {
     let node = Node::open();
     let to = node.find(name);
