@@ -65,7 +65,7 @@ pub const VARIABLES: [Variable; 31] = [
     ),
     variable(
         "UNIPGAS_VERBS_DEVICE",
-        "the RDMA device that verbs uses, or device:port, as ibv_devices lists them (the first one with an active port)",
+        "the RDMA device that verbs uses, or device:port, as ibv_devices lists them (one near the process with an active port)",
     ),
     variable(
         "UNIPGAS_VERBS_GID",

@@ -3,7 +3,9 @@
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use unipgas_core::{Error, Result, variables};
+use rustix::thread::sched_getaffinity;
+use unipgas_core::rendezvous::JobName;
+use unipgas_core::{Error, Result, descriptor, numa, variables};
 use unipgas_verbs_sys::*;
 
 use crate::device::Context;
@@ -76,10 +78,13 @@ impl Port {
     }
 }
 
-/// The place of the device `name`, of all that there are, and its port. Errors: [`Error::Unreachable`]: why there is none.
+/// The device that fits best of all that there are, and its port. Errors: [`Error::Unreachable`]: why there is none.
 pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
     let mut reasons = Vec::new();
+    let mut names = Vec::new();
+    let mut usable = Vec::new();
     for context in Context::open_all()? {
+        names.push(context.name.clone());
         if wish
             .device
             .as_ref()
@@ -88,19 +93,69 @@ pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
             continue;
         }
         match find_port(&context, wish) {
-            Ok(port) => return Ok((context, port)),
+            Ok(port) => usable.push((context, port)),
             Err(why) => reasons.push(format!("{}: {why}", context.name)),
         }
     }
+    if let Some(best) = best(&fits(&usable), rank_of_job()) {
+        return Ok(usable.swap_remove(best));
+    }
     Err(Error::Unreachable(
-        match (&wish.device, reasons.is_empty()) {
-            (Some(name), true) => {
-                format!("there is no RDMA device {name} (ibv_devices lists them)")
-            }
-            (None, true) => "there is no RDMA device (ibv_devices lists them)".into(),
+        match (&wish.device, names.is_empty(), reasons.is_empty()) {
+            (_, true, _) => "there is no RDMA device (ibv_devices lists them)".into(),
+            (Some(name), _, true) => format!(
+                "there is no RDMA device {name}, but {} (UNIPGAS_VERBS_DEVICE)",
+                names.join(", ")
+            ),
             _ => reasons.join("; "),
         },
     ))
+}
+
+/// How near a device is to where this process may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Near {
+    /// On a node that has processors of this process's.
+    Here,
+    /// The kernel does not say.
+    Unknown,
+    /// On another node.
+    There,
+}
+
+/// What is looked at first, as all processes have to use the same kind of link: whether it is Ethernet, and not InfiniBand.
+type Fit = (bool, Near);
+
+/// Which one of several devices is to be used: one of the nearest, and of those the processes of a host take different ones.
+fn best(all: &[Fit], rank: u32) -> Option<usize> {
+    let nearest = all.iter().min()?;
+    let nearest: Vec<usize> = (0..all.len()).filter(|nth| all[*nth] == *nearest).collect();
+    Some(nearest[rank as usize % nearest.len()])
+}
+
+fn rank_of_job() -> u32 {
+    let job = JobName::from_env().ok();
+    job.and_then(|job| job.rank()).unwrap_or(0)
+}
+
+fn fits(all: &[(Context, Port)]) -> Vec<Fit> {
+    let allowed = sched_getaffinity(None).ok();
+    let of = |(context, _): &(Context, Port)| {
+        let file = format!("/sys/class/infiniband/{}/device/numa_node", context.name);
+        let text = descriptor::read_text(file).ok()?;
+        let processors = numa::processors(text.trim().parse().ok()?).ok()?;
+        let is_here = |processor: &u32| {
+            allowed
+                .as_ref()
+                .is_some_and(|all| all.is_set(*processor as usize))
+        };
+        Some(match processors.iter().any(is_here) {
+            true => Near::Here,
+            false => Near::There,
+        })
+    };
+    let fit = |one: &(Context, Port)| (one.1.ethernet, of(one).unwrap_or(Near::Unknown));
+    all.iter().map(fit).collect()
 }
 
 fn find_port(context: &Context, wish: &Wish) -> Result<Port, String> {
@@ -197,6 +252,24 @@ mod tests {
             gid_type,
             ndev_ifindex: 0,
         }
+    }
+
+    #[test]
+    fn the_nearest_devices_are_shared_out() {
+        use Near::{Here, There, Unknown};
+        let shares = |all: &[Near]| {
+            let all: Vec<Fit> = all.iter().map(|near| (true, *near)).collect();
+            [0, 1, 2, 3, 4].map(|rank| best(&all, rank).unwrap())
+        };
+        assert_eq!(best(&[], 3), None);
+        assert_eq!(shares(&[There]), [0; 5]);
+        assert_eq!(shares(&[There, Here]), [1; 5]);
+        assert_eq!(shares(&[Here, There, Here]), [0, 2, 0, 2, 0]);
+        assert_eq!(shares(&[There, Unknown, There]), [1; 5]);
+        assert_eq!(shares(&[Unknown; 3]), [0, 1, 2, 0, 1]);
+        assert_eq!(shares(&[There; 2]), [0, 1, 0, 1, 0]);
+        let mixed = [(true, Here), (false, There), (true, Here), (false, There)];
+        assert_eq!([0, 1].map(|rank| best(&mixed, rank)), [Some(1), Some(3)]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
         };
         let message = [nth as u8; 1000];
         let len = [0, 8, 120, 1000][nth as usize % 4];
-        let mut post = || {
+        let post = || {
             let to = remote(to, at);
             channel.active_message(to, &message[..len], Reply::NONE, Flags::empty(), 1)
         };

@@ -4,6 +4,7 @@ use std::net::{Shutdown, TcpStream};
 
 use unipgas_core::transport::Transport;
 
+use crate::many::limit_descriptors;
 use crate::node::Node;
 use crate::process::{alone, with_others};
 use crate::raw::{Door, is_closed, say, verdict};
@@ -39,7 +40,7 @@ fn knocks(name: &str, verbs: &str, knock: impl FnOnce(&Door)) {
             other.ends();
         },
         |mut wire| {
-            raise_descriptors();
+            limit_descriptors(None);
             let name = wire.hear();
             let door = Door::of(&name[8..]);
             knock(&door);
@@ -48,16 +49,6 @@ fn knocks(name: &str, verbs: &str, knock: impl FnOnce(&Door)) {
             wire.say(b"gone");
         },
     );
-}
-
-fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    setrlimit(Resource::Nofile, raised).unwrap();
 }
 
 #[test]

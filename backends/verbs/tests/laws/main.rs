@@ -1,5 +1,6 @@
 //! The backend over devices of software, which count what they are asked for and fail on demand.
 
+mod choice;
 mod counts;
 mod credits;
 mod deaths;
@@ -7,7 +8,9 @@ mod desk;
 mod device;
 mod failures;
 mod forks;
+mod many;
 mod node;
 mod process;
 mod raw;
 mod refusals;
+mod releases;

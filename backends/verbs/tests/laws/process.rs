@@ -1,5 +1,6 @@
 //! Tests run in processes of their own, as the library is told once for each what its device is like.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::device;
 
 const ROLE: &str = "VERBS_TEST_ROLE";
+const CALL: &str = "VERBS_TEST_CALL";
 const STREAM: &str = "VERBS_TEST_STREAM";
 
 /// The test `name` again, by its path, in another process.
@@ -19,8 +21,21 @@ fn again(name: &str, role: &str) -> Command {
     command
 }
 
-fn role() -> Option<String> {
-    std::env::var(ROLE).ok()
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A test may call for several processes: which one this is of those of the test.
+fn next_call() -> String {
+    CALLS.set(CALLS.get() + 1);
+    CALLS.get().to_string()
+}
+
+/// What this process is for; `None`: it is the one that was started first.
+fn role(call: &str) -> Option<String> {
+    let role = std::env::var(ROLE).ok()?;
+    let is_this = std::env::var(CALL).is_ok_and(|this| this == *call);
+    Some(if is_this { role } else { String::new() })
 }
 
 /// A fabric that no other test is on, and what the devices are like.
@@ -37,12 +52,25 @@ pub fn alone(
     environment: &[(&str, &str)],
     body: impl FnOnce(),
 ) -> Option<String> {
-    if role().is_some_and(|role| role == "alone") {
-        device::load();
-        body();
+    alone_as(&next_call(), name, verbs, environment, body)
+}
+
+fn alone_as(
+    call: &str,
+    name: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<String> {
+    if let Some(role) = role(call) {
+        if role == "alone" {
+            device::load();
+            body();
+        }
         return None;
     }
     let output = again(name, "alone")
+        .env(CALL, call)
         .env("FAKE_VERBS", fabric(verbs))
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
@@ -67,7 +95,8 @@ pub fn with_others(
     first: impl FnOnce(&Others),
     second: impl FnOnce(Wire),
 ) -> Option<String> {
-    if role().is_some_and(|role| role == "second") {
+    let call = next_call();
+    if role(&call).is_some_and(|role| role == "second") {
         device::load();
         let stream: i32 = std::env::var(STREAM).unwrap().parse().unwrap();
         // SAFETY:
@@ -77,7 +106,7 @@ pub fn with_others(
         return None;
     }
     let others = Others { name: name.into() };
-    alone(name, verbs, environment, || first(&others))
+    alone_as(&call, name, verbs, environment, || first(&others))
 }
 
 /// Begins processes.

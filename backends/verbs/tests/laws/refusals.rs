@@ -1,7 +1,6 @@
 //! The device refuses something: who asks is told what helps, nothing is kept, and later all works.
 
 use unipgas_core::op::Reply;
-use unipgas_core::region::Memory;
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Error, Flags, Rights};
 

@@ -1,0 +1,214 @@
+//! Which device is used, and what is said where none can be.
+
+use unipgas_core::registry::Opening;
+use unipgas_core::transport::Transport;
+use unipgas_core::{Deadline, Error, Rights};
+use unipgas_verbs::{Verbs, probe};
+
+use crate::device::inject;
+use crate::node::{Node, until};
+use crate::process::{alone, with_others};
+
+const DEVICE: &str = "UNIPGAS_VERBS_DEVICE";
+const GID: &str = "UNIPGAS_VERBS_GID";
+
+fn works(name: &str, verbs: &str, environment: &[(&str, &str)]) {
+    alone(name, verbs, environment, || {
+        assert_eq!(probe(), Ok(()));
+        let (node, other) = (Node::open(), Node::open());
+        node.works(&node.know(&other));
+        other.works(&other.know(&node));
+    });
+}
+
+/// There is no place, and the reason is one line with all of `says` in it.
+fn refuses(name: &str, verbs: &str, environment: &[(&str, &str)], says: &[&str]) {
+    alone(name, verbs, environment, || {
+        let error = Verbs::from_env(&Opening::on_one_host(2)).map(drop);
+        let error = error.unwrap_err();
+        let text = error.to_string();
+        println!("{text}");
+        assert!(
+            matches!(error, Error::Unreachable(_) | Error::InvalidArgument(_)),
+            "{text}"
+        );
+        assert!(!text.contains('\n'));
+        assert!(says.iter().all(|what| text.contains(what)), "{text}");
+        assert_eq!(probe(), Err(text));
+    });
+}
+
+#[test]
+fn devices_by_name() {
+    let name = "choice::devices_by_name";
+    let verbs = "devices=2,ports=2";
+    for device in ["fake0", "fake1", "fake0:1", "fake1:2"] {
+        works(name, verbs, &[(DEVICE, device)]);
+    }
+}
+
+/// Devices differ in what they can do, and are used all the same.
+#[test]
+fn devices_that_can_do_little() {
+    let name = "choice::devices_that_can_do_little";
+    for verbs in [
+        "odp=1",
+        "atomics=none",
+        "atomics=glob,rd_atom=1",
+        "inline=16,mtu=256",
+        "max_qp_wr=4,max_cqe=128,max_srq_wr=128",
+        "max_sge=1,gids=1",
+        "max_msg_sz=4096",
+    ] {
+        works(name, verbs, &[]);
+    }
+}
+
+#[test]
+fn devices_that_are_none() {
+    let name = "choice::devices_that_are_none";
+    let verbs = "devices=2,ports=2";
+    refuses(
+        name,
+        verbs,
+        &[(DEVICE, "mlx5_0")],
+        &["mlx5_0", "fake0, fake1", DEVICE],
+    );
+    refuses(name, verbs, &[(DEVICE, "fake0:3")], &["fake0", "port 3"]);
+    for wrong in ["fake0:0", "fake0:x", "fake0:", "fake0:999"] {
+        refuses(
+            name,
+            verbs,
+            &[(DEVICE, wrong)],
+            &[DEVICE, wrong, "mlx5_0:1"],
+        );
+    }
+    refuses(name, "devices=0", &[], &["no RDMA device"]);
+    refuses(name, "devices=0", &[(DEVICE, "fake0")], &["no RDMA device"]);
+    refuses(name, "max_srq=0", &[], &["fake0", "shared receive queues"]);
+}
+
+#[test]
+fn addresses_by_number() {
+    let name = "choice::addresses_by_number";
+    for link in ["link=ib", "link=eth"] {
+        works(name, link, &[]);
+        for gid in ["0", "1", "3"] {
+            works(name, link, &[(GID, gid)]);
+        }
+        refuses(name, link, &[(GID, "77")], &["fake0", "GID 77"]);
+        refuses(name, link, &[(GID, "x")], &[GID, "x"]);
+    }
+    works(
+        name,
+        "link=eth,devices=2,ports=2",
+        &[(DEVICE, "fake1:2"), (GID, "2")],
+    );
+}
+
+#[test]
+fn a_port_that_is_down_is_not_used() {
+    let name = "choice::a_port_that_is_down_is_not_used";
+    alone(name, "devices=2,ports=2", &[], || {
+        // One after the other goes down, and the next one is used.
+        for down in [
+            "port_down=1@fake0",
+            "port_down=2@fake0",
+            "port_down=1@fake1",
+        ] {
+            inject(down);
+            let (node, other) = (Node::open(), Node::open());
+            node.works(&node.know(&other));
+        }
+        inject("port_down");
+        let error = probe().unwrap_err();
+        for what in [
+            "fake0",
+            "fake1",
+            "port 1 is not active",
+            "port 2 is not active",
+        ] {
+            assert!(error.contains(what), "{error}");
+        }
+        assert!(!error.contains('\n'));
+        inject("port_up=2@fake1");
+        let (node, other) = (Node::open(), Node::open());
+        node.works(&node.know(&other));
+    });
+}
+
+/// Ranks take different ones, which reach each other.
+#[test]
+fn ranks_share_the_devices() {
+    let name = "choice::ranks_share_the_devices";
+    with_others(
+        name,
+        "devices=3",
+        &[
+            ("UNIPGAS_JOB", "shares"),
+            ("UNIPGAS_RANK", "0"),
+            ("UNIPGAS_SIZE", "4"),
+        ],
+        |others| {
+            let node = Node::open();
+            for rank in ["1", "2", "3"] {
+                let mut other = others.begin(&[("UNIPGAS_RANK", rank)]);
+                let link = node.find(&other.wire.hear());
+                node.works(&link);
+                // It dies with a device that only some of the ranks use.
+                other.wire.say(b"dies");
+                let shares = other.wire.hear();
+                assert_eq!(shares == b"shares", rank == "3", "{rank}");
+                other.ends();
+            }
+        },
+        |mut wire| {
+            let node = Node::open();
+            wire.say(&node.name());
+            assert_eq!(wire.hear(), b"dies");
+            inject("device_fatal@fake0");
+            // Nothing is registered on a device that has died.
+            let lives = node.transport.allocate(4096, Rights::FULL).is_ok();
+            wire.say(if lives { b"another" } else { b"shares" });
+        },
+    );
+}
+
+/// InfiniBand and Ethernet do not reach each other, and that is said.
+#[test]
+fn links_of_two_kinds() {
+    let name = "choice::links_of_two_kinds";
+    with_others(
+        name,
+        "link=ib",
+        &[],
+        |others| {
+            let node = Node::open();
+            let verbs = std::env::var("FAKE_VERBS")
+                .unwrap()
+                .replace("link=ib", "link=eth");
+            let mut other = others.begin(&[("FAKE_VERBS", &verbs)]);
+            let name = other.wire.hear();
+            let error = node.transport.connect_within(&name[8..], Deadline::Never);
+            let text = error.map(drop).unwrap_err().to_string();
+            assert!(
+                text.contains("InfiniBand or Ethernet") && text.contains(DEVICE),
+                "{text}"
+            );
+            other.wire.say(b"end");
+            other.ends();
+        },
+        |mut wire| {
+            let node = Node::open();
+            wire.say(&node.name());
+            let mut end = false;
+            std::thread::scope(|scope| {
+                let heard = scope.spawn(|| wire.hear());
+                until(&node.transport, || {
+                    end |= heard.is_finished();
+                    end
+                });
+            });
+        },
+    );
+}

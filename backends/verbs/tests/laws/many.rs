@@ -1,0 +1,271 @@
+//! Many connections: what each takes, and that descriptors are enough.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use unipgas_core::transport::{Life, Transport};
+
+use crate::node::{Node, until};
+use crate::process::{Wire, with_others};
+use crate::raw::{Door, say, verdict};
+
+pub fn limit_descriptors(most: Option<u64>) {
+    let limit = getrlimit(Resource::Nofile);
+    let current = most.or(limit.maximum);
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+}
+
+/// In KiB, as the kernel sees it from outside.
+fn memory(what: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+const PROCESSES: usize = 10;
+const EACH: usize = 100;
+const ALL: usize = PROCESSES * EACH;
+/// Of resident memory, and of locked memory, for each connection: the books of a queue pair here and in the device of software, which has a
+/// socket for each, too, and the buffers of what its peer may send. That is 24 KiB; the rest is for other allocators and kernels.
+const MOST_KIB: u64 = 64;
+
+#[test]
+fn a_thousand_connections() {
+    let name = "many::a_thousand_connections";
+    let size = (ALL + 1).to_string();
+    let job = [
+        ("UNIPGAS_JOB", "many"),
+        ("UNIPGAS_RANK", "0"),
+        ("UNIPGAS_SIZE", size.as_str()),
+    ];
+    with_others(
+        name,
+        "",
+        &job,
+        |others| {
+            limit_descriptors(None);
+            let node = Node::open();
+            // The first one brings what all need.
+            let first = Node::open();
+            first.works(&first.know(&node));
+            let kinds = ["VmRSS", "VmLck", "VmPin", "VmData"];
+            let before = kinds.map(memory);
+            let mut all: Vec<_> = (0..PROCESSES).map(|_| others.begin(&[])).collect();
+            for other in &mut all {
+                other.wire.say(&node.name());
+                assert_eq!(other.wire.hear(), b"all work");
+            }
+            for (kind, before) in kinds.iter().zip(before) {
+                let more = memory(kind) - before;
+                println!(
+                    "{kind}: {more} KiB more for {ALL} connections, {} bytes each",
+                    more * 1024 / ALL as u64
+                );
+                assert!(*kind == "VmData" || more <= MOST_KIB * ALL as u64, "{kind}");
+            }
+            first.works(&first.know(&node));
+            for other in &mut all {
+                other.wire.say(b"again");
+                assert_eq!(other.wire.hear(), b"all work");
+            }
+        },
+        |mut wire| {
+            limit_descriptors(None);
+            let name = wire.hear();
+            let nodes: Vec<Node> = (0..EACH).map(|_| Node::open()).collect();
+            let links: Vec<_> = nodes.iter().map(|node| node.find(&name)).collect();
+            loop {
+                for (nth, (node, link)) in nodes.iter().zip(&links).enumerate() {
+                    let at = 8 * (1 + nth);
+                    node.put(link, 0, at, 8, unipgas_core::Flags::empty())
+                        .unwrap();
+                    assert_eq!(node.settle(), []);
+                    node.tell(link, at, at, 1, unipgas_core::Flags::empty())
+                        .unwrap();
+                    assert_eq!(node.settle(), []);
+                }
+                wire.say(b"all work");
+                if wire.try_hear().is_none() {
+                    return;
+                }
+            }
+        },
+    );
+}
+
+/// Of descriptors, as many programs have them.
+const FEW: u64 = 256;
+const MANY: usize = 300;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Connects by hand, to queue pairs that nobody has: the device of software has sockets of its own for real ones.
+fn crowd(door: &Door) -> Vec<TcpStream> {
+    (0..MANY as u32)
+        .map(|nth| {
+            let mut socket = door.connect();
+            say(&mut socket, &door.opening(nth, 8));
+            assert_eq!(verdict(&mut socket), Some(0), "{nth}");
+            say(&mut socket, b"R");
+            socket
+        })
+        .collect()
+}
+
+#[test]
+fn more_connections_than_descriptors() {
+    let name = "many::more_connections_than_descriptors";
+    with_others(
+        name,
+        "",
+        &[
+            ("UNIPGAS_JOB", "many"),
+            ("UNIPGAS_RANK", "0"),
+            ("UNIPGAS_SIZE", "400"),
+        ],
+        |others| {
+            limit_descriptors(Some(FEW));
+            let node = Node::open();
+            let early = Node::open();
+            let to_early = node.know(&early);
+            let mut other = others.begin(&[]);
+            other.wire.say(&node.name());
+            assert_eq!(other.wire.hear(), b"crowded");
+            assert!(descriptors() < FEW as usize * 3 / 4, "{}", descriptors());
+            node.works(&to_early);
+            let mut late = others.begin(&[("VERBS_TEST_LATE", "1")]);
+            late.wire.say(&node.name());
+            let to_late = node.find(&late.wire.hear());
+            assert_eq!(late.wire.hear(), b"works");
+            node.works(&to_late);
+            // Whose socket has gone dies nevertheless, and that is found by looking.
+            late.kill();
+            until(&node.transport, || to_late.peer.life() == Life::Dead);
+            node.works(&to_early);
+            other.wire.say(b"end");
+            assert_eq!(other.wire.hear(), b"kept");
+            // Now the other way round: this one connects.
+            for (nth, key) in (0..MANY).zip(1u64..) {
+                let mut secret = [0; 16];
+                secret[..8].copy_from_slice(&key.to_ne_bytes());
+                let mut door = Door::of(&other.wire.hear());
+                door.secret = secret;
+                other.wire.say(b"go");
+                let found = node.transport.connect(&door.address()).map(drop);
+                assert_eq!(found, Ok(()), "{nth}");
+            }
+            assert!(descriptors() < FEW as usize * 3 / 4, "{}", descriptors());
+            node.works(&to_early);
+            node.works(&node.know(&Node::open()));
+        },
+        |mut wire| {
+            let name = wire.hear();
+            if std::env::var_os("VERBS_TEST_LATE").is_some() {
+                return is_late(wire, &name);
+            }
+            limit_descriptors(None);
+            let door = Door::of(&name[8..]);
+            let mut all = crowd(&door);
+            wire.say(b"crowded");
+            assert_eq!(wire.hear(), b"end");
+            // Some have been let go, and told that the connection stays; the others are there.
+            let mut gone = 0;
+            for socket in &mut all {
+                socket.set_nonblocking(true).unwrap();
+                let mut said = [0; 8];
+                match socket.read(&mut said) {
+                    Ok(1) => {
+                        assert_eq!(said[0], b'S');
+                        gone += 1;
+                    }
+                    Ok(count) => panic!("{count} bytes"),
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+                }
+            }
+            println!("{gone} of {MANY} sockets are let go");
+            assert!(gone > MANY / 3 && gone < MANY);
+            wire.say(b"kept");
+            is_connected_to(&mut wire, door);
+        },
+    );
+}
+
+/// Who comes while there is no descriptor at all waits, and is let in when there is one.
+#[test]
+fn who_comes_while_there_is_no_descriptor_waits() {
+    let name = "many::who_comes_while_there_is_no_descriptor_waits";
+    with_others(
+        name,
+        "",
+        &[],
+        |others| {
+            limit_descriptors(Some(FEW));
+            let node = Node::open();
+            let mut other = others.begin(&[]);
+            let mut taken = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                taken.push(file);
+            }
+            other.wire.say(&node.name());
+            assert_eq!(other.wire.hear(), b"knocks");
+            // It has come by now, or will: both are right.
+            (0..2000).for_each(|_| {
+                node.transport.progress();
+                std::thread::yield_now();
+            });
+            // Nor can this one begin anything, and it says why.
+            let door = Door {
+                secret: [1; 16],
+                ..Door::of(&node.transport.address())
+            };
+            let error = node.transport.connect(&door.address()).map(drop);
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("open files"), "{text}");
+            drop(taken);
+            assert_eq!(other.wire.hear(), b"works");
+            other.ends();
+        },
+        |mut wire| {
+            let node = Node::open();
+            let name = wire.hear();
+            wire.say(b"knocks");
+            node.works(&node.find(&name));
+            wire.say(b"works");
+        },
+    );
+}
+
+fn is_late(mut wire: Wire, name: &[u8]) {
+    let node = Node::open();
+    let to = node.find(name);
+    node.works(&to);
+    wire.say(&node.name());
+    wire.say(b"works");
+    until(&node.transport, || to.peer.life() != Life::Alive);
+}
+
+/// A door behind which nobody is, who answers as if.
+fn is_connected_to(wire: &mut Wire, own: Door) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let door = Door {
+        at: listener.local_addr().unwrap(),
+        ..own
+    };
+    let mut kept = Vec::new();
+    for nth in 0..MANY as u32 {
+        wire.say(&door.address());
+        assert_eq!(wire.hear(), b"go");
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut opening = [0; 160];
+        socket.read_exact(&mut opening).unwrap();
+        say(&mut socket, &door.answer(nth));
+        let mut ready = [0];
+        socket.read_exact(&mut ready).unwrap();
+        assert_eq!(&ready, b"R");
+        kept.push(socket);
+    }
+    assert!(wire.try_hear().is_none());
+}
