@@ -1,7 +1,7 @@
 //! A stream of bytes to a process, and the queue pair that it and all accesses to that process's memory go by.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::streams::{Ended, Found, Link, Stream};
@@ -58,6 +58,8 @@ pub struct Connection {
     /// What has come from there, and what has reached it.
     heard: AtomicU32,
     pulse: Mutex<Pulse>,
+    /// Goes when the queue pair has gone.
+    _lives: Arc<()>,
 }
 
 /// What a new one is made of.
@@ -70,6 +72,8 @@ pub struct New {
     pub inline: u32,
     pub depth: u32,
     pub pair: Pair,
+    /// Of all of the process.
+    pub lives: Arc<()>,
 }
 
 impl Connection {
@@ -93,12 +97,13 @@ impl Connection {
             watched: AtomicBool::new(false),
             heard: AtomicU32::new(0),
             pulse: Mutex::default(),
+            _lives: new.lives,
         }
     }
 
     /// That of a link of this network's.
     pub fn of(link: &Link) -> &Connection {
-        let stream: *const dyn Stream = std::sync::Arc::as_ptr(link.stream());
+        let stream: *const dyn Stream = Arc::as_ptr(link.stream());
         // SAFETY:
         // - all streams of this network are connections; the link keeps its own.
         unsafe { &*stream.cast() }

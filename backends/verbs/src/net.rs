@@ -103,6 +103,8 @@ pub struct Net {
     pub port: Port,
     /// Itself.
     pub me: Weak<Net>,
+    /// Every connection has it until its queue pair has gone.
+    pub lives: Arc<()>,
     /// Peers that are no more there.
     pub departed: Departed,
     guests: Mutex<VecDeque<Accepted>>,
@@ -195,6 +197,7 @@ impl Net {
             operands: Arc::default(),
             port,
             me: Weak::new(),
+            lives: Arc::default(),
             departed: Departed::default(),
             guests: Mutex::default(),
             promised,
@@ -330,6 +333,7 @@ impl Net {
             inline: self.inline,
             depth: self.depth,
             pair,
+            lives: self.lives.clone(),
         }));
         at.connection = Some(new.clone());
         table.pairs.insert(new.pair.number, number);

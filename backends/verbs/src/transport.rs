@@ -177,7 +177,9 @@ impl Drop for Verbs {
             self.net.close(Deadline::after(FAREWELL));
             // Whoever takes a turn just now lets go of it; what the device has is given back by this thread.
             let soon = Deadline::after(TURN);
-            while Arc::strong_count(&self.net) > 1 && !soon.expired() {
+            let others =
+                || Arc::strong_count(&self.net) > 1 || Arc::strong_count(&self.net.lives) > 1;
+            while others() && !soon.expired() {
                 std::thread::yield_now();
             }
         }
