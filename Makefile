@@ -141,6 +141,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	done
 	@$(STEP) "laws of networks in a guest with RDMA" packaging/on-verbs "$(STAGE)" --law core.transport --seeds 1
 	@$(STEP) "programs between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law core.put-notify,core.atomic.exclusive,core.barrier --seeds 1
+	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
@@ -207,6 +208,8 @@ test-verbs: build ## all laws on the verbs backend: over devices of software, in
 	    $(STEP) "all laws of $$api in a guest with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --api $$api --seeds 1 || exit 1; \
 	    $(STEP) "all laws of $$api between two guests with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
 	done
+	@$(STEP) "the link between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law .link. --seeds 1
+	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
 
 # As aarch64: without the assembly of x86-64, which Miri cannot look into. Addresses of shared memory go through integers, as other processes and C
 # know them by nothing else: their provenance is exposed.
