@@ -1,7 +1,7 @@
 //! A device of this host: its context, its protection domain, its events, and memory that is registered with it. Here and in the files
 //! beside it C ends.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -92,6 +92,40 @@ impl Context {
         }
     }
 
+    /// Whether reliable connections reach memory whose pages are not locked.
+    fn pages_on_demand(&self) -> bool {
+        const NEEDED: u32 = IBV_ODP_SUPPORT_SEND
+            | IBV_ODP_SUPPORT_RECV
+            | IBV_ODP_SUPPORT_WRITE
+            | IBV_ODP_SUPPORT_READ
+            | IBV_ODP_SUPPORT_SRQ_RECV;
+        // SAFETY:
+        // - the context of a library that says so stands at the end of a larger structure, which says how much of it there is; zeros are attributes, of
+        //   which the call fills as many as there is room for.
+        unsafe {
+            let raw = self.raw.as_ptr();
+            if (*raw).abi_compat.addr() != usize::MAX {
+                return false;
+            }
+            let whole: *mut verbs_context = raw
+                .byte_sub(std::mem::offset_of!(verbs_context, context))
+                .cast();
+            let there = (*whole).sz + std::mem::offset_of!(verbs_context, query_device_ex);
+            if there < size_of::<verbs_context>() {
+                return false;
+            }
+            let Some(query) = (*whole).query_device_ex else {
+                return false;
+            };
+            let mut all: ibv_device_attr_ex = std::mem::zeroed();
+            let failed = query(raw, std::ptr::null(), &raw mut all, size_of_val(&all));
+            let caps = all.odp_caps;
+            failed == 0
+                && caps.general_caps & u64::from(IBV_ODP_SUPPORT) != 0
+                && caps.per_transport_caps[0] & NEEDED == NEEDED
+        }
+    }
+
     /// A port, from 1.
     pub fn port(&self, number: u8) -> Option<ibv_port_attr> {
         // SAFETY:
@@ -154,6 +188,8 @@ pub struct Device {
     pub pd: NonNull<ibv_pd>,
     pub context: Context,
     pub limits: ibv_device_attr,
+    /// Memory need not be locked.
+    on_demand: bool,
 }
 
 // SAFETY:
@@ -176,6 +212,7 @@ impl Device {
         let limits = context.limits();
         Ok(Arc::new(Device {
             pd,
+            on_demand: context.pages_on_demand(),
             context,
             limits,
         }))
@@ -241,12 +278,18 @@ impl Device {
         if write || rights.intersects(Rights::WRITE | Rights::ATOMIC) {
             access |= IBV_ACCESS_LOCAL_WRITE;
         }
-        // SAFETY:
-        // - the caller's word.
-        let mr = unsafe {
-            (self.library().reg_mr)(self.pd.as_ptr(), base.cast::<c_void>(), len, access as i32)
+        let register = |access: u32| {
+            let register = self.library().reg_mr;
+            // SAFETY:
+            // - the caller's word.
+            let mr = unsafe { register(self.pd.as_ptr(), base.cast(), len, access as i32) };
+            NonNull::new(mr).ok_or_else(|| refused(len))
         };
-        let raw = NonNull::new(mr).ok_or_else(|| refused(len))?;
+        let raw = match register(access) {
+            // No more may be locked: then its pages come when the device asks for them.
+            Err(Error::Exhausted(_)) if self.on_demand => register(access | IBV_ACCESS_ON_DEMAND),
+            registered => registered,
+        }?;
         Ok(Mr {
             raw,
             device: self.clone(),

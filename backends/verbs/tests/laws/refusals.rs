@@ -11,6 +11,26 @@ use unipgas_core::registry::Opening;
 use unipgas_verbs::Verbs;
 
 #[test]
+fn memory_that_cannot_be_locked_where_its_pages_come_on_demand() {
+    alone(
+        "refusals::memory_that_cannot_be_locked_where_its_pages_come_on_demand",
+        "odp=1",
+        &[],
+        || {
+            let (node, other) = (Node::open(), Node::open());
+            for _ in 0..50 {
+                inject("reg_fails=1");
+                assert!(node.transport.allocate(8192, Rights::FULL).is_ok());
+                inject("reg_fails=2");
+                assert!(node.transport.allocate(8192, Rights::FULL).is_err());
+            }
+            let link = node.know(&other);
+            node.works(&link);
+        },
+    );
+}
+
+#[test]
 fn memory_that_is_not_registered() {
     alone(
         "refusals::memory_that_is_not_registered",
