@@ -35,7 +35,8 @@ one_more (int signal, siginfo_t *info, void *context)
 {
   (void) signal;
   (void) info;
-  const long long *registers = ((ucontext_t *) context)->uc_mcontext.gregs;
+  /* The first member, which has two names. */
+  const long long *registers = (const long long *) (void *) &((ucontext_t *) context)->uc_mcontext;
   const uintptr_t at = (uintptr_t) registers[RIP], stack = (uintptr_t) registers[RSP];
   if (left_out_below != 0 && stack <= left_out_below)
     {

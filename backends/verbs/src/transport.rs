@@ -303,5 +303,8 @@ impl Transport for Verbs {
 /// Whether there is a device that can be used.
 pub fn probe() -> std::result::Result<(), String> {
     let chosen = Wish::from_env().and_then(|wish| choose(&wish));
-    chosen.map(drop).map_err(|error| error.to_string())
+    chosen.map(drop).map_err(|error| match error {
+        Error::Unreachable(why) => why,
+        error => error.to_string(),
+    })
 }
