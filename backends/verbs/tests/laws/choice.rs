@@ -34,7 +34,8 @@ fn refuses(name: &str, verbs: &str, environment: &[(&str, &str)], says: &[&str])
         );
         assert!(!text.contains('\n'));
         assert!(says.iter().all(|what| text.contains(what)), "{text}");
-        assert_eq!(probe(), Err(text));
+        // Without what an error says of its kind.
+        assert!(text.ends_with(&probe().unwrap_err()), "{text}");
     });
 }
 
