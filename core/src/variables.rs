@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 31] = [
+pub const VARIABLES: [Variable; 32] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -70,6 +70,10 @@ pub const VARIABLES: [Variable; 31] = [
     variable(
         "UNIPGAS_VERBS_GID",
         "the index in the port's table of the GID that verbs uses (the best one: RoCE v2, IPv4)",
+    ),
+    variable(
+        "UNIPGAS_VERBS_TIMEOUT",
+        "verbs: a peer is dead that has not answered for 7 times 4.096 us times 2 to this power, 8 to 31 (17: four seconds)",
     ),
     variable(
         "UNIPGAS_OFI_PROVIDER",

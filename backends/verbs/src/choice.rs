@@ -22,10 +22,17 @@ pub struct Wish {
     pub port: Option<u8>,
     /// The index of an address in the port's table.
     pub gid: Option<u32>,
+    /// After which time a request is sent again.
+    pub timeout: Option<u8>,
 }
 
+/// What adapters take.
+const TIMEOUTS: std::ops::RangeInclusive<u8> = 8..=31;
+/// Half a second.
+const TIMEOUT: u8 = 17;
+
 impl Wish {
-    /// From UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`) and UNIPGAS_VERBS_GID. Errors: [`Error::InvalidArgument`].
+    /// From UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`), UNIPGAS_VERBS_GID and UNIPGAS_VERBS_TIMEOUT. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
         let mut wish = Wish::default();
         if let Some(text) = variables::get("UNIPGAS_VERBS_DEVICE")? {
@@ -44,6 +51,15 @@ impl Wish {
             let must = "must be an index of the port's table of GIDs";
             let wrong = |_| variables::wrong("UNIPGAS_VERBS_GID", &text, must);
             wish.gid = Some(text.parse().map_err(wrong)?);
+        }
+        if let Some(text) = variables::get("UNIPGAS_VERBS_TIMEOUT")? {
+            let exponent = text
+                .parse()
+                .ok()
+                .filter(|exponent| TIMEOUTS.contains(exponent));
+            let must = "must be 8 to 31: 4.096 us times 2 to this power";
+            let wrong = || variables::wrong("UNIPGAS_VERBS_TIMEOUT", &text, must);
+            wish.timeout = Some(exponent.ok_or_else(wrong)?);
         }
         Ok(wish)
     }
@@ -66,6 +82,8 @@ pub struct Port {
     pub gid: [u8; 16],
     /// Where that is in the port's table.
     pub gid_index: u8,
+    /// A request that is not answered is sent again after 4.096 us times 2 to this power.
+    pub timeout: u8,
 }
 
 impl Port {
@@ -208,6 +226,7 @@ fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
         longest: port.max_msg_sz,
         gid: gid.gid.0,
         gid_index: u8::try_from(gid.gid_index).map_err(|_| "has too many GIDs")?,
+        timeout: wish.timeout.unwrap_or(TIMEOUT),
     })
 }
 

@@ -18,9 +18,7 @@ use crate::wire::Ends;
 /// Completions that are taken at once.
 pub const AT_ONCE: usize = 16;
 
-/// A request that is not answered is sent again after 4.096 us times 2 to this power: half a second.
-const TIMEOUT: u8 = 17;
-/// And so often. A peer that has not answered for about four seconds is dead. Not 7, which is for ever where the device is rdma_rxe.
+/// A request that is not answered is sent again so often: a peer that has not answered for about four seconds is dead, unless users have another wish. Not 7, which is for ever where the device is rdma_rxe.
 const RETRIES: u8 = 6;
 /// Where a peer has no buffer for a message it is sent again for ever; credits keep that from happening.
 const RNR_RETRIES: u8 = 7;
@@ -303,7 +301,7 @@ impl Pair {
                 | IBV_QP_MIN_RNR_TIMER,
         )?;
         let mut sends = attr(IBV_QPS_RTS);
-        sends.timeout = TIMEOUT;
+        sends.timeout = port.timeout;
         sends.retry_cnt = RETRIES;
         sends.rnr_retry = RNR_RETRIES;
         sends.sq_psn = own.first;

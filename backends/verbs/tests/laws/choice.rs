@@ -108,6 +108,17 @@ fn addresses_by_number() {
 }
 
 #[test]
+fn patience_by_its_exponent() {
+    const TIMEOUT: &str = "UNIPGAS_VERBS_TIMEOUT";
+    let name = "choice::patience_by_its_exponent";
+    works(name, "", &[(TIMEOUT, "8")]);
+    works(name, "", &[(TIMEOUT, "31")]);
+    for wrong in ["7", "32", "-1", "long"] {
+        refuses(name, "", &[(TIMEOUT, wrong)], &[TIMEOUT, wrong, "8 to 31"]);
+    }
+}
+
+#[test]
 fn a_port_that_is_down_is_not_used() {
     let name = "choice::a_port_that_is_down_is_not_used";
     alone(name, "devices=2,ports=2", &[], || {
