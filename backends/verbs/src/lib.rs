@@ -5,7 +5,7 @@
 //! which all accesses to the peer's memory go, too: so they are in order.
 //!
 //! - [`Verbs`]: this process's place; `region`: its memory; `endpoint`: the issue of operations
-//! - `net`: connections, and what comes of what they have posted; `connection`: a stream to a peer; `posting`: its send queue; `quick`: what is posted
+//! - `net`: connections, and what comes of what they have posted (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `quick`: what is posted
 //!   with the least that is needed; `staged`: what leaves by one doorbell;
 //!   `native`: atomic operations by the device
 //! - `desk`: how connections begin; `wire`: what is said then, and with each message; `address`: how a process is found

@@ -1,5 +1,7 @@
 //! This process's part of the network: its connections, and what comes of what they have posted.
 
+mod reading;
+
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, News, Operands, Stream};
+use unipgas_core::streams::{Accepted, Departed, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
@@ -19,12 +21,12 @@ use crate::choice::Port;
 use crate::connection::{Connection, INLINE, New, RESERVE};
 use crate::counts::Counts;
 use crate::desk::Desk;
-use crate::device::{About, Context, Device};
+use crate::device::{Context, Device};
 use crate::native::Nowhere;
 use crate::posting::Ends;
 use crate::queues::{Channel, Cq, Pair, Parts};
 use crate::receive::{Receives, SharedQueue};
-use crate::wire::{self, Kind, PROTOCOL};
+use crate::wire::{self, PROTOCOL};
 
 /// Work requests of a connection that may be under way.
 pub const DEPTH: u32 = 128;
@@ -131,11 +133,6 @@ pub struct Net {
     pub address: Vec<u8>,
     told: Arc<dyn Told>,
     process: u32,
-}
-
-/// Whether it was set; it is not any more. Most are not, and are looked at often.
-fn taken(flag: &AtomicBool) -> bool {
-    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
 fn at_most(wanted: u32, limit: i32) -> u32 {
@@ -432,225 +429,6 @@ impl Net {
     /// Descriptors that tell when something is to be done.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.channel.as_fd(), self.desk.as_fd(), self.device.as_fd()]
-    }
-
-    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all connections afterwards.
-    pub fn progress(&self, turn: bool) -> News {
-        if turn {
-            self.channel.hear();
-            self.reader.lock().armed = false;
-            self.hear_device();
-        }
-        let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
-        self.looks.store(look, Ordering::Relaxed);
-        let lost = match turn || self.desk.is_busy() && look.is_multiple_of(32) {
-            true => self.desk.attend(self),
-            false => Vec::new(),
-        };
-        if let Some(mut reader) = self.reader.try_lock() {
-            while self.read(&mut reader) {}
-        }
-        let gone = std::mem::take(&mut *self.gone.lock());
-        for one in gone {
-            self.desk.forget(one.number);
-            self.remove(&one);
-        }
-        // What has come before the other side went has been taken.
-        for one in lost {
-            self.lose(&one);
-            if !one.begun_here && !one.is_open() {
-                // Nobody has heard of it.
-                self.remove(&one);
-            }
-        }
-        if taken(&self.turn_calls) && !turn {
-            self.told.wake();
-        }
-        News {
-            guests: taken(&self.guests_call),
-            streams: taken(&self.streams),
-            ended: taken(&self.ended),
-        }
-    }
-
-    /// Whether nothing has come since, so that the channel tells of what comes next.
-    pub fn may_sleep(&self) -> bool {
-        let Some(mut reader) = self.reader.try_lock() else {
-            return false;
-        };
-        if reader.armed {
-            return true;
-        }
-        self.receive.arm();
-        reader.sends.iter().for_each(|cq| cq.arm());
-        reader.armed = true;
-        let before = reader.completions;
-        while self.read(&mut reader) {}
-        reader.completions == before
-    }
-
-    /// Takes what completion queues tell; whether there may be more.
-    fn read(&self, reader: &mut Reader) -> bool {
-        let found = &mut reader.found;
-        found.clear();
-        let mut more = self.receive.poll(|one| found.push(*one));
-        reader.completions += found.len() as u64;
-        if !reader.found.is_empty() {
-            self.hear(reader);
-        }
-        for nth in 0..reader.sends.len() {
-            let found = &mut reader.found;
-            found.clear();
-            more |= reader.sends[nth].poll(|one| found.push(*one));
-            reader.completions += found.len() as u64;
-            if !reader.found.is_empty() {
-                self.end(reader);
-            }
-        }
-        more
-    }
-
-    /// Messages and notices.
-    fn hear(&self, reader: &mut Reader) {
-        let Reader {
-            found, receives, ..
-        } = reader;
-        let mut from = Vec::with_capacity(found.len());
-        for one in &*found {
-            let whole = one.status == IBV_WC_SUCCESS && one.wc_flags & IBV_WC_WITH_IMM != 0;
-            let said = if whole {
-                wire::split(one.imm_data)
-            } else {
-                None
-            };
-            let number = self.table.read().pairs.get(&one.qp_num).copied();
-            let connection = number.and_then(|number| self.find(number));
-            if let Some((connection, (kind, credits))) = connection.zip(said) {
-                match kind {
-                    Kind::Bytes => {
-                        connection.take(receives.bytes(one.wr_id, one.byte_len as usize));
-                        self.call(&connection);
-                    }
-                    Kind::Written => self.told.written(),
-                    Kind::Credits => {}
-                    Kind::Close => {
-                        connection.is_closed();
-                        self.call(&connection);
-                    }
-                }
-                connection.hear();
-                // Credits and farewells have buffers that are kept for them.
-                let read = u32::from(matches!(kind, Kind::Bytes | Kind::Written));
-                from.push((connection, read, credits));
-            }
-        }
-        found.iter().for_each(|one| receives.is_read(one.wr_id));
-        // Before anybody is told that there are buffers.
-        receives.fill();
-        for (connection, read, credits) in from {
-            connection.has_read(self, read, credits);
-            if credits > 0 {
-                self.has_moved_on(&connection);
-            }
-        }
-    }
-
-    /// There is room where there was none.
-    fn has_moved_on(&self, connection: &Connection) {
-        self.ended.store(true, Ordering::Release);
-        if connection.wants_room() {
-            self.call(connection);
-        }
-    }
-
-    /// What was posted has ended.
-    fn end(&self, reader: &mut Reader) {
-        let Reader { found, ends, .. } = reader;
-        for one in &*found {
-            let Some(connection) = self.find((one.wr_id >> 32) as u32) else {
-                continue;
-            };
-            if one.status != IBV_WC_SUCCESS {
-                self.fails(&connection, one.status);
-                continue;
-            }
-            connection
-                .queue()
-                .end(one.wr_id as u32, |what| ends.push(what));
-            connection.hear();
-            self.has_moved_on(&connection);
-            for what in ends.drain(..) {
-                match what {
-                    Ends::Access(ticket) => {
-                        ticket.end(Ok(()));
-                    }
-                    Ends::Close => self.has_closed(&connection),
-                    Ends::Message(_) | Ends::Probe | Ends::Nothing => {}
-                }
-            }
-        }
-    }
-
-    fn has_closed(&self, connection: &Connection) {
-        let mut closing = self.closing.lock();
-        if let Some(at) = closing
-            .iter()
-            .position(|one| one.number == connection.number)
-        {
-            self.gone.lock().push(closing.swap_remove(at));
-        }
-    }
-
-    /// What was posted has failed, and everything after it.
-    #[cold]
-    fn fails(&self, connection: &Connection, status: u32) {
-        if status != IBV_WC_WR_FLUSH_ERR && !connection.has_ended() {
-            tracing::debug!(
-                "verbs: a connection to the process at {} has failed: {}",
-                connection.with.door,
-                self.device.library().status(status)
-            );
-        }
-        if status == IBV_WC_RETRY_EXC_ERR && !connection.has_ended() {
-            (self.departed).add(connection.with.secret, true, Error::PeerDead);
-        }
-        self.lose(connection);
-        self.has_closed(connection);
-    }
-
-    /// What the device tells of itself.
-    fn hear_device(&self) {
-        while let Some((event, about)) = self.device.next_event() {
-            let what = self.device.library().event(event);
-            let pair = match about {
-                About::Pair(pair) => Some(pair),
-                About::Port(port) if port != self.port.number => continue,
-                About::Port(_) | About::Other => None,
-            };
-            let place = format!("{} port {}", self.device.context.name, self.port.number);
-            match event {
-                IBV_EVENT_DEVICE_FATAL | IBV_EVENT_CQ_ERR | IBV_EVENT_SRQ_ERR => {
-                    unipgas_core::tell(&format!("verbs: {place} has failed: {what}"));
-                    self.dead.store(true, Ordering::Release);
-                    self.all().iter().for_each(|one| self.lose(one));
-                }
-                IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
-                    let number = pair.and_then(|pair| self.table.read().pairs.get(&pair).copied());
-                    if let Some(connection) = number.and_then(|number| self.find(number)) {
-                        tracing::debug!("verbs: {what}");
-                        self.lose(&connection);
-                    }
-                }
-                IBV_EVENT_PORT_ERR
-                | IBV_EVENT_PORT_ACTIVE
-                | IBV_EVENT_LID_CHANGE
-                | IBV_EVENT_PKEY_CHANGE
-                | IBV_EVENT_GID_CHANGE => {
-                    unipgas_core::tell(&format!("verbs: {place}: {what}"));
-                }
-                _ => tracing::debug!("verbs: {place}: {what}"),
-            }
-        }
     }
 
     fn all(&self) -> Vec<Arc<Connection>> {
