@@ -8,7 +8,7 @@
 //! - `net`: connections, and what comes of what they have posted (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `quick`: what is posted
 //!   with the least that is needed; `staged`: what leaves by one doorbell;
 //!   `native`: atomic operations by the device
-//! - `desk`: how connections begin; `wire`: what is said then, and with each message; `address`: how a process is found
+//! - `desk`: how connections begin (`desk/contact`); `wire`: what is said then, and with each message; `address`: how a process is found
 //! - `receive`, `buffers`: messages that come and go
 //! - `choice`: which device, which port; `library`: libibverbs.so.1, loaded when it is needed; `device`, `queues`: its objects, where C ends
 //! - [`counts`]: what the device has been asked to do

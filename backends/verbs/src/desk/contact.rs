@@ -1,0 +1,281 @@
+//! How a connection begins, step by step: what both sides say at the desk.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send, sockopt};
+use unipgas_core::held::Held;
+use unipgas_core::streams::Accepted;
+use unipgas_core::streams::greeting::padded;
+use unipgas_core::{Error, Result};
+
+use super::is_one_of_many;
+use crate::address::Address;
+use crate::connection::Connection;
+use crate::net::Net;
+use crate::wire::{self, Answer, MAGIC, Opening, PROTOCOL};
+
+/// What is read at once.
+const READ: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// This process has knocked, and the other's kernel has not answered.
+    Knocking,
+    /// This process has said its opening.
+    Asking,
+    /// Somebody has come, and has not said his opening.
+    Hearing,
+    /// He has been answered.
+    Answered,
+    /// The connection is open.
+    Open,
+}
+
+/// Somebody at the desk.
+pub(super) struct Contact {
+    pub(super) socket: Held,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) state: State,
+    pub(super) said: Vec<u8>,
+    pub(super) own: u32,
+}
+
+/// A contact is over.
+pub(super) enum Over {
+    /// The other side is not there any more, or not any longer.
+    Gone,
+    /// The connection does not come about.
+    Refused(Error),
+    /// The connection needs it no more.
+    Stays,
+}
+
+/// Why the kernel does not connect.
+pub(super) fn no_way(to: &Connection, error: Errno) -> Error {
+    match error {
+        Errno::CONNREFUSED | Errno::CONNRESET => Error::PeerDead,
+        error => Error::Unreachable(format!("no way leads to {}: {error}", to.with.door)),
+    }
+}
+
+impl Contact {
+    pub(super) fn go_on(&mut self, net: &Net, events: &OwnedFd, data: u64) -> Result<(), Over> {
+        if self.state == State::Knocking {
+            return self.begin(net, events, data);
+        }
+        let over = self.read();
+        let before = self.state;
+        match self.state {
+            State::Asking => self.hear_answer(net)?,
+            State::Hearing => self.hear_opening(net)?,
+            State::Answered if self.said.first() == Some(&wire::READY) => {
+                self.said.remove(0);
+                self.opens(net);
+            }
+            State::Answered => self.said.clear(),
+            State::Knocking | State::Open => {}
+        }
+        if self.state == State::Open {
+            if self.said.contains(&wire::STAYS) {
+                return Err(Over::Stays);
+            }
+            self.said.clear();
+            if before != State::Open && over.is_ok() && is_one_of_many(&self.socket) {
+                self.say(&[wire::STAYS])?;
+                return Err(Over::Stays);
+            }
+        }
+        over
+    }
+
+    fn read(&mut self) -> Result<(), Over> {
+        let mut bytes = [0; READ];
+        loop {
+            let socket = self.socket.get().ok_or(Over::Gone)?;
+            match rustix::io::read(socket, &mut bytes) {
+                Ok(0) => return Err(Over::Gone),
+                Ok(count) => self.said.extend_from_slice(&bytes[..count]),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Over::Gone),
+            }
+            if self.said.len() > READ {
+                return Err(Over::Gone);
+            }
+        }
+    }
+
+    pub(super) fn say(&self, bytes: &[u8]) -> Result<(), Over> {
+        let socket = self.socket.get().ok_or(Over::Gone)?;
+        // A few bytes, to a socket that has never had any.
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) if count == bytes.len() => Ok(()),
+            _ => Err(Over::Gone),
+        }
+    }
+
+    /// Takes what has come whole.
+    fn said<T: Pod>(&mut self) -> Option<T> {
+        let whole = self.said.get(..size_of::<T>())?;
+        let said = pod_read_unaligned(whole);
+        self.said.drain(..size_of::<T>());
+        Some(said)
+    }
+
+    /// The other's kernel has answered.
+    fn begin(&mut self, net: &Net, events: &OwnedFd, data: u64) -> Result<(), Over> {
+        let connection = self.connection.clone().ok_or(Over::Gone)?;
+        let socket = self.socket.get().ok_or(Over::Gone)?;
+        match sockopt::socket_error(socket) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                return Err(match no_way(&connection, error) {
+                    Error::PeerDead => Over::Gone,
+                    why => Over::Refused(why),
+                });
+            }
+            Err(_) => return Err(Over::Gone),
+        }
+        connection.answers();
+        let mut opening = Opening {
+            magic: MAGIC,
+            protocol: PROTOCOL,
+            len: net.address.len() as u16,
+            ends: net.own_end(&connection),
+            secret: connection.with.secret,
+            ..Opening::zeroed()
+        };
+        opening.address[..net.address.len()].copy_from_slice(&net.address);
+        self.say(bytes_of(&opening))?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        let data = epoll::EventData::new_u64(data);
+        epoll::modify(events, socket, data, flags).map_err(|_| Over::Gone)?;
+        self.state = State::Asking;
+        Ok(())
+    }
+
+    fn hear_answer(&mut self, net: &Net) -> Result<(), Over> {
+        let Some(answer) = self.said::<Answer>() else {
+            return Ok(());
+        };
+        let connection = self.connection.clone().ok_or(Over::Gone)?;
+        let door = connection.with.door;
+        let refuse = |why: String| Err(Over::Refused(Error::Unreachable(why)));
+        if answer.magic != MAGIC {
+            return refuse(format!("what listens at {door} is not unipgas"));
+        }
+        match answer.verdict {
+            wire::ACCEPTED => {}
+            wire::STRANGER => {
+                return refuse(format!(
+                    "the process at {door} does not know the peer's secret: it is of another job"
+                ));
+            }
+            wire::OTHER_LINK => {
+                return refuse(format!(
+                    "the process at {door} uses a port of another kind (InfiniBand or Ethernet): set UNIPGAS_VERBS_DEVICE"
+                ));
+            }
+            wire::FULL => {
+                return refuse(format!(
+                    "the process at {door} has no room for another connection: a limit of its device is reached, or of memory that may be locked (ulimit -l)"
+                ));
+            }
+            _ => {
+                return refuse(format!(
+                    "the process at {door} has another release of unipgas: install one release on all hosts"
+                ));
+            }
+        }
+        let own = net.own_end(&connection);
+        (connection.pair)
+            .connect(&net.port, &own, &answer.ends)
+            .map_err(Over::Refused)?;
+        connection.expects(answer.ends.credits);
+        connection.is_ready();
+        self.say(&[wire::READY])?;
+        self.state = State::Open;
+        net.call(&connection);
+        Ok(())
+    }
+
+    fn hear_opening(&mut self, net: &Net) -> Result<(), Over> {
+        let Some(opening) = self.said::<Opening>() else {
+            return Ok(());
+        };
+        if opening.magic != MAGIC {
+            return Err(Over::Gone);
+        }
+        let refuse = |verdict: u16| {
+            let answer = Answer {
+                magic: MAGIC,
+                protocol: PROTOCOL,
+                verdict,
+                ..Answer::zeroed()
+            };
+            let _ = self.say(bytes_of(&answer));
+            Err(Over::Gone)
+        };
+        if opening.protocol != PROTOCOL {
+            return refuse(wire::OTHER_VERSION);
+        }
+        if opening.secret != net.secret {
+            tracing::warn!("verbs: a process that does not know this one's secret is refused");
+            return refuse(wire::STRANGER);
+        }
+        if opening.ends.ethernet != u8::from(net.port.ethernet) {
+            return refuse(wire::OTHER_LINK);
+        }
+        let address = opening.address.get(..usize::from(opening.len));
+        let Some(with) = address.and_then(Address::decode) else {
+            return refuse(wire::OTHER_VERSION);
+        };
+        let begun = net.begin(with, false).and_then(|new| {
+            let own = net.own_end(&new);
+            match new.pair.connect(&net.port, &own, &opening.ends) {
+                Ok(()) => Ok((new, own)),
+                Err(error) => {
+                    net.remove(&new);
+                    Err(error)
+                }
+            }
+        });
+        let (new, ends) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                tracing::warn!("verbs: a process that connects is refused: {error}");
+                return refuse(wire::FULL);
+            }
+        };
+        let answer = Answer {
+            magic: MAGIC,
+            protocol: PROTOCOL,
+            verdict: wire::ACCEPTED,
+            ends,
+        };
+        self.connection = Some(new.clone());
+        new.expects(opening.ends.credits);
+        self.say(bytes_of(&answer))?;
+        self.state = State::Answered;
+        Ok(())
+    }
+
+    /// Both sides are connected: what the other one began.
+    fn opens(&mut self, net: &Net) {
+        self.state = State::Open;
+        if let Some(connection) = &self.connection {
+            connection.is_ready();
+            // What has come before.
+            connection.has_read(net, 0, 0);
+            let address = connection.with.encode();
+            net.is_accepted(Accepted {
+                stream: connection.clone(),
+                known: Some(padded(&address)),
+            });
+        }
+    }
+}
