@@ -29,7 +29,7 @@ pub struct Quick {
 #[derive(Default)]
 struct Used {
     /// Connections on which the channel has a lane.
-    all: Vec<Arc<Connection>>,
+    all: Vec<Option<Arc<Connection>>>,
     /// Those of them by which some may be under way.
     busy: Vec<u32>,
 }
@@ -234,20 +234,29 @@ impl Quick {
         let Some(connection) = net.find(number) else {
             return;
         };
-        let mut used = self.used.lock();
-        used.all.push(connection.clone());
-        let mut queue = connection.queue();
+        let all = &mut self.used.lock().all;
         let at = self.lane as usize;
+        // What the device has of those that have ended goes.
+        for place in all.iter_mut() {
+            if place.as_ref().is_some_and(|one| leave(one, at)) {
+                *place = None;
+            }
+        }
+        let mut queue = connection.queue();
         if queue.lanes.len() <= at {
             queue.lanes.resize(at + 1, Lane::default());
         }
-        let lane = &mut queue.lanes[at];
-        if lane.place == 0 {
-            *lane = Lane {
-                place: used.all.len() as u32,
-                ..Lane::default()
-            };
+        if queue.lanes[at].place != 0 || connection.has_ended() {
+            return;
         }
+        let free = all.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            all.push(None);
+            all.len() - 1
+        });
+        queue.lanes[at].place = place as u32 + 1;
+        drop(queue);
+        all[place] = Some(connection);
     }
 
     /// To how many peers some may be under way.
@@ -260,7 +269,9 @@ impl Quick {
     pub fn settle(&self) {
         let Used { all, busy } = &mut *self.used.lock();
         busy.retain(|place| {
-            let connection = &all[*place as usize];
+            let Some(connection) = &all[*place as usize] else {
+                return false;
+            };
             let mut queue = connection.queue();
             let at = self.lane as usize;
             let last = queue.lanes[at].last;
@@ -289,10 +300,20 @@ impl Quick {
 
     /// Nobody asks any more.
     pub fn end(&self) {
-        for connection in &self.used.lock().all {
+        for connection in self.used.lock().all.iter().flatten() {
             connection.queue().lanes[self.lane as usize] = Lane::default();
         }
     }
+}
+
+/// Gives up the lane on a connection that has ended, unless its channel has not been told of all that was posted there.
+fn leave(connection: &Connection, lane: usize) -> bool {
+    let mut queue = connection.queue();
+    let leaves = connection.has_ended() && !queue.lanes[lane].busy;
+    if leaves {
+        queue.lanes[lane] = Lane::default();
+    }
+    leaves
 }
 
 /// A write of nothing, whose end says that everything before it has ended.
