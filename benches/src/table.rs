@@ -61,9 +61,9 @@ pub fn render(records: &[Record]) -> String {
         .find_map(|record| Some((record, record.provider.as_ref()?)))
     {
         let release = record.libfabric.as_deref().unwrap_or("?");
-        let by = match record.backend.as_str() {
-            "verbs" => "verbs. The provider beside it is ",
-            _ => "",
+        let by = match records.iter().any(|record| record.backend == "verbs") {
+            true => "verbs. The provider beside it is ",
+            false => "",
         };
         let _ = writeln!(
             out,
