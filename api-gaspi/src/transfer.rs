@@ -204,6 +204,7 @@ impl Process {
             Err(status) => return self.to_the_dead(status, requests, &post),
         };
         self.claim(queue, requests, &post)?;
+        let _together = self.together(queue, parts, &post, &call);
         self.post_writes(queue, parts, &post, &call)
     }
 
@@ -277,6 +278,7 @@ impl Process {
             Err(status) => return self.to_the_dead(status, requests, &post),
         };
         self.claim(queue, requests, &post)?;
+        let _together = self.together(queue, parts, &post, &call);
         let parts = parts.iter().map(|part| {
             let local = self
                 .segment(part.segment_local, &call)
@@ -600,7 +602,6 @@ impl Process {
         post: &Post,
         call: &Call,
     ) -> Result<()> {
-        let _together = self.together(queue, parts, post, call);
         for part in parts {
             let local = self
                 .segment(part.segment_local, call)?

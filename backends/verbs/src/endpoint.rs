@@ -1,6 +1,7 @@
 //! The issue of operations: the device reads and writes, the rest are requests to the target's agent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::last_word;
@@ -304,7 +305,7 @@ impl Endpoint {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }
-        if count.is_multiple_of(SPELL) {
+        if count.is_multiple_of(SPELL) && self.net.holders.load(Ordering::Relaxed) == 0 {
             // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
             self.requests.make_room();
         }
@@ -420,6 +421,7 @@ impl Channel for Endpoint {
     }
 
     fn hold(&self, to: &RemoteRegion) {
+        self.net.holders.fetch_add(1, Ordering::AcqRel);
         connection(to).queue().staged.hold();
     }
 
@@ -430,6 +432,8 @@ impl Channel for Endpoint {
         if queue.staged.is_due() {
             queue.ring(&connection.pair);
         }
+        drop(queue);
+        self.net.holders.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn quick_pending(&self) -> usize {

@@ -33,7 +33,12 @@ impl Staged {
     /// Whether what is posted has to come here.
     #[inline(always)]
     pub fn takes_all(&self) -> bool {
-        self.held > 0 || !self.all.is_empty()
+        self.held > 0 || self.has_some()
+    }
+
+    /// Whether any waits.
+    pub fn has_some(&self) -> bool {
+        !self.all.is_empty()
     }
 
     /// Somebody has more to post.
@@ -48,7 +53,7 @@ impl Staged {
 
     /// Whether it is time.
     pub fn is_due(&self) -> bool {
-        self.all.len() >= MOST || self.held == 0 && !self.all.is_empty()
+        self.all.len() >= MOST || self.held == 0 && self.has_some()
     }
 
     /// Keeps one.

@@ -312,7 +312,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What is posted to the owner of `to` while this lives leaves by as few calls of its network as can be. Nobody waits for it meanwhile.
+    /// What is posted to the owner of `to` while this lives leaves by as few calls of its network as can be. Who waits meanwhile lets it leave.
     pub fn together<'a>(&'a self, to: &'a RemoteRegion) -> Together<'a> {
         let channel = self.channel(to);
         channel.hold(to);

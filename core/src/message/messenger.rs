@@ -31,6 +31,7 @@ pub enum Needs<'a> {
 
 /// One rank's messages. All calls may come from any thread.
 pub struct Messenger {
+    // In the order in which they are dropped: what is registered goes before its network.
     /// Of the mailbox: looking for news needs no lock.
     window: Arc<Window>,
     mailbox: Biased<Mailbox>,

@@ -4,7 +4,7 @@ mod reading;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -125,6 +125,8 @@ pub struct Net {
     /// The device works no more.
     dead: AtomicBool,
     looks: AtomicU32,
+    /// Callers that have more to post, and hold what they have.
+    pub holders: AtomicUsize,
     /// Numbers of channels.
     pub lanes: Mutex<Slab<()>>,
     /// Who says it may connect.
@@ -206,6 +208,7 @@ impl Net {
             ended: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             looks: AtomicU32::new(0),
+            holders: AtomicUsize::new(0),
             lanes: Mutex::default(),
             secret,
             address: address.encode(),

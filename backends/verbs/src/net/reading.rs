@@ -25,6 +25,9 @@ impl Net {
             self.reader.lock().armed = false;
             self.hear_device();
         }
+        if self.holders.load(Ordering::Acquire) > 0 {
+            self.let_all_leave();
+        }
         let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(look, Ordering::Relaxed);
         let lost = match turn || self.desk.is_busy() && look.is_multiple_of(32) {
@@ -54,6 +57,17 @@ impl Net {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             ended: taken(&self.ended),
+        }
+    }
+
+    /// Somebody waits, who may have posted what is held, or holds it himself.
+    #[cold]
+    fn let_all_leave(&self) {
+        for one in self.all() {
+            let mut queue = one.queue();
+            if queue.staged.has_some() {
+                queue.ring(&one.pair);
+            }
         }
     }
 
