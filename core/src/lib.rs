@@ -25,8 +25,8 @@ pub mod variables;
 #[cfg(not(loom))]
 pub use fabric::streams;
 pub use fabric::{
-    agent, awaited, bundle, driver, endpoint, engine, host, inbox, kept, loopback, mapped,
-    notification, op, own_thread, region, registry, transport,
+    agent, awaited, bundle, driver, endpoint, engine, fast_path, host, inbox, kept, loopback,
+    mapped, notification, op, own_thread, region, registry, transport,
 };
 pub(crate) use fabric::{limited, operands, registration};
 pub(crate) use launch::interrupt;
@@ -47,9 +47,10 @@ pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
 pub use copy::copy;
 pub use deadline::Deadline;
-pub use endpoint::{Endpoint, FastPath, Posting, Together};
+pub use endpoint::{Endpoint, Together};
 pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
+pub use fast_path::{FastPath, Posting};
 pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};

@@ -3,11 +3,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use unipgas_core::inbox::Record;
 use unipgas_core::lines::last_word;
-use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
-};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::region::Rights;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
@@ -360,62 +357,10 @@ impl Channel for Endpoint {
         unsafe { self.requests.atomic(dst, request, desc, flags, context) }
     }
 
-    fn deliver(
-        &self,
-        inbox: Inbox<'_>,
-        record: Record,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.requests.deliver(inbox, record, flags, context)
-    }
-
-    fn chains(&self) -> bool {
-        true
-    }
-
-    fn carries(&self) -> bool {
-        true
-    }
-
-    unsafe fn put_deliver(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        inbox: Inbox<'_>,
-        record: Record,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        let requests = &self.requests;
-        // SAFETY:
-        // - the caller's word.
-        unsafe { requests.put_deliver(src, dst, len, inbox, record, flags, context) }
-    }
-
-    fn active_message(
-        &self,
-        to: Remote<'_>,
-        message: &[u8],
-        reply: Reply,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.requests
-            .active_message(to, message, reply, flags, context)
-    }
-
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         self.ask_for_gathered();
         self.requests.poll(sink);
     }
 
-    fn report(&self, sink: &mut dyn FnMut(Completion)) {
-        self.requests.report(sink);
-    }
-
-    fn pending(&self) -> usize {
-        self.requests.pending()
-    }
+    unipgas_core::carried_out_by_requests!();
 }

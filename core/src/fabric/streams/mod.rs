@@ -18,6 +18,7 @@ mod channel;
 mod completion;
 mod departed;
 pub mod envelope;
+mod forward;
 mod gathered;
 pub mod greeting;
 mod guest;

@@ -1,0 +1,61 @@
+//! What channels over streams hand on as it is.
+
+/// Inside `impl Channel`, of a channel that has `requests`: what these carry out, whatever the network does by itself.
+#[macro_export]
+macro_rules! carried_out_by_requests {
+    () => {
+        fn deliver(
+            &self,
+            inbox: $crate::op::Inbox<'_>,
+            record: $crate::inbox::Record,
+            flags: $crate::Flags,
+            context: u64,
+        ) -> $crate::Result<$crate::Outcome> {
+            self.requests.deliver(inbox, record, flags, context)
+        }
+
+        fn chains(&self) -> bool {
+            self.requests.chains()
+        }
+
+        fn carries(&self) -> bool {
+            self.requests.carries()
+        }
+
+        unsafe fn put_deliver(
+            &self,
+            src: $crate::Local,
+            dst: $crate::Remote<'_>,
+            len: usize,
+            inbox: $crate::op::Inbox<'_>,
+            record: $crate::inbox::Record,
+            flags: $crate::Flags,
+            context: u64,
+        ) -> $crate::Result<$crate::Outcome> {
+            let requests = &self.requests;
+            // SAFETY:
+            // - the caller's word.
+            unsafe { requests.put_deliver(src, dst, len, inbox, record, flags, context) }
+        }
+
+        fn active_message(
+            &self,
+            to: $crate::Remote<'_>,
+            message: &[u8],
+            reply: $crate::op::Reply,
+            flags: $crate::Flags,
+            context: u64,
+        ) -> $crate::Result<$crate::Outcome> {
+            self.requests
+                .active_message(to, message, reply, flags, context)
+        }
+
+        fn report(&self, sink: &mut dyn FnMut($crate::Completion)) {
+            self.requests.report(sink);
+        }
+
+        fn pending(&self) -> usize {
+            self.requests.pending()
+        }
+    };
+}
