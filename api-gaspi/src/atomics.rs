@@ -131,9 +131,13 @@ impl Process {
         let (op, operand, compare) = asked;
         let awaited = match self.unfinished.take(&key) {
             Some(awaited) => awaited,
-            None => self
-                .atomics
-                .change(at_place(&place, found), op, operand, compare)?,
+            None => {
+                let at = Remote {
+                    region: found.data.executor(deadline(timeout))?,
+                    offset: place.offset as usize,
+                };
+                self.atomics.change(at, op, operand, compare)?
+            }
         };
         let value = awaited.value(&self.atomics, self.world.engine(), deadline(timeout));
         if value == Err(Error::Timeout) {

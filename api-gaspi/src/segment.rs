@@ -18,6 +18,9 @@ use crate::status::{Result, Status, from_engine};
 /// How long procedures without a timeout wait for peers that do not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What others may do to a segment: §10 has two operations, on values of 8 bytes.
+const RIGHTS: Rights = Rights::FULL.union(Rights::WORDS);
+
 /// A segment of this process.
 pub struct Segment {
     /// Memory of the program.
@@ -126,10 +129,10 @@ impl Process {
         }
         let engine = self.world.engine();
         let region = match *source {
-            Source::Library => engine.allocate(size as usize, Rights::FULL),
+            Source::Library => engine.allocate(size as usize, RIGHTS),
             // SAFETY:
             // - the caller of `segment_bind` or `segment_use` keeps the memory valid.
-            Source::User(base) => unsafe { engine.register(base, size as usize, Rights::FULL) },
+            Source::User(base) => unsafe { engine.register(base, size as usize, RIGHTS) },
         }
         .map_err(from_engine)?;
         let words = self.config.notification_num as usize;

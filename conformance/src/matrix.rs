@@ -152,6 +152,19 @@ pub const COLUMNS: &[Column] = &[
         seeded: false,
     },
     Column {
+        name: "mixed-verbs",
+        backend: "shm",
+        pins: &["opaque", "mixed", "verbs"],
+        env: &[
+            ("UNIPGAS_SHM_ADOPT", "1"),
+            ("UNIPGAS_TEST_HOSTS", "2"),
+            ("UNIPGAS_NETWORKS", "verbs"),
+        ],
+        threads: false,
+        hosts: false,
+        seeded: false,
+    },
+    Column {
         name: "hosts",
         backend: "shm",
         pins: &["opaque", "mixed", "hosts"],

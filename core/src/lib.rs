@@ -28,7 +28,7 @@ pub use fabric::{
     agent, awaited, bundle, driver, endpoint, engine, fast_path, host, inbox, kept, loopback,
     mapped, notification, op, own_thread, region, registry, transport,
 };
-pub(crate) use fabric::{limited, operands, registration};
+pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, topology};
 pub use memory::{atomic, combine, lines, user_memory, userfaultfd, words};

@@ -235,7 +235,7 @@ impl<'g, T: Element> Segment<'g, T> {
 impl<T: Cell> Segment<'_, T> {
     /// An element as an atomic of the CPU, to be changed while it is shared with other threads, or to be looked at until another process has written it.
     /// Other processes see what is written here. Whether their [`fetch_add`](Remote::fetch_add) is atomic against
-    /// operations by it depends on the network: within a host it is. Panics where the index is out of bounds.
+    /// operations by it depends on the network: in a job on one host it is; over RDMA devices it mostly is not. Panics where the index is out of bounds.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi};

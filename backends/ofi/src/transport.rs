@@ -217,6 +217,7 @@ impl Transport for Ofi {
             registers_user_memory: true,
             maps: false,
             direct: false,
+            alone: false,
             limits: Limits {
                 lines: true,
                 atomics: false,

@@ -49,6 +49,7 @@ impl Transport for Opaque {
             registers_user_memory: true,
             maps: false,
             direct: false,
+            alone: false,
             limits: *self.0.home().limits(),
         }
     }

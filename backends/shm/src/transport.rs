@@ -189,6 +189,7 @@ impl Transport for Shm {
             registers_user_memory: true,
             maps: true,
             direct: true,
+            alone: false,
             limits: Limits::NONE,
         }
     }

@@ -254,6 +254,20 @@ impl Device {
         }
     }
 
+    /// Whether it carries out atomic operations on memory with such rights: as [`Rights::ATOMIC`], or none.
+    pub fn carries_out(&self, rights: Rights) -> Rights {
+        let alone = self.is_alone() && rights.contains(Rights::DEVICE);
+        match alone || self.limits.atomic_cap == IBV_ATOMIC_GLOB {
+            true => rights & Rights::ATOMIC,
+            false => Rights::empty(),
+        }
+    }
+
+    /// Whether its atomic operations are atomic among themselves alone.
+    pub fn is_alone(&self) -> bool {
+        self.limits.atomic_cap == IBV_ATOMIC_HCA
+    }
+
     /// Registers memory. Errors: [`Error::Exhausted`], [`Error::Os`].
     ///
     /// # Safety
@@ -269,9 +283,9 @@ impl Device {
         for (right, allows) in [
             (Rights::READ, IBV_ACCESS_REMOTE_READ),
             (Rights::WRITE, IBV_ACCESS_REMOTE_WRITE),
-            (Rights::ATOMIC, IBV_ACCESS_REMOTE_ATOMIC),
+            (self.carries_out(rights), IBV_ACCESS_REMOTE_ATOMIC),
         ] {
-            if rights.contains(right) {
+            if !right.is_empty() && rights.contains(right) {
                 access |= allows;
             }
         }

@@ -14,11 +14,11 @@ use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
 use crate::connection::{Connection, INLINE};
-use crate::native::Atomic;
+use crate::native::{Atomic, WORD};
 use crate::net::Net;
 use crate::posting::{Ends, write};
 use crate::quick::Quick;
-use crate::region::{connection, far};
+use crate::region::{connection, far, is_by_device};
 
 /// Where there is no room the network is moved on as often before a write is kept.
 const TRIES: usize = 16;
@@ -451,7 +451,9 @@ impl Channel for Endpoint {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        if let Some(nowhere) = &self.net.native {
+        if is_by_device(dst.region)
+            && let Some(nowhere) = &self.net.native
+        {
             dst.region
                 .check(dst.offset, request.ty.size(), Rights::ATOMIC)?;
             let into = match request.result.is_null() {
@@ -475,6 +477,12 @@ impl Channel for Endpoint {
                     .requests
                     .post_own(dst.region, own, true, after, context);
             }
+        }
+        if dst.region.parts().rights.contains(Rights::DEVICE) {
+            return Err(match far(dst.region, dst.offset).0 % WORD as u64 {
+                0 => Error::Unsupported,
+                _ => Error::Misaligned(WORD),
+            });
         }
         // SAFETY:
         // - the caller's word.

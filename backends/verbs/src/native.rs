@@ -1,8 +1,7 @@
-//! Atomic operations that the device carries out, where it says that processors do, too (IBV_ATOMIC_GLOB): addition and compare-and-swap of 8 bytes. The agent of
-//! the owner carries out the others by its processor, so all operations on a word are atomic with each other.
-//!
-//! A device that is atomic with itself alone (IBV_ATOMIC_HCA) carries out none: peers on the owner's host, the owner, and its agent would not be atomic
-//! with it.
+//! Atomic operations that the device carries out: addition, reading and compare-and-swap of 8 bytes. Where it says that processors are atomic with it
+//! (IBV_ATOMIC_GLOB), the owner's agent carries out the others by its processor. A device that is atomic with itself alone (IBV_ATOMIC_HCA) is the only
+//! executor of regions that have [`Rights::DEVICE`](unipgas_core::region::Rights::DEVICE), and has no part in others. So all operations on a word are
+//! atomic with each other, whoever asks.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::device::{Device, Mr};
 use crate::posting::{Ends, write};
 
 /// A word that the device changes.
-const WORD: usize = size_of::<u64>();
+pub const WORD: usize = size_of::<u64>();
 
 /// Where results go that nobody wants.
 pub struct Nowhere {

@@ -27,6 +27,12 @@ pub unsafe fn register(
     // - the caller's word.
     let mr = unsafe { net.device.register(base, len, rights, write) }?;
     let mut told = mr.rkey().to_le_bytes().to_vec();
+    told.push(
+        net.device
+            .carries_out(rights)
+            .contains(Rights::ATOMIC)
+            .into(),
+    );
     told.extend((base.expose_provenance() as u64).to_le_bytes());
     let entered = net.operands.enter(base, len, mr.lkey().into());
     let operand = entered.ok_or_else(|| Error::Exhausted("registrations".into()))?;
@@ -38,7 +44,10 @@ pub unsafe fn register(
     })
 }
 
-/// What its owner has told: the key and where it begins, and the connection with him.
+/// Beside the key: the owner's device carries out atomic operations there.
+const BY_DEVICE: u64 = 1 << 32;
+
+/// What its owner has told: the key, with [`BY_DEVICE`], where it begins, and the connection with him.
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     let connection: *const Connection = Connection::of(link);
     let connection = connection.expose_provenance() as u64;
@@ -47,9 +56,10 @@ pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         return Ok([0, 0, connection]);
     }
     let (key, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
+    let (by_device, base) = base.split_first().ok_or(Error::StaleRegion)?;
     let base = base.try_into().map_err(|_| Error::StaleRegion)?;
-    let key = u32::from_le_bytes(*key);
-    Ok([key.into(), u64::from_le_bytes(base), connection])
+    let key = u64::from(u32::from_le_bytes(*key)) | (u64::from(*by_device != 0) * BY_DEVICE);
+    Ok([key, u64::from_le_bytes(base), connection])
 }
 
 /// The address and the key by which its owner's device knows what lies at `offset` of the region.
@@ -57,6 +67,12 @@ pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
 pub fn far(region: &RemoteRegion, offset: usize) -> (u64, u32) {
     let [_, key, base, _] = region.parts().detail;
     (base.wrapping_add(offset as u64), key as u32)
+}
+
+/// Whether its owner's device carries out the atomic operations that devices have.
+#[inline]
+pub fn is_by_device(region: &RemoteRegion) -> bool {
+    region.parts().detail[1] & BY_DEVICE != 0
 }
 
 /// The connection with its owner.

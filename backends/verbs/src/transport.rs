@@ -201,6 +201,7 @@ impl Transport for Verbs {
             registers_user_memory: true,
             maps: false,
             direct: false,
+            alone: self.net.device.is_alone(),
             limits: Limits {
                 lines: true,
                 atomics: true,

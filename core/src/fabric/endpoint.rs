@@ -483,7 +483,8 @@ impl Endpoint {
         }
     }
 
-    /// See [`Channel::atomic`].
+    /// See [`Channel::atomic`]. Where another way leads to the device that carries it out, and has not been [taken](RemoteRegion::executor), this waits for
+    /// that.
     ///
     /// # Safety
     /// As [`Channel::atomic`].
@@ -495,6 +496,13 @@ impl Endpoint {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        if dst.region.has_words_only() {
+            request.check_word()?;
+        }
+        let dst = Remote {
+            region: dst.region.executor(Deadline::Never)?,
+            offset: dst.offset,
+        };
         // SAFETY:
         // - the caller's word.
         let outcome = unsafe {
@@ -576,7 +584,7 @@ impl Endpoint {
     /// for ever takes [`change`](Endpoint::change), as for the next two.
     #[inline]
     pub fn load(&self, engine: &Engine, src: Remote<'_>) -> Result<u64> {
-        if src.region.is_direct() {
+        if src.region.is_direct() && !src.region.excludes_processors() {
             return Ok(mapped::value(src)?.load(Ordering::Acquire));
         }
         self.fetch(engine, src, AtomicOp::Sum, 0, 0)
@@ -585,7 +593,7 @@ impl Endpoint {
     /// Adds `value` to the u64 at `dst` and gives what was there before, waiting for it if need be. `dst` must be 8-byte aligned.
     #[inline]
     pub fn fetch_add(&self, engine: &Engine, dst: Remote<'_>, value: u64) -> Result<u64> {
-        if dst.region.is_direct() && !dst.region.is_exclusive() {
+        if dst.region.is_direct() && !dst.region.excludes_processors() {
             return Ok(mapped::value(dst)?.fetch_add(value, Ordering::AcqRel));
         }
         self.fetch(engine, dst, AtomicOp::Sum, value, 0)
@@ -600,7 +608,7 @@ impl Endpoint {
         expected: u64,
         value: u64,
     ) -> Result<u64> {
-        if dst.region.is_direct() && !dst.region.is_exclusive() {
+        if dst.region.is_direct() && !dst.region.excludes_processors() {
             let at = mapped::value(dst)?;
             return Ok(
                 match at.compare_exchange(expected, value, Ordering::SeqCst, Ordering::SeqCst) {

@@ -8,6 +8,7 @@ use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
 use crate::driver::{AtBell, Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
+use crate::executor::{Detour, Executor};
 use crate::limited::Limited;
 use crate::operands::Operands;
 use crate::region::{Memory, Region, RemoteRegion, Rights};
@@ -32,6 +33,8 @@ pub struct Engine {
     /// Processes that take part.
     company: AtomicU32,
     driven: bool,
+    /// Devices are alone in carrying out atomic operations, where that is allowed.
+    by_device: bool,
 }
 
 /// A process that this one has connected to.
@@ -41,6 +44,7 @@ pub struct Connection {
     peer: Arc<dyn Peer>,
     tag: crate::bundle::Tag,
     capabilities: Capabilities,
+    detour: Option<Arc<Detour>>,
 }
 
 // SAFETY:
@@ -64,6 +68,10 @@ impl Engine {
         Ok(Engine {
             bell: transports[0].bell(),
             driven: transports.iter().any(|t| t.capabilities().asynchronous),
+            // The first one of several is for this host.
+            by_device: transports[usize::from(transports.len() > 1)..]
+                .iter()
+                .all(|t| t.capabilities().alone),
             registrations: transports.iter().map(private).collect(),
             transports: transports.into(),
             operands: Arc::default(),
@@ -146,6 +154,7 @@ impl Engine {
                         peer,
                         tag: transport.tag(),
                         capabilities: transport.capabilities(),
+                        detour: self.detour(route, address).map(Arc::new),
                     });
                 }
                 Err(error) if transport.is_common(part) => return Err(error),
@@ -159,6 +168,24 @@ impl Engine {
         Err(why)
     }
 
+    /// The way to a peer's device, for one that another transport leads to.
+    fn detour(&self, route: usize, address: &Address) -> Option<Detour> {
+        let alone = |transport: &Arc<dyn Transport>| transport.capabilities().alone;
+        let found = self.transports.iter().position(alone)?;
+        let device = &self.transports[found];
+        let part = address.part(device.tag())?;
+        (found != route).then(|| Detour::new(device.clone(), found as u8, part))
+    }
+
+    /// With the choice who carries out the atomic operations on a region.
+    fn decided(&self, rights: Rights) -> Rights {
+        let both = Rights::WORDS | Rights::ATOMIC;
+        let by_device = self.by_device && rights.contains(both);
+        let mut rights = rights.difference(Rights::DEVICE);
+        rights.set(Rights::DEVICE, by_device);
+        rights
+    }
+
     /// Allocates `len` zeroed bytes that peers may use. Errors: [`Error::InvalidArgument`] for 0 bytes, [`Error::Exhausted`].
     pub fn allocate(&self, len: usize, rights: Rights) -> Result<Region> {
         if len == 0 {
@@ -166,6 +193,7 @@ impl Engine {
                 "a region needs at least 1 byte".into(),
             ));
         }
+        let rights = self.decided(rights);
         let memory = self.transports[0].allocate(len, rights)?;
         // SAFETY:
         // - what was just allocated, which ends after its other registrations.
@@ -181,6 +209,7 @@ impl Engine {
     /// `len` bytes at `base` stay valid until the region is dropped.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
         user_memory::check(base, len, "to register")?;
+        let rights = self.decided(rights);
         for private in self.registrations.iter().flatten() {
             private.forget(base, len);
         }
@@ -392,7 +421,14 @@ impl Connection {
     pub fn import_within(&self, key: &RegionKey, deadline: Deadline) -> Result<RemoteRegion> {
         let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
         let region = self.peer.import(part, deadline)?;
-        Ok(region.by(self.route, self.capabilities))
+        let region = region.by(self.route, self.capabilities);
+        match &self.detour {
+            Some(detour) if region.parts().rights.contains(Rights::DEVICE) => {
+                let part = key.part(detour.tag()).ok_or(Error::StaleRegion)?;
+                Ok(region.executed_by(Executor::new(detour.clone(), part)))
+            }
+            _ => Ok(region),
+        }
     }
 
     /// Whether both go by the same transport.

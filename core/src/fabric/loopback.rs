@@ -151,6 +151,7 @@ impl Transport for Loopback {
             registers_user_memory: true,
             maps: true,
             direct: true,
+            alone: false,
             limits: Limits::NONE,
         }
     }

@@ -95,6 +95,12 @@ unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) ->
         compare,
         result,
     } = *request;
+    if region.has_words_only() {
+        request.check_word()?;
+        if region.excludes_processors() {
+            return Err(Error::Unsupported);
+        }
+    }
     let locks = region.locks();
     // SAFETY:
     // - the caller's word.
@@ -240,7 +246,7 @@ pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
     let at = dst.region.parts().base.wrapping_add(dst.offset);
     if !dst.region.is_open(dst.offset, 8, Rights::ATOMIC)
         | ((at as usize) & 7 != 0)
-        | dst.region.is_exclusive()
+        | dst.region.excludes_processors()
     {
         return None;
     }
@@ -347,7 +353,7 @@ pub(crate) unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize)
 
 #[cold]
 fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
-    if region.is_exclusive() {
+    if region.excludes_processors() {
         Error::Unsupported
     } else {
         Error::Misaligned(alignment)
@@ -355,11 +361,11 @@ fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
 }
 
 /// Where the u64 at `dst` is mapped, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`]
-/// where the CPU's atomics do not count ([`Rights::EXCLUSIVE`]).
+/// where the CPU's atomics do not count ([`Rights::EXCLUSIVE`], [`Rights::DEVICE`]).
 #[inline(always)]
 pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
     let at = place(dst, 8, Rights::ATOMIC)?;
-    if ((at as usize) & 7 != 0) | dst.region.is_exclusive() {
+    if ((at as usize) & 7 != 0) | dst.region.excludes_processors() {
         return Err(no_value(dst.region, 8));
     }
     // SAFETY:
@@ -371,7 +377,7 @@ pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
 #[inline(always)]
 pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
     let at = place(dst, 4, Rights::ATOMIC)?;
-    if ((at as usize) & 3 != 0) | dst.region.is_exclusive() {
+    if ((at as usize) & 3 != 0) | dst.region.excludes_processors() {
         return Err(no_value(dst.region, 4));
     }
     // SAFETY:

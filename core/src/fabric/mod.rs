@@ -6,6 +6,7 @@ pub mod bundle;
 pub mod driver;
 pub mod endpoint;
 pub mod engine;
+pub(crate) mod executor;
 pub mod fast_path;
 pub mod host;
 pub mod inbox;

@@ -124,6 +124,17 @@ pub struct AtomicRequest {
     pub result: *mut u8,
 }
 
+impl AtomicRequest {
+    /// Whether a region whose atomic operations are confined to words takes it. Errors: [`Error::Unsupported`](crate::Error::Unsupported).
+    pub(crate) fn check_word(&self) -> Result<()> {
+        let of_word = self.count == 1 && matches!(self.ty, AtomicType::U64 | AtomicType::I64);
+        match self.op {
+            AtomicOp::Sum | AtomicOp::Read | AtomicOp::Cswap if of_word => Ok(()),
+            _ => Err(crate::Error::Unsupported),
+        }
+    }
+}
+
 /// Where the answer to an active message goes.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply {

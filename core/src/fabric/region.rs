@@ -9,10 +9,11 @@ use crate::agent::Serving;
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::RegionKey;
+use crate::executor::{Executor, not_reached};
 use crate::op::Local;
 use crate::operands::Operands;
 use crate::transport::{Capabilities, Handler};
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 bitflags::bitflags! {
     /// What peers may do to a region.
@@ -29,6 +30,11 @@ bitflags::bitflags! {
         /// Atomic operations exclude each other by [locks](crate::atomic::Exclusion::Locks), and not the CPU's atomics of programs:
         /// those on arrays are much faster so. Not for memory that is also registered without this.
         const EXCLUSIVE = 8;
+        /// The only atomic operations are additions, reads and compare-and-swaps of aligned words of 8 bytes: those that devices have. Others are refused. The
+        /// owner's processor may read the words, and change those that no peer changes meanwhile.
+        const WORDS = 16;
+        /// Only the owner's device carries atomic operations out, whoever asks ([`Capabilities::alone`]). The engine's to say.
+        const DEVICE = 32;
     }
 }
 
@@ -220,6 +226,10 @@ pub struct RemoteRegion {
     route: u8,
     direct: bool,
     asynchronous: bool,
+    /// The route is that of the owner's device.
+    by_device: bool,
+    /// Where it is not, and the device carries atomic operations out.
+    executor: Option<Arc<Executor>>,
     alive: Arc<dyn Any + Send + Sync>,
 }
 
@@ -266,9 +276,13 @@ impl RemoteRegion {
             static ALWAYS: AtomicU32 = AtomicU32::new(0);
             (parts.generation, parts.expected) = (&ALWAYS, 0);
         }
-        let open = |right| match parts.rights.contains(right) && !parts.base.is_null() {
-            true => parts.len + 1,
-            false => 0,
+        let by_device = parts.rights.contains(Rights::DEVICE);
+        let open = |right| {
+            let closed = parts.base.is_null() || by_device && right == Rights::ATOMIC;
+            match parts.rights.contains(right) && !closed {
+                true => parts.len + 1,
+                false => 0,
+            }
         };
         RemoteRegion {
             parts,
@@ -276,6 +290,8 @@ impl RemoteRegion {
             route: 0,
             direct: !parts.base.is_null(),
             asynchronous: false,
+            by_device: false,
+            executor: None,
             alive,
         }
     }
@@ -285,10 +301,35 @@ impl RemoteRegion {
         self.route = route;
         self.direct &= capabilities.direct;
         self.asynchronous = capabilities.asynchronous;
+        self.by_device = capabilities.alone;
         if !self.direct {
             self.open = [0; 3];
         }
         self
+    }
+
+    /// With the way to the device that carries its atomic operations out.
+    pub(crate) fn executed_by(mut self, executor: Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Whether its owner's device carries atomic operations out, and this is not the way there.
+    #[inline(always)]
+    fn needs_detour(&self) -> bool {
+        self.parts.rights.contains(Rights::DEVICE) && !self.by_device
+    }
+
+    /// The region by the way on which its atomic operations are carried out: itself, unless its owner's device is alone in that and another transport leads here. The
+    /// first time connects, and waits for the owner's answer. Errors: [`Error::Timeout`], after which the next call goes on; [`Error::PeerDead`],
+    /// [`Error::Unreachable`], [`Error::StaleRegion`].
+    #[inline]
+    pub fn executor(&self, deadline: Deadline) -> Result<&RemoteRegion> {
+        if !self.needs_detour() {
+            return Ok(self);
+        }
+        let executor = self.executor.as_ref().ok_or_else(not_reached)?;
+        executor.reach(deadline)
     }
 
     /// Whether the engine carries operations out itself, by loads and stores, so that they are over when they return.
@@ -394,6 +435,19 @@ impl RemoteRegion {
     #[inline(always)]
     pub(crate) fn is_exclusive(&self) -> bool {
         self.parts.rights.contains(Rights::EXCLUSIVE)
+    }
+
+    /// Whether something else than processors' atomics carries operations out.
+    #[inline(always)]
+    pub(crate) fn excludes_processors(&self) -> bool {
+        let others = Rights::EXCLUSIVE | Rights::DEVICE;
+        self.parts.rights.intersects(others)
+    }
+
+    /// Whether atomic operations are confined to words.
+    #[inline(always)]
+    pub(crate) fn has_words_only(&self) -> bool {
+        self.parts.rights.contains(Rights::WORDS)
     }
 
     /// The owner's bell, if this process can ring it.

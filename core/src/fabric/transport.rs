@@ -29,6 +29,9 @@ pub struct Capabilities {
     /// Operations on regions that are mapped here ([`RemoteParts::base`](crate::region::RemoteParts::base)) need nothing of the
     /// backend: the engine carries them out itself, in the call. An indirect call would cost more than an 8-byte put.
     pub direct: bool,
+    /// Its devices carry out what [`Rights::WORDS`] allows, and are atomic with themselves alone, not with processors: where a region
+    /// has [`Rights::DEVICE`], all who reach it go by its owner's device.
+    pub alone: bool,
     /// What its operations are confined to.
     pub limits: Limits,
 }

@@ -167,7 +167,7 @@ impl Net {
         // In a container the port's address may be the host's.
         let desk = Desk::open(ip).or_else(|_| Desk::open(host::own_address().into()))?;
         let native = match limits.atomic_cap {
-            IBV_ATOMIC_GLOB => Some(Nowhere::new(&device)?),
+            IBV_ATOMIC_GLOB | IBV_ATOMIC_HCA => Some(Nowhere::new(&device)?),
             _ => None,
         };
         let address = Address {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use unipgas_core::Flags;
 use unipgas_core::transport::Transport;
+use unipgas_core::{Flags, Rights};
 
 use crate::device::{count, requests};
 use crate::node::{Link, Node, until};
@@ -157,6 +157,36 @@ fn a_get_is_one_and_one() {
         let gets = cost(here, get, |_| assert_eq!(here.settle(), []));
         check("get", &gets, (1, 0), 0, MANY);
     });
+}
+
+/// By whom additions are carried out: by a device that excludes processors, and by one that is the only executor.
+#[test]
+fn an_atomic_operation_is_one_and_one() {
+    let name = "counts::an_atomic_operation_is_one_and_one";
+    let words = Rights::FULL | Rights::WORDS;
+    for (atomics, rights, by_device) in [
+        ("atomics=glob", Rights::FULL, true),
+        ("atomics=hca", words | Rights::DEVICE, true),
+        ("atomics=hca", words, false),
+        ("atomics=none", words, false),
+    ] {
+        alone(name, atomics, &[], || {
+            let (here, there) = (Node::open(), Node::with(rights));
+            let link = here.know(&there);
+            let before = count("wr.fetch_add");
+            let add = |_| {
+                here.insist(|| here.add(&link, 64, 8, 1)).unwrap();
+            };
+            let adds = cost(&here, add, |_| assert_eq!(here.settle(), []));
+            assert_eq!(there.word(64).load(Ordering::Acquire), MANY);
+            assert_eq!(here.word(8).load(Ordering::Acquire), MANY - 1);
+            let carried_out = count("wr.fetch_add") - before;
+            assert_eq!(carried_out, if by_device { MANY } else { 0 });
+            if by_device {
+                check("add", &adds, (1, 0), 0, MANY);
+            }
+        });
+    }
 }
 
 #[test]

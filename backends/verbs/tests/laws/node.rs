@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use unipgas_core::op::{Completion, Notice, QuickPut};
+use unipgas_core::op::{AtomicRequest, Completion, Notice, QuickPut};
 use unipgas_core::region::Memory;
 use unipgas_core::registry::Opening;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
-use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
+use unipgas_core::{
+    AtomicOp, AtomicType, Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights,
+};
 use unipgas_verbs::Verbs;
 
 /// Bytes of a node's memory.
@@ -31,10 +33,15 @@ pub fn open() -> Verbs {
 
 impl Node {
     pub fn open() -> Node {
+        Node::with(Rights::FULL)
+    }
+
+    /// To whose memory others have such rights.
+    pub fn with(rights: Rights) -> Node {
         let transport = open();
         Node {
             channel: transport.open_channel().unwrap(),
-            memory: transport.allocate(LEN, Rights::FULL).unwrap(),
+            memory: transport.allocate(LEN, rights).unwrap(),
             transport,
         }
     }
@@ -139,6 +146,25 @@ impl Node {
         unsafe {
             let (into, from) = (self.local(into), remote(from, at));
             self.channel.get(into, from, len, Flags::empty(), 1)
+        }
+    }
+
+    /// Adds to a word of 8 bytes; what was there goes into its own memory.
+    pub fn add(&self, to: &Link, at: usize, into: usize, value: u64) -> Result<Outcome> {
+        let local = self.local(into);
+        let request = AtomicRequest {
+            op: AtomicOp::Sum,
+            ty: AtomicType::U64,
+            count: 1,
+            operand: (&raw const value).cast(),
+            compare: std::ptr::null(),
+            result: local.ptr,
+        };
+        // SAFETY:
+        // - the operand is taken in the call; the result as for `put`.
+        unsafe {
+            self.channel
+                .atomic(remote(to, at), &request, local.desc, Flags::empty(), 1)
         }
     }
 

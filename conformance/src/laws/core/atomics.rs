@@ -44,6 +44,13 @@ pub const LAWS: &[Law] = &[
         4,
         exclusive,
     ),
+    law(
+        "core.atomic.words",
+        "unipgas core: Rights::WORDS",
+        "memory whose atomics are confined to words takes additions, reads and compare-and-swaps of 8 bytes; all else is refused, and nothing is written",
+        2,
+        words,
+    ),
 ];
 
 /// The largest element, and how many are in a vector.
@@ -335,6 +342,103 @@ fn distinct(ctx: &Ctx) -> Verdict {
         }
         Ok(())
     })
+}
+
+fn words(ctx: &Ctx) -> Verdict {
+    const AT: usize = 64;
+    on_ranks(ctx, 4096, |rank| {
+        let region = rank
+            .engine()
+            .allocate(4096, Rights::FULL | Rights::WORDS)
+            .says("allocate")?;
+        rank.list(7, &region).says("list")?;
+        ctx.sync();
+        // Also of this process's own.
+        for owner in [rank.other(), ctx.rank] {
+            let there = rank.listed(owner, 7)?;
+            let dst = |offset| Remote {
+                region: &there,
+                offset,
+            };
+            let all = AtomicOp::ALL
+                .iter()
+                .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)));
+            for ((op, ty), count) in all.flat_map(|cell| [1, 2].map(|count| (cell, count))) {
+                change_words(rank, dst(AT), (op, ty, count))?;
+            }
+            let (engine, endpoint) = (rank.engine(), &rank.endpoint);
+            let misaligned = endpoint.fetch_add(engine, dst(AT + 4), 1);
+            refused(
+                misaligned.map(drop),
+                |e| *e == Error::Misaligned(8),
+                "half a word further",
+            )?;
+            let behind = endpoint.fetch_add(engine, dst(4096), 1);
+            let outside = |e: &Error| matches!(e, Error::OutOfBounds { .. });
+            refused(behind.map(drop), outside, "behind the end")?;
+            ctx.sync();
+        }
+        let changed = (AT..AT + 16).step_by(8);
+        ensure!(
+            (0..4096)
+                .step_by(8)
+                .all(|at| changed.clone().any(|c| c == at) || read(&region, at, 8) == [0; 8]),
+            "more than the words has changed"
+        );
+        Ok(())
+    })
+}
+
+/// One operation on two words.
+fn change_words(
+    rank: &Rank<'_>,
+    dst: Remote<'_>,
+    (op, ty, count): (AtomicOp, AtomicType, usize),
+) -> Verdict {
+    let before = [0x0102_0304_0506_0708u64, 9];
+    // Elements of any type.
+    let operand = [3u64; 8];
+    let mut fetched = [0u64; 8];
+    rank.put(&before.map(u64::to_ne_bytes).concat(), dst)
+        .says("putting the words")?;
+    let request = AtomicRequest {
+        op,
+        ty,
+        count,
+        operand: operand.as_ptr().cast(),
+        compare: before.as_ptr().cast(),
+        result: fetched.as_mut_ptr().cast(),
+    };
+    // SAFETY:
+    // - the arrays hold two elements of the largest type, but for the comparands, of which no more is taken; they outlive the end of the operation.
+    let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
+    let result = rank.end(posted);
+    let expected = match op {
+        _ if count != 1 || !matches!(ty, AtomicType::U64 | AtomicType::I64) => None,
+        AtomicOp::Sum => Some(before[0] + 3),
+        AtomicOp::Read => Some(before[0]),
+        AtomicOp::Cswap => Some(3),
+        _ => None,
+    };
+    match expected {
+        None => refused(
+            result,
+            |e| *e == Error::Unsupported,
+            &format!("{op:?} of {count} {ty:?}"),
+        )?,
+        Some(_) => {
+            result.says(&format!("{op:?} of {ty:?}"))?;
+            ensure_eq!(fetched[0], before[0], "what {op:?} has fetched");
+        }
+    }
+    let after = rank.get(dst, 16).says("getting the words")?;
+    let after = [0, 8].map(|at| u64::from_ne_bytes(after[at..at + 8].try_into().expect("8 bytes")));
+    ensure_eq!(
+        after,
+        [expected.unwrap_or(before[0]), before[1]],
+        "the words after {op:?} of {count} {ty:?}"
+    );
+    Ok(())
 }
 
 fn exclusive(ctx: &Ctx) -> Verdict {

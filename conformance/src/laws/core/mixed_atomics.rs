@@ -35,6 +35,20 @@ pub const LAWS: &[Law] = &[
         4,
         |ctx| on_every_way(ctx, Memory::Exclusive),
     ),
+    ordering(
+        "core.atomic.mixed-words",
+        "unipgas core: Channel::atomic, Rights::WORDS",
+        "likewise in memory whose atomics are confined to words, where the owner uses the engine",
+        4,
+        |ctx| on_every_way(ctx, Memory::Words),
+    ),
+    ordering(
+        "core.atomic.mixed-words-user",
+        "unipgas core: Channel::atomic, Rights::WORDS, Engine::register",
+        "likewise in memory of the user",
+        4,
+        |ctx| on_every_way(ctx, Memory::UsersWords),
+    ),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -42,6 +56,19 @@ enum Memory {
     Allocated,
     Users,
     Exclusive,
+    Words,
+    UsersWords,
+}
+
+impl Memory {
+    /// The owner may change it by the CPU's atomics, and elements may take more than a word.
+    fn has_processors(self) -> bool {
+        matches!(self, Memory::Allocated | Memory::Users)
+    }
+
+    fn has_wide_elements(self) -> bool {
+        !matches!(self, Memory::Words | Memory::UsersWords)
+    }
 }
 
 /// How often peers across a network change each element, and everybody at least.
@@ -72,9 +99,14 @@ fn on_every_way(ctx: &Ctx, memory: Memory) -> Verdict {
         let region = match memory {
             Memory::Allocated => engine.allocate(LEN, Rights::FULL),
             Memory::Exclusive => engine.allocate(LEN, Rights::FULL | Rights::EXCLUSIVE),
-            // SAFETY:
-            // - the page outlives the region, and is used through it alone.
-            Memory::Users => unsafe { engine.register(users.0.as_mut_ptr(), LEN, Rights::FULL) },
+            Memory::Words => engine.allocate(LEN, Rights::FULL | Rights::WORDS),
+            Memory::Users | Memory::UsersWords => {
+                let mut rights = Rights::FULL;
+                rights.set(Rights::WORDS, memory == Memory::UsersWords);
+                // SAFETY:
+                // - the page outlives the region, and is used through it alone.
+                unsafe { engine.register(users.0.as_mut_ptr(), LEN, rights) }
+            }
         };
         let region = region.says("a region")?;
         rank.list(EXTRA, &region).says("list")?;
@@ -83,11 +115,12 @@ fn on_every_way(ctx: &Ctx, memory: Memory) -> Verdict {
         change(
             rank,
             &there,
-            (ctx.rank == 0 && memory != Memory::Exclusive).then_some(&region),
+            (ctx.rank == 0 && memory.has_processors()).then_some(&region),
+            memory.has_wide_elements(),
         )?;
         ctx.sync();
         if ctx.rank == 0 {
-            add_up(ctx, &region)?;
+            add_up(ctx, &region, memory.has_wide_elements())?;
         }
         ctx.sync();
         Ok(())
@@ -155,7 +188,12 @@ impl Way<'_> {
     }
 }
 
-fn change(rank: &Rank<'_>, there: &RemoteRegion, own: Option<&Region>) -> Verdict {
+fn change(
+    rank: &Rank<'_>,
+    there: &RemoteRegion,
+    own: Option<&Region>,
+    has_wide_elements: bool,
+) -> Verdict {
     let ctx = rank.ctx;
     let way = Way { rank, there, own };
     let far = !there.is_direct();
@@ -173,12 +211,8 @@ fn change(rank: &Rank<'_>, there: &RemoteRegion, own: Option<&Region>) -> Verdic
         right += u64::from(before == seen);
         seen = before;
         take_lock(&way, me)?;
-        if supported(AtomicOp::Sum, AtomicType::U128) {
-            way.add_wide(AtomicType::U128, WIDE, &wide(1).to_ne_bytes())?;
-        }
-        way.add_wide(AtomicType::ComplexF64, SPLIT, &complex(1))?;
-        if supported(AtomicOp::Sum, AtomicType::ComplexF80) {
-            way.add_wide(AtomicType::ComplexF80, WIDEST, &widest(1))?;
+        if has_wide_elements {
+            add_to_wide_elements(&way)?;
         }
         rounds += 1;
         dawdle(&mut random);
@@ -186,6 +220,17 @@ fn change(rank: &Rank<'_>, there: &RemoteRegion, own: Option<&Region>) -> Verdic
     way.add(BUSY, u64::from(far).wrapping_neg())?;
     way.add(TALLIES + 16 * ctx.rank as usize, rounds)?;
     way.add(TALLIES + 16 * ctx.rank as usize + 8, right)?;
+    Ok(())
+}
+
+fn add_to_wide_elements(way: &Way<'_>) -> Verdict {
+    if supported(AtomicOp::Sum, AtomicType::U128) {
+        way.add_wide(AtomicType::U128, WIDE, &wide(1).to_ne_bytes())?;
+    }
+    way.add_wide(AtomicType::ComplexF64, SPLIT, &complex(1))?;
+    if supported(AtomicOp::Sum, AtomicType::ComplexF80) {
+        way.add_wide(AtomicType::ComplexF80, WIDEST, &widest(1))?;
+    }
     Ok(())
 }
 
@@ -198,7 +243,7 @@ fn take_lock(way: &Way<'_>, me: u64) -> Verdict {
     Ok(())
 }
 
-fn add_up(ctx: &Ctx, region: &Region) -> Verdict {
+fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
     let word = |at| u64::from_ne_bytes(read(region, at, 8).try_into().expect("8 bytes"));
     let tallies = |at: usize| -> u64 {
         (0..ctx.size as usize)
@@ -210,6 +255,9 @@ fn add_up(ctx: &Ctx, region: &Region) -> Verdict {
     ensure_eq!(word(SUM), rounds, "the sum");
     ensure_eq!(word(COUNT), right, "comparisons that were right");
     ensure_eq!(word(LOCK), 0, "the lock");
+    if !has_wide_elements {
+        return Ok(());
+    }
     let expected = |ty, value| {
         if supported(AtomicOp::Sum, ty) {
             value

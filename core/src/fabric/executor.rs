@@ -1,0 +1,84 @@
+//! The way to a device that is the only one to carry out the atomic operations on a region: also for peers on the owner's host, which have the region
+//! mapped and reach it by another transport, and for the owner itself.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::bundle::Tag;
+use crate::region::RemoteRegion;
+use crate::transport::{Capabilities, Peer, Transport};
+use crate::{Deadline, Error, Result};
+
+/// A second way to a process, by the network whose device carries atomic operations out. It is gone when it is needed for the first time.
+pub(crate) struct Detour {
+    transport: Arc<dyn Transport>,
+    route: u8,
+    address: Vec<u8>,
+    peer: Mutex<Option<Arc<dyn Peer>>>,
+}
+
+impl Detour {
+    pub(crate) fn new(transport: Arc<dyn Transport>, route: u8, address: &[u8]) -> Self {
+        Detour {
+            transport,
+            route,
+            address: address.to_vec(),
+            peer: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.transport.tag()
+    }
+
+    fn peer(&self, deadline: Deadline) -> Result<Arc<dyn Peer>> {
+        let known = self.peer.lock().clone();
+        match known {
+            Some(peer) => Ok(peer),
+            None => {
+                let found = self.transport.connect_within(&self.address, deadline)?;
+                Ok(self.peer.lock().get_or_insert(found).clone())
+            }
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.transport.capabilities()
+    }
+}
+
+/// A region as the device sees it.
+pub(crate) struct Executor {
+    detour: Arc<Detour>,
+    key: Vec<u8>,
+    reached: OnceLock<RemoteRegion>,
+}
+
+impl Executor {
+    pub(crate) fn new(detour: Arc<Detour>, key: &[u8]) -> Self {
+        Executor {
+            detour,
+            key: key.to_vec(),
+            reached: OnceLock::new(),
+        }
+    }
+
+    /// The region by that way. Errors: those of [`Transport::connect_within`] and [`Peer::import`].
+    pub(crate) fn reach(&self, deadline: Deadline) -> Result<&RemoteRegion> {
+        if let Some(region) = self.reached.get() {
+            return Ok(region);
+        }
+        let peer = self.detour.peer(deadline)?;
+        let region = peer.import(&self.key, deadline)?;
+        let region = region.by(self.detour.route, self.detour.capabilities());
+        Ok(self.reached.get_or_init(|| region))
+    }
+}
+
+#[cold]
+pub(crate) fn not_reached() -> Error {
+    Error::Unreachable(
+        "a device carries out the atomic operations of this region, and this process has no network in which it is".into(),
+    )
+}
