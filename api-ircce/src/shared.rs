@@ -28,8 +28,10 @@ pub(crate) struct Shared {
 impl Shared {
     /// Before the UEs meet: UE 0 tells the others where it is.
     pub fn publish(world: &World) -> Result<Shared> {
+        let engine = world.engine();
+        // A network that maps nothing would hold the memory for nobody.
         let region = match world.rank() {
-            0 => Some(world.engine().allocate(SHARED_LEN, Rights::FULL)?),
+            0 if engine.is_mapped() => Some(engine.allocate(SHARED_LEN, Rights::FULL)?),
             _ => None,
         };
         if let Some(region) = &region {
