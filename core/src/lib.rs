@@ -26,7 +26,7 @@ pub mod variables;
 pub use fabric::streams;
 pub use fabric::{
     agent, awaited, bundle, driver, endpoint, engine, fast_path, host, inbox, kept, loopback,
-    mapped, notification, op, own_thread, region, registry, transport,
+    mapped, notification, op, own_thread, region, registry, together, transport,
 };
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
@@ -47,7 +47,7 @@ pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
 pub use copy::copy;
 pub use deadline::Deadline;
-pub use endpoint::{Endpoint, Together};
+pub use endpoint::Endpoint;
 pub use engine::{Connection, Engine};
 pub use error::{Error, Result};
 pub use fast_path::{FastPath, Posting};
@@ -56,4 +56,5 @@ pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion, Rights};
 pub use tell::{print, tell, tell_refusal};
+pub use together::{Staying, Together};
 pub use world::World;

@@ -13,6 +13,7 @@ use crate::buffers::MESSAGE;
 use crate::net::Net;
 use crate::posting::{Ends, SendQueue, Takes, write};
 use crate::queues::Pair;
+use crate::staged::Staging;
 use crate::wire::{self, Kind};
 
 /// The most bytes that a work request takes along.
@@ -74,6 +75,7 @@ pub struct New {
     pub pair: Pair,
     /// Of all of the process.
     pub lives: Arc<()>,
+    pub staging: Staging,
 }
 
 impl Connection {
@@ -87,7 +89,7 @@ impl Connection {
             promised: new.promised,
             inline: new.inline,
             pair: new.pair,
-            queue: Mutex::new(SendQueue::new(new.depth)),
+            queue: Mutex::new(SendQueue::new(new.depth, new.staging)),
             incoming: Mutex::default(),
             open: AtomicBool::new(false),
             answers: AtomicBool::new(false),

@@ -304,7 +304,7 @@ impl Endpoint {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }
-        if count.is_multiple_of(SPELL) && self.net.holders.load(Ordering::Relaxed) == 0 {
+        if count.is_multiple_of(SPELL) && self.net.staging.load(Ordering::Relaxed) == 0 {
             // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
             self.requests.make_room();
         }
@@ -420,19 +420,21 @@ impl Channel for Endpoint {
     }
 
     fn hold(&self, to: &RemoteRegion) {
-        self.net.holders.fetch_add(1, Ordering::AcqRel);
-        connection(to).queue().staged.hold();
+        if self.net.is_here() {
+            connection(to).queue().staged.hold();
+        }
     }
 
-    fn let_go(&self, to: &RemoteRegion) {
+    fn let_go(&self, to: &RemoteRegion, more: bool) {
+        if !self.net.is_here() {
+            return;
+        }
         let connection = connection(to);
         let mut queue = connection.queue();
         queue.staged.let_go();
-        if queue.staged.is_due() {
+        if !more && queue.staged.is_due() {
             queue.ring(&connection.pair);
         }
-        drop(queue);
-        self.net.holders.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn quick_pending(&self) -> usize {

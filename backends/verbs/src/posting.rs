@@ -10,7 +10,7 @@ use crate::buffers::Buffer;
 use crate::counts::Counts;
 use crate::queues::Pair;
 use crate::quick::{Chain, Lane};
-use crate::staged::Staged;
+use crate::staged::{Staged, Staging};
 
 /// What a work request does beside moving bytes.
 #[derive(Default)]
@@ -76,7 +76,7 @@ pub struct SendQueue {
 
 impl SendQueue {
     /// Of a connection that is not open yet.
-    pub fn new(depth: u32) -> Self {
+    pub fn new(depth: u32, staging: Staging) -> Self {
         SendQueue {
             ends: (0..depth.next_power_of_two())
                 .map(|_| Ends::Nothing)
@@ -91,7 +91,7 @@ impl SendQueue {
             counts: Counts::default(),
             lanes: Vec::new(),
             chain: Chain::new(),
-            staged: Staged::default(),
+            staged: Staged::new(staging),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Work requests that wait for others, to leave with them by one doorbell.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use unipgas_verbs_sys::*;
 
@@ -17,12 +19,21 @@ struct One {
     inline: [u8; INLINE],
 }
 
+/// Connections of a process on which some wait.
+pub type Staging = Arc<AtomicUsize>;
+
 /// Those of one connection, in order.
-#[derive(Default)]
 pub struct Staged {
     all: Vec<One>,
     /// So many callers have more to post.
     held: u32,
+    staging: Staging,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.are_none();
+    }
 }
 
 // SAFETY:
@@ -30,6 +41,23 @@ pub struct Staged {
 unsafe impl Send for Staged {}
 
 impl Staged {
+    /// Of a connection of the process that counts in `staging` which have some.
+    pub fn new(staging: Staging) -> Self {
+        Staged {
+            all: Vec::new(),
+            held: 0,
+            staging,
+        }
+    }
+
+    /// None wait any more.
+    fn are_none(&mut self) {
+        if !self.all.is_empty() {
+            self.all.clear();
+            self.staging.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Whether what is posted has to come here.
     #[inline(always)]
     pub fn takes_all(&self) -> bool {
@@ -46,7 +74,7 @@ impl Staged {
         self.held += 1;
     }
 
-    /// He has posted it.
+    /// It has been posted. Others may come still.
     pub fn let_go(&mut self) {
         self.held -= 1;
     }
@@ -79,6 +107,9 @@ impl Staged {
             // - so many bytes are there (the caller's word), and have room.
             unsafe { inline.as_mut_ptr().copy_from_nonoverlapping(from, len) };
         }
+        if self.all.is_empty() {
+            self.staging.fetch_add(1, Ordering::AcqRel);
+        }
         self.all.push(One {
             request: *request,
             place,
@@ -103,7 +134,7 @@ impl Staged {
         // SAFETY:
         // - the chain lives through the call; the rest is the word of who has kept them.
         let posted = unsafe { pair.post(&mut first.request) };
-        self.all.clear();
+        self.are_none();
         posted
     }
 }

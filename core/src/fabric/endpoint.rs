@@ -75,18 +75,6 @@ impl GetNotice {
     }
 }
 
-/// Several operations to one peer, which leave together when this is dropped.
-pub struct Together<'a> {
-    channel: &'a dyn Channel,
-    to: &'a RemoteRegion,
-}
-
-impl Drop for Together<'_> {
-    fn drop(&mut self) {
-        self.channel.let_go(self.to);
-    }
-}
-
 impl Reader for Endpoint {
     fn under_way(&self) -> Option<u64> {
         self.posted.under_way()
@@ -151,7 +139,7 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn channel(&self, region: &RemoteRegion) -> &dyn Channel {
+    pub(super) fn channel(&self, region: &RemoteRegion) -> &dyn Channel {
         &*self.channels[region.route()]
     }
 
@@ -180,13 +168,6 @@ impl Endpoint {
             return Err(refusal(before));
         }
         Ok(())
-    }
-
-    /// What is posted to the owner of `to` while this lives leaves by as few calls of its network as can be. Who waits meanwhile lets it leave.
-    pub fn together<'a>(&'a self, to: &'a RemoteRegion) -> Together<'a> {
-        let channel = self.channel(to);
-        channel.hold(to);
-        Together { channel, to }
     }
 
     /// Operations that are over when they return, and that no queue counts.

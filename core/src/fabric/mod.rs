@@ -23,4 +23,5 @@ pub(crate) mod registration;
 pub mod registry;
 #[cfg(not(loom))]
 pub mod streams;
+pub mod together;
 pub mod transport;

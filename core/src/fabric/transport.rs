@@ -272,9 +272,9 @@ pub trait Channel: Send + Sync {
         let _ = to;
     }
 
-    /// What is held has been posted.
-    fn let_go(&self, to: &RemoteRegion) {
-        let _ = to;
+    /// What is held has been posted. `more`: somebody posts more soon; till then it may stay, unless something else is posted there, or anybody waits.
+    fn let_go(&self, to: &RemoteRegion, more: bool) {
+        let _ = (to, more);
     }
 
     /// To how many peers [quick](Channel::put_quick) operations may be under way; less after a [`poll`](Channel::poll).

@@ -4,7 +4,7 @@ mod reading;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +26,7 @@ use crate::native::Nowhere;
 use crate::posting::Ends;
 use crate::queues::{Channel, Cq, Pair, Parts};
 use crate::receive::{Receives, SharedQueue};
+use crate::staged::Staging;
 use crate::wire::{self, PROTOCOL};
 
 /// Work requests of a connection that may be under way.
@@ -125,8 +126,8 @@ pub struct Net {
     /// The device works no more.
     dead: AtomicBool,
     looks: AtomicU32,
-    /// Callers that have more to post, and hold what they have.
-    pub holders: AtomicUsize,
+    /// Connections on which something waits for more.
+    pub staging: Staging,
     /// Numbers of channels.
     pub lanes: Mutex<Slab<()>>,
     /// Who says it may connect.
@@ -208,7 +209,7 @@ impl Net {
             ended: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             looks: AtomicU32::new(0),
-            holders: AtomicUsize::new(0),
+            staging: Staging::default(),
             lanes: Mutex::default(),
             secret,
             address: address.encode(),
@@ -334,6 +335,7 @@ impl Net {
             depth: self.depth,
             pair,
             lives: self.lives.clone(),
+            staging: self.staging.clone(),
         }));
         at.connection = Some(new.clone());
         table.pairs.insert(new.pair.number, number);

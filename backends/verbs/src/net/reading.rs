@@ -25,7 +25,7 @@ impl Net {
             self.reader.lock().armed = false;
             self.hear_device();
         }
-        if self.holders.load(Ordering::Acquire) > 0 {
+        if self.staging.load(Ordering::Acquire) > 0 {
             self.let_all_leave();
         }
         let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
@@ -60,7 +60,7 @@ impl Net {
         }
     }
 
-    /// Somebody waits, who may have posted what is held, or holds it himself.
+    /// Somebody waits, who may have posted what waits for more.
     #[cold]
     fn let_all_leave(&self) {
         for one in self.all() {

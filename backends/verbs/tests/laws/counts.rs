@@ -235,7 +235,7 @@ fn what_is_held_leaves_by_one_doorbell() {
                         .unwrap();
                 }
                 assert_eq!(count("doorbells"), before.0);
-                here.channel.let_go(&link.region);
+                here.channel.let_go(&link.region, false);
                 assert_eq!(
                     (count("doorbells"), requests()),
                     (before.0 + 1, before.1 + TOGETHER)
@@ -262,8 +262,112 @@ fn who_waits_waits_for_nothing_that_is_held() {
                 here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
                 assert_eq!(here.settle(), []);
                 assert_eq!(there.word(0).load(Ordering::Acquire), round);
-                here.channel.let_go(&link.region);
+                here.channel.let_go(&link.region, false);
             }
         },
     );
+}
+
+/// A put of a word that says that more comes soon.
+fn put_and_promise(here: &Node, link: &Link, nth: usize, value: u64, flags: Flags) {
+    here.word(8 * nth).store(value, Ordering::Relaxed);
+    here.channel.hold(&link.region);
+    here.insist(|| here.put(link, 8 * nth, 8 * nth, 8, flags))
+        .unwrap();
+    here.channel.let_go(&link.region, true);
+}
+
+#[test]
+fn what_stays_leaves_with_what_comes_next() {
+    two(
+        "counts::what_stays_leaves_with_what_comes_next",
+        |here, link, there| {
+            const TOGETHER: usize = 16;
+            for flags in [Flags::empty(), Flags::INLINE | Flags::GATHERED] {
+                for round in 0..100 {
+                    let before = (count("doorbells"), requests());
+                    let value = |nth: usize| round + nth as u64;
+                    for nth in 1..TOGETHER {
+                        put_and_promise(here, link, nth, value(nth), flags);
+                    }
+                    assert_eq!(count("doorbells"), before.0);
+                    here.word(0).store(value(0), Ordering::Relaxed);
+                    here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
+                    let after = (before.0 + 1, before.1 + TOGETHER as u64);
+                    assert_eq!((count("doorbells"), requests()), after);
+                    assert_eq!(here.settle(), []);
+                    for nth in 0..TOGETHER {
+                        assert_eq!(there.word(8 * nth).load(Ordering::Acquire), value(nth));
+                    }
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn what_stays_leaves_when_somebody_waits() {
+    two(
+        "counts::what_stays_leaves_when_somebody_waits",
+        |here, link, there| {
+            for round in 1..100 {
+                put_and_promise(here, link, 0, round, Flags::empty());
+                // For anything.
+                until(&here.transport, || {
+                    there.word(0).load(Ordering::Acquire) == round
+                });
+                put_and_promise(here, link, 1, round, Flags::empty());
+                assert_eq!(here.settle(), []);
+                assert_eq!(there.word(8).load(Ordering::Acquire), round);
+                // Nothing follows.
+                put_and_promise(here, link, 2, round, Flags::empty());
+                here.channel.hold(&link.region);
+                here.channel.let_go(&link.region, false);
+                while there.word(16).load(Ordering::Acquire) != round {
+                    std::thread::yield_now();
+                }
+                assert_eq!(here.settle(), []);
+            }
+        },
+    );
+}
+
+#[test]
+fn more_than_are_kept_leave_at_once() {
+    two(
+        "counts::more_than_are_kept_leave_at_once",
+        |here, link, _| {
+            let before = (count("doorbells"), requests());
+            for nth in 0..100 {
+                put_and_promise(here, link, nth, 1, Flags::empty());
+            }
+            assert_eq!(
+                (count("doorbells"), requests()),
+                (before.0 + 3, before.1 + 96)
+            );
+            assert_eq!(here.settle(), []);
+        },
+    );
+}
+
+#[test]
+fn what_stays_ends_with_its_peer() {
+    alone("counts::what_stays_ends_with_its_peer", "", &[], || {
+        let here = Node::open();
+        for _ in 0..20 {
+            let there = Node::open();
+            let link = here.know(&there);
+            here.works(&link);
+            put_and_promise(&here, &link, 0, 1, Flags::empty());
+            drop(there);
+            // It has left, or fails.
+            here.settle();
+            here.channel.hold(&link.region);
+            here.channel.let_go(&link.region, true);
+        }
+        // Others are not held up by it.
+        let there = Node::open();
+        let link = here.know(&there);
+        here.works(&link);
+    });
 }

@@ -169,6 +169,13 @@ impl State {
     fn push(&mut self, shared: &Shared) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|_, numbers| {
+            // What there is room for now leaves together.
+            let several = numbers.len() > 1;
+            let first = numbers.front().filter(|_| several);
+            let to = first.map(|first| self.operations[*first].work.region().clone());
+            if let Some(to) = &to {
+                shared.inner.hold(to);
+            }
             while let Some(&number) = numbers.front() {
                 let operation = &mut self.operations[number];
                 match operation.go_on(number, shared) {
@@ -181,6 +188,9 @@ impl State {
                 if operation.is_over() {
                     self.end(number);
                 }
+            }
+            if let Some(to) = &to {
+                shared.inner.let_go(to, false);
             }
             !numbers.is_empty()
         });
@@ -443,8 +453,8 @@ impl Channel for Limited {
         self.shared.inner.hold(to);
     }
 
-    fn let_go(&self, to: &RemoteRegion) {
-        self.shared.inner.let_go(to);
+    fn let_go(&self, to: &RemoteRegion, more: bool) {
+        self.shared.inner.let_go(to, more);
     }
 
     fn quick_pending(&self) -> usize {
