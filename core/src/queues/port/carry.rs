@@ -203,6 +203,7 @@ impl Port {
             return put(source, to, len, flags | Flags::LINES | Flags::INLINE);
         }
         let cut = Cut::of(address(to), len, flags.contains(Flags::ORDERED));
+        let _together = (cut.last > 0).then(|| self.endpoint.together(to.region));
         // The ranges may overlap: the end is read before anything is written.
         let mut word = [0u8; 8];
         // SAFETY:
@@ -256,6 +257,7 @@ impl Port {
             return get(local, from, len, flags | Flags::LINES);
         }
         let cut = Cut::of(local.ptr.addr(), len, flags.contains(Flags::ORDERED));
+        let _together = (cut.last > 0).then(|| self.endpoint.together(from.region));
         get(local, from, cut.first, flags | cut.lines)?;
         if cut.last == 0 {
             return Ok(());

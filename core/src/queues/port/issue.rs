@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::carry::{Failed, Moving, local_notice};
-use super::command::{Command, CommandFlags};
+use super::command::{Command, CommandFlags, CommandKind};
 use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
 use super::flight::Flight;
@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::pace::Pace;
 use crate::region::{Region, Rights};
+use crate::together::Several;
 use crate::{Deadline, Error, Result};
 
 /// Records in the small part of an inbox, whose lines stay in the caches of those who use it.
@@ -312,11 +313,25 @@ impl Port {
             return Err(Error::QueueFull);
         }
         if !queues.delayed.is_empty() {
-            self.start_delayed(queues)?;
+            return self.post_behind_delayed(queues, command, context);
         }
         let result = self.issue(queues, command, context);
         self.count(queues);
         result
+    }
+
+    #[cold]
+    fn post_behind_delayed(
+        &self,
+        queues: &mut Queues,
+        command: &Command,
+        context: u64,
+    ) -> Result<()> {
+        let mut several = Several::default();
+        self.start_delayed(queues, &mut several)?;
+        self.issue_with(&mut several, queues, command, context)?;
+        self.count(queues);
+        Ok(())
     }
 
     /// Posts all of the commands, or none. Errors: as [`Port::post`].
@@ -325,7 +340,8 @@ impl Port {
         if !queues.has_room_at(commands.len(), self) {
             return Err(Error::QueueFull);
         }
-        self.start_delayed(queues)?;
+        let mut several = Several::default();
+        self.start_delayed(queues, &mut several)?;
         if let Some(session) = &mut queues.session {
             let trigger = self.trigger();
             for command in commands {
@@ -342,7 +358,7 @@ impl Port {
             for command in commands {
                 match self.post_fast(queues, command, context) {
                     Some(done) => done?,
-                    None => self.issue(queues, command, context)?,
+                    None => self.issue_with(&mut several, queues, command, context)?,
                 }
             }
         }
@@ -363,12 +379,37 @@ impl Port {
         Ok(())
     }
 
-    /// Starts what waits.
-    pub fn start_delayed(&self, queues: &mut Queues) -> Result<()> {
+    /// Starts what waits, with what else belongs to the call.
+    fn start_delayed<'a>(&'a self, queues: &mut Queues, several: &mut Several<'a>) -> Result<()> {
         while let Some((command, context)) = queues.delayed.pop_front() {
-            self.issue(queues, &command, context)?;
+            self.issue_with(several, queues, &command, context)?;
         }
         Ok(())
+    }
+
+    /// One of several commands of a call.
+    #[inline(always)]
+    fn issue_with<'a>(
+        &'a self,
+        several: &mut Several<'a>,
+        queues: &mut Queues,
+        command: &Command,
+        context: u64,
+    ) -> Result<()> {
+        if self.driven {
+            self.join(several, command);
+        }
+        self.issue(queues, command, context)
+    }
+
+    /// The command leaves with the others to that process.
+    #[cold]
+    fn join<'a>(&'a self, several: &mut Several<'a>, command: &Command) {
+        if command.kind() != Some(CommandKind::Nop)
+            && let Ok(target) = self.network.port(command.place(), command.port())
+        {
+            several.with(&self.endpoint, target.inbox().first);
+        }
     }
 
     pub(super) fn advance(&self) -> Result<()> {
