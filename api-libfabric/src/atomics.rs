@@ -9,7 +9,8 @@ use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
 use crate::state::Job;
 use crate::status::{Errno, Result};
 use crate::sys::{
-    FI_ATOMIC, FI_INJECT, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_WRITE,
+    FI_ATOMIC, FI_INJECT, FI_MORE, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_WRITE,
 };
 
 /// Bytes that one call operates on, at most.
@@ -198,6 +199,7 @@ impl Endpoint {
             (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
             (false, _) => FI_REMOTE_WRITE,
         };
+        let single = remote.len() == 1 && lists.iter().all(|list| list.len() <= 1);
         let job = Job {
             to,
             report: Report {
@@ -212,6 +214,8 @@ impl Endpoint {
                 },
             },
             notice: None,
+            several: !single,
+            more: posting.flags & FI_MORE != 0,
         };
         let mut flags = admitted.flags;
         flags.set(Flags::INLINE, inline);
@@ -224,7 +228,6 @@ impl Endpoint {
             };
             list.get(item).map(|part| part.len)
         };
-        let single = remote.len() == 1 && lists.iter().all(|list| list.len() <= 1);
         let size = ty.size();
         let mut walk = Walk::<4>::new();
         let mut begun = false;

@@ -267,6 +267,9 @@ impl Endpoint {
             value: data,
             offset: len as u64,
         });
+        let single = local.len() <= 1 && remote.len() == 1;
+        // With long data the notice does not go along.
+        let apart = notice.is_some() && len > LONGEST_MESSAGE;
         let job = Job {
             to,
             report: Report {
@@ -277,12 +280,13 @@ impl Endpoint {
                 counted,
             },
             notice,
+            several: !single || apart,
+            more: posting.flags & FI_MORE != 0,
         };
         let mut flags = admitted.flags;
         if inline {
             flags |= Flags::INLINE;
         }
-        let single = local.len() <= 1 && remote.len() == 1;
         let mut walk = Walk::<2>::new();
         let mut begun = false;
         state.run(reports, job, |domain, channel, target, context| {

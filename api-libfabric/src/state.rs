@@ -7,7 +7,7 @@ use std::sync::Arc;
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::pace::Pace;
-use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region};
+use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying};
 
 use crate::av::AddressVector;
 use crate::completion::Entry;
@@ -53,6 +53,10 @@ pub(crate) struct Job {
     pub report: Report,
     /// For the target, when everything is visible there.
     pub notice: Option<Record>,
+    /// It has several parts, which leave together.
+    pub several: bool,
+    /// FI_MORE: another one follows, and this one may leave with it.
+    pub more: bool,
 }
 
 /// What an endpoint knows of its operations; used by one thread at a time.
@@ -73,6 +77,8 @@ pub(crate) struct State {
     /// Dropped after its reader.
     _inbox_memory: Region,
     pub messages: Option<Messages>,
+    /// What was posted with FI_MORE.
+    pub staying: Staying,
     /// Completions say who has sent.
     pub tells_sources: bool,
     /// A buffer for several messages with less room than this is given back (FI_OPT_MIN_MULTI_RECV).
@@ -103,6 +109,7 @@ impl State {
             inbox,
             _inbox_memory: inbox_memory,
             messages,
+            staying: Staying::default(),
             tells_sources: false,
             least_room: 0,
             pace: Pace::default(),
@@ -223,6 +230,53 @@ impl State {
     /// becomes of the operation is reported.
     #[inline(always)]
     pub fn run(
+        &mut self,
+        reports: &Reports,
+        job: Job,
+        step: impl FnMut(
+            &Domain,
+            &Channel,
+            &mut Target,
+            u64,
+        ) -> Option<std::result::Result<Outcome, Errno>>,
+    ) -> Result<()> {
+        let (more, among) = (job.more, self.is_among(job.several | job.more));
+        if among {
+            self.begin_among(job.to);
+        }
+        let posted = self.run_alone(reports, job, step);
+        if among {
+            self.end_among(more);
+        }
+        posted
+    }
+
+    /// Whether what is posted now leaves with other things: with its own parts, if it has `several`, or with what was posted before.
+    #[inline(always)]
+    pub fn is_among(&self, several: bool) -> bool {
+        several | !self.staying.is_empty()
+    }
+
+    /// It is posted to the endpoint at `to`.
+    #[cold]
+    pub fn begin_among(&mut self, to: u64) {
+        if self.domain.engine().is_driven()
+            && let Ok(Ok(target)) = self.target(to)
+            && target.inbox.is_asynchronous()
+        {
+            let to = target.inbox.clone();
+            self.staying.begin(&self.channel, to);
+        }
+    }
+
+    /// It has been posted; whether `more` follows.
+    #[cold]
+    pub fn end_among(&mut self, more: bool) {
+        self.staying.end(&self.channel, more);
+    }
+
+    #[inline(always)]
+    fn run_alone(
         &mut self,
         reports: &Reports,
         job: Job,
@@ -560,6 +614,13 @@ impl State {
         }
         self.make_room(reports);
         self.progress(reports);
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Nobody posts more, and the memory is the program's again.
+        self.staying.leave(&self.channel);
     }
 }
 

@@ -97,6 +97,11 @@ impl Endpoint {
             tag: tag.tag.unwrap_or(0),
             extra: posting.data.unwrap_or(0),
         };
+        let more = posting.flags & FI_MORE != 0;
+        let among = state.is_among(more);
+        if among {
+            state.begin_among(to);
+        }
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         let engine = self.domain().engine();
         // SAFETY:
@@ -107,6 +112,9 @@ impl Endpoint {
                 .mailbox
                 .send(engine, number, envelope, (data, len), mode, false)
         };
+        if among {
+            state.staying.end(&state.channel, more);
+        }
         match outcome {
             Ok(None) => {
                 reports.succeed(&report);
