@@ -108,7 +108,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5", "flags of the calls with msg override those of the endpoint", &["libfabric.atomic.flag.override"]),
     by("5", "FI_COMPLETION: a completion entry is generated", &["libfabric.atomic.flag.completion"]),
     by("5", "without FI_SELECTIVE_COMPLETION of the queue it is ignored", &["libfabric.atomic.flag.completion.ignored"]),
-    by("5", "FI_MORE: more requests follow; the operation is done all the same", &["libfabric.atomic.flag.more"]),
+    by("5", "FI_MORE: more requests follow; the operation is done all the same", &["libfabric.atomic.flag.more", "libfabric.rma.more.mixed"]),
     by("5", "FI_INJECT: control of constant data buffers returns with the call", &["libfabric.atomic.flag.inject"]),
     by("5", "these are any buffers or vectors that the calls mark as const", &["libfabric.atomic.flag.inject"]),
     unseen("5", "other buffers may be accessed until the operation has completed", "a duty of the program"),

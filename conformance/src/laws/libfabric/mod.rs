@@ -26,6 +26,7 @@ mod lives;
 mod matrix;
 mod memory;
 mod message;
+mod more;
 mod order;
 mod peek;
 mod peers;
@@ -84,6 +85,7 @@ pub fn laws() -> Vec<&'static Law> {
         growth::laws(),
         bad_input::laws(),
         rma::laws(),
+        more::laws(),
         service::laws(),
         shared::laws(),
         shared_bindings::laws(),

@@ -1,0 +1,258 @@
+//! FI_MORE: the provider may keep what it is told until the next one comes, and no longer than somebody waits.
+
+use std::ptr::null_mut;
+
+use unipgas::libfabric::sys::*;
+
+use super::flags::One;
+use super::kit::*;
+use super::station::{Plan, close};
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    polled: "rma.more.poll", "fi_rma(3)", 2, [writemsg, readmsg, cq_read] + ordering,
+        "reads and writes with FI_MORE that nothing follows are done when the queue is polled";
+    peers: "rma.more.peers", "fi_rma(3)", 3, [writemsg, atomicmsg, write, cq_read] + ordering,
+        "of operations to several peers, all but the last with FI_MORE, each is done and told";
+    mixed: "rma.more.mixed", "fi_rma(3), fi_msg(3), fi_atomic(3) §5", 2, [writemsg, readmsg, atomicmsg, sendmsg, recv, cq_read] + ordering,
+        "so are operations of all kinds to one peer";
+    sent: "msg.more", "fi_msg(3)", 2, [sendmsg, recv, cq_read] + ordering,
+        "messages with FI_MORE that nothing follows are received, in order";
+    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, close, write, read] + ordering,
+        "an endpoint can be closed after an operation with FI_MORE, whose memory is the program's again; others go on";
+}
+
+/// A piece of memory here and one there.
+struct Piece {
+    part: libc::iovec,
+    there: fi_rma_iov,
+    to: u64,
+    context: usize,
+}
+
+impl Piece {
+    fn new(bytes: &mut [u8], (to, addr, key): (u64, u64, u64), context: usize) -> Piece {
+        let len = bytes.len();
+        Piece {
+            part: libc::iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: len,
+            },
+            there: fi_rma_iov { addr, len, key },
+            to,
+            context,
+        }
+    }
+
+    fn message(&self) -> fi_msg_rma {
+        fi_msg_rma {
+            msg_iov: &self.part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            rma_iov: &self.there,
+            rma_iov_count: 1,
+            context: cx(self.context),
+            data: 0,
+        }
+    }
+
+    fn write(&self, ep: *mut fid_ep, flags: u64) -> isize {
+        call!(rma ep, writemsg(&self.message(), flags))
+    }
+
+    fn read(&self, ep: *mut fid_ep, flags: u64) -> isize {
+        call!(rma ep, readmsg(&self.message(), flags))
+    }
+
+    fn send(&self, ep: *mut fid_ep, flags: u64) -> isize {
+        let msg = fi_msg {
+            msg_iov: &self.part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: self.to,
+            context: cx(self.context),
+            data: 0,
+        };
+        call!(msg ep, sendmsg(&msg, flags))
+    }
+}
+
+/// Waits for so many completions, each with a context of its own from 0 on.
+fn told(job: &Job<'_>, count: usize) -> Verdict {
+    let mut told = vec![false; count];
+    for _ in 0..count {
+        let context = job.tx.next()?.op_context.addr();
+        ensure_eq!(
+            told.get(context),
+            Some(&false),
+            "the completion of {context}"
+        );
+        told[context] = true;
+    }
+    job.tx.is_empty()
+}
+
+fn polled(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 4096, |job| {
+        let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
+        for round in 0..many(ctx, 3) {
+            // More than are kept.
+            let count = [1, 2, 16, 40][round as usize % 4];
+            let mut bytes = random_bytes(&mut random, 64 * count);
+            let pieces = |bytes: &mut [u8]| -> Vec<Piece> {
+                let parts = bytes.chunks_mut(64).enumerate();
+                parts
+                    .map(|(nth, part)| Piece::new(part, job.place(rank, 64 * nth), nth))
+                    .collect()
+            };
+            for piece in pieces(&mut bytes) {
+                job.post(|| piece.write(job.ep, FI_MORE))?;
+            }
+            told(job, count)?;
+            let mut back = vec![0u8; 64 * count];
+            for piece in pieces(&mut back) {
+                job.post(|| piece.read(job.ep, FI_MORE))?;
+            }
+            told(job, count)?;
+            same(&back, &bytes, "what is read back")?;
+        }
+        Ok(())
+    })
+}
+
+fn peers(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 4096, |job| {
+        let me = 64 * job.rank as usize;
+        for round in 1..=many(ctx, 4) {
+            let mut words: Vec<_> = (0..8u64)
+                .map(|nth| (round << 8 | nth).to_le_bytes())
+                .collect();
+            let ranks = (0..8u32).map(|nth| (job.rank + 1 + nth) % job.size);
+            let all = words.iter_mut().zip(ranks).enumerate();
+            let all: Vec<_> = all
+                .map(|(nth, (word, rank))| Piece::new(word, job.place(rank, 512 * nth + me), nth))
+                .collect();
+            for (nth, piece) in all.iter().enumerate() {
+                let more = if nth < 7 { FI_MORE } else { 0 };
+                job.post(|| piece.write(job.ep, more))?;
+            }
+            told(job, 8)?;
+            job.meet();
+            for nth in 0..8u32 {
+                // Who writes the one with this number here.
+                let from = (job.rank + 8 * job.size - 1 - nth) % job.size;
+                let seen = job.memory.get(512 * nth as usize + 64 * from as usize);
+                ensure_eq!(seen, round << 8 | u64::from(nth), "word {nth}");
+            }
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn mixed(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let rank = job.right();
+        for round in 1..=many(ctx, 4) {
+            let (mut written, mut sent, mut read, mut received) = (
+                round.to_le_bytes(),
+                (2 * round).to_le_bytes(),
+                [0; 8],
+                [0; 8],
+            );
+            super::message::receive(job, &mut received, 9)?;
+            let write = Piece::new(&mut written, job.place(rank, 8), 0);
+            let send = Piece::new(&mut sent, job.place(rank, 0), 1);
+            let mut add = One::new(job.place(rank, 16), SUM, round, 0);
+            add.msg.context = cx(2);
+            let read_back = Piece::new(&mut read, job.place(rank, 8), 3);
+            job.post(|| write.write(job.ep, FI_MORE))?;
+            job.post(|| send.send(job.ep, FI_MORE))?;
+            job.post(|| add.write(job.ep, FI_MORE))?;
+            told(job, 3)?;
+            job.post(|| read_back.read(job.ep, FI_MORE))?;
+            let mut fetch = One::new(job.place(rank, 16), READ, 0, 0);
+            fetch.msg.context = cx(4);
+            job.post(|| fetch.fetch(job.ep, 0))?;
+            let mut contexts = [job.tx.next()?, job.tx.next()?].map(|one| one.op_context.addr());
+            contexts.sort_unstable();
+            ensure_eq!(contexts, [3, 4], "the contexts");
+            ensure_eq!(u64::from_le_bytes(read), round, "what is read back");
+            ensure_eq!(fetch.result(), round * (round + 1) / 2, "the sum");
+            job.rx.of(9)?;
+            ensure_eq!(u64::from_le_bytes(received), 2 * round, "the message");
+            job.meet();
+        }
+        Ok(())
+    })
+}
+
+fn sent(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        order: FI_ORDER_SAS,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        for len in [8, 200, 5000] {
+            let mut into = vec![vec![0u8; len]; 16];
+            for (nth, buffer) in into.iter_mut().enumerate() {
+                super::message::receive(job, buffer, nth)?;
+            }
+            job.meet();
+            let mut bytes: Vec<_> = (0..16)
+                .map(|nth| super::message::pattern(nth, len))
+                .collect();
+            for (nth, bytes) in bytes.iter_mut().enumerate() {
+                let piece = Piece::new(bytes, job.place(job.right(), 0), nth);
+                job.post(|| piece.send(job.ep, FI_MORE))?;
+            }
+            told(job, 16)?;
+            for (nth, buffer) in into.iter().enumerate() {
+                job.rx.of(nth)?;
+                same(
+                    buffer,
+                    &super::message::pattern(nth, len),
+                    &format!("message {nth} of {len} bytes"),
+                )?;
+            }
+            job.meet_and_progress();
+        }
+        Ok(())
+    })
+}
+
+fn closed(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 4096, |job| {
+        let rank = job.right();
+        let old = [0x11; 2048];
+        for round in 0..many(ctx, 3) {
+            job.write(rank, 0, &old)?;
+            let ep = job.station.endpoint(&plan)?;
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            let len = [8, 200, 2048][round as usize % 3];
+            let mut bytes = vec![0x22; len];
+            let piece = Piece::new(&mut bytes, job.place(rank, 0), 5);
+            job.post(|| piece.write(ep, FI_MORE))?;
+            close(ep)?;
+            drop(bytes);
+            // Whether it is told is not said.
+            while job.tx.read().0 == 1 {}
+            // What it is filled with now is not what was written.
+            let other = vec![0x33u8; len];
+            job.write(rank, 2048, &other)?;
+            let seen = job.read(rank, 0, len)?;
+            let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
+            crate::ensure!(whole, "what nobody wrote is there");
+            same(
+                &job.read(rank, 2048, len)?,
+                &other,
+                "what another one writes",
+            )?;
+            job.meet();
+        }
+        Ok(())
+    })
+}
