@@ -72,8 +72,6 @@ pub struct Port {
     pub number: u8,
     /// By Ethernet: peers are found by their GIDs alone.
     pub ethernet: bool,
-    /// In its subnet, where that is InfiniBand.
-    pub lid: u16,
     /// The longest packet, as verbs counts it.
     pub mtu: u32,
     /// The longest message.
@@ -221,7 +219,6 @@ fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
     Ok(Port {
         number,
         ethernet,
-        lid: port.lid,
         mtu: port.active_mtu,
         longest: port.max_msg_sz,
         gid: gid.gid.0,

@@ -232,7 +232,10 @@ impl Net {
             match self.pair(wanted) {
                 Ok(_) => return Ok(wanted),
                 Err(error) if wanted < 2 * size_of::<u32>() as u32 => return Err(error),
-                Err(_) => wanted /= 2,
+                Err(error) => {
+                    tracing::debug!("verbs: no queue pair takes {wanted} bytes along: {error}");
+                    wanted /= 2;
+                }
             }
         }
     }
@@ -275,7 +278,12 @@ impl Net {
             pair: connection.pair.number,
             first: connection.number & 0xff_ffff,
             credits: self.promised,
-            lid: self.port.lid,
+            // The subnet's manager may have given it another one.
+            lid: self
+                .device
+                .context
+                .port(self.port.number)
+                .map_or(0, |port| port.lid),
             mtu: self.port.mtu as u8,
             ethernet: self.port.ethernet.into(),
             reads: few(limits.max_qp_init_rd_atom),

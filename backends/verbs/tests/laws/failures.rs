@@ -151,6 +151,18 @@ fn another_port_changes() {
     }
 }
 
+/// The subnet's manager gives a port another LID: connections that are made later use it.
+#[test]
+fn a_port_has_another_lid_from_now_on() {
+    let name = "failures::a_port_has_another_lid_from_now_on";
+    alone(name, "", &[], || {
+        let (node, other) = (Node::open(), Node::open());
+        inject("lid_change");
+        node.works(&node.know(&other));
+        other.works(&other.know(&node));
+    });
+}
+
 #[test]
 fn a_change_of_its_own_port_is_told_once() {
     let name = "failures::a_change_of_its_own_port_is_told_once";
