@@ -86,6 +86,11 @@ pub const PINS: &[Pin] = &[
         "core.transport.registered",
         "chaos splits transfers, and the network looks at each part by itself",
     ),
+    inapplicable(
+        "verbs",
+        "utofu.resources.no-locks",
+        "a device reaches locked memory only",
+    ),
     broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),
     broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),

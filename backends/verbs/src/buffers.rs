@@ -7,6 +7,7 @@ use unipgas_core::Result;
 use unipgas_core::region::Rights;
 
 use crate::device::{Device, Mr};
+use crate::pages::Pages;
 
 /// Bytes of a buffer: the longest message.
 pub const MESSAGE: usize = 1 << 10;
@@ -18,8 +19,7 @@ const MOST: u32 = 1024;
 struct Chunk {
     // Deregistered before the memory goes.
     mr: Mr,
-    first: *mut [u8; MESSAGE],
-    _memory: Box<[[u8; MESSAGE]]>,
+    memory: Pages,
 }
 
 /// Buffers with numbers, of which there are more from time to time.
@@ -30,10 +30,6 @@ pub struct Pool {
     /// The device writes there.
     written: bool,
 }
-
-// SAFETY:
-// - a buffer belongs to who has its number, or to the device.
-unsafe impl Send for Pool {}
 
 impl Pool {
     /// None yet; so many come `together`.
@@ -54,27 +50,23 @@ impl Pool {
     /// The numbers of some more. Errors: those of [`Device::register`].
     pub fn grow(&mut self) -> Result<std::ops::Range<u32>> {
         let count = self.together as usize;
-        let mut memory = vec![[0; MESSAGE]; count].into_boxed_slice();
-        let first = memory.as_mut_ptr();
+        let memory = Pages::new(count * MESSAGE)?;
         // SAFETY:
         // - the memory goes after the registration, and nobody else uses it.
         let mr = unsafe {
-            (self.device).register(first.cast(), count * MESSAGE, Rights::empty(), self.written)
+            let rights = Rights::empty();
+            (self.device).register(memory.base(), count * MESSAGE, rights, self.written)
         }?;
         let begin = self.len();
-        self.chunks.push(Chunk {
-            mr,
-            first,
-            _memory: memory,
-        });
+        self.chunks.push(Chunk { mr, memory });
         Ok(begin..self.len())
     }
 
     /// Where one is, and what the device calls that.
     pub fn at(&self, number: u32) -> Option<(*mut u8, u32)> {
         let chunk = self.chunks.get((number / self.together) as usize)?;
-        let at = chunk.first.wrapping_add((number % self.together) as usize);
-        Some((at.cast(), chunk.mr.lkey()))
+        let at = (number % self.together) as usize * MESSAGE;
+        Some((chunk.memory.base().wrapping_add(at), chunk.mr.lkey()))
     }
 }
 

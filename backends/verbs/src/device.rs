@@ -315,7 +315,8 @@ impl Device {
 fn refused(len: usize) -> Error {
     let error = std::io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::ENOMEM) => Error::Exhausted(format!(
+        // The first one where nothing may be locked at all.
+        Some(libc::EPERM | libc::ENOMEM) => Error::Exhausted(format!(
             "memory that may be locked, to register {len} bytes: raise ulimit -l (in /etc/security/limits.conf, memlock unlimited)"
         )),
         _ => Error::os(&format!("cannot register {len} bytes (ibv_reg_mr)"), error),

@@ -26,6 +26,7 @@ mod endpoint;
 mod library;
 mod native;
 mod net;
+mod pages;
 mod posting;
 mod queues;
 mod quick;

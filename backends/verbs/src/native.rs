@@ -13,6 +13,7 @@ use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
 use crate::device::{Device, Mr};
+use crate::pages::Pages;
 use crate::posting::{Ends, write};
 
 /// A word that the device changes.
@@ -22,26 +23,22 @@ pub const WORD: usize = size_of::<u64>();
 pub struct Nowhere {
     // Deregistered before the memory goes.
     mr: Mr,
-    word: Box<[u64; 8]>,
+    word: Pages,
 }
 
 impl Nowhere {
     /// Registers a place. Errors: those of [`Device::register`].
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let mut word = Box::new([0; 8]);
-        let at: *mut u8 = word.as_mut_ptr().cast();
+        let word = Pages::new(WORD)?;
         // SAFETY:
         // - the memory goes after the registration, and nobody else looks at it.
-        let mr = unsafe { device.register(at, size_of_val(&*word), Rights::empty(), true) }?;
+        let mr = unsafe { device.register(word.base(), WORD, Rights::empty(), true) }?;
         Ok(Nowhere { mr, word })
     }
 
     /// Where it is, and what the device calls that.
     pub fn place(&self) -> (u64, u32) {
-        (
-            self.word.as_ptr().expose_provenance() as u64,
-            self.mr.lkey(),
-        )
+        (self.word.base().expose_provenance() as u64, self.mr.lkey())
     }
 }
 

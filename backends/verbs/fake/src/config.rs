@@ -13,6 +13,7 @@
 //! | `mtu` | in bytes | 4096 |
 //! | `odp` | `1`: memory on demand, as `ibv_query_device_ex` tells | `0` |
 //! | `retry_ms` | no queue pair tries for longer to reach a peer, whatever its timeout says | 200 |
+//! | `fork` | `keeps`: children of a program that has called `ibv_fork_init` do not get the pages of what is registered; or `copies` | `keeps` |
 //! | `late` | a seed: reads are carried out late, behind what was asked for later, where no fence forbids that | |
 
 use std::sync::OnceLock;
@@ -47,6 +48,8 @@ pub struct Config {
     pub max_msg_sz: u32,
     pub gids: u32,
     pub odp: bool,
+    /// Children get copies of registered memory.
+    pub copies_at_fork: bool,
     /// No retry takes longer.
     pub retry: Duration,
     /// Reads are carried out late, by delays that are drawn from this.
@@ -74,6 +77,7 @@ impl Config {
             max_msg_sz: 1 << 30,
             gids: 4,
             odp: false,
+            copies_at_fork: false,
             retry: Duration::from_millis(200),
             late: None,
         }
@@ -116,6 +120,10 @@ impl Config {
                 "gids" => config.gids = number(1, 255)?,
                 "odp" => config.odp = number(0, 1)? == 1,
                 "retry_ms" => config.retry = Duration::from_millis(number(1, 1 << 30)?.into()),
+                "fork" => {
+                    config.copies_at_fork =
+                        one_of(value, &["keeps", "copies"]).ok_or_else(wrong)? == 1
+                }
                 "late" => config.late = Some(value.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
@@ -149,11 +157,12 @@ mod tests {
     #[test]
     fn all_can_be_said() {
         let text = "fabric=x,devices=2, ports=2,link=eth,atomics=glob,max_qp=3,max_qp_wr=4,max_cqe=5,max_srq_wr=6,max_srq=0,max_sge=7,max_mr=8,inline=9,\
-                    rd_atom=10,mtu=1024,max_msg_sz=65536,gids=11,odp=1,retry_ms=12,late=13";
+                    rd_atom=10,mtu=1024,max_msg_sz=65536,gids=11,odp=1,retry_ms=12,fork=copies,late=13";
         let all = Config::parse(text).unwrap();
         assert_eq!((all.fabric.as_str(), all.devices, all.ports), ("x", 2, 2));
         assert_eq!((all.ethernet, all.atomics), (true, sys::IBV_ATOMIC_GLOB));
         assert_eq!((all.max_qp, all.max_srq, all.inline), (3, 0, 9));
+        assert!(all.copies_at_fork);
         assert_eq!(
             (all.mtu, all.odp, all.late),
             (sys::IBV_MTU_1024, true, Some(13))

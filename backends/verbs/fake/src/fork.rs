@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::counters;
+use crate::{config, counters, kept_pages};
 
 /// How many forks lie between this process and the one that loaded the library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -27,12 +27,14 @@ pub fn closed(socket: c_int) {
 
 extern "C" fn before() {
     std::mem::forget(SOCKETS.lock());
+    kept_pages::hold();
 }
 
 extern "C" fn in_parent() {
     // SAFETY:
     // - this thread locked it in `before`.
     unsafe { SOCKETS.force_unlock() };
+    kept_pages::let_go();
 }
 
 extern "C" fn in_child() {
@@ -59,11 +61,17 @@ pub fn watch() {
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     watch();
+    if config::config().is_some_and(|config| !config.copies_at_fork) {
+        kept_pages::begin();
+    }
     0
 }
 
-/// IBV_FORK_UNNEEDED: memory is never pinned here.
+/// IBV_FORK_DISABLED, IBV_FORK_ENABLED, or IBV_FORK_UNNEEDED where children get copies.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_is_fork_initialized() -> c_int {
-    2
+    match config::config() {
+        Some(config) if config.copies_at_fork => 2,
+        _ => kept_pages::are_wanted().into(),
+    }
 }

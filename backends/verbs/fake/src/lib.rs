@@ -32,6 +32,7 @@ mod events;
 mod exit;
 mod faults;
 mod fork;
+mod kept_pages;
 mod link;
 mod memory;
 mod modify;

@@ -8,9 +8,9 @@ use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
 use crate::counters::{self, Count};
-use crate::faults;
 use crate::memory::{Region, is_allowed, is_mapped};
 use crate::names::fail;
+use crate::{faults, kept_pages};
 
 pub struct Pd {
     pub number: u32,
@@ -93,6 +93,19 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     unsafe { ibv_reg_mr_iova2(domain, addr, len, iova, access as u32) }
 }
 
+/// Of memory that a device reaches, as the kernel has it.
+fn may_lock_nothing() -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+    let locks = || {
+        let held = rustix::thread::capabilities(None);
+        held.is_ok_and(|held| {
+            held.effective
+                .contains(rustix::thread::CapabilitySet::IPC_LOCK)
+        })
+    };
+    limit.current == Some(0) && !locks()
+}
+
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -137,6 +150,12 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     if !odp && !is_mapped(addr.cast(), len) {
         return fail(libc::EFAULT);
     }
+    if !odp && may_lock_nothing() {
+        return fail(libc::EPERM);
+    }
+    if !odp {
+        kept_pages::register(addr.cast(), len);
+    }
     let start = if access & IBV_ACCESS_ZERO_BASED != 0 {
         0
     } else {
@@ -174,8 +193,11 @@ pub unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
     if nic.is_parents() {
         return 0;
     }
-    if nic.memory.deregister(key).is_none() {
+    let Some(was) = nic.memory.deregister(key) else {
         return libc::EINVAL;
+    };
+    if !was.odp {
+        kept_pages::deregister(was.base, was.len as usize);
     }
     // SAFETY:
     // - a domain is not freed before its regions;
