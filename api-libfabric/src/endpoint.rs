@@ -126,7 +126,8 @@ impl Endpoint {
     pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
         let engine = domain.engine();
         let id = fresh_id()?;
-        let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), Rights::FULL)?;
+        let rights = Rights::FULL | Rights::RECORDS;
+        let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), rights)?;
         // SAFETY:
         // - new, zeroed memory that nobody else knows yet, of the size that the layout needs; it stays until the state is dropped.
         let inbox = unsafe {

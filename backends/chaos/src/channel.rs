@@ -13,7 +13,7 @@ use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
 };
-use unipgas_core::transport::{Channel, Limits, check_message};
+use unipgas_core::transport::{Channel, Limits, check_inbox, check_message};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::hidden;
@@ -348,8 +348,7 @@ impl Channel for ChaosChannel {
         context: u64,
     ) -> Result<Outcome> {
         let inbox = hidden::inbox(inbox);
-        let first = inbox.first;
-        first.check(0, first.len(), Rights::WRITE)?;
+        check_inbox(inbox.first)?;
         self.post(Kept::deliver(inbox, record), INDIVISIBLE, flags, context)
     }
 

@@ -35,6 +35,9 @@ bitflags::bitflags! {
         const WORDS = 16;
         /// Only the owner's device carries atomic operations out, whoever asks ([`Capabilities::alone`]). The engine's to say.
         const DEVICE = 32;
+        /// Peers across a network deliver records there and send active messages, and have none of the other rights: so no network needs to reach the memory, or
+        /// to lock it.
+        const RECORDS = 64;
     }
 }
 

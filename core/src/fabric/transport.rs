@@ -385,12 +385,23 @@ pub fn check_notice(notice: &Notice<'_>) -> Result<()> {
     }
 }
 
+/// For channels: whether records may be delivered there. Errors: those of [`RemoteRegion::check`].
+pub fn check_inbox(ring: &RemoteRegion) -> Result<()> {
+    let for_records = ring.parts().rights & Rights::RECORDS;
+    let need = if for_records.is_empty() {
+        Rights::WRITE
+    } else {
+        for_records
+    };
+    ring.check(0, ring.len(), need)
+}
+
 /// For channels: whether an active message may leave, which takes a region that peers may change. Errors: those of
 /// [`RemoteRegion::check`]; [`Error::InvalidArgument`].
 pub fn check_message(to: Remote<'_>, message: &[u8]) -> Result<()> {
     to.region.check(to.offset, 0, Rights::empty())?;
     let rights = to.region.parts().rights;
-    if !rights.intersects(Rights::WRITE | Rights::ATOMIC) {
+    if !rights.intersects(Rights::WRITE | Rights::ATOMIC | Rights::RECORDS) {
         return Err(Error::AccessDenied);
     }
     if message.len() > LONGEST_MESSAGE {

@@ -190,6 +190,24 @@ fn an_atomic_operation_is_one_and_one() {
 }
 
 #[test]
+fn memory_for_records_is_not_registered() {
+    alone(
+        "counts::memory_for_records_is_not_registered",
+        "",
+        &[],
+        || {
+            let transport = crate::node::open();
+            for (rights, registered) in [(Rights::FULL, 1), (Rights::FULL | Rights::RECORDS, 0)] {
+                let before = count("mr");
+                let memory = transport.allocate(1 << 16, rights).unwrap();
+                assert_eq!(count("mr") - before, registered, "{rights:?}");
+                drop(memory);
+            }
+        },
+    );
+}
+
+#[test]
 fn the_end_of_all_costs_one() {
     two("counts::the_end_of_all_costs_one", |here, link, there| {
         while !here.tell_quickly(link, 8, 0, 1) {}

@@ -2,7 +2,7 @@
 
 use unipgas::core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Flags, Region, Remote, Rights};
+use unipgas::core::{Deadline, Error, Flags, Notice, Region, Remote, RemoteRegion, Rights};
 
 use super::rank::{EXTRA, Rank, Says, late, on_ranks, refused, write};
 use super::{law, ordering};
@@ -29,7 +29,14 @@ pub const LAWS: &[Law] = &[
         "unipgas core: Channel::deliver",
         "records arrive once, those of one sender in their order",
         4,
-        once_in_order,
+        |ctx| once_in_order(ctx, Rights::FULL),
+    ),
+    ordering(
+        "core.inbox.for-records",
+        "unipgas core: Rights::RECORDS",
+        "so they do in memory that is for records alone, where a peer across a network reads and writes nothing",
+        4,
+        |ctx| once_in_order(ctx, Rights::FULL | Rights::RECORDS),
     ),
     law(
         "core.inbox.full",
@@ -126,11 +133,15 @@ fn apart(ctx: &Ctx) -> Verdict {
 }
 
 /// An inbox of this rank, which is listed for all.
-fn open_inbox(rank: &Rank<'_>, capacity: usize) -> Result<(Region, InboxReader), String> {
+fn open_inbox(
+    rank: &Rank<'_>,
+    capacity: usize,
+    rights: Rights,
+) -> Result<(Region, InboxReader), String> {
     let layout = InboxLayout::new(capacity).says("layout")?;
     let region = rank
         .engine()
-        .allocate(layout.size(), Rights::FULL)
+        .allocate(layout.size(), rights)
         .says("allocate")?;
     // SAFETY:
     // - as many bytes as the layout says, of a region that peers do not know yet.
@@ -161,11 +172,11 @@ fn take(rank: &Rank<'_>, reader: &mut InboxReader) -> Result<Record, String> {
         .says("waiting for a record")
 }
 
-fn once_in_order(ctx: &Ctx) -> Verdict {
+fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
     const RECORDS: u64 = 60;
     on_ranks(ctx, 64, |rank| {
         if ctx.rank == 0 {
-            let (region, mut reader) = open_inbox(rank, 256)?;
+            let (region, mut reader) = open_inbox(rank, 256, rights)?;
             ctx.sync();
             let mut next = vec![0; ctx.size as usize];
             for _ in 0..RECORDS * u64::from(ctx.size - 1) {
@@ -190,6 +201,9 @@ fn once_in_order(ctx: &Ctx) -> Verdict {
         }
         ctx.sync();
         let inbox = rank.listed(0, EXTRA)?;
+        if rights.contains(Rights::RECORDS) && !inbox.is_direct() {
+            reaches_nothing(rank, &inbox)?;
+        }
         for number in 0..RECORDS {
             let posted =
                 rank.endpoint
@@ -205,11 +219,30 @@ fn once_in_order(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// Neither reads nor writes, and a notice writes.
+fn reaches_nothing(rank: &Rank<'_>, inbox: &RemoteRegion) -> Verdict {
+    let there = Remote {
+        region: inbox,
+        offset: 0,
+    };
+    let denied = |error: &Error| *error == Error::AccessDenied;
+    refused(rank.try_put(there, 8), denied, "a put")?;
+    refused(rank.get(there, 8).map(drop), denied, "a get")?;
+    let notice = Notice {
+        slot: there,
+        value: 1,
+    };
+    let told = rank.endpoint.notify(notice, Flags::empty(), 0);
+    refused(rank.end(told), denied, "a notice")?;
+    let added = rank.endpoint.fetch_add(rank.engine(), there, 1);
+    refused(added.map(drop), denied, "an addition")
+}
+
 fn full(ctx: &Ctx) -> Verdict {
     const CAPACITY: u64 = 8;
     on_ranks(ctx, 64, |rank| {
         if ctx.rank == 0 {
-            let (region, mut reader) = open_inbox(rank, CAPACITY as usize)?;
+            let (region, mut reader) = open_inbox(rank, CAPACITY as usize, Rights::FULL)?;
             for _ in 0..5 {
                 ctx.sync();
                 ctx.sync();

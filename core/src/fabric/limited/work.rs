@@ -10,7 +10,7 @@ use crate::mapped::move_bytes;
 use crate::op::{Flags, Local, Outcome, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::registration::{Block, COPIED, Held, Registrations};
-use crate::transport::{Channel, Limits, check_message};
+use crate::transport::{Channel, Limits, check_inbox, check_message};
 use crate::{Error, Result};
 
 /// The most bytes whose lines are kept that go at once: where the target's processor goes through them, it does so while the next ones come.
@@ -124,7 +124,7 @@ impl Work {
                 }
             }
             Kept::Deliver { put, first, .. } => {
-                first.check(0, first.len(), Rights::WRITE)?;
+                check_inbox(first)?;
                 let put = put.as_ref();
                 put.map_or(Ok(()), |put| within(&put.1, put.2, Rights::WRITE))
             }

@@ -8,7 +8,7 @@ use crate::atomic::AtomicForm;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::Rights;
-use crate::transport::{Channel, LONGEST_MESSAGE, check_message, check_notice};
+use crate::transport::{Channel, LONGEST_MESSAGE, check_inbox, check_message, check_notice};
 use crate::{AtomicOp, Error, Result, atomic};
 
 impl Channel for Requests {
@@ -229,7 +229,7 @@ impl Requests {
         context: u64,
     ) -> Result<Outcome> {
         let first = inbox.first;
-        first.check(0, first.len(), Rights::WRITE)?;
+        check_inbox(first)?;
         let request = Request::Deliver {
             put,
             first: place(first, 0),

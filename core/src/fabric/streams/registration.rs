@@ -223,7 +223,10 @@ pub(super) fn import(
         len: told.len,
         generation: &*current,
         expected: 1,
-        rights: told.rights,
+        rights: match told.rights.contains(Rights::RECORDS) {
+            true => told.rights.difference(Rights::FULL),
+            false => told.rights,
+        },
         bell: std::ptr::null(),
         locks: std::ptr::null(),
         peer,

@@ -54,6 +54,9 @@ impl Streams {
         rights: Rights,
         own: impl FnOnce(*mut u8) -> Result<OwnPart>,
     ) -> Result<Registration> {
+        if rights.contains(Rights::RECORDS) {
+            return Registration::allocate(&self.home, len, rights, |_| Ok(OwnPart::default()));
+        }
         Registration::allocate(&self.home, len, rights, own)
     }
 
@@ -71,7 +74,10 @@ impl Streams {
         own: impl FnOnce() -> Result<OwnPart>,
     ) -> Result<Registration> {
         user_memory::check_access(base, len, needed)?;
-        let own = own()?;
+        let own = match rights.contains(Rights::RECORDS) {
+            true => OwnPart::default(),
+            false => own()?,
+        };
         // SAFETY:
         // - the caller's word.
         Ok(unsafe { Registration::of_user(&self.home, base, len, rights, own) })

@@ -121,8 +121,8 @@ impl Port {
         // A power of two: for the largest part of what is left, twice as much.
         let large = (options.inbox - small).next_power_of_two();
         let place = network.own_place()?;
-        let part =
-            |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), Rights::FULL);
+        let rights = Rights::FULL | Rights::RECORDS;
+        let part = |capacity: usize| engine.allocate(InboxLayout::new(capacity)?.size(), rights);
         let (inbox, spill) = (part(small)?, part(large)?);
         let triggered = options.session && engine.is_mapped();
         let driven = engine.is_driven() || !engine.is_mapped();
