@@ -134,6 +134,8 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@for api in core gaspi utofu rcce libfabric; do \
 	    $(STEP) "laws on verbs, $$api" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api --seeds 1 || exit 1; \
 	done
+	@$(STEP) "laws of the engine on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --api core --seeds 1
+	@$(STEP) "atomics of GASPI on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --law gaspi.atomic --seeds 3
 	@$(STEP) "laws of the engine on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api core --seeds 1
 	@$(STEP) "requests in a barrier over a device" packaging/run-counts "$(STAGE)"
 	@for device in $(DEVICES); do \
@@ -195,19 +197,25 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "core on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api core --seeds 3
 	@$(STEP) "uTofu on three hosts" packaging/on-hosts "$(STAGE)" --hosts 3 --api utofu --seeds 3
 
+# For 48 processes: MiB, and seconds for the guest and for a law.
+LARGE_GUEST := RDMA_MEMORY=6144 RDMA_PATIENCE=14400 RDMA_LIMIT=600
+
 test-verbs: build ## all laws on the verbs backend: over devices of software, in a guest with a kernel's RDMA stack, between two guests (hours)
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@for api in core gaspi utofu rcce libfabric; do \
 	    $(STEP) "all laws of $$api on verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api || exit 1; \
 	    $(STEP) "all laws of $$api on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api $$api --seeds 3 || exit 1; \
 	done
+	@for api in core gaspi utofu rcce; do \
+	    $(STEP) "all laws of $$api on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --api $$api || exit 1; \
+	done
 	@for device in $(DEVICES); do for api in core gaspi; do \
 	    $(STEP) "all laws of $$api on a device with $$device" env FAKE_VERBS=$$device packaging/with-fake-verbs \
 	        "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api --seeds 1 || exit 1; \
 	done; done
 	@for api in core gaspi utofu rcce libfabric; do \
-	    $(STEP) "all laws of $$api in a guest with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --api $$api --seeds 1 || exit 1; \
-	    $(STEP) "all laws of $$api between two guests with RDMA" env RDMA_PATIENCE=14400 packaging/on-verbs "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
+	    $(STEP) "all laws of $$api in a guest with RDMA" env $(LARGE_GUEST) packaging/on-verbs "$(STAGE)" --api $$api --seeds 1 || exit 1; \
+	    $(STEP) "all laws of $$api between two guests with RDMA" env $(LARGE_GUEST) packaging/on-verbs "$(STAGE)" --hosts 2 --api $$api --seeds 1 || exit 1; \
 	done
 	@$(STEP) "the link between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
