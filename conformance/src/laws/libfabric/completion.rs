@@ -1,5 +1,6 @@
 //! Completion queues (fi_cq(3)).
 
+use std::ffi::{CStr, c_char};
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
@@ -203,12 +204,12 @@ fn failures(ctx: &Ctx) -> Verdict {
             "context and number"
         );
         ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
-        let mut text = [1i8; 8];
+        let mut text: [c_char; 8] = [1; 8];
         let whole = call!(obj job.tx.0, strerror(error.prov_errno, null(), text.as_mut_ptr(), 8));
         ensure!(!whole.is_null(), "no text");
         // SAFETY:
         // - a text of C, by the call's page.
-        let whole = unsafe { std::ffi::CStr::from_ptr(whole) }.to_bytes();
+        let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
         ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
         ensure!(
             text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
