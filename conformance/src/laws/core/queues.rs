@@ -201,7 +201,7 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
         }
         ctx.sync();
         let inbox = rank.listed(0, EXTRA)?;
-        if rights.contains(Rights::RECORDS) && !inbox.is_direct() {
+        if !inbox.parts().rights.intersects(Rights::FULL) {
             reaches_nothing(rank, &inbox)?;
         }
         for number in 0..RECORDS {
