@@ -38,8 +38,12 @@ impl Random {
                 F64 | ComplexF64 => place.copy_from_slice(&f64::from(value).to_le_bytes()),
                 F80 | ComplexF80 => {
                     // 1 or -1.
-                    let sign = u128::from(value < 0) << 79;
-                    let one = (0x3fffu128 << 64) | (1 << 63) | sign;
+                    let (exponent, integer) = match cfg!(target_arch = "x86_64") {
+                        true => (64, 1 << 63),
+                        false => (112, 0),
+                    };
+                    let sign = u128::from(value < 0) << (exponent + 15);
+                    let one = (0x3fffu128 << exponent) | integer | sign;
                     place.copy_from_slice(&one.to_le_bytes());
                 }
                 _ => {

@@ -23,7 +23,7 @@ fn wide() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("cmpxchg16b");
     #[cfg(not(target_arch = "x86_64"))]
-    return false;
+    return cfg!(all(target_arch = "aarch64", not(miri)));
 }
 
 const GUARD: u8 = 0xA5;

@@ -1,6 +1,6 @@
 //! The values that atomic operations work on: arithmetic and comparison as C defines them for the type.
 
-use super::extended::F80;
+use super::long_double::LongDouble;
 use super::word::{Bits, Copied, Word};
 
 /// A value of one of the types of the table.
@@ -96,7 +96,7 @@ macro_rules! reals {
 
 reals!(f32 => u32, u64; f64 => u64, u128);
 
-impl Element for F80 {
+impl Element for LongDouble {
     type Word = u128;
     #[inline(always)]
     fn to_word(self) -> u128 {
@@ -104,7 +104,7 @@ impl Element for F80 {
     }
     #[inline(always)]
     fn from_word(word: u128) -> Self {
-        F80(word)
+        LongDouble(word)
     }
     fn plus(self, other: Self) -> Self {
         self.add(other)
@@ -113,22 +113,26 @@ impl Element for F80 {
         self.multiply(other)
     }
     fn truth(self) -> bool {
-        self != F80::ZERO
+        self != LongDouble::ZERO
     }
     fn from_truth(truth: bool) -> Self {
-        if truth { F80::ONE } else { F80::ZERO }
+        if truth {
+            LongDouble::ONE
+        } else {
+            LongDouble::ZERO
+        }
     }
 }
-impl Real for F80 {}
+impl Real for LongDouble {}
 
-impl Element for [F80; 2] {
+impl Element for [LongDouble; 2] {
     type Word = Copied;
     fn to_word(self) -> Copied {
         Copied(bytemuck::cast([self[0].0, self[1].0]))
     }
     fn from_word(word: Copied) -> Self {
         let [real, imaginary]: [u128; 2] = bytemuck::cast(word.0);
-        [F80(real), F80(imaginary)]
+        [LongDouble(real), LongDouble(imaginary)]
     }
     fn plus(self, other: Self) -> Self {
         [self[0].add(other[0]), self[1].add(other[1])]
@@ -144,7 +148,7 @@ impl Element for [F80; 2] {
         self[0].truth() || self[1].truth()
     }
     fn from_truth(truth: bool) -> Self {
-        [F80::from_truth(truth), F80::ZERO]
+        [LongDouble::from_truth(truth), LongDouble::ZERO]
     }
 }
-impl Complex for [F80; 2] {}
+impl Complex for [LongDouble; 2] {}

@@ -3,14 +3,15 @@
 
 use std::cmp::Ordering;
 
+pub(super) const AVAILABLE: bool = true;
+
 /// A `long double` as it lies in memory. The upper 6 bytes mean nothing; what arithmetic gives has zeroes there.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct F80(pub(super) u128);
+pub(super) struct LongDouble(pub(super) u128);
 
 macro_rules! arithmetic {
     ($($name:ident: $instruction:literal;)*) => {$(
-        #[cfg(target_arch = "x86_64")]
         pub(super) fn $name(self, other: Self) -> Self {
             let mut result = 0u128;
             // SAFETY:
@@ -30,19 +31,14 @@ macro_rules! arithmetic {
                     options(nostack),
                 );
             }
-            F80(result)
-        }
-
-        #[cfg(not(target_arch = "x86_64"))]
-        pub(super) fn $name(self, _other: Self) -> Self {
-            unreachable!("long double is refused on this architecture before it starts")
+            LongDouble(result)
         }
     )*};
 }
 
-impl F80 {
-    pub(super) const ZERO: F80 = F80(0);
-    pub(super) const ONE: F80 = F80((0x3fff << 64) | (1 << 63));
+impl LongDouble {
+    pub(super) const ZERO: LongDouble = LongDouble(0);
+    pub(super) const ONE: LongDouble = LongDouble((0x3fff << 64) | (1 << 63));
 
     arithmetic! {
         add: "faddp st(1), st";
@@ -51,14 +47,13 @@ impl F80 {
     }
 }
 
-impl PartialEq for F80 {
+impl PartialEq for LongDouble {
     fn eq(&self, other: &Self) -> bool {
         self.partial_cmp(other) == Some(Ordering::Equal)
     }
 }
 
-impl PartialOrd for F80 {
-    #[cfg(target_arch = "x86_64")]
+impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let (unordered, equal, below): (u8, u8, u8);
         // SAFETY:
@@ -90,19 +85,14 @@ impl PartialOrd for F80 {
             _ => Some(Ordering::Greater),
         }
     }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn partial_cmp(&self, _other: &Self) -> Option<Ordering> {
-        unreachable!("long double is refused on this architecture before it starts")
-    }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     /// What a double is as a long double, by the rules of the format.
-    fn f80(x: f64) -> F80 {
+    fn f80(x: f64) -> LongDouble {
         let bits = x.to_bits();
         let (sign, exponent, fraction) = (bits >> 63, (bits >> 52) & 0x7ff, bits << 12 >> 1);
         let exponent = match exponent {
@@ -111,7 +101,7 @@ mod tests {
             normal => normal + 16383 - 1023,
         };
         let significand = if x == 0.0 { 0 } else { (1 << 63) | fraction };
-        F80((u128::from(sign << 15 | exponent) << 64) | u128::from(significand))
+        LongDouble((u128::from(sign << 15 | exponent) << 64) | u128::from(significand))
     }
 
     #[test]
@@ -125,24 +115,27 @@ mod tests {
         assert_eq!(f80(-1.5).multiply(f80(3.25)).0, f80(-4.875).0);
         assert_eq!(f80(1.5).add(f80(2.25)).0, f80(3.75).0);
         assert_eq!(f80(1.5).subtract(f80(2.25)).0, f80(-0.75).0);
-        assert_eq!(F80::ONE.0, f80(1.0).0);
+        assert_eq!(LongDouble::ONE.0, f80(1.0).0);
     }
 
     #[test]
     fn sixty_four_bits_of_precision() {
         // 1 + 2^-63, which a double cannot hold.
-        let tiny = F80(u128::from(0x3fff_u64 - 63) << 64 | 1 << 63);
-        let sum = F80::ONE.add(tiny);
+        let tiny = LongDouble(u128::from(0x3fff_u64 - 63) << 64 | 1 << 63);
+        let sum = LongDouble::ONE.add(tiny);
         assert_eq!(sum.0, (0x3fff << 64) | (1 << 63) | 1);
-        assert!(sum > F80::ONE && sum != F80::ONE);
+        assert!(sum > LongDouble::ONE && sum != LongDouble::ONE);
     }
 
     #[test]
     fn a_nan_equals_nothing_and_padding_means_nothing() {
         let nan = f80(f64::NAN);
-        assert!(nan != nan && nan.partial_cmp(&F80::ZERO).is_none());
-        assert!(f80(f64::INFINITY).add(f80(f64::NEG_INFINITY)) != F80::ZERO);
-        assert_eq!(F80(F80::ONE.0 | 0xabcd << 112), F80::ONE);
+        assert!(nan != nan && nan.partial_cmp(&LongDouble::ZERO).is_none());
+        assert!(f80(f64::INFINITY).add(f80(f64::NEG_INFINITY)) != LongDouble::ZERO);
+        assert_eq!(
+            LongDouble(LongDouble::ONE.0 | 0xabcd << 112),
+            LongDouble::ONE
+        );
         assert_eq!(f80(0.0), f80(-0.0));
     }
 }

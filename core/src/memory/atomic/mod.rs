@@ -11,9 +11,15 @@
 //! only) are atomic with each other under a [lock](ElementLocks) that all processes agree on.
 
 mod element;
-mod extended;
 mod kernel;
 mod lock;
+#[cfg_attr(target_arch = "x86_64", path = "extended.rs")]
+#[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "quad.rs")]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))),
+    path = "no_long_double.rs"
+)]
+mod long_double;
 mod word;
 
 pub use lock::ElementLocks;
@@ -186,9 +192,9 @@ table! {
         /// `FI_DOUBLE_COMPLEX`: real part, then imaginary part.
         ComplexF64: [f64; 2], 8, complex;
         /// `FI_LONG_DOUBLE` of x86-64: 80 bits in 16 bytes.
-        F80: extended::F80, 16, real;
+        F80: long_double::LongDouble, 16, real;
         /// `FI_LONG_DOUBLE_COMPLEX`: real part, then imaginary part.
-        ComplexF80: [extended::F80; 2], 16, complex;
+        ComplexF80: [long_double::LongDouble; 2], 16, complex;
     }
     operations {
         // Operation: form, integer real complex
@@ -234,10 +240,13 @@ table! {
 }
 
 /// Whether [`apply`] performs this operation on this type, on this machine: the table has the cell and the CPU has an
-/// atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`).
+/// atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`, or aarch64).
 #[inline]
 pub fn supported(op: AtomicOp, ty: AtomicType) -> bool {
-    defined(op, ty) && (ty.size() <= 8 || word::wide_available())
+    let long_double = matches!(ty, AtomicType::F80 | AtomicType::ComplexF80);
+    defined(op, ty)
+        && (ty.size() <= 8 || word::wide_available())
+        && (long_double::AVAILABLE || !long_double)
 }
 
 /// Checks everything about an operation that does not depend on the memory's contents.

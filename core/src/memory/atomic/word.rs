@@ -120,7 +120,7 @@ pub(super) fn wide_available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("cmpxchg16b");
     #[cfg(not(target_arch = "x86_64"))]
-    return false;
+    return cfg!(all(target_arch = "aarch64", not(miri)));
 }
 
 /// Replaces `current` by `new`; the value before.
@@ -151,8 +151,60 @@ unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+/// Replaces `current` by `new`; the value before: with acquire and release, by one instruction where the processor has it (FEAT_LSE).
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline(always)]
+unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
+    let (mut low, mut high) = (current as u64, (current >> 64) as u64);
+    let (new_low, new_high) = (new as u64, (new >> 64) as u64);
+    if std::arch::is_aarch64_feature_detected!("lse") {
+        // SAFETY:
+        // - `target` is valid and aligned to 16 bytes, as `Word` asks for; the instruction exists, as just seen, and takes pairs of registers that begin
+        //   with an even one.
+        unsafe {
+            std::arch::asm!(
+                ".arch_extension lse",
+                "caspal x4, x5, x6, x7, [{target}]",
+                target = in(reg) target,
+                inout("x4") low, inout("x5") high,
+                in("x6") new_low, in("x7") new_high,
+                options(nostack),
+            );
+        }
+    } else {
+        // Where they differ what was read is written again: two words that were loaded are one value only when the store succeeds.
+        let (expected_low, expected_high) = (low, high);
+        // SAFETY:
+        // - `target` is valid and aligned to 16 bytes, as `Word` asks for; there is no other access between the exclusive ones.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "ldaxp {low}, {high}, [{target}]",
+                "cmp {low}, {expected_low}",
+                "ccmp {high}, {expected_high}, #0, eq",
+                "csel {store_low}, {new_low}, {low}, eq",
+                "csel {store_high}, {new_high}, {high}, eq",
+                "stlxp {failed:w}, {store_low}, {store_high}, [{target}]",
+                "cbnz {failed:w}, 2b",
+                target = in(reg) target,
+                expected_low = in(reg) expected_low,
+                expected_high = in(reg) expected_high,
+                new_low = in(reg) new_low,
+                new_high = in(reg) new_high,
+                low = out(reg) low,
+                high = out(reg) high,
+                store_low = out(reg) _,
+                store_high = out(reg) _,
+                failed = out(reg) _,
+                options(nostack),
+            );
+        }
+    }
+    u128::from(high) << 64 | u128::from(low)
+}
+
 /// `wide_available` is false on this architecture, so that nothing gets here.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
 unsafe fn exchange_wide(_target: *mut u128, _current: u128, _new: u128) -> u128 {
     unreachable!("16-byte atomics are refused on this architecture before they start")
 }
