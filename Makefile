@@ -36,7 +36,7 @@ DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall demo test test-all test-verbs order miri lint prepare clean help
+.PHONY: build install uninstall demo test test-all test-verbs test-arm order miri lint prepare clean help
 
 build: prepare ## the command and the libraries, optimised (the default)
 	$(CARGO) build --release -p unipgas-command
@@ -219,6 +219,23 @@ test-verbs: build ## all laws on the verbs backend: over devices of software, in
 	done
 	@$(STEP) "the link between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
+
+# Linked by Debian's cross compiler, run by QEMU.
+ARM := aarch64-unknown-linux-gnu
+ARM_CARGO := PKG_CONFIG_ALLOW_CROSS=1 PKG_CONFIG_PATH=/usr/lib/aarch64-linux-gnu/pkgconfig CARGO_TARGET_DIR="$(TARGET)/arm" \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static $(CARGO)
+
+test-arm: ## for aarch64, emulated: atomic operations on processors of several kinds, laws of the engine in a guest
+	@packaging/prepare arm
+	$(ARM_CARGO) build --release --target $(ARM) -p unipgas-command
+	@for cpu in max cortex-a72 a64fx; do \
+	    QEMU_CPU=$$cpu $(ARM_CARGO) test --quiet --target $(ARM) -p unipgas-core --test atomic_exclusive --test atomic_table --test atomic_threads || exit 1; \
+	done
+	$(ARM_CARGO) test --quiet --target $(ARM) -p unipgas-core --lib --no-run
+	@cp "$$(ls -t "$(TARGET)/arm/$(ARM)"/debug/deps/unipgas_core-* | grep -v '\.' | head -n 1)" "$(TARGET)/arm/core-tests"
+	@export ARM_SHARE="$(TARGET)/arm"; packaging/with-arm "$(TARGET)/arm/core-tests" && \
+	    packaging/with-arm "$(TARGET)/arm/$(ARM)/release/unipgas" conform --backend shm --api core --seeds 2 --limit 120 \
+	    || { [ $$? -eq 77 ] && echo "what needs a guest of aarch64: left out"; }
 
 # As aarch64: without the assembly of x86-64, which Miri cannot look into. Addresses of shared memory go through integers, as other processes and C
 # know them by nothing else: their provenance is exposed.

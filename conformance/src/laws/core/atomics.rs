@@ -77,7 +77,11 @@ pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT
         AtomicType::F80 | AtomicType::ComplexF80 => {
             for chunk in bytes.chunks_exact_mut(16) {
                 let (sign, exponent) = (random.below(2) << 15, 0x3ffe + random.below(4));
-                let value = u128::from(sign | exponent) << 64 | 1 << 63;
+                // Of 80 bits on x86-64, with the integer's bit, else of 128.
+                let value = match cfg!(target_arch = "x86_64") {
+                    true => u128::from(sign | exponent) << 64 | 1 << 63,
+                    false => u128::from(sign | exponent) << 112 | 1 << 111,
+                };
                 let zero = random.below(7) == 0;
                 chunk.copy_from_slice(&if zero { 0 } else { value }.to_ne_bytes());
             }

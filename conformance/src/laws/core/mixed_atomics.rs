@@ -297,13 +297,19 @@ fn complex(number: u64) -> [u8; 16] {
     bytes
 }
 
-/// As x86-64 has numbers of 80 bits.
+/// As C has long double: numbers of 80 bits on x86-64, else of 128.
 fn widest(number: u64) -> [u8; 32] {
-    let extended = |number: u64| match number {
-        0 => 0,
-        _ => {
-            let exponent = 16383 + u128::from(number.ilog2());
+    let extended = |number: u64| match number.checked_ilog2() {
+        None => 0,
+        Some(log) if cfg!(target_arch = "x86_64") => {
+            let exponent = u128::from(16383 + log);
             exponent << 64 | u128::from(number << number.leading_zeros())
+        }
+        Some(log) => {
+            let exponent = u128::from(16383 + log);
+            // Without the first bit, which is always set.
+            let fraction = (u128::from(number) - (1 << log)) << (112 - log);
+            exponent << 112 | fraction
         }
     };
     let mut bytes = [0; 32];
