@@ -11,6 +11,7 @@ pub use unipgas_libfabric as libfabric;
 pub use unipgas_ofi as ofi;
 pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
+pub use unipgas_tofu as tofu;
 pub use unipgas_utofu as utofu;
 pub use unipgas_verbs as verbs;
 
@@ -35,6 +36,12 @@ pub fn init() {
         network: false,
     });
     register(Backend {
+        name: "tofu",
+        open: open_tofu,
+        probe: |_| unipgas_tofu::probe(),
+        network: true,
+    });
+    register(Backend {
         name: "verbs",
         open: open_verbs,
         probe: |_| unipgas_verbs::probe(),
@@ -54,6 +61,10 @@ pub fn init() {
     });
 }
 
+fn open_tofu(opening: &Opening) -> Result<Arc<dyn Transport>> {
+    Ok(Arc::new(unipgas_tofu::Tofu::from_env(opening)?))
+}
+
 fn open_verbs(opening: &Opening) -> Result<Arc<dyn Transport>> {
     Ok(Arc::new(unipgas_verbs::Verbs::from_env(opening)?))
 }
@@ -70,8 +81,8 @@ fn open_opaque(opening: &Opening) -> Result<Arc<dyn Transport>> {
 pub fn chaos_config() -> Result<unipgas_chaos::ChaosConfig> {
     let config = unipgas_chaos::ChaosConfig::from_env()?;
     match config.over.as_deref() {
-        None | Some("shm" | "opaque" | "ofi" | "verbs") => Ok(config),
-        Some(over) => Err(wrong_over(over, "must be shm, opaque, verbs or ofi")),
+        None | Some("shm" | "opaque" | "ofi" | "verbs" | "tofu") => Ok(config),
+        Some(over) => Err(wrong_over(over, "must be shm, opaque, verbs, ofi or tofu")),
     }
 }
 
@@ -83,7 +94,7 @@ fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
     let config = chaos_config()?;
     let below = match config.over.as_deref() {
         // It would be there twice, once without chaos.
-        Some(over @ ("opaque" | "ofi" | "verbs")) if opening.other_hosts => {
+        Some(over @ ("opaque" | "ofi" | "verbs" | "tofu")) if opening.other_hosts => {
             return Err(wrong_over(
                 over,
                 "must be shm where the job has other hosts",
@@ -92,6 +103,7 @@ fn open_chaos(opening: &Opening) -> Result<Arc<dyn Transport>> {
         Some("opaque") => open_opaque(opening)?,
         Some("ofi") => open_ofi(opening)?,
         Some("verbs") => open_verbs(opening)?,
+        Some("tofu") => open_tofu(opening)?,
         _ => open_shm(opening)?,
     };
     Ok(Arc::new(unipgas_chaos::Chaos::wrap(below, config)))

@@ -21,6 +21,8 @@ pub enum Shown {
     ToAll,
     /// To nobody but who asks this handle.
     ToNobody,
+    /// To nobody, and the library takes its own functions where the program has some of the same names: it may be another copy of one of the program's.
+    ToItselfFirst,
 }
 
 /// What a thread needs before it calls a library that is [apart](Library::load_apart): that one's libc has not begun the thread, which so lacks its tables of
@@ -86,6 +88,7 @@ impl Library {
         let shown = match shown {
             Shown::ToAll => libc::RTLD_GLOBAL,
             Shown::ToNobody => libc::RTLD_LOCAL,
+            Shown::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
         };
         let loader = loader(c"dlopen", name)?;
         // SAFETY:

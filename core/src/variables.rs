@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 32] = [
+pub const VARIABLES: [Variable; 33] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -94,6 +94,10 @@ pub const VARIABLES: [Variable; 32] = [
     variable(
         "UNIPGAS_STATS_TO",
         "GASPI: the file to which each rank appends them, a record of JSON; without it they are printed; set by unipgas run",
+    ),
+    variable(
+        "UNIPGAS_TOFU_LIBRARY",
+        "the machine's libtofucom.so, by which tofu reaches other nodes (the one in the loader's path)",
     ),
     variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
     variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),

@@ -7,7 +7,7 @@ use unipgas_core::Result;
 use unipgas_core::region::Rights;
 
 use crate::device::{Device, Mr};
-use crate::pages::Pages;
+use unipgas_core::pages::Pages;
 
 /// Bytes of a buffer: the longest message.
 pub const MESSAGE: usize = 1 << 10;

@@ -26,7 +26,6 @@ mod endpoint;
 mod library;
 mod native;
 mod net;
-mod pages;
 mod posting;
 mod queues;
 mod quick;

@@ -13,7 +13,7 @@ use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
 use crate::device::{Device, Mr};
-use crate::pages::Pages;
+use unipgas_core::pages::Pages;
 use crate::posting::{Ends, write};
 
 /// A word that the device changes.

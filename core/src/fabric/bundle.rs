@@ -18,6 +18,8 @@ pub enum Tag {
     Ofi = 4,
     /// InfiniBand and RoCE.
     Verbs = 5,
+    /// Tofu, by the machine's own library.
+    Tofu = 6,
 }
 
 /// Bytes of a bundle.

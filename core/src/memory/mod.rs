@@ -5,6 +5,7 @@ pub mod combine;
 pub(crate) mod copy;
 pub(crate) mod exclusive;
 pub mod lines;
+pub mod pages;
 pub(crate) mod prefetch;
 pub mod user_memory;
 pub mod userfaultfd;

@@ -308,6 +308,17 @@ impl Link {
         waiting.map(|waiting| waiting.end(result)).is_some()
     }
 
+    /// See [`Ticket::end_with`](super::Ticket::end_with).
+    pub(super) fn end_own_with(&self, number: u64, land: impl FnOnce()) -> bool {
+        let waiting = self.own.lock().remove(number);
+        let Some(waiting) = waiting else {
+            return false;
+        };
+        land();
+        waiting.end(Ok(()));
+        true
+    }
+
     /// For the agent: takes the answers that have come whole off `bytes`. Errors: the peer makes no sense.
     pub(super) fn take(&self, bytes: &mut Vec<u8>, home: &Home) -> Result<bool, wire::Malformed> {
         let (mut at, mut news) = (0, false);

@@ -18,6 +18,11 @@ impl Ticket {
         self.link.end_own(self.number, result)
     }
 
+    /// As [`end`](Ticket::end) of what has been done; `land` writes first what it has read, if nobody has been told of another end: then the place may be somebody else's.
+    pub fn end_with(self, land: impl FnOnce()) -> bool {
+        self.link.end_own_with(self.number, land)
+    }
+
     /// The peer.
     pub fn link(&self) -> &Arc<Link> {
         &self.link

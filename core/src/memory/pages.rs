@@ -1,9 +1,10 @@
-//! Memory of whole pages, for the device alone: with what else is on a page of registered memory, the child of a fork may lose it (ibv_fork_init(3)).
+//! Memory of whole pages, for a network's device alone: with what else is on a page of registered memory, the child of a fork may lose it (ibv_fork_init(3), uTofu guide
+//! §6.1.4.1).
 
 use std::ptr::null_mut;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use unipgas_core::{Error, Result};
+use crate::{Error, Result};
 
 /// Zeroed, until it is dropped.
 pub struct Pages {

@@ -1,0 +1,56 @@
+//! How a process is reached: its part of an address of the engine's.
+
+use bytemuck::{Pod, Zeroable};
+use unipgas_core::streams::greeting::{SECRET, VERSION};
+
+/// Both sides speak the same: [greetings](crate::greeting), [messages](crate::mail), and the requests of core's streams.
+pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
+
+/// What peers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C, packed)]
+pub struct Address {
+    protocol: u16,
+    /// Who says it may begin a stream.
+    pub secret: [u8; SECRET],
+    /// The VCQ that is greeted, and whose memory regions are.
+    pub vcq: u64,
+}
+
+impl Address {
+    /// Of this protocol.
+    pub fn new(secret: [u8; SECRET], vcq: u64) -> Self {
+        Address {
+            protocol: PROTOCOL,
+            secret,
+            vcq,
+        }
+    }
+
+    /// From the bytes; `None`: they are none of this protocol.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let address: Address = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+        (address.protocol == PROTOCOL).then_some(address)
+    }
+}
+
+/// What the process speaks whose address this is; `None`: it is none.
+pub fn protocol(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_and_garbage_is_refused() {
+        let address = Address::new([7; SECRET], 0x1234_5678_9abc_def0);
+        let bytes = bytemuck::bytes_of(&address);
+        assert_eq!(Address::decode(bytes), Some(address));
+        for len in 0..bytes.len() {
+            assert_eq!(Address::decode(&bytes[..len]), None, "{len}");
+        }
+        assert_eq!(Address::decode(&[0xff; size_of::<Address>()]), None);
+    }
+}

@@ -1,0 +1,309 @@
+//! The issue of operations: TNIs read, write and change, the rest are requests to the target's agent.
+
+use std::ffi::c_ulong;
+use std::sync::Arc;
+
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::region::Rights;
+use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::transport::{Channel, check_notice};
+use unipgas_core::{Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::armw::{Atomic, command};
+use crate::conversation::Conversation;
+use crate::lanes::{Ends, Landing, Lane, Share};
+use crate::net::{Net, acknowledge, data_of};
+use crate::region::{address, far};
+use crate::vcq::Vcq;
+
+/// The most bytes that a descriptor takes along (guide §6.1.2).
+pub const PIGGYBACK: usize = 32;
+
+/// An issue context, with a VCQ of its own where there are enough.
+pub struct Endpoint {
+    net: Arc<Net>,
+    requests: Requests,
+    lane: Share,
+}
+
+/// Where the bytes of a write come from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Taken in the call.
+    Along([u8; PIGGYBACK]),
+    /// Valid until the end; its STADD.
+    At(u64),
+}
+
+/// A write, and the word that follows it.
+struct Write {
+    lane: Arc<Lane>,
+    from: Source,
+    len: usize,
+    to: u64,
+    /// A word that is set afterwards: where, and to what.
+    word: Option<(u64, u32)>,
+    flags: c_ulong,
+    /// The bytes have gone, and the word has found no room.
+    half: bool,
+}
+
+impl Write {
+    /// # Safety
+    /// The source is valid until the operation has ended.
+    unsafe fn put(&self, vcq: &Vcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
+        let flags = (0, self.flags | flags);
+        match &self.from {
+            // SAFETY:
+            // - the bytes are this write's; no more than it has.
+            Source::Along(bytes) => unsafe {
+                vcq.put_piggyback(peer, (bytes.as_ptr(), self.len), self.to, flags, data)
+            },
+            // SAFETY:
+            // - the caller's word.
+            Source::At(from) => unsafe {
+                vcq.put(peer, (*from, self.to), self.len, flags, data)
+            },
+        }
+    }
+}
+
+impl Own for Write {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let link = ticket.link().clone();
+        let to = &*Conversation::of(&link).target;
+        let (peer, data) = (to.vcq, data_of(to));
+        let lane = self.lane.clone();
+        let post = |vcq: &Vcq, notice: c_ulong| {
+            let Some((slot, value)) = self.word else {
+                return match self.len {
+                    0 => acknowledge(vcq, to, notice),
+                    // SAFETY:
+                    // - valid until the operation is complete (contract of the operation).
+                    _ => unsafe { self.put(vcq, peer, notice, data) },
+                };
+            };
+            if self.len > 0 && !self.half {
+                // It starts with the word.
+                // SAFETY:
+                // - as above.
+                unsafe { self.put(vcq, peer, UTOFU_ONESIDED_FLAG_DELAY_START, data) }?;
+                self.half = true;
+            }
+            let (word, order) = (value.to_ne_bytes(), UTOFU_ONESIDED_FLAG_STRONG_ORDER);
+            let flags = (0, order | notice);
+            // SAFETY:
+            // - so many bytes are there.
+            unsafe { vcq.put_piggyback(peer, (word.as_ptr(), word.len()), slot, flags, data) }
+        };
+        lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))
+    }
+}
+
+struct Read {
+    lane: Arc<Lane>,
+    into: u64,
+    len: usize,
+    from: u64,
+    flags: c_ulong,
+}
+
+impl Own for Read {
+    fn post(&mut self, ticket: Ticket) -> Result<()> {
+        let link = ticket.link().clone();
+        let to = &*Conversation::of(&link).target;
+        let lane = &self.lane;
+        let post = |vcq: &Vcq, notice: c_ulong| match self.len {
+            0 => acknowledge(vcq, to, notice),
+            // SAFETY:
+            // - valid until the operation is complete (contract of the operation).
+            len => unsafe {
+                let (places, flags) = ((self.into, self.from), self.flags | notice);
+                vcq.get(to.vcq, places, len, flags, data_of(to))
+            },
+        };
+        lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))
+    }
+}
+
+impl Endpoint {
+    /// A new one.
+    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+        let lane = net.lanes.share();
+        Endpoint {
+            net,
+            requests,
+            lane,
+        }
+    }
+
+    /// What the TNI calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`]; those of registrations.
+    fn near(&self, local: Local, len: usize) -> Result<u64> {
+        if len > self.net.caps.max_putget_size {
+            return Err(Error::Unsupported);
+        }
+        match len {
+            0 => Ok(0),
+            _ => self.net.memories.stadd(local, len, &self.lane),
+        }
+    }
+
+    /// What a write with these flags has to come after: requests are carried out when the target's agent gets to them, and a strongly ordered Put is written after
+    /// earlier Puts, but not after earlier Gets have read (guide §2.2.10).
+    fn write_waits_for(flags: Flags) -> After {
+        match flags.contains(Flags::ORDERED) {
+            false => After::empty(),
+            true => After::ANSWERED | After::READS,
+        }
+    }
+
+    /// As that, of what reads: earlier Puts need not have been written.
+    fn read_waits_for(flags: Flags) -> After {
+        match flags.contains(Flags::ORDERED) {
+            false => After::empty(),
+            true => After::ANSWERED | After::OWN,
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        word: Option<(u64, u32)>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let from = match flags.contains(Flags::INLINE) {
+            true if len > PIGGYBACK => return Err(Error::Unsupported),
+            true => {
+                let mut bytes = [0; PIGGYBACK];
+                // SAFETY:
+                // - so many bytes are there (the caller's word), and there is room for them, as just looked.
+                unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(src.ptr, len) };
+                Source::Along(bytes)
+            }
+            false => Source::At(self.near(src, len)?),
+        };
+        let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
+        let own = Write {
+            lane: self.lane.clone(),
+            from,
+            len,
+            to: far(dst.region, dst.offset),
+            word,
+            flags: if strong { UTOFU_ONESIDED_FLAG_STRONG_ORDER } else { 0 },
+            half: false,
+        };
+        let after = Endpoint::write_waits_for(flags);
+        self.requests.post_own(dst.region, own, false, after, context)
+    }
+}
+
+const NOWHERE: Local = Local {
+    ptr: std::ptr::dangling_mut(),
+    desc: 0,
+};
+
+impl Channel for Endpoint {
+    unsafe fn put(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, None, flags, context) }
+    }
+
+    unsafe fn get(
+        &self,
+        dst: Local,
+        src: Remote<'_>,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        src.region.check(src.offset, len, Rights::READ)?;
+        let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
+        let own = Read {
+            lane: self.lane.clone(),
+            into: self.near(dst, len)?,
+            len,
+            from: far(src.region, src.offset),
+            flags: if strong { UTOFU_ONESIDED_FLAG_STRONG_ORDER } else { 0 },
+        };
+        let after = Endpoint::read_waits_for(flags);
+        self.requests.post_own(src.region, own, true, after, context)
+    }
+
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        check_notice(&notice)?;
+        let word = (far(notice.slot.region, notice.slot.offset), notice.value);
+        let flags = flags.difference(Flags::LINES) | Flags::INLINE;
+        // SAFETY:
+        // - no bytes.
+        unsafe { self.write(NOWHERE, notice.slot, 0, Some(word), flags, context) }
+    }
+
+    unsafe fn put_notify(
+        &self,
+        src: Local,
+        dst: Remote<'_>,
+        len: usize,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        check_notice(&notice)?;
+        let word = (far(notice.slot.region, notice.slot.offset), notice.value);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.write(src, dst, len, Some(word), flags, context) }
+    }
+
+    unsafe fn atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        desc: u64,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let size = request.ty.size();
+        let aligned = address(dst.region, dst.offset).is_multiple_of(size);
+        // SAFETY:
+        // - the caller's word.
+        let what = unsafe { command(request, &self.net.caps) }.filter(|_| aligned);
+        let Some(what) = what else {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.atomic(dst, request, desc, flags, context) };
+        };
+        dst.region.check(dst.offset, size, Rights::ATOMIC)?;
+        let result = Landing {
+            at: request.result,
+            len: size,
+        };
+        let own = Atomic {
+            lane: self.lane.clone(),
+            what,
+            at: far(dst.region, dst.offset),
+            into: (!request.result.is_null()).then_some(result),
+        };
+        let after = Endpoint::read_waits_for(flags);
+        self.requests.post_own(dst.region, own, true, after, context)
+    }
+
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        self.requests.poll(sink);
+    }
+
+    unipgas_core::carried_out_by_requests!();
+}

@@ -1,0 +1,290 @@
+//! How a stream begins. Nobody has room for what strangers write, so nothing is written to them but a notice: who begins a stream writes what he has to say on
+//! a card of his own, and a word that says nothing at the peer's door, whose notice names him and the card. The peer fetches the card, and
+//! writes the answer on it.
+
+use bytemuck::{Pod, Zeroable};
+use unipgas_core::pages::Pages;
+use unipgas_core::streams::greeting::SECRET;
+use unipgas_core::{Error, Result};
+
+use crate::address::{Address, PROTOCOL};
+use crate::blocks::Block;
+
+/// Streams that may be beginning here at once.
+pub const CARDS: usize = 64;
+/// Bytes of a card, and of the half with the answer.
+pub const CARD: usize = 512;
+const ANSWER: usize = CARD / 2;
+/// Words at the door, one for each card of whoever comes.
+const DOOR: usize = CARDS * CARD;
+/// What anybody may write to.
+const SINK: usize = DOOR + (CARDS * size_of::<u64>()).next_multiple_of(LINE);
+const LINE: usize = 256;
+const ALL: usize = SINK + LINE;
+/// Whoever knows the VCQ knows where it is by this tag.
+pub const TAG: u32 = 17;
+
+/// What a notice is about, in the EDATA of a Put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum About {
+    /// Somebody begins a stream.
+    Greeting = 1,
+    /// What a card says has been answered.
+    Answer = 2,
+    /// A message has come.
+    Mail = 3,
+}
+
+impl About {
+    /// `None`: no peer says that.
+    pub fn of(edata: u64) -> Option<Self> {
+        match edata {
+            1 => Some(About::Greeting),
+            2 => Some(About::Answer),
+            3 => Some(About::Mail),
+            _ => None,
+        }
+    }
+}
+
+const MAGIC: [u8; 8] = *b"utofu\0\0\0";
+
+/// One end of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct End {
+    /// Where its ring begins.
+    pub ring: u64,
+    /// Bytes of the ring; behind it is the word for the number of messages that have been read.
+    pub len: u32,
+    /// Messages that may be in it.
+    pub promised: u32,
+}
+
+/// What who begins says.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Said {
+    magic: [u8; 8],
+    /// Of the process that is meant.
+    secret: [u8; SECRET],
+    end: End,
+    /// Of who begins.
+    from: Address,
+    protocol: u16,
+    pad: [u8; 4],
+}
+
+/// The answer.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Answer {
+    magic: [u8; 8],
+    verdict: u64,
+    end: End,
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It begins, and this is the other end.
+    Accepted(End),
+    /// The process does not know the secret.
+    Stranger,
+    /// It speaks another version.
+    OtherVersion,
+    /// It has no room for another one.
+    Full,
+}
+
+const ACCEPTED: u64 = 1;
+const STRANGER: u64 = 2;
+const OTHER_VERSION: u64 = 3;
+const FULL: u64 = 4;
+
+/// This process's cards and door.
+pub struct Desk {
+    memory: Pages,
+}
+
+/// Places in the desk of any process, from its beginning.
+pub mod places {
+    use super::*;
+
+    /// A card.
+    pub fn card(card: u32) -> u64 {
+        (card as usize * CARD) as u64
+    }
+
+    /// The half of a card with the answer.
+    pub fn answer(card: u32) -> u64 {
+        self::card(card) + ANSWER as u64
+    }
+
+    /// The word at the door for whoever has this card.
+    pub fn door(card: u32) -> u64 {
+        (DOOR + card as usize * size_of::<u64>()) as u64
+    }
+
+    /// What anybody may write to.
+    pub fn sink() -> u64 {
+        SINK as u64
+    }
+
+    /// The card of who has written at the door, up to here.
+    pub fn card_at_door(end: u64) -> Option<u32> {
+        let at = (end as usize).checked_sub(DOOR + size_of::<u64>())?;
+        let card = at / size_of::<u64>();
+        (card < CARDS && at.is_multiple_of(size_of::<u64>())).then_some(card as u32)
+    }
+
+    /// The card of this process on which an answer ends here.
+    pub fn answered(end: u64) -> Option<u32> {
+        let card = (end as usize).checked_sub(1)? / CARD;
+        (card < CARDS).then_some(card as u32)
+    }
+}
+
+impl Desk {
+    /// With nothing on the cards. Errors: [`Error::Exhausted`].
+    pub fn new() -> Result<Self> {
+        let memory = Pages::new(ALL)?;
+        Ok(Desk { memory })
+    }
+
+    /// Where it is, and how many bytes.
+    pub fn place(&self) -> (*mut u8, usize) {
+        (self.memory.base(), ALL)
+    }
+
+    /// Writes on a card what begins a stream to `to` from `from`, whose end is `end`. Nobody has been told of the card.
+    pub fn write(&self, card: u32, to: &Address, from: Address, end: End) {
+        let said = Said {
+            magic: MAGIC,
+            secret: to.secret,
+            end,
+            from,
+            protocol: PROTOCOL,
+            pad: [0; 4],
+        };
+        let at = self.memory.base().wrapping_add(places::card(card) as usize);
+        // SAFETY:
+        // - one of the cards, aligned to a line, which nobody reads now.
+        unsafe { at.cast::<Said>().write(said) };
+    }
+
+    /// The answer on a card, of which a notice has told. Errors: it is none.
+    pub fn read(&self, card: u32) -> Result<Verdict> {
+        let at = self.memory.base().wrapping_add(places::answer(card) as usize);
+        // SAFETY:
+        // - one of the cards, aligned to a line; it has been written before the notice.
+        let answer = unsafe { at.cast::<Answer>().read_volatile() };
+        if answer.magic != MAGIC {
+            return Err(Error::PeerDead);
+        }
+        match answer.verdict {
+            ACCEPTED => Ok(Verdict::Accepted(answer.end)),
+            STRANGER => Ok(Verdict::Stranger),
+            OTHER_VERSION => Ok(Verdict::OtherVersion),
+            FULL => Ok(Verdict::Full),
+            _ => Err(Error::PeerDead),
+        }
+    }
+}
+
+/// A card of a peer's that this process reads, and answers.
+pub struct Fetched {
+    /// Room for a card.
+    block: Block,
+    /// The peer's VCQ.
+    pub from: u64,
+    /// Which of its cards.
+    pub card: u32,
+}
+
+/// What somebody who begins a stream says.
+pub struct Stranger {
+    /// Whom he means.
+    pub secret: [u8; SECRET],
+    /// Who he is.
+    pub address: Address,
+    /// His end.
+    pub end: End,
+}
+
+impl Fetched {
+    /// With room for a card.
+    pub fn new(block: Block, from: u64, card: u32) -> Self {
+        Fetched { block, from, card }
+    }
+
+    /// Where it comes to, and so many bytes of it.
+    pub fn place(&self) -> (u64, usize) {
+        (self.block.stadd, ANSWER)
+    }
+
+    /// What it says, once it is here. Errors: another version, or no greeting.
+    pub fn read(&self) -> std::result::Result<Stranger, Verdict> {
+        // SAFETY:
+        // - a block of this process's, aligned to a line, to which nothing is written any more.
+        let said = unsafe { self.block.base.cast::<Said>().read_volatile() };
+        if said.magic != MAGIC || said.protocol != PROTOCOL {
+            return Err(Verdict::OtherVersion);
+        }
+        match said.from.vcq == self.from {
+            true => Ok(Stranger {
+                secret: said.secret,
+                address: said.from,
+                end: said.end,
+            }),
+            false => Err(Verdict::Stranger),
+        }
+    }
+
+    /// Writes the answer.
+    pub fn answer(&mut self, verdict: Verdict) {
+        let (verdict, end) = match verdict {
+            Verdict::Accepted(end) => (ACCEPTED, end),
+            Verdict::Stranger => (STRANGER, End::zeroed()),
+            Verdict::OtherVersion => (OTHER_VERSION, End::zeroed()),
+            Verdict::Full => (FULL, End::zeroed()),
+        };
+        let answer = Answer {
+            magic: MAGIC,
+            verdict,
+            end,
+        };
+        let at = self.block.base.wrapping_add(ANSWER);
+        // SAFETY:
+        // - the second half of a block of this process's, aligned to a line, which nobody reads now.
+        unsafe { at.cast::<Answer>().write(answer) };
+    }
+
+    /// Where the answer is, and how many bytes.
+    pub fn answered(&self) -> (u64, usize) {
+        (self.block.stadd + ANSWER as u64, size_of::<Answer>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_again() {
+        for card in 0..CARDS as u32 {
+            let word = size_of::<u64>() as u64;
+            assert_eq!(places::card_at_door(places::door(card) + word), Some(card));
+            let answer = places::answer(card) + size_of::<Answer>() as u64;
+            assert_eq!(places::answered(answer), Some(card));
+        }
+        for nobody in [0, 1, 7, places::sink() + 8, u64::MAX] {
+            assert_eq!(places::card_at_door(nobody), None, "{nobody}");
+        }
+        assert_eq!(places::answered(0), None);
+        assert_eq!(places::answered(places::door(0) + 8), None);
+        assert!(size_of::<Said>() <= ANSWER && size_of::<Answer>() <= CARD - ANSWER);
+        assert_eq!(ALL % LINE, 0);
+    }
+}

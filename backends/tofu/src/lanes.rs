@@ -1,0 +1,321 @@
+//! The VCQs of this process. Each is a lane of its own: what is posted there to one peer ends in order, by local notices in its MRQ.
+
+use std::collections::VecDeque;
+use std::ffi::c_ulong;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use unipgas_core::streams::Ticket;
+use unipgas_core::{Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::greeting::Fetched;
+use crate::library::Library;
+use crate::net::Target;
+use crate::vcq::{Found, Vcq};
+
+/// The most VCQs of a process.
+pub const LANES: usize = 8;
+/// Local notices that may come to one VCQ; a quarter of the smallest MRQ (guide §4.3.2.3).
+const NOTICES: usize = 512;
+/// Of a descriptor whose end a local notice tells.
+const NOTICED: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+
+/// What ends with a local notice.
+pub enum Ends {
+    /// Somebody is told of the end.
+    Access(Ticket),
+    /// As this; and what was there before goes to a place of so many bytes.
+    Value(Ticket, Landing),
+    /// The peer of the stream with this number is there.
+    Probe(u32),
+    /// The process with this number of a stream has been greeted.
+    Greeted(u32),
+    /// What a peer says in its greeting is here.
+    Fetched(Fetched),
+    /// The answer to it is there.
+    Answered(#[expect(dead_code, reason = "dropped when it has been read")] Option<Fetched>),
+}
+
+/// Where a value goes.
+#[derive(Clone, Copy)]
+pub struct Landing {
+    /// First byte.
+    pub at: *mut u8,
+    /// Bytes, at most 8.
+    pub len: usize,
+}
+
+// SAFETY:
+// - valid on any thread until the operation has ended, by the word of who posts it.
+unsafe impl Send for Landing {}
+
+impl Landing {
+    /// Writes it. Only once, while the operation has not ended.
+    pub fn set(self, value: u64) {
+        let bytes = value.to_ne_bytes();
+        debug_assert!(self.len <= bytes.len() && cfg!(target_endian = "little"));
+        // SAFETY:
+        // - valid by the word of who has posted the operation.
+        unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), self.len) };
+    }
+}
+
+/// What is under way to one VCQ.
+#[derive(Default)]
+struct Flow {
+    ends: VecDeque<Ends>,
+}
+
+/// What is under way by a lane: flows, by the numbers of targets.
+#[derive(Default)]
+pub struct Queue(Vec<Flow>);
+
+/// A VCQ, and who uses it.
+pub struct Lane {
+    /// Which one.
+    pub number: usize,
+    /// The VCQ.
+    pub vcq: Vcq,
+    queue: Mutex<Queue>,
+    /// Local notices that are to come.
+    expects: AtomicUsize,
+    /// Channels that post by it.
+    users: AtomicUsize,
+}
+
+/// What a look at a lane has found.
+#[derive(Default)]
+pub struct Findings {
+    /// What has ended, with the value of an atomic operation.
+    pub ended: Vec<(Ends, u64)>,
+    /// Notices of what peers have done.
+    pub remote: Vec<utofu_mrq_notice>,
+    /// VCQs that are lost, and why.
+    pub lost: Vec<(utofu_vcq_id_t, i32)>,
+    /// Data of descriptors whose bytes have been read; false: it has failed.
+    pub read: Vec<(usize, bool)>,
+}
+
+impl Findings {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        let Findings {
+            ended,
+            remote,
+            lost,
+            read,
+        } = self;
+        ended.is_empty() && remote.is_empty() && lost.is_empty() && read.is_empty()
+    }
+}
+
+impl Lane {
+    fn new(number: usize, vcq: Vcq) -> Self {
+        Lane {
+            number,
+            vcq,
+            queue: Mutex::default(),
+            expects: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its queue: while this is held nobody else posts there.
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// Posts to a target what `post` does with these flags; its local notice ends what `ends` gives then. Errors: [`Error::NotNow`]; [`Error::PeerDead`];
+    /// [`Error::Os`].
+    pub fn post(
+        &self,
+        queue: &mut Queue,
+        to: &Target,
+        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> Ends,
+    ) -> Result<()> {
+        if to.is_lost() {
+            return Err(Error::PeerDead);
+        }
+        let expects = self.expects.load(Ordering::Relaxed);
+        if expects >= NOTICES {
+            return Err(Error::NotNow);
+        }
+        let at = to.number as usize;
+        if queue.0.len() <= at {
+            queue.0.resize_with(at + 1, Flow::default);
+        }
+        post(&self.vcq, NOTICED)?;
+        // Changed under the lock only.
+        self.expects.store(expects + 1, Ordering::Relaxed);
+        queue.0[at].ends.push_back(ends());
+        Ok(())
+    }
+
+    /// Posts what `post` does, of whose end nobody is told. Errors: as [`post`](Lane::post).
+    pub fn post_untold(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
+        let _queue = self.queue.lock();
+        match to.is_lost() {
+            true => Err(Error::PeerDead),
+            false => post(&self.vcq),
+        }
+    }
+
+    /// See [`Vcq::register`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        read_only: bool,
+        tag: Option<u32>,
+    ) -> Result<u64> {
+        let _queue = self.queue.lock();
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.vcq.register(base, len, read_only, tag) }
+    }
+
+    /// See [`Vcq::deregister`].
+    pub fn deregister(&self, stadd: u64) {
+        let _queue = self.queue.lock();
+        self.vcq.deregister(stadd);
+    }
+
+    /// Whether a local notice is to come.
+    pub fn expects(&self) -> bool {
+        self.expects.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes what has come. `target` gives the number of the one with this VCQ.
+    pub fn look(
+        &self,
+        findings: &mut Findings,
+        target: impl Fn(utofu_vcq_id_t) -> Option<u32>,
+    ) {
+        let mut queue = self.queue.lock();
+        while let Some((data, whole)) = self.vcq.poll_tcq() {
+            findings.read.push((data, whole));
+        }
+        loop {
+            match self.vcq.poll_mrq() {
+                Found::Nothing => break,
+                Found::Failure(notice, code) => findings.lost.push((notice.vcq_id, code)),
+                Found::Notice(notice) => match notice.notice_type {
+                    UTOFU_MRQ_TYPE_LCL_PUT | UTOFU_MRQ_TYPE_LCL_GET | UTOFU_MRQ_TYPE_LCL_ARMW => {
+                        let flow = target(notice.vcq_id)
+                            .and_then(|number| queue.0.get_mut(number as usize));
+                        if let Some(ends) = flow.and_then(|flow| flow.ends.pop_front()) {
+                            self.expects.fetch_sub(1, Ordering::Relaxed);
+                            findings.ended.push((ends, notice.rmt_value));
+                        }
+                    }
+                    _ => findings.remote.push(notice),
+                },
+            }
+        }
+    }
+
+    /// Nothing of what is under way to this target is told any more.
+    pub fn forget(&self, target: u32) -> VecDeque<Ends> {
+        let mut queue = self.queue.lock();
+        let flow = queue.0.get_mut(target as usize);
+        let ends = flow.map(std::mem::take).unwrap_or_default().ends;
+        self.expects.fetch_sub(ends.len(), Ordering::Relaxed);
+        ends
+    }
+
+    /// Whether the end of anything that goes to this target is not known yet.
+    pub fn is_under_way(&self, target: u32) -> bool {
+        let queue = self.queue.lock();
+        let flow = queue.0.get(target as usize);
+        flow.is_some_and(|flow| !flow.ends.is_empty())
+    }
+}
+
+/// All of them. The first one has the streams and the memory that peers reach; there are more as channels open.
+pub struct Lanes {
+    library: &'static Library,
+    tnis: Vec<utofu_tni_id_t>,
+    /// From the first one on, without gaps.
+    all: [OnceLock<Arc<Lane>>; LANES],
+    opening: Mutex<()>,
+}
+
+impl Lanes {
+    /// With the first one. `nth`: this process, of those of its host. Errors: [`Error::Exhausted`], [`Error::Os`].
+    pub fn open(
+        library: &'static Library,
+        mut tnis: Vec<utofu_tni_id_t>,
+        nth: usize,
+    ) -> Result<Self> {
+        let first = nth % tnis.len();
+        tnis.rotate_left(first);
+        let vcq = Vcq::new(library, tnis[0])?;
+        let lanes = Lanes {
+            library,
+            tnis,
+            all: std::array::from_fn(|_| OnceLock::new()),
+            opening: Mutex::default(),
+        };
+        let _ = lanes.all[0].set(Arc::new(Lane::new(0, vcq)));
+        Ok(lanes)
+    }
+
+    /// The one with this number.
+    pub fn get(&self, number: usize) -> Option<&Arc<Lane>> {
+        self.all.get(number)?.get()
+    }
+
+    /// The first one.
+    pub fn first(&self) -> &Arc<Lane> {
+        self.get(0).expect("made when this was")
+    }
+
+    /// All that there are.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.all.iter().map_while(OnceLock::get)
+    }
+
+    /// One for another channel: that nobody uses, or a new one, on the TNI that comes next; while there are none left, the one that fewest use.
+    pub fn share(&self) -> Share {
+        let _opening = self.opening.lock();
+        let users = |lane: &&Arc<Lane>| lane.users.load(Ordering::Relaxed);
+        let idle = |lane: &&Arc<Lane>| lane.number > 0 && users(lane) == 0;
+        let found = self.iter().find(idle).or_else(|| self.another());
+        let lane = found.or_else(|| self.iter().min_by_key(users));
+        let lane = lane.unwrap_or_else(|| self.first()).clone();
+        lane.users.fetch_add(1, Ordering::Relaxed);
+        Share(lane)
+    }
+
+    fn another(&self) -> Option<&Arc<Lane>> {
+        let number = self.iter().count();
+        let place = self.all.get(number)?;
+        let tnis = (0..self.tnis.len()).map(|nth| self.tnis[(number + nth) % self.tnis.len()]);
+        let vcq = tnis.into_iter().find_map(|tni| Vcq::new(self.library, tni).ok())?;
+        let _ = place.set(Arc::new(Lane::new(number, vcq)));
+        place.get()
+    }
+}
+
+/// A channel's use of a lane.
+pub struct Share(Arc<Lane>);
+
+impl std::ops::Deref for Share {
+    type Target = Arc<Lane>;
+
+    fn deref(&self) -> &Arc<Lane> {
+        &self.0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}

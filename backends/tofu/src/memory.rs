@@ -1,0 +1,163 @@
+//! Memory of this process that operations may be at: what each of its VCQs calls it. A VCQ is told when it first needs it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use unipgas_core::op::Local;
+use unipgas_core::streams::{Operand, Operands};
+use unipgas_core::{Error, Result};
+
+use crate::lanes::{LANES, Lane, Lanes};
+
+/// Places of one piece of the table, and pieces; as many as [`Operands`] has.
+const PIECE: usize = 1024;
+const PIECES: usize = 1024;
+/// A VCQ does not know it.
+const UNKNOWN: u64 = u64::MAX;
+
+type Stadds = [AtomicU64; LANES];
+
+/// What is registered.
+#[derive(Clone, Copy)]
+struct Registered {
+    base: *mut u8,
+    len: usize,
+    read_only: bool,
+}
+
+// SAFETY:
+// - an address that is only handed on.
+unsafe impl Send for Registered {}
+
+/// All of it.
+pub struct Memories {
+    lanes: Arc<Lanes>,
+    operands: Arc<Operands>,
+    /// By the places of operands.
+    pieces: Box<[OnceLock<Box<[Stadds]>>]>,
+    registered: Mutex<HashMap<u32, Registered>>,
+}
+
+/// Some memory, until this is dropped.
+pub struct Memory {
+    all: Arc<Memories>,
+    operand: Option<Operand>,
+}
+
+/// The place of an operand with this name.
+fn place_of(name: u64) -> u32 {
+    name as u32
+}
+
+impl Memories {
+    /// Of these VCQs.
+    pub fn new(lanes: &Arc<Lanes>) -> Self {
+        Memories {
+            lanes: lanes.clone(),
+            operands: Arc::default(),
+            pieces: (0..PIECES).map(|_| OnceLock::new()).collect(),
+            registered: Mutex::default(),
+        }
+    }
+
+    /// Operations may be at `len` bytes at `base` from now on. Errors: [`Error::Exhausted`].
+    ///
+    /// # Safety
+    /// The bytes are valid until what this gives is dropped; for writes, too, unless `read_only`.
+    pub unsafe fn enter(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        read_only: bool,
+    ) -> Result<Memory> {
+        let many = || Error::Exhausted("registrations".into());
+        let operand = self.operands.enter(base, len, base.addr() as u64);
+        let operand = operand.ok_or_else(many)?;
+        let place = place_of(operand.name);
+        let stadds = self.stadds(place).ok_or_else(many)?;
+        stadds.iter().for_each(|stadd| stadd.store(UNKNOWN, Ordering::Relaxed));
+        let registered = Registered {
+            base,
+            len,
+            read_only,
+        };
+        self.registered.lock().insert(place, registered);
+        Ok(Memory {
+            all: self.clone(),
+            operand: Some(operand),
+        })
+    }
+
+    fn stadds(&self, place: u32) -> Option<&Stadds> {
+        let place = place as usize;
+        let piece = self.pieces.get(place / PIECE)?;
+        let piece = piece.get_or_init(|| {
+            let unknown = || std::array::from_fn(|_| AtomicU64::new(UNKNOWN));
+            (0..PIECE).map(|_| unknown()).collect()
+        });
+        piece.get(place % PIECE)
+    }
+
+    /// Whether operations may be at all of these bytes.
+    pub fn has(&self, local: Local, len: usize) -> bool {
+        self.operands.find(local, len).is_some()
+    }
+
+    /// What a lane's VCQ calls these bytes. Errors: [`Error::NotRegistered`]; those of [`Lane::register`].
+    #[inline]
+    pub fn stadd(&self, local: Local, len: usize, lane: &Lane) -> Result<u64> {
+        let base = self.operands.find(local, len).ok_or(Error::NotRegistered)?;
+        let place = place_of(local.desc);
+        let known = self.stadds(place).ok_or(Error::NotRegistered)?[lane.number].load(Ordering::Acquire);
+        let stadd = match known {
+            UNKNOWN => self.register(place, base, lane)?,
+            stadd => stadd,
+        };
+        Ok(stadd + (local.ptr.addr() as u64 - base))
+    }
+
+    #[cold]
+    fn register(&self, place: u32, base: u64, lane: &Lane) -> Result<u64> {
+        // What is deregistered meanwhile waits.
+        let all = self.registered.lock();
+        let found = all.get(&place).filter(|one| one.base.addr() as u64 == base);
+        let one = found.ok_or(Error::NotRegistered)?;
+        let known = &self.stadds(place).ok_or(Error::NotRegistered)?[lane.number];
+        let before = known.load(Ordering::Acquire);
+        if before != UNKNOWN {
+            return Ok(before);
+        }
+        // SAFETY:
+        // - valid until `Memory` is dropped, by the word of who has entered it; that deregisters it.
+        let stadd = unsafe { lane.register(one.base, one.len, one.read_only, None) }?;
+        known.store(stadd, Ordering::Release);
+        Ok(stadd)
+    }
+}
+
+impl Memory {
+    /// What operations name it by.
+    pub fn name(&self) -> u64 {
+        self.operand.as_ref().map_or(0, |operand| operand.name)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let place = place_of(self.name());
+        let mut registered = self.all.registered.lock();
+        registered.remove(&place);
+        if let Some(stadds) = self.all.stadds(place) {
+            for lane in self.all.lanes.iter() {
+                let stadd = stadds[lane.number].swap(UNKNOWN, Ordering::AcqRel);
+                if stadd != UNKNOWN {
+                    lane.deregister(stadd);
+                }
+            }
+        }
+        // Nobody gets its place before.
+        drop(self.operand.take());
+    }
+}

@@ -1,0 +1,619 @@
+//! This process's part of the network: its VCQs, its streams, and who it knows.
+
+mod reading;
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_ulong;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use slab::Slab;
+use unipgas_core::rendezvous::JobName;
+use unipgas_core::streams::greeting::{SECRET, random};
+use unipgas_core::streams::{Accepted, Departed, Stream};
+use unipgas_core::{Deadline, Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::address::{self, Address, PROTOCOL};
+use crate::blocks::{Block, Blocks};
+use crate::clock::Clock;
+use crate::conversation::{Conversation, New};
+use crate::greeting::{About, CARD, CARDS, Desk, End, Fetched, TAG, places};
+use crate::lanes::{Ends, Findings, Lanes};
+use crate::library::Library;
+use crate::mail::{self, BEHIND, MESSAGE};
+use crate::memory::Memories;
+use crate::vcq::{self, Vcq};
+
+/// Operations of a channel to a peer that may be under way.
+pub const DEPTH: usize = 128;
+/// Streams that a process may have.
+const STREAMS: u32 = 1 << 16;
+/// Messages that may be on their way from this process.
+const SENT: u32 = 1024;
+/// Notices of messages that may come; half of the MRQ that a VCQ has unless UTOFU_NUM_MRQ_ENTRIES says otherwise (guide §4.3.2.3).
+const PROMISED_TO_ALL: u32 = 1 << 16;
+
+/// Of a descriptor that the peer is told of.
+const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+
+/// Takes what peers write with a word for this process.
+pub trait Told: Send + Sync {
+    /// Somebody may have done that.
+    fn written(&self);
+    /// Calls for a turn of the agent.
+    fn wake(&self);
+}
+
+/// A VCQ of a peer's.
+pub struct Target {
+    /// As this process numbers it.
+    pub number: u32,
+    /// Its ID.
+    pub vcq: u64,
+    /// The STADD of its desk.
+    desk: u64,
+    lost: AtomicBool,
+}
+
+impl Target {
+    /// Nothing reaches it any more.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Something to write to, where nobody reads.
+    fn sink(&self) -> u64 {
+        self.desk + places::sink()
+    }
+}
+
+#[derive(Default)]
+struct Targets {
+    numbers: HashMap<u64, u32>,
+    all: Slab<Arc<Target>>,
+}
+
+#[derive(Default)]
+struct Conversations {
+    all: Slab<Arc<Conversation>>,
+    /// By their rings.
+    rings: HashMap<u32, u32>,
+}
+
+/// What a stranger waits for, for which there was no room.
+enum Mute {
+    /// A card, or a place in the TOQ, to be greeted by.
+    Greet(u32),
+    /// His card is to be fetched: his VCQ, and which it is.
+    Fetch(u64, u32),
+    /// His answer.
+    Answer(Fetched, Option<Arc<Conversation>>),
+}
+
+/// A message whose bytes have not been read by the TNI yet.
+struct Sending {
+    target: u32,
+    _block: Block,
+}
+
+/// The part.
+pub struct Net {
+    conversations: RwLock<Conversations>,
+    targets: RwLock<Targets>,
+    /// Those that are over here, but not there.
+    closing: Mutex<Vec<u32>>,
+    /// Whose stream begins by which card of this process.
+    cards: Mutex<[Option<u32>; CARDS]>,
+    mute: Mutex<Vec<Mute>>,
+    owed: Mutex<Vec<u32>>,
+    /// Something is mute, owed, or closing.
+    waits: AtomicBool,
+    /// Those that wait for room.
+    waiting: Mutex<Vec<u32>>,
+    are_waiting: AtomicUsize,
+    sending: Mutex<Slab<Sending>>,
+    reader: Mutex<Findings>,
+    rings: Arc<Blocks>,
+    sends: Arc<Blocks>,
+    fetches: Arc<Blocks>,
+    /// Memory that operations may be at.
+    pub memories: Arc<Memories>,
+    desk: Desk,
+    desk_stadd: u64,
+    /// Bytes of a ring.
+    ring: usize,
+    promised: u32,
+    /// The VCQs.
+    pub lanes: Arc<Lanes>,
+    /// What TNIs can do.
+    pub caps: utofu_onesided_caps,
+    clock: Clock,
+    guests: Mutex<VecDeque<Accepted>>,
+    /// Peers that are no more there.
+    pub departed: Departed,
+    /// Something has come by a stream, or one has ended.
+    streams: AtomicBool,
+    /// Something has come by one that a peer has begun.
+    guests_call: AtomicBool,
+    /// A turn is to begin.
+    turn_calls: AtomicBool,
+    /// Accesses have ended.
+    ended: AtomicBool,
+    /// It is closed.
+    closed: AtomicBool,
+    /// Itself.
+    me: Weak<Net>,
+    /// Who says it may begin a stream.
+    pub secret: [u8; SECRET],
+    /// How peers reach this process.
+    pub address: Address,
+    told: Arc<dyn Told>,
+}
+
+impl Net {
+    /// Opens the machine's library, and is ready to be greeted. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
+    pub fn open(told: Arc<dyn Told>) -> Result<Arc<Self>> {
+        let library = Library::get().map_err(Error::Unreachable)?;
+        let tnis = vcq::tnis(library)?;
+        let job = JobName::from_env().ok();
+        let (rank, size) = job.map_or((None, None), |job| (job.rank(), job.size()));
+        let lanes = Arc::new(Lanes::open(library, tnis, rank.unwrap_or(0) as usize)?);
+        let first = lanes.first().clone();
+        let caps = vcq::caps(library, first.vcq.tni)?;
+        let peers = size.unwrap_or(2).max(2);
+        let (ring, promised) = match peers {
+            ..=64 => (16 << 10, 64),
+            ..=1024 => (8 << 10, 32),
+            _ => (4 << 10, (PROMISED_TO_ALL / (2 * peers)).clamp(4, 16)),
+        };
+        let desk = Desk::new()?;
+        let (base, len) = desk.place();
+        // SAFETY:
+        // - there until this is dropped, which deregisters it first.
+        let desk_stadd = unsafe { first.register(base, len, false, Some(TAG)) }?;
+        let blocks = |size, together, most| Arc::new(Blocks::new(&first, size, together, most));
+        let (secret, clock) = (random()?, Clock::new()?);
+        let address = Address::new(secret, first.vcq.id);
+        Ok(Arc::new_cyclic(|me| Net {
+            conversations: RwLock::default(),
+            targets: RwLock::default(),
+            closing: Mutex::default(),
+            cards: Mutex::new([None; CARDS]),
+            mute: Mutex::default(),
+            owed: Mutex::default(),
+            waits: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            are_waiting: AtomicUsize::new(0),
+            sending: Mutex::default(),
+            reader: Mutex::default(),
+            rings: blocks(ring + BEHIND, 16, STREAMS),
+            sends: blocks(MESSAGE, 32, SENT),
+            fetches: blocks(CARD, 16, STREAMS),
+            memories: Arc::new(Memories::new(&lanes)),
+            desk,
+            desk_stadd,
+            ring,
+            promised,
+            caps,
+            clock,
+            guests: Mutex::default(),
+            departed: Departed::default(),
+            streams: AtomicBool::new(false),
+            guests_call: AtomicBool::new(false),
+            turn_calls: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            me: me.clone(),
+            secret,
+            address,
+            told,
+            lanes,
+        }))
+    }
+
+    /// The peer's VCQ with this ID. Errors: [`Error::Os`].
+    fn target(&self, vcq: u64) -> Result<Arc<Target>> {
+        if let Some(known) = self.known(vcq) {
+            return Ok(known);
+        }
+        let desk = self.lanes.first().vcq.tagged(vcq, TAG)?;
+        let mut targets = self.targets.write();
+        if let Some(known) = targets.find(vcq) {
+            return Ok(known.clone());
+        }
+        let entry = targets.all.vacant_entry();
+        let new = Arc::new(Target {
+            number: entry.key() as u32,
+            vcq,
+            desk,
+            lost: AtomicBool::new(false),
+        });
+        entry.insert(new.clone());
+        targets.numbers.insert(vcq, new.number);
+        Ok(new)
+    }
+
+    fn known(&self, vcq: u64) -> Option<Arc<Target>> {
+        self.targets.read().find(vcq).cloned()
+    }
+
+    /// Begins a stream. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
+    pub fn reach(&self, bytes: &[u8]) -> Result<Arc<Conversation>> {
+        let to = Address::decode(bytes).ok_or_else(|| {
+            let theirs = address::protocol(bytes).filter(|theirs| *theirs != PROTOCOL);
+            Error::Unreachable(match theirs {
+                Some(theirs) => format!(
+                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the tofu protocol, not {PROTOCOL:#x}: install one release on all nodes"
+                ),
+                None => "not an address of the tofu backend".into(),
+            })
+        })?;
+        if let Some(why) = self.departed.why(&to.secret) {
+            return Err(why);
+        }
+        let new = self.begin(to, true)?;
+        self.try_again(Mute::Greet(new.number));
+        Ok(new)
+    }
+
+    /// A stream with this process, which neither side can use yet.
+    fn begin(&self, with: Address, begun_here: bool) -> Result<Arc<Conversation>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Unreachable("the process leaves the network".into()));
+        }
+        let target = self.target(with.vcq)?;
+        let block = self.rings.take()?;
+        let block = block.ok_or_else(|| Error::Exhausted("rings for streams".into()))?;
+        let own = End {
+            ring: block.stadd,
+            len: self.ring as u32,
+            promised: self.promised,
+        };
+        let mut conversations = self.conversations.write();
+        let entry = conversations.all.vacant_entry();
+        let new = Arc::new(Conversation::new(New {
+            net: self.me.clone(),
+            number: entry.key() as u32,
+            with,
+            begun_here,
+            target,
+            block,
+            own,
+        }));
+        entry.insert(new.clone());
+        conversations.rings.insert(new.block(), new.number);
+        Ok(new)
+    }
+
+    fn find(&self, number: u32) -> Option<Arc<Conversation>> {
+        self.conversations.read().all.get(number as usize).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Conversation>> {
+        let conversations = self.conversations.read();
+        conversations.all.iter().map(|(_, one)| one.clone()).collect()
+    }
+
+    /// Something of a stranger's, at once where there is room.
+    fn try_again(&self, what: Mute) {
+        if let Some(later) = self.speak(what) {
+            self.mute.lock().push(later);
+            self.wait();
+        }
+    }
+
+    /// Something waits for room of which nobody tells.
+    fn wait(&self) {
+        self.waits.store(true, Ordering::Release);
+        self.clock.hurry();
+    }
+
+    /// Posts to a target by the first lane.
+    fn post(
+        &self,
+        to: &Target,
+        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> Ends,
+    ) -> Result<()> {
+        let lane = self.lanes.first();
+        lane.post(&mut lane.queue(), to, post, ends)
+    }
+
+    /// Does it; what there is no room for comes back.
+    fn speak(&self, what: Mute) -> Option<Mute> {
+        match what {
+            Mute::Greet(number) => self.greet(number),
+            Mute::Fetch(from, card) => self.fetch(from, card),
+            Mute::Answer(fetched, begun) => self.answer(fetched, begun),
+        }
+    }
+
+    fn greet(&self, number: u32) -> Option<Mute> {
+        let one = self.find(number)?;
+        let mut cards = self.cards.lock();
+        let Some(card) = cards.iter().position(Option::is_none) else {
+            return Some(Mute::Greet(number));
+        };
+        self.desk.write(card as u32, &one.with, self.address, one.own_end());
+        let target = &one.target;
+        let door = target.desk + places::door(card as u32);
+        let nothing = [0u8; 8];
+        let knock = |vcq: &Vcq, flags| {
+            let about = (About::Greeting as u8, flags | NOTICE);
+            let bytes = (nothing.as_ptr(), nothing.len());
+            // SAFETY:
+            // - so many bytes are there.
+            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, 0) }
+        };
+        match self.post(target, knock, || Ends::Greeted(number)) {
+            Ok(()) => cards[card] = Some(number),
+            Err(Error::NotNow) => return Some(Mute::Greet(number)),
+            Err(error) => {
+                one.is_refused(error);
+                self.call(&one);
+            }
+        }
+        None
+    }
+
+    fn fetch(&self, from: u64, card: u32) -> Option<Mute> {
+        let target = self.target(from).ok()?;
+        let Ok(Some(block)) = self.fetches.take() else {
+            return Some(Mute::Fetch(from, card));
+        };
+        let fetched = Fetched::new(block, from, card);
+        let (into, len) = fetched.place();
+        let at = target.desk + places::card(card);
+        let get = |vcq: &Vcq, flags| {
+            // SAFETY:
+            // - the block is kept until the end.
+            unsafe { vcq.get(from, (into, at), len, flags, 0) }
+        };
+        let asked = self.post(&target, get, || Ends::Fetched(fetched));
+        (asked == Err(Error::NotNow)).then_some(Mute::Fetch(from, card))
+    }
+
+    fn answer(&self, fetched: Fetched, begun: Option<Arc<Conversation>>) -> Option<Mute> {
+        let target = self.target(fetched.from).ok()?;
+        let (answer, len) = fetched.answered();
+        let at = target.desk + places::answer(fetched.card);
+        let put = |vcq: &Vcq, flags| {
+            let about = (About::Answer as u8, flags | NOTICE);
+            // SAFETY:
+            // - the block is kept until the end.
+            unsafe { vcq.put(target.vcq, (answer, at), len, about, 0) }
+        };
+        let mut kept = Some(fetched);
+        let answered = self.post(&target, put, || Ends::Answered(kept.take()));
+        match (answered, kept) {
+            (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
+            (Ok(()), _) => {
+                begun.map(|one| self.is_accepted(one));
+            }
+            (Err(_), _) => {
+                begun.inspect(|one| one.fail());
+            }
+        }
+        None
+    }
+
+    fn is_accepted(&self, one: Arc<Conversation>) {
+        self.guests.lock().push_back(Accepted {
+            known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
+                &one.with,
+            ))),
+            stream: one,
+        });
+        self.turn_calls.store(true, Ordering::Release);
+    }
+
+    /// The next one that a peer has begun.
+    pub fn accept(&self) -> Option<Accepted> {
+        self.guests.lock().pop_front()
+    }
+
+    /// Something has happened to it that the agent looks at.
+    fn call(&self, one: &Conversation) {
+        let call = match one.begun_here {
+            true => &self.streams,
+            false => &self.guests_call,
+        };
+        call.store(true, Ordering::Release);
+    }
+
+    /// It waits for room, or no longer.
+    pub fn blocked(&self, number: u32, more: bool) {
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|one| *one != number);
+        if more {
+            waiting.push(number);
+            self.clock.hurry();
+        }
+        self.are_waiting.store(waiting.len(), Ordering::Release);
+    }
+
+    /// The peer of this stream is to be told how many messages have been read.
+    pub fn owes(&self, number: u32) {
+        self.owed.lock().push(number);
+        self.wait();
+    }
+
+    /// Writes a word to a place of a peer's; it comes after those that were written before. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    pub fn write_word(&self, to: &Target, word: [u8; 8], at: u64) -> Result<()> {
+        self.lanes.first().post_untold(to, |vcq| {
+            let flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+            // SAFETY:
+            // - so many bytes are there.
+            unsafe { vcq.put_piggyback(to.vcq, (word.as_ptr(), word.len()), at, (0, flags), 0) }
+        })
+    }
+
+    /// Asks whether a peer is there. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    pub fn probe(&self, of: &Conversation) -> Result<()> {
+        let to = &of.target;
+        let ask = |vcq: &Vcq, flags| acknowledge(vcq, to, flags);
+        self.post(to, ask, || Ends::Probe(of.number))
+    }
+
+    /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
+    pub fn send(&self, to: &Target, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
+        let size = mail::size(bytes.len());
+        let about = About::Mail as u8;
+        let write = |into: *mut u8| {
+            // SAFETY:
+            // - room for so many bytes, and the word behind them, the caller's or this call's.
+            unsafe {
+                into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                let end = into.wrapping_add(size - size_of::<u64>());
+                end.cast::<u64>().write_unaligned(trailer);
+            }
+        };
+        let lane = self.lanes.first();
+        if size <= self.caps.max_piggyback_size.min(32) {
+            let mut whole = [0u8; 32];
+            write(whole.as_mut_ptr());
+            return lane.post_untold(to, |vcq| {
+                // SAFETY:
+                // - so many bytes are there.
+                unsafe { vcq.put_piggyback(to.vcq, (whole.as_ptr(), size), at, (about, NOTICE), 0) }
+            });
+        }
+        let block = self.sends.take()?.ok_or(Error::NotNow)?;
+        write(block.base);
+        let from = block.stadd;
+        let mut sending = self.sending.lock();
+        let entry = sending.vacant_entry();
+        let data = (entry.key() + 1) << 1;
+        let flags = NOTICE | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+        lane.post_untold(to, |vcq| {
+            // SAFETY:
+            // - the block is kept until it has been read.
+            unsafe { vcq.put(to.vcq, (from, at), size, (about, flags), data) }
+        })?;
+        entry.insert(Sending {
+            target: to.number,
+            _block: block,
+        });
+        Ok(())
+    }
+
+    /// It has ended here. When the peer writes nothing more to its ring, it goes.
+    pub fn forget(&self, ended: &Conversation) {
+        self.closing.lock().push(ended.number);
+        self.wait();
+        self.told.wake();
+    }
+
+    /// Goes through those that are over, and lets go of those that are so there, too.
+    fn part(&self) {
+        let closing = std::mem::take(&mut *self.closing.lock());
+        for number in closing {
+            let Some(one) = self.find(number) else {
+                continue;
+            };
+            one.close();
+            if !one.is_quiet() {
+                self.closing.lock().push(number);
+                self.waits.store(true, Ordering::Release);
+                continue;
+            }
+            let mut conversations = self.conversations.write();
+            conversations.rings.remove(&one.block());
+            conversations.all.remove(number as usize);
+        }
+    }
+
+    /// Nothing reaches this VCQ any more.
+    fn lose(&self, target: &Arc<Target>, code: i32) {
+        if target.lost.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::debug!("tofu: the VCQ {:#x} is lost: error {code}", target.vcq);
+        let mut targets = self.targets.write();
+        targets.numbers.remove(&target.vcq);
+        drop(targets);
+        for one in self.all() {
+            if Arc::ptr_eq(&one.target, target) {
+                if !one.is_open() {
+                    one.is_refused(Error::PeerDead);
+                }
+                one.fail();
+                self.call(&one);
+            }
+        }
+        for card in self.cards.lock().iter_mut() {
+            let of_it = |number: u32| {
+                let one = self.find(number);
+                one.is_none_or(|one| Arc::ptr_eq(&one.target, target))
+            };
+            if card.is_some_and(of_it) {
+                *card = None;
+            }
+        }
+        // Who waits for what is under way there learns it when its stream ends.
+        for lane in self.lanes.iter() {
+            drop(lane.forget(target.number));
+        }
+        self.told.wake();
+    }
+
+    /// Descriptors that tell when something is to be done.
+    pub fn events(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.clock.as_fd()]
+    }
+
+    /// Whether anything that has been posted may not have reached its peer yet.
+    pub fn is_under_way(&self) -> bool {
+        let open = |one: &Arc<Conversation>| one.is_open() && !one.has_ended();
+        let all: Vec<_> = self.all().into_iter().filter(open).collect();
+        !self.sending.lock().is_empty()
+            || all.iter().any(|one| {
+                let number = one.target.number;
+                self.lanes.iter().any(|lane| lane.is_under_way(number))
+            })
+    }
+
+    /// All streams end, and peers learn of it, unless they take nothing for so long.
+    pub fn close(&self, deadline: Deadline) {
+        self.all().iter().for_each(|one| one.end());
+        let busy = || !self.closing.lock().is_empty() || !self.sending.lock().is_empty();
+        while busy() && !deadline.expired() {
+            self.progress(true);
+            std::thread::yield_now();
+        }
+        self.closed.store(true, Ordering::Release);
+        self.all().iter().for_each(|one| one.fail());
+        let mut conversations = self.conversations.write();
+        *conversations = Conversations::default();
+    }
+}
+
+impl Targets {
+    fn find(&self, vcq: u64) -> Option<&Arc<Target>> {
+        let number = *self.numbers.get(&vcq)?;
+        self.all.get(number as usize)
+    }
+}
+
+/// Posts what ends when everything that was posted there before is visible at the peer. Errors: [`Error::NotNow`], [`Error::Os`].
+pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
+    let nothing = [0u8; 8];
+    let flags = flags | UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+    // SAFETY:
+    // - so many bytes are there.
+    unsafe { vcq.put_piggyback(to.vcq, (nothing.as_ptr(), nothing.len()), to.sink(), (0, flags), 0) }
+}
+
+/// What descriptors have that names their target where they fail.
+pub fn data_of(to: &Target) -> usize {
+    (to.number as usize) << 1 | 1
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.lanes.first().deregister(self.desk_stadd);
+    }
+}

@@ -1,0 +1,337 @@
+//! A VCQ of this process, where C ends.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::ptr::null_mut;
+
+use unipgas_core::{Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::library::Library;
+
+/// A virtual control queue. Calls for one are made by one thread at a time; those for several may be made at once.
+pub struct Vcq {
+    library: &'static Library,
+    handle: utofu_vcq_hdl_t,
+    /// By which all processes know it.
+    pub id: utofu_vcq_id_t,
+    /// The TNI that works for it.
+    pub tni: utofu_tni_id_t,
+}
+
+/// What became of a descriptor. Errors: [`Error::NotNow`]: the TOQ is full; [`Error::Os`].
+fn posted(code: c_int, what: &str) -> Result<()> {
+    match code {
+        UTOFU_SUCCESS => Ok(()),
+        UTOFU_ERR_BUSY => Err(Error::NotNow),
+        code => Err(failed(code, what)),
+    }
+}
+
+#[cold]
+fn failed(code: c_int, what: &str) -> Error {
+    Error::Os(format!("{what}: uTofu's error {code}"))
+}
+
+/// What a poll of an MRQ finds.
+pub enum Found {
+    /// A notice of what has been done.
+    Notice(utofu_mrq_notice),
+    /// One of what has failed, and the code.
+    Failure(utofu_mrq_notice, c_int),
+    /// Nothing.
+    Nothing,
+}
+
+impl Vcq {
+    /// On a TNI: one with a CQ of its own, or one that may share it. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
+    pub fn new(library: &'static Library, tni: utofu_tni_id_t) -> Result<Self> {
+        let calls = &library.functions;
+        let mut handle = 0;
+        let mut code = UTOFU_ERR_FULL;
+        for flags in [UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_THREAD_SAFE] {
+            // SAFETY:
+            // - the place for the handle is there.
+            code = unsafe { (calls.utofu_create_vcq)(tni, flags, &raw mut handle) };
+            if code == UTOFU_SUCCESS {
+                break;
+            }
+        }
+        match code {
+            UTOFU_SUCCESS => {}
+            UTOFU_ERR_FULL | UTOFU_ERR_NOT_AVAILABLE => {
+                return Err(Error::Exhausted("VCQs".into()));
+            }
+            code => return Err(failed(code, "utofu_create_vcq")),
+        }
+        let mut vcq = Vcq {
+            library,
+            handle,
+            id: 0,
+            tni,
+        };
+        // SAFETY:
+        // - a VCQ of this process, and a place for the ID.
+        match unsafe { (calls.utofu_query_vcq_id)(handle, &raw mut vcq.id) } {
+            UTOFU_SUCCESS => Ok(vcq),
+            code => Err(failed(code, "utofu_query_vcq_id")),
+        }
+    }
+
+    /// Registers memory; with a tag peers know where it is without being told. Gives its STADD. Errors: [`Error::Exhausted`]; [`Error::Os`].
+    ///
+    /// # Safety
+    /// `len` bytes at `base` are valid until [`deregister`](Vcq::deregister), and may be written unless `read_only`.
+    pub unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        read_only: bool,
+        tag: Option<u32>,
+    ) -> Result<u64> {
+        let calls = &self.library.functions;
+        let flags = match read_only {
+            true => UTOFU_REG_MEM_FLAG_READ_ONLY,
+            false => 0,
+        };
+        let (mut stadd, base) = (0, base.cast::<c_void>());
+        // SAFETY:
+        // - the caller's word; a place for the STADD.
+        let code = unsafe {
+            match tag {
+                None => (calls.utofu_reg_mem)(self.handle, base, len, flags, &raw mut stadd),
+                Some(tag) => (calls.utofu_reg_mem_with_stag)(
+                    self.handle,
+                    base,
+                    len,
+                    tag,
+                    flags,
+                    &raw mut stadd,
+                ),
+            }
+        };
+        match code {
+            UTOFU_SUCCESS => Ok(stadd),
+            UTOFU_ERR_FULL | UTOFU_ERR_NOT_AVAILABLE => Err(Error::Exhausted("STADDs".into())),
+            UTOFU_ERR_OUT_OF_MEMORY => Err(Error::Exhausted("memory for a registration".into())),
+            code => Err(failed(code, "utofu_reg_mem")),
+        }
+    }
+
+    /// It is registered no more.
+    pub fn deregister(&self, stadd: u64) {
+        // SAFETY:
+        // - a handle of this process; the library refuses what is no STADD of it.
+        let code = unsafe { (self.library.functions.utofu_dereg_mem)(self.handle, stadd, 0) };
+        if code != UTOFU_SUCCESS {
+            tracing::debug!("tofu: utofu_dereg_mem: error {code}");
+        }
+    }
+
+    /// The STADD of the memory that a peer has registered with this tag. Errors: [`Error::Os`].
+    pub fn tagged(&self, peer: u64, tag: u32) -> Result<u64> {
+        let mut stadd = 0;
+        let query = self.library.functions.utofu_query_stadd;
+        // SAFETY:
+        // - a place for the STADD.
+        match unsafe { query(peer, tag, &raw mut stadd) } {
+            UTOFU_SUCCESS => Ok(stadd),
+            code => Err(failed(code, "utofu_query_stadd")),
+        }
+    }
+
+    /// Writes `len` bytes of registered memory. Errors: [`Error::NotNow`], [`Error::Os`].
+    ///
+    /// # Safety
+    /// The bytes stay as they are until they have been read.
+    #[inline]
+    pub unsafe fn put(
+        &self,
+        peer: u64,
+        (from, to): (u64, u64),
+        len: usize,
+        (edata, flags): (u8, c_ulong),
+        cbdata: usize,
+    ) -> Result<()> {
+        let put = self.library.functions.utofu_put;
+        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        // SAFETY:
+        // - the caller's word; what is no STADD is refused.
+        let code = unsafe { put(self.handle, peer, from, to, len, edata.into(), flags, cbdata) };
+        posted(code, "utofu_put")
+    }
+
+    /// Writes bytes that are taken in the call, 32 at most. Errors: as [`put`](Vcq::put).
+    ///
+    /// # Safety
+    /// The bytes are valid.
+    #[inline]
+    pub unsafe fn put_piggyback(
+        &self,
+        peer: u64,
+        (bytes, len): (*const u8, usize),
+        to: u64,
+        (edata, flags): (u8, c_ulong),
+        cbdata: usize,
+    ) -> Result<()> {
+        let calls = &self.library.functions;
+        let edata = edata.into();
+        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        if len > size_of::<u64>() {
+            let bytes = bytes.cast_mut().cast();
+            let put = calls.utofu_put_piggyback;
+            // SAFETY:
+            // - the caller's word.
+            let code = unsafe { put(self.handle, peer, bytes, to, len, edata, flags, cbdata) };
+            return posted(code, "utofu_put_piggyback");
+        }
+        let mut word = [0; size_of::<u64>()];
+        // SAFETY:
+        // - the caller's word; they fit, as just looked.
+        unsafe { word.as_mut_ptr().copy_from_nonoverlapping(bytes, len) };
+        let (word, put) = (u64::from_ne_bytes(word), calls.utofu_put_piggyback8);
+        // SAFETY:
+        // - the caller's word.
+        let code = unsafe { put(self.handle, peer, word, to, len, edata, flags, cbdata) };
+        posted(code, "utofu_put_piggyback8")
+    }
+
+    /// Reads `len` bytes into registered memory. Errors: as [`put`](Vcq::put).
+    ///
+    /// # Safety
+    /// The bytes are valid for writes, and nobody else's, until the end.
+    pub unsafe fn get(
+        &self,
+        peer: u64,
+        (into, from): (u64, u64),
+        len: usize,
+        flags: c_ulong,
+        cbdata: usize,
+    ) -> Result<()> {
+        let get = self.library.functions.utofu_get;
+        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        // SAFETY:
+        // - the caller's word.
+        let code = unsafe { get(self.handle, peer, into, from, len, 0, flags, cbdata) };
+        posted(code, "utofu_get")
+    }
+
+    /// Changes an element of 4 or 8 bytes. Errors: as [`put`](Vcq::put).
+    pub fn armw(&self, peer: u64, at: u64, what: &Armw, flags: c_ulong, cbdata: usize) -> Result<()> {
+        let calls = &self.library.functions;
+        let cbdata: *mut c_void = std::ptr::without_provenance_mut(cbdata);
+        let handle = self.handle;
+        // SAFETY:
+        // - plain numbers; what is no STADD is refused.
+        let code = unsafe {
+            match *what {
+                Armw::Change4(op, value) => {
+                    (calls.utofu_armw4)(handle, peer, op, value, at, 0, flags, cbdata)
+                }
+                Armw::Change8(op, value) => {
+                    (calls.utofu_armw8)(handle, peer, op, value, at, 0, flags, cbdata)
+                }
+                Armw::Swap4(old, new) => {
+                    (calls.utofu_cswap4)(handle, peer, old, new, at, 0, flags, cbdata)
+                }
+                Armw::Swap8(old, new) => {
+                    (calls.utofu_cswap8)(handle, peer, old, new, at, 0, flags, cbdata)
+                }
+            }
+        };
+        posted(code, "utofu_armw")
+    }
+
+    /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed (then false).
+    #[inline]
+    pub fn poll_tcq(&self) -> Option<(usize, bool)> {
+        let mut cbdata = null_mut();
+        let poll = self.library.functions.utofu_poll_tcq;
+        // SAFETY:
+        // - a handle of this process, and a place for the data.
+        match unsafe { poll(self.handle, 0, &raw mut cbdata) } {
+            UTOFU_ERR_NOT_FOUND => None,
+            code => Some((cbdata.addr(), code == UTOFU_SUCCESS)),
+        }
+    }
+
+    /// What the MRQ tells next.
+    #[inline]
+    pub fn poll_mrq(&self) -> Found {
+        let mut notice = utofu_mrq_notice::default();
+        let poll = self.library.functions.utofu_poll_mrq;
+        // SAFETY:
+        // - a handle of this process, and a place for the notice.
+        match unsafe { poll(self.handle, 0, &raw mut notice) } {
+            UTOFU_SUCCESS => Found::Notice(notice),
+            UTOFU_ERR_NOT_FOUND => Found::Nothing,
+            code => Found::Failure(notice, code),
+        }
+    }
+}
+
+/// A change of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Armw {
+    /// Of 4 bytes, by an operation with a value.
+    Change4(utofu_armw_op, u32),
+    /// Of 8.
+    Change8(utofu_armw_op, u64),
+    /// Of 4 bytes from an old value to a new one.
+    Swap4(u32, u32),
+    /// Of 8.
+    Swap8(u64, u64),
+}
+
+impl Drop for Vcq {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - made by `new`, and used no more.
+        let code = unsafe { (self.library.functions.utofu_free_vcq)(self.handle) };
+        if code != UTOFU_SUCCESS {
+            tracing::debug!("tofu: utofu_free_vcq: error {code}");
+        }
+    }
+}
+
+/// The TNIs that this process can use. Errors: [`Error::Unreachable`].
+pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
+    let (mut ids, mut count) = (null_mut(), 0);
+    let calls = &library.functions;
+    // The first call of this library, at which it reads its environment.
+    // SAFETY:
+    // - places for the array and its length.
+    let code = library.begin(|| unsafe {
+        (calls.utofu_get_onesided_tnis)(&raw mut ids, &raw mut count)
+    });
+    if code != UTOFU_SUCCESS || ids.is_null() {
+        return Err(Error::Unreachable(format!(
+            "utofu_get_onesided_tnis: error {code}: this is no node with a Tofu interconnect, or the job may not use it"
+        )));
+    }
+    // SAFETY:
+    // - so many are there, by the word of the library.
+    let found = unsafe { std::slice::from_raw_parts(ids, count) }.to_vec();
+    // SAFETY:
+    // - made by malloc for the caller (guide §3.2.1.1).
+    unsafe { libc::free(ids.cast()) };
+    match found.is_empty() {
+        true => Err(Error::Unreachable("no TNI is left for this process".into())),
+        false => Ok(found),
+    }
+}
+
+/// What a TNI can do. Errors: [`Error::Unreachable`].
+pub fn caps(library: &'static Library, tni: utofu_tni_id_t) -> Result<utofu_onesided_caps> {
+    let mut caps = null_mut();
+    // SAFETY:
+    // - a place for the pointer, which leads to memory of the library's.
+    let code = unsafe { (library.functions.utofu_query_onesided_caps)(tni, &raw mut caps) };
+    match code == UTOFU_SUCCESS && !caps.is_null() {
+        // SAFETY:
+        // - there, by the word of the library.
+        true => Ok(unsafe { *caps }),
+        false => Err(Error::Unreachable(format!(
+            "utofu_query_onesided_caps: error {code}"
+        ))),
+    }
+}
